@@ -1,0 +1,14 @@
+/* What an unplanned allocation really takes: planners reserve by it, the heap allocates by it. Pure. */
+#ifndef BUFFERS_HEAP_SIZE_H
+#define BUFFERS_HEAP_SIZE_H
+
+#include <stdint.h>
+
+/* Bytes that mm_heap_alloc(bytes) occupies: the allocator's size class (four to each doubling, pages of 4096). */
+int64_t mm_heap_class_bytes(int64_t bytes);
+
+/* Bytes a heap must have so that any sequence of allocations whose classes never sum to more than `live_bytes`, none
+ * larger than `largest`, fits in practice: the sum, and room for fragmentation. */
+int64_t mm_heap_region_bytes(int64_t live_bytes, int64_t largest);
+
+#endif

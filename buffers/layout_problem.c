@@ -1,0 +1,89 @@
+#include "buffers/layout_problem.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int compare_first(const void *a, const void *b) {
+    const mm_box *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->item < y->item ? -1 : x->item > y->item;
+}
+
+static mm_status check(const mm_interval *items, size_t n, int64_t align) {
+    if (align <= 0) return mm_fail(MM_ERR_INVALID, "alignment of %" PRId64, align);
+    if (n > INT32_MAX / 2) return mm_fail(MM_ERR_INVALID, "%zu items to place, more than %d", n, INT32_MAX / 2);
+    int64_t left = INT64_C(1) << 62;
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].last < items[i].first) {
+            return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d", i, items[i].first, items[i].last);
+        }
+        if (items[i].bytes < 0 || items[i].bytes > left - align) {
+            return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes", i, items[i].bytes);
+        }
+        left -= mm_layout_align(items[i].bytes, align);
+    }
+    return MM_OK;
+}
+
+/* Replaces positions by ranks; boxes are sorted by first. */
+static int32_t rank_times(mm_box *boxes, int32_t n, int32_t *position) {
+    int32_t times = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (times == 0 || position[times - 1] != boxes[i].first) position[times++] = boxes[i].first;
+        boxes[i].first = times - 1;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t low = boxes[i].first, high = times; /* the last rank whose position is not after boxes[i].last */
+        while (high - low > 1) {
+            int32_t middle = low + (high - low) / 2;
+            if (position[middle] <= boxes[i].last) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        boxes[i].last = low;
+    }
+    return times;
+}
+
+static int64_t load_peak(const mm_layout_problem *problem, int64_t *change) {
+    for (int32_t t = 0; t <= problem->times; t++) change[t] = 0;
+    for (int32_t i = 0; i < problem->n; i++) {
+        change[problem->boxes[i].first] += problem->boxes[i].bytes;
+        change[problem->boxes[i].last + 1] -= problem->boxes[i].bytes;
+    }
+    int64_t load = 0, peak = 0;
+    for (int32_t t = 0; t < problem->times; t++) {
+        load += change[t];
+        if (load > peak) peak = load;
+    }
+    return peak;
+}
+
+mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *items, size_t n, int64_t align) {
+    *problem = (mm_layout_problem){0};
+    MM_TRY(check(items, n, align));
+    mm_box *boxes = malloc((n + 1) * sizeof *boxes);
+    int64_t *scratch = malloc((n + 1) * sizeof *scratch); /* positions, then changes of the load */
+    if (!boxes || !scratch) {
+        free(boxes);
+        free(scratch);
+        return mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].bytes == 0) continue;
+        boxes[problem->n++] = (mm_box){mm_layout_align(items[i].bytes, align), items[i].first, items[i].last, (int32_t)i};
+    }
+    qsort(boxes, (size_t)problem->n, sizeof *boxes, compare_first);
+    problem->boxes = boxes;
+    problem->times = rank_times(boxes, problem->n, (int32_t *)scratch);
+    problem->lower_bound = load_peak(problem, scratch);
+    free(scratch);
+    return MM_OK;
+}
+
+void mm_layout_problem_fini(mm_layout_problem *problem) {
+    free(problem->boxes);
+    *problem = (mm_layout_problem){0};
+}

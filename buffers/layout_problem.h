@@ -1,0 +1,58 @@
+/* Inside layout only: the items of a placement in the form its algorithms work on. */
+#ifndef BUFFERS_LAYOUT_PROBLEM_H
+#define BUFFERS_LAYOUT_PROBLEM_H
+
+#include "buffers/layout.h"
+
+/* An item that takes room. Times are ranks among the distinct first positions: two items are alive together exactly
+ * if the later one begins while the other is alive, so nothing else matters. */
+typedef struct mm_box {
+    int64_t bytes; /* aligned */
+    int32_t first, last;
+    int32_t item; /* its index among the caller's items */
+} mm_box;
+
+/* Boxes are in the order of first, then of item. */
+typedef struct mm_layout_problem {
+    mm_box *boxes;
+    int32_t n;
+    int32_t times;
+    int64_t lower_bound;
+} mm_layout_problem;
+
+/* Offsets of all boxes; height 0 if there are none. */
+typedef struct mm_placement {
+    int64_t *offset;
+    int64_t height;
+} mm_placement;
+
+typedef enum mm_layout_order {
+    MM_ORDER_FIRST, /* by first use, then by item: the order of the boxes */
+    MM_ORDER_LAST,  /* by end of life, the latest first */
+    MM_ORDER_LIFE,  /* the longest lived first */
+    MM_ORDER_BYTES, /* the largest first */
+    MM_ORDER_AREA,  /* bytes times lifetime, the largest first */
+    MM_ORDERS
+} mm_layout_order;
+
+/* Fills in n box indices in that order; ties by box. */
+void mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out);
+
+MM_CHECKED mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *items, size_t n,
+                                            int64_t align);
+void mm_layout_problem_fini(mm_layout_problem *problem);
+
+/* moDNN: a simulated allocator that frees and allocates in time order, exact fit before first fit. */
+MM_CHECKED mm_status mm_layout_sweep_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
+
+/* The next two improve *best until it reaches the lower bound, or nothing is left to try, or *work, a count of boxes
+ * and spans looked at, is used up: a bound on time that is the same everywhere. */
+
+/* Several simulated allocators: forward and backward in time, first and best fit, and with long-lived boxes from below
+ * and the others from above. */
+MM_CHECKED mm_status mm_layout_sweeps(const mm_layout_problem *problem, int64_t *work, mm_placement *best);
+
+/* Greedy placement in several orders, then a local search over orders. */
+MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t *work, mm_placement *best);
+
+#endif

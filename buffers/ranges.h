@@ -1,0 +1,39 @@
+/* Which parts of an address range are free: an address-ordered list of free spans, coalesced. It never looks at the
+ * memory, so it serves ranges that the CPU cannot touch, and offsets without any memory. Pure; one thread at a time. */
+#ifndef BUFFERS_RANGES_H
+#define BUFFERS_RANGES_H
+
+#include "mm/core/status.h"
+
+typedef struct mm_span {
+    int64_t begin, end;
+} mm_span;
+
+/* Invariant: spans are ordered, not empty, and no two of them touch. */
+typedef struct mm_ranges {
+    mm_span *free;
+    size_t n, capacity;
+} mm_ranges;
+
+typedef enum mm_fit {
+    MM_FIT_LOWEST,       /* first fit */
+    MM_FIT_EXACT_LOWEST, /* a span of exactly that size, else first fit */
+    MM_FIT_CLOSEST,      /* best fit, the lowest of equals */
+    MM_FIT_HIGHEST,      /* the upper end of the highest span that fits */
+} mm_fit;
+
+/* All of [begin, end) is free. */
+MM_CHECKED mm_status mm_ranges_init(mm_ranges *ranges, int64_t begin, int64_t end);
+void mm_ranges_fini(mm_ranges *ranges);
+
+/* Makes sure that up to `n` spans need no further memory. k pieces taken leave at most k + 1 free spans. */
+MM_CHECKED mm_status mm_ranges_reserve(mm_ranges *ranges, size_t n);
+
+/* Takes `bytes` (> 0) at a multiple of `align`. Returns the offset, -1 if no span fits. Taking may split a span: room
+ * for one more must be reserved. */
+int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit);
+
+/* Gives back what was taken, or a part of it. Room for one more span must be reserved. */
+void mm_ranges_give(mm_ranges *ranges, int64_t offset, int64_t bytes);
+
+#endif

@@ -1,0 +1,50 @@
+#include "mm/core/facts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/graph.h"
+#include "mm/core/status.h"
+
+mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out) {
+    mm_facts *facts = calloc(1, sizeof *facts);
+    if (!facts) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    facts->n_steps = mm_graph_steps(graph);
+    facts->n_tensors = mm_graph_tensors(graph);
+    facts->n_codecs = n_codecs;
+    size_t codes = (size_t)n_codecs * (size_t)facts->n_tensors;
+    facts->variant_first = malloc(((size_t)facts->n_steps + 1) * sizeof *facts->variant_first);
+    facts->variants = calloc((size_t)facts->n_steps, sizeof *facts->variants);
+    facts->codecs = calloc((size_t)n_codecs + 1, sizeof *facts->codecs);
+    facts->codes = calloc(codes + 1, sizeof *facts->codes);
+    if (!facts->variant_first || !facts->variants || !facts->codecs || !facts->codes) {
+        mm_facts_destroy(facts);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for facts of %d steps", mm_graph_steps(graph));
+    }
+    for (int s = 0; s <= facts->n_steps; s++) facts->variant_first[s] = s;
+    for (int s = 0; s < facts->n_steps; s++)
+        facts->variants[s] =
+            (mm_variant){.deterministic = true, .workspace_bytes = mm_graph_step(graph, s)->workspace_bytes};
+    for (size_t i = 0; i < codes; i++) facts->codes[i].code_bytes = -1;
+    *facts_out = facts;
+    return MM_OK;
+}
+
+void mm_facts_destroy(mm_facts *facts) {
+    if (!facts) return;
+    free(facts->variant_first);
+    free(facts->variants);
+    free(facts->codecs);
+    free(facts->codes);
+    free(facts);
+}
+
+int mm_facts_codec(const mm_facts *facts, const char *spec) {
+    for (int c = 0; c < facts->n_codecs; c++)
+        if (strcmp(facts->codecs[c].spec, spec) == 0) return c;
+    return -1;
+}
+
+const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor) {
+    return &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)tensor];
+}

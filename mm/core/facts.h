@@ -1,0 +1,61 @@
+/* What was measured, or read from a file, about running a graph: integers, in ns and bytes. With the graph and the
+ * limits it is all that a policy sees. A zero ns means "not known". */
+#ifndef MM_CORE_FACTS_H
+#define MM_CORE_FACTS_H
+
+#include "mm/mm.h"
+
+enum { MM_SPEC_CAPACITY = 64 };
+
+/* One way to compute a step. */
+typedef struct mm_variant {
+    int32_t id;
+    bool deterministic;
+    int64_t workspace_bytes;
+    int64_t ns;
+} mm_variant;
+
+/* What one codec does, for this graph. */
+typedef struct mm_codec_facts {
+    char spec[MM_SPEC_CAPACITY]; /* "zfp:rate=4" */
+    bool lossless;
+    bool fixed_size;
+    bool gives_value; /* its code can be decoded to the elements */
+    bool gives_sign;  /* its code, undecoded, serves a reader of MM_FORM_SIGN */
+} mm_codec_facts;
+
+typedef struct mm_code_facts {
+    int64_t code_bytes; /* exact, or the reserve of a variable code; -1: this codec does not take this tensor */
+    int64_t scratch_bytes;
+    int64_t encode_ns, decode_ns;
+} mm_code_facts;
+
+typedef struct mm_facts {
+    int n_steps;
+    int *variant_first; /* n_steps + 1 entries: step s has variants [variant_first[s], variant_first[s + 1]) */
+    mm_variant *variants;
+    int n_tensors;
+    int n_codecs;
+    mm_codec_facts *codecs;
+    mm_code_facts *codes;                              /* [codec * n_tensors + tensor] */
+    int64_t out_bytes_per_s, in_bytes_per_s;           /* the link, one way alone */
+    int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* each way with both busy */
+    int contention_permille;                           /* how much longer compute takes while a side stream works */
+    int64_t issue_ns;                                  /* host time to issue one operation */
+} mm_facts;
+
+/* One variant a step, with the graph's workspace and no time; room for n_codecs codecs. */
+MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
+void mm_facts_destroy(mm_facts *facts);
+
+/* Index of the codec of that spec, -1. */
+int mm_facts_codec(const mm_facts *facts, const char *spec);
+const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor);
+
+/* The facts as a text file (JSON): steps by layer name and phase, codes by tensor name and codec spec, so that they
+ * can be applied to a graph built elsewhere. Load fills in what the file has for this graph and leaves the rest;
+ * MM_ERR_FORMAT if it is not such a file or is for another graph. Save writes atomically. */
+MM_CHECKED mm_status mm_facts_load(const char *path, const mm_graph *graph, mm_facts *facts);
+MM_CHECKED mm_status mm_facts_save(const char *path, const mm_graph *graph, const mm_facts *facts);
+
+#endif

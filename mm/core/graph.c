@@ -1,0 +1,344 @@
+#include "mm/core/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+static const int64_t MAX_TENSOR_BYTES = INT64_C(1) << 62;
+enum { MAX_NAME = 200, MAX_COUNT = 1 << 24 };
+
+typedef struct step {
+    mm_step_info info;
+    mm_use *uses;
+    mm_pair *pairs;
+} step;
+
+struct mm_graph {
+    char *name;
+    bool frozen;
+    mm_tensor_info *tensors;
+    mm_layer_info *layers;
+    step *steps;
+    int n_tensors, n_layers, n_steps;
+    int *buckets; /* open hash of tensor names: index, or -1 */
+    int n_buckets;
+};
+
+size_t mm_dtype_bytes(mm_dtype dtype) { return dtype == MM_U8 ? 1 : 4; }
+
+const char *mm_tensor_kind_name(mm_tensor_kind kind) {
+    static const char *const names[MM_TENSOR_KINDS] = {
+        [MM_INPUT] = "input",
+        [MM_FEATURE_MAP] = "feature map",
+        [MM_GRADIENT_MAP] = "gradient map",
+        [MM_SAVED] = "saved",
+        [MM_WEIGHT] = "weight",
+        [MM_WEIGHT_GRADIENT] = "weight gradient",
+        [MM_STATE] = "state",
+        [MM_OPTIMIZER] = "optimizer state",
+    };
+    return (unsigned)kind < MM_TENSOR_KINDS ? names[kind] : "unknown";
+}
+
+const char *mm_layer_kind_name(mm_layer_kind kind) {
+    static const char *const names[MM_LAYER_KINDS] = {
+        [MM_LAYER_OTHER] = "other",   [MM_LAYER_DATA] = "data",     [MM_LAYER_CONV] = "conv",
+        [MM_LAYER_LINEAR] = "linear", [MM_LAYER_BATCH_NORM] = "bn", [MM_LAYER_RELU] = "relu",
+        [MM_LAYER_POOL] = "pool",     [MM_LAYER_ADD] = "add",       [MM_LAYER_DROPOUT] = "dropout",
+        [MM_LAYER_LOSS] = "loss",     [MM_LAYER_UPDATE] = "update",
+    };
+    return (unsigned)kind < MM_LAYER_KINDS ? names[kind] : "unknown";
+}
+
+const char *mm_phase_name(mm_phase phase) {
+    static const char *const names[] = {"forward", "backward", "update"};
+    return (unsigned)phase < 3 ? names[phase] : "unknown phase";
+}
+
+static mm_status no_memory(const char *what) { return mm_fail(MM_ERR_NOMEM, "out of memory for %s", what); }
+
+/* Room for one more of a growing array: capacity is the next power of two, so nothing but the count is kept. */
+static bool grow(void **array, int count, size_t item_bytes) {
+    if (count & (count - 1)) return true;
+    if (count >= MAX_COUNT) return false;
+    void *larger = realloc(*array, (count ? 2 * (size_t)count : 1) * item_bytes);
+    if (!larger) return false;
+    *array = larger;
+    return true;
+}
+
+static unsigned name_hash(const char *name) {
+    unsigned h = 2166136261u;
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
+    return h;
+}
+
+/* The bucket that holds `name`, or the empty one where it would go. */
+static int *find_bucket(const mm_graph *graph, const char *name) {
+    unsigned mask = (unsigned)graph->n_buckets - 1;
+    for (unsigned i = name_hash(name) & mask;; i = (i + 1) & mask) {
+        int *bucket = &graph->buckets[i];
+        if (*bucket < 0 || strcmp(graph->tensors[*bucket].name, name) == 0) return bucket;
+    }
+}
+
+static mm_status grow_buckets(mm_graph *graph) {
+    if (2 * (graph->n_tensors + 1) <= graph->n_buckets) return MM_OK;
+    int n = graph->n_buckets ? 2 * graph->n_buckets : 64;
+    int *buckets = malloc((size_t)n * sizeof *buckets);
+    if (!buckets) return no_memory("a graph's names");
+    for (int i = 0; i < n; i++) buckets[i] = -1;
+    free(graph->buckets);
+    graph->buckets = buckets;
+    graph->n_buckets = n;
+    for (int t = 0; t < graph->n_tensors; t++) *find_bucket(graph, graph->tensors[t].name) = t;
+    return MM_OK;
+}
+
+mm_status mm_graph_create(const char *name, mm_graph **graph_out) {
+    mm_graph *graph = calloc(1, sizeof *graph);
+    if (!graph) return no_memory("a graph");
+    graph->name = strdup(name ? name : "graph");
+    if (!graph->name || grow_buckets(graph) != MM_OK) {
+        mm_graph_destroy(graph);
+        return no_memory("a graph");
+    }
+    *graph_out = graph;
+    return MM_OK;
+}
+
+void mm_graph_destroy(mm_graph *graph) {
+    if (!graph) return;
+    for (int i = 0; i < graph->n_tensors; i++) free(graph->tensors[i].name);
+    for (int i = 0; i < graph->n_layers; i++) free(graph->layers[i].name);
+    for (int i = 0; i < graph->n_steps; i++) {
+        free(graph->steps[i].uses);
+        free(graph->steps[i].pairs);
+    }
+    free(graph->tensors);
+    free(graph->layers);
+    free(graph->steps);
+    free(graph->buckets);
+    free(graph->name);
+    free(graph);
+}
+
+static mm_status check_open(const mm_graph *graph) {
+    if (!graph) return mm_fail(MM_ERR_INVALID, "no graph given");
+    if (graph->frozen) return mm_fail(MM_ERR_ORDER, "graph %s is frozen: nothing can be added to it", graph->name);
+    return MM_OK;
+}
+
+static mm_status check_name(const mm_graph *graph, const char *what, const char *name) {
+    if (!name || !*name) return mm_fail(MM_ERR_INVALID, "graph %s: a %s needs a name", graph->name, what);
+    if (strlen(name) > MAX_NAME)
+        return mm_fail(MM_ERR_INVALID, "graph %s: name of %s '%.40s...' is longer than %d characters", graph->name,
+                       what, name, MAX_NAME);
+    return MM_OK;
+}
+
+static mm_status tensor_bytes(const mm_graph *graph, const mm_tensor_desc *desc, int64_t *bytes_out) {
+    if (desc->rank < 1 || desc->rank > 4)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: rank %d is not 1 to 4", graph->name, desc->name,
+                       desc->rank);
+    int64_t bytes = (int64_t)mm_dtype_bytes(desc->dtype);
+    for (int i = 0; i < desc->rank; i++) {
+        if (desc->dims[i] < 1)
+            return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: dimension %d is %lld, must be at least 1", graph->name,
+                           desc->name, i, (long long)desc->dims[i]);
+        if (bytes > MAX_TENSOR_BYTES / desc->dims[i])
+            return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: its size is above 2^62 bytes", graph->name,
+                           desc->name);
+        bytes *= desc->dims[i];
+    }
+    *bytes_out = bytes;
+    return MM_OK;
+}
+
+mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out) {
+    MM_TRY(check_open(graph));
+    MM_TRY(check_name(graph, "tensor", desc->name));
+    if ((unsigned)desc->kind >= MM_TENSOR_KINDS || (unsigned)desc->ownership > MM_EXTERNAL ||
+        (unsigned)desc->dtype > MM_U8)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: unknown kind, ownership or type", graph->name, desc->name);
+    int64_t bytes;
+    MM_TRY(tensor_bytes(graph, desc, &bytes));
+    MM_TRY(grow_buckets(graph));
+    int *bucket = find_bucket(graph, desc->name);
+    if (*bucket >= 0) return mm_fail(MM_ERR_INVALID, "graph %s: there is a tensor %s already", graph->name, desc->name);
+    if (!grow((void **)&graph->tensors, graph->n_tensors, sizeof *graph->tensors))
+        return no_memory("a graph's tensors");
+    char *name = strdup(desc->name);
+    if (!name) return no_memory("a tensor's name");
+    mm_tensor_info *tensor = &graph->tensors[graph->n_tensors];
+    *tensor = (mm_tensor_info){.name = name,
+                               .kind = desc->kind,
+                               .ownership = desc->ownership,
+                               .dtype = desc->dtype,
+                               .rank = desc->rank,
+                               .dims = {1, 1, 1, 1},
+                               .bytes = bytes,
+                               .producer = -1,
+                               .first_use = -1,
+                               .last_use = -1,
+                               .last_forward = -1,
+                               .first_backward = -1};
+    memcpy(tensor->dims, desc->dims, (size_t)desc->rank * sizeof desc->dims[0]);
+    *bucket = graph->n_tensors;
+    *tensor_out = graph->n_tensors++;
+    return MM_OK;
+}
+
+mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
+    MM_TRY(check_open(graph));
+    MM_TRY(check_name(graph, "layer", name));
+    if ((unsigned)kind >= MM_LAYER_KINDS)
+        return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: unknown kind", graph->name, name);
+    if (!grow((void **)&graph->layers, graph->n_layers, sizeof *graph->layers)) return no_memory("a graph's layers");
+    char *copy = strdup(name);
+    if (!copy) return no_memory("a layer's name");
+    graph->layers[graph->n_layers] = (mm_layer_info){.name = copy, .kind = kind, .step = {-1, -1, -1}};
+    *layer_out = graph->n_layers++;
+    return MM_OK;
+}
+
+static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses, size_t n) {
+    const char *name = graph->layers[layer].name;
+    for (size_t i = 0; i < n; i++) {
+        if (uses[i].tensor < 0 || uses[i].tensor >= graph->n_tensors)
+            return mm_fail(MM_ERR_INVALID, "%s %s: use %zu names no tensor", name, mm_phase_name(phase), i);
+        const mm_tensor_info *tensor = &graph->tensors[uses[i].tensor];
+        if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN)
+            return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: unknown access or form", name, mm_phase_name(phase),
+                           tensor->name);
+        if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || tensor->dtype != MM_F32))
+            return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: only a read of floats can be of the sign", name,
+                           mm_phase_name(phase), tensor->name);
+        for (size_t j = 0; j < i; j++)
+            if (uses[j].tensor == uses[i].tensor)
+                return mm_fail(MM_ERR_INVALID, "%s %s: tensor %s is named twice", name, mm_phase_name(phase),
+                               tensor->name);
+    }
+    return MM_OK;
+}
+
+mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses, size_t n_uses,
+                            size_t workspace_bytes) {
+    MM_TRY(check_open(graph));
+    if (layer < 0 || layer >= graph->n_layers || (unsigned)phase > MM_UPDATE)
+        return mm_fail(MM_ERR_INVALID, "graph %s: a step of layer %d, phase %d: no such", graph->name, layer, phase);
+    mm_layer_info *info = &graph->layers[layer];
+    if (info->step[phase] >= 0)
+        return mm_fail(MM_ERR_INVALID, "graph %s: there is a step %s %s already", graph->name, info->name,
+                       mm_phase_name(phase));
+    MM_TRY(check_uses(graph, layer, phase, uses, n_uses));
+    if (!grow((void **)&graph->steps, graph->n_steps, sizeof *graph->steps)) return no_memory("a graph's steps");
+    mm_use *copy = malloc((n_uses ? n_uses : 1) * sizeof *copy);
+    if (!copy) return no_memory("a step's uses");
+    if (n_uses) memcpy(copy, uses, n_uses * sizeof *copy);
+    graph->steps[graph->n_steps] = (step){.info = {.layer = layer,
+                                                   .phase = phase,
+                                                   .uses = copy,
+                                                   .n_uses = (int)n_uses,
+                                                   .workspace_bytes = (int64_t)workspace_bytes},
+                                          .uses = copy};
+    info->step[phase] = graph->n_steps++;
+    return MM_OK;
+}
+
+static const mm_use *find_use(const mm_step_info *info, mm_tensor tensor) {
+    for (int i = 0; i < info->n_uses; i++)
+        if (info->uses[i].tensor == tensor) return &info->uses[i];
+    return NULL;
+}
+
+static mm_status add_pair(mm_graph *graph, mm_tensor input, mm_tensor output, bool alias) {
+    MM_TRY(check_open(graph));
+    const char *what = alias ? "alias" : "in-place pair";
+    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: an %s before any step", graph->name, what);
+    step *last = &graph->steps[graph->n_steps - 1];
+    const char *name = graph->layers[last->info.layer].name;
+    const mm_use *in = find_use(&last->info, input), *out = find_use(&last->info, output);
+    if (!in || !out || in->access != MM_READ || out->access != MM_WRITE)
+        return mm_fail(MM_ERR_INVALID, "%s %s: an %s needs a tensor that the step reads and one that it writes", name,
+                       mm_phase_name(last->info.phase), what);
+    const mm_tensor_info *a = &graph->tensors[input], *b = &graph->tensors[output];
+    if (a->bytes != b->bytes)
+        return mm_fail(MM_ERR_INVALID, "%s %s: %s and %s differ in size, no %s", name, mm_phase_name(last->info.phase),
+                       a->name, b->name, what);
+    if (a->ownership != MM_MANAGED || b->ownership != MM_MANAGED)
+        return mm_fail(MM_ERR_INVALID, "%s %s: %s and %s are not both managed, no %s", name,
+                       mm_phase_name(last->info.phase), a->name, b->name, what);
+    if (!grow((void **)&last->pairs, last->info.n_pairs, sizeof *last->pairs)) return no_memory("a step's pairs");
+    last->pairs[last->info.n_pairs++] = (mm_pair){.input = input, .output = output, .alias = alias};
+    last->info.pairs = last->pairs;
+    return MM_OK;
+}
+
+mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor input, mm_tensor output) {
+    return add_pair(graph, input, output, false);
+}
+
+mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output) {
+    return add_pair(graph, input, output, true);
+}
+
+static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
+    mm_tensor_info *tensor = &graph->tensors[use->tensor];
+    const mm_step_info *info = &graph->steps[s].info;
+    if (use->access != MM_WRITE && tensor->ownership == MM_MANAGED && tensor->writes == 0)
+        return mm_fail(MM_ERR_INVALID, "graph %s: %s %s reads %s before anything wrote it", graph->name,
+                       graph->layers[info->layer].name, mm_phase_name(info->phase), tensor->name);
+    if (use->access != MM_READ) {
+        if (tensor->writes++ == 0) tensor->producer = info->layer;
+    }
+    if (tensor->first_use < 0) tensor->first_use = s;
+    tensor->last_use = s;
+    if (info->phase == MM_FORWARD) tensor->last_forward = s;
+    if (info->phase == MM_BACKWARD && use->access != MM_WRITE && tensor->first_backward < 0) tensor->first_backward = s;
+    return MM_OK;
+}
+
+mm_status mm_graph_freeze(mm_graph *graph) {
+    MM_TRY(check_open(graph));
+    if (graph->n_steps == 0) return mm_fail(MM_ERR_INVALID, "graph %s has no step", graph->name);
+    for (int t = 0; t < graph->n_tensors; t++) {
+        mm_tensor_info *tensor = &graph->tensors[t];
+        tensor->first_use = tensor->last_use = tensor->last_forward = tensor->first_backward = tensor->producer = -1;
+        tensor->writes = 0;
+    }
+    for (int s = 0; s < graph->n_steps; s++)
+        for (int u = 0; u < graph->steps[s].info.n_uses; u++) MM_TRY(account_use(graph, s, &graph->steps[s].uses[u]));
+    for (int t = 0; t < graph->n_tensors; t++)
+        if (graph->tensors[t].first_use < 0)
+            return mm_fail(MM_ERR_INVALID, "graph %s: no step uses tensor %s", graph->name, graph->tensors[t].name);
+    graph->frozen = true;
+    return MM_OK;
+}
+
+mm_status mm_graph_find_tensor(const mm_graph *graph, const char *name, mm_tensor *tensor_out) {
+    int found = *find_bucket(graph, name);
+    if (found < 0) return mm_fail(MM_ERR_NOT_FOUND, "graph %s has no tensor %s", graph->name, name);
+    *tensor_out = found;
+    return MM_OK;
+}
+
+const char *mm_graph_name(const mm_graph *graph) { return graph->name; }
+bool mm_graph_frozen(const mm_graph *graph) { return graph->frozen; }
+int mm_graph_tensors(const mm_graph *graph) { return graph->n_tensors; }
+int mm_graph_layers(const mm_graph *graph) { return graph->n_layers; }
+int mm_graph_steps(const mm_graph *graph) { return graph->n_steps; }
+const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor) { return &graph->tensors[tensor]; }
+const mm_layer_info *mm_graph_layer(const mm_graph *graph, mm_layer layer) { return &graph->layers[layer]; }
+const mm_step_info *mm_graph_step(const mm_graph *graph, int s) { return &graph->steps[s].info; }
+
+const char *mm_graph_step_name(const mm_graph *graph, int s, char *buffer, size_t capacity) {
+    if (s < 0 || s >= graph->n_steps)
+        snprintf(buffer, capacity, "no step");
+    else
+        snprintf(buffer, capacity, "%s %s", graph->layers[graph->steps[s].info.layer].name,
+                 mm_phase_name(graph->steps[s].info.phase));
+    return buffer;
+}

@@ -1,0 +1,57 @@
+/* The frozen graph as planners see it. Everything here is read-only after mm_graph_freeze and may be shared. */
+#ifndef MM_CORE_GRAPH_H
+#define MM_CORE_GRAPH_H
+
+#include "mm/mm.h"
+
+typedef struct mm_tensor_info {
+    char *name;
+    mm_tensor_kind kind;
+    mm_ownership ownership;
+    mm_dtype dtype;
+    int rank;
+    int64_t dims[4]; /* unused ones are 1 */
+    int64_t bytes;
+    mm_layer producer; /* layer of the first step that writes it; -1 if none does */
+    int first_use;     /* first and last step that uses it */
+    int last_use;
+    int last_forward;   /* last MM_FORWARD step that uses it; -1 */
+    int first_backward; /* first MM_BACKWARD step that reads it; -1 */
+    int writes;         /* how many steps write or modify it */
+} mm_tensor_info;
+
+typedef struct mm_layer_info {
+    char *name;
+    mm_layer_kind kind;
+    int step[3]; /* index of the step of each phase; -1 */
+} mm_layer_info;
+
+/* A pair of a step: `output` may take `input`'s bytes. */
+typedef struct mm_pair {
+    mm_tensor input, output;
+    bool alias; /* output equals input (share); else in place */
+} mm_pair;
+
+typedef struct mm_step_info {
+    mm_layer layer;
+    mm_phase phase;
+    const mm_use *uses;
+    int n_uses;
+    const mm_pair *pairs;
+    int n_pairs;
+    int64_t workspace_bytes;
+} mm_step_info;
+
+const char *mm_graph_name(const mm_graph *graph);
+bool mm_graph_frozen(const mm_graph *graph);
+int mm_graph_tensors(const mm_graph *graph);
+int mm_graph_layers(const mm_graph *graph);
+int mm_graph_steps(const mm_graph *graph);
+const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor);
+const mm_layer_info *mm_graph_layer(const mm_graph *graph, mm_layer layer);
+const mm_step_info *mm_graph_step(const mm_graph *graph, int step);
+
+/* "layer1.0.conv1 backward", for messages. Returns buffer. */
+const char *mm_graph_step_name(const mm_graph *graph, int step, char *buffer, size_t capacity);
+
+#endif

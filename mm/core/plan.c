@@ -1,0 +1,252 @@
+#include "mm/core/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+const char *mm_stream_id_name(mm_stream_id id) {
+    static const char *const names[MM_STREAM_COUNT] = {"compute", "encode", "decode", "out", "in"};
+    return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
+}
+
+const char *mm_category_name(mm_category category) {
+    static const char *const names[MM_CATEGORIES] = {
+        [MM_CAT_PERSISTENT] = "persistent",
+        [MM_CAT_FEATURE_MAP] = "feature maps",
+        [MM_CAT_GRADIENT_MAP] = "gradient maps",
+        [MM_CAT_WORKSPACE] = "workspace",
+        [MM_CAT_CODE] = "codes",
+        [MM_CAT_BUFFER] = "tensor buffers",
+    };
+    return (unsigned)category < MM_CATEGORIES ? names[category] : "unknown";
+}
+
+/* Room for `more` items of a growing array whose capacity is the power of two at or above its count. */
+static bool grow(void **array, int count, int more, size_t item_bytes) {
+    size_t capacity = 1;
+    while (capacity < (size_t)count) capacity *= 2;
+    if (count > 0 && (size_t)(count + more) <= capacity) return true;
+    while (capacity < (size_t)(count + more)) capacity *= 2;
+    void *larger = realloc(*array, capacity * item_bytes);
+    if (larger) *array = larger;
+    return larger != NULL;
+}
+
+static int no_memory(void) {
+    mm_fail_set("out of memory for a plan");
+    return -1;
+}
+
+mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out) {
+    if (!mm_graph_frozen(graph)) return mm_fail(MM_ERR_ORDER, "graph %s is not frozen", mm_graph_name(graph));
+    mm_plan *plan = calloc(1, sizeof *plan);
+    int n = mm_graph_tensors(graph);
+    mm_tensor *alias = malloc(((size_t)n + 1) * sizeof *alias);
+    if (!plan || !alias) {
+        free(plan);
+        free(alias);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d tensors", n);
+    }
+    for (int t = 0; t < n; t++) alias[t] = t;
+    plan->graph = graph;
+    plan->alias = alias;
+    plan->base_bytes = limits->base_bytes;
+    *plan_out = plan;
+    return MM_OK;
+}
+
+void mm_plan_destroy(mm_plan *plan) {
+    if (!plan) return;
+    free(plan->nodes);
+    free(plan->segments);
+    free(plan->bindings);
+    free(plan->alias);
+    free(plan);
+}
+
+static int add_node(mm_plan *plan, mm_node_kind kind, mm_stream_id stream) {
+    if (!grow((void **)&plan->nodes, plan->n_nodes, 1, sizeof *plan->nodes)) return no_memory();
+    mm_node *node = &plan->nodes[plan->n_nodes];
+    *node = (mm_node){.kind = kind,
+                      .stream = stream,
+                      .seq = plan->stream_nodes[stream]++,
+                      .step = -1,
+                      .tensor = -1,
+                      .src = -1,
+                      .dst = -1,
+                      .work = -1,
+                      .stage = -1};
+    for (int s = 0; s < MM_STREAM_COUNT; s++) node->wait[s] = -1;
+    return plan->n_nodes++;
+}
+
+int mm_plan_step(mm_plan *plan, int step) {
+    int n_uses = mm_graph_step(plan->graph, step)->n_uses;
+    if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) return no_memory();
+    int index = add_node(plan, MM_NODE_STEP, MM_STREAM_COMPUTE);
+    if (index < 0) return -1;
+    plan->nodes[index].step = step;
+    plan->nodes[index].first_binding = plan->n_bindings;
+    for (int u = 0; u < n_uses; u++) plan->bindings[plan->n_bindings++] = -1;
+    return index;
+}
+
+int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst) {
+    int index = add_node(plan, kind, kind == MM_NODE_ENCODE ? MM_STREAM_ENCODE : MM_STREAM_DECODE);
+    if (index < 0) return -1;
+    plan->nodes[index].tensor = tensor;
+    plan->nodes[index].src = src;
+    plan->nodes[index].dst = dst;
+    return index;
+}
+
+int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes) {
+    if (!grow((void **)&plan->segments, plan->n_segments, 1, sizeof *plan->segments)) return no_memory();
+    plan->segments[plan->n_segments] = (mm_segment){.content = content,
+                                                    .category = category,
+                                                    .tensor = tensor,
+                                                    .codec = -1,
+                                                    .bytes = bytes,
+                                                    .first_node = -1,
+                                                    .last_node = -1,
+                                                    .live_last = -1};
+    return plan->n_segments++;
+}
+
+void mm_plan_wait(mm_plan *plan, int node, int earlier) {
+    const mm_node *other = &plan->nodes[earlier];
+    int32_t *wait = &plan->nodes[node].wait[other->stream];
+    if (plan->nodes[node].stream != other->stream && *wait < other->seq) *wait = other->seq;
+}
+
+static void account_use(mm_plan *plan, int node, int segment) {
+    if (segment < 0) return;
+    mm_segment *s = &plan->segments[segment];
+    if (s->first_node < 0) s->first_node = node;
+    s->last_node = s->live_last = node;
+}
+
+/* A segment whose last user writes another one over it hands its bytes over at that node. */
+static void account_inplace(mm_plan *plan, int node) {
+    const mm_node *n = &plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    for (int p = 0; p < step->n_pairs; p++) {
+        int from = -1, to = -1;
+        for (int u = 0; u < step->n_uses; u++) {
+            if (step->uses[u].tensor == step->pairs[p].input) from = plan->bindings[n->first_binding + u];
+            if (step->uses[u].tensor == step->pairs[p].output) to = plan->bindings[n->first_binding + u];
+        }
+        if (from < 0 || to < 0 || from == to) continue;
+        mm_segment *a = &plan->segments[from], *b = &plan->segments[to];
+        if (a->dynamic || b->dynamic || a->offset != b->offset || a->pinned != b->pinned) continue;
+        if (a->last_node == node && b->first_node == node) a->live_last = node - 1;
+    }
+}
+
+static void account_nodes(mm_plan *plan) {
+    for (int i = 0; i < plan->n_segments; i++)
+        plan->segments[i].first_node = plan->segments[i].last_node = plan->segments[i].live_last = -1;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if (node->kind == MM_NODE_STEP)
+            for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
+                account_use(plan, i, plan->bindings[node->first_binding + u]);
+        account_use(plan, i, node->src);
+        account_use(plan, i, node->dst);
+        account_use(plan, i, node->work);
+        account_use(plan, i, node->stage);
+    }
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_STEP) account_inplace(plan, i);
+}
+
+static void account_extents(mm_plan *plan) {
+    plan->extent_bytes = plan->base_bytes;
+    plan->pinned_bytes = 0;
+    if (plan->heap_bytes > 0) plan->extent_bytes = plan->heap_offset + plan->heap_bytes;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        int64_t *end = s->pinned ? &plan->pinned_bytes : &plan->extent_bytes;
+        if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
+    }
+    plan->external_bytes = 0;
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->ownership == MM_EXTERNAL) plan->external_bytes += tensor->bytes;
+    }
+    plan->peak_bytes = plan->extent_bytes + plan->external_bytes;
+}
+
+/* The last forward and the first backward node; -1 where there is none. */
+static void turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out) {
+    *last_forward_out = *first_backward_out = -1;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        if (plan->nodes[i].kind != MM_NODE_STEP) continue;
+        mm_phase phase = mm_graph_step(plan->graph, plan->nodes[i].step)->phase;
+        if (phase == MM_FORWARD) *last_forward_out = i;
+        if (phase == MM_BACKWARD && *first_backward_out < 0) *first_backward_out = i;
+    }
+}
+
+static mm_status account_live(mm_plan *plan) {
+    int64_t *change = calloc((size_t)plan->n_nodes + 1, sizeof *change);
+    if (!change) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's accounts");
+    int last_forward, first_backward;
+    turning_point(plan, &last_forward, &first_backward);
+    plan->stash_bytes = 0;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (s->pinned || s->first_node < 0) continue;
+        change[s->first_node] += s->bytes;
+        change[s->live_last + 1] -= s->bytes;
+        if (first_backward >= 0 && s->first_node <= last_forward && s->live_last >= first_backward)
+            plan->stash_bytes += s->bytes;
+    }
+    int64_t live = plan->base_bytes + plan->external_bytes;
+    plan->live_peak_bytes = live;
+    plan->peak_step = 0;
+    for (int i = 0, step = 0; i < plan->n_nodes; i++) {
+        if (plan->nodes[i].kind == MM_NODE_STEP) step = plan->nodes[i].step;
+        live += change[i];
+        if (live > plan->live_peak_bytes) {
+            plan->live_peak_bytes = live;
+            plan->peak_step = step;
+        }
+    }
+    free(change);
+    return MM_OK;
+}
+
+mm_status mm_plan_finish(mm_plan *plan) {
+    account_nodes(plan);
+    account_extents(plan);
+    return account_live(plan);
+}
+
+void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGORIES]) {
+    for (int c = 0; c < MM_CATEGORIES; c++) bytes_out[c] = 0;
+    bytes_out[MM_CAT_PERSISTENT] = plan->base_bytes;
+    bytes_out[MM_CAT_FEATURE_MAP] = plan->external_bytes;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (!s->pinned && s->first_node >= 0 && s->first_node <= node && node <= s->live_last)
+            bytes_out[s->category] += s->bytes;
+    }
+}
+
+mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
+    char need[32], have[32], step[256];
+    if (plan->peak_bytes > limits->device_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE,
+                       "%s on %s needs at least %lld bytes (%s), held by %s; the budget is %lld (%s)", plan->policy,
+                       mm_graph_name(plan->graph), (long long)plan->peak_bytes,
+                       mm_size_format(plan->peak_bytes, need, sizeof need),
+                       mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
+                       (long long)limits->device_bytes, mm_size_format(limits->device_bytes, have, sizeof have));
+    if (plan->pinned_bytes > limits->pinned_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %lld bytes of pinned memory; its limit is %lld", plan->policy,
+                       mm_graph_name(plan->graph), (long long)plan->pinned_bytes, (long long)limits->pinned_bytes);
+    return MM_OK;
+}

@@ -1,0 +1,161 @@
+/* The plan: what happens to every tensor in one iteration of one graph, as plain data. Policies make it, plan_check
+ * proves it, simulate times it, the pipeline executes it.
+ *
+ * NODES, in issue order. A node is a step of the graph on the compute stream or an operation on a side stream; after a
+ * step the operations that follow it in the array are queued, up to the next step. A node waits for at most one node of
+ * each other stream (waiting for a node means waiting for all before it on its stream), always an earlier one in issue
+ * order: so no plan can deadlock, and waits are vector clocks.
+ *
+ * SEGMENTS, one for each residence of a tensor (raw, coded, decoded again) or workspace: where its bytes lie.
+ *
+ * BINDINGS: for each use of each step, the segment in which the step finds (or puts) the tensor.
+ *
+ *      arena of a manager (one address range; offsets from its base, multiples of 256)
+ *      0            base                                                        extent
+ *      | persistent | raw, gradient maps, workspaces ... | codes | buffers | heap |
+ */
+#ifndef MM_CORE_PLAN_H
+#define MM_CORE_PLAN_H
+
+#include "mm/core/facts.h"
+#include "mm/core/graph.h"
+
+enum { MM_ALIGN = 256 };
+
+static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
+
+typedef struct mm_limits {
+    int64_t device_bytes; /* the budget: base + the plan's segments + external tensors */
+    int64_t pinned_bytes;
+    int64_t base_bytes; /* taken by persistent tensors at the low end of the arena (of all graphs), MM_ALIGNed */
+} mm_limits;
+
+typedef enum mm_stream_id {
+    MM_STREAM_COMPUTE,
+    MM_STREAM_ENCODE,
+    MM_STREAM_DECODE,
+    MM_STREAM_OUT,
+    MM_STREAM_IN,
+    MM_STREAM_COUNT
+} mm_stream_id;
+
+const char *mm_stream_id_name(mm_stream_id id);
+
+typedef enum mm_node_kind {
+    MM_NODE_STEP,   /* a step of the graph, compute stream */
+    MM_NODE_ENCODE, /* src raw -> dst coded, encode stream */
+    MM_NODE_DECODE, /* src coded -> dst raw, decode stream */
+} mm_node_kind;
+
+typedef struct mm_node {
+    mm_node_kind kind;
+    mm_stream_id stream;
+    int32_t seq;                   /* its number on its stream, from 0, in issue order */
+    int32_t wait[MM_STREAM_COUNT]; /* of each other stream, the seq that must have ended before it starts; -1: none */
+    int32_t step;                  /* STEP: which; else -1 */
+    int32_t variant;               /* STEP: index among the step's variants in the facts */
+    int32_t first_binding;         /* STEP: use u has segment bindings[first_binding + u] */
+    mm_tensor tensor;              /* operations: which; else -1 */
+    int32_t src, dst;              /* operations: segments; else -1 */
+    int32_t work;                  /* segment of the step's workspace, of the codec's scratch, or -1 */
+    int32_t stage;                 /* ENCODE, unoptimised workflow: encode here, then copy to dst; else -1 */
+} mm_node;
+
+typedef enum mm_content { MM_CONTENT_RAW, MM_CONTENT_CODED, MM_CONTENT_WORK } mm_content;
+
+/* What bytes are used for, in accounts and pictures. */
+typedef enum mm_category {
+    MM_CAT_PERSISTENT,
+    MM_CAT_FEATURE_MAP, /* managed inputs and saved tensors too */
+    MM_CAT_GRADIENT_MAP,
+    MM_CAT_WORKSPACE, /* of steps and codecs */
+    MM_CAT_CODE,
+    MM_CAT_BUFFER, /* persistent tensor buffers */
+    MM_CATEGORIES
+} mm_category;
+
+const char *mm_category_name(mm_category category);
+
+typedef struct mm_segment {
+    mm_content content;
+    mm_category category;
+    mm_tensor tensor; /* whose; -1 for MM_CONTENT_WORK */
+    int32_t codec;    /* CODED: index in the facts' codecs; else -1 */
+    bool pinned;      /* in pinned host memory, else on the device */
+    bool dynamic;     /* placed at run time in the heap region (the unoptimised workflow); offset unused */
+    int64_t offset;   /* from the arena's base */
+    int64_t bytes;
+    /* filled by mm_plan_finish */
+    int32_t first_node, last_node; /* first and last user in issue order */
+    int32_t live_last; /* last node at which its bytes count: last_node, or the one before if that node's step writes
+                          another segment in place of it */
+} mm_segment;
+
+typedef struct mm_plan {
+    const mm_graph *graph; /* borrowed */
+    char policy[128];      /* name and options */
+    mm_node *nodes;
+    int n_nodes;
+    int32_t stream_nodes[MM_STREAM_COUNT]; /* how many of them on each stream */
+    mm_segment *segments;
+    int n_segments;
+    int32_t *bindings; /* -1: persistent or external tensor */
+    int n_bindings;
+    mm_tensor *alias;   /* per tensor of the graph: the tensor whose storage it shares, or itself. Roots alias
+                           themselves; a tensor aliases only along mm_graph_allow_alias pairs. The step that "writes" an
+                           aliased tensor binds it to the root's segment and writes nothing. */
+    int64_t base_bytes; /* of the limits it was made for */
+    int64_t heap_offset, heap_bytes; /* for dynamic segments; 0, 0 if none */
+    int64_t code_region_bytes;       /* sliding compression workspace: total */
+    int64_t buffer_region_bytes;     /* persistent tensor buffers: total, and how many */
+    int buffers;
+    /* filled by mm_plan_finish */
+    int64_t extent_bytes;    /* highest end of any device segment or the heap; at least base_bytes */
+    int64_t external_bytes;  /* external tensors of the graph */
+    int64_t peak_bytes;      /* extent + external: what the device limit must be at least */
+    int64_t pinned_bytes;    /* highest end of any pinned segment */
+    int64_t live_peak_bytes; /* max over nodes of base + live segments + external: no placement can need less */
+    int peak_step;           /* graph step where that is reached */
+    int64_t stash_bytes;     /* segments (codes too) alive from the last forward step into the first backward step */
+} mm_plan;
+
+/* An empty plan (no nodes, everything aliasing itself). */
+MM_CHECKED mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out);
+void mm_plan_destroy(mm_plan *plan);
+
+/* Building, in issue order. Each returns the new index, or -1 when memory is out (mm_last_error set).
+ * mm_plan_step: bindings start at -1, waits at none, variant 0.
+ * mm_plan_op: an operation on the stream that its kind implies. */
+int mm_plan_step(mm_plan *plan, int step);
+int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);
+int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes);
+
+/* Node `node` waits for node `earlier` (an index in issue order). Nothing if both are on one stream. */
+void mm_plan_wait(mm_plan *plan, int node, int earlier);
+
+/* Fills in the derived fields. Call once offsets are set. */
+MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
+
+/* The root of a tensor's storage. */
+static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }
+
+/* Live bytes by category at a node, base and external included (external as feature maps). */
+void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGORIES]);
+
+/* MM_ERR_INFEASIBLE with "needs at least N, held by LAYER ..." if the plan's peak is above the limits. */
+MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
+
+/* The proof. For any plan, with one vector clock a stream:
+ *  1. every step's read finds its tensor in a form that serves it, written by the right writer (the last write before
+ *     the reader), complete, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN;
+ *  2. two segments share bytes only when everything that uses the first happens-before the first write of the second
+ *     (or the second is written in place of the first by a step whose graph allows it, as its last use);
+ *  3. device bytes (base, segments, heap with every dynamic segment that can be alive at once, external tensors)
+ *     within the limit, offsets aligned, nothing below base;
+ *  4. pinned bytes within theirs;
+ *  5. nothing is left or in vain: every step once and in order, every operation's result used, waits only for earlier
+ *     nodes, code sizes as the facts say, workspaces as the variant needs.
+ * MM_ERR_PLAN names tensor, step and why; MM_ERR_INFEASIBLE if only a limit is exceeded. O(n log n). */
+MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
+
+#endif

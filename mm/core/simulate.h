@@ -1,0 +1,28 @@
+/* What a plan would take, from facts alone: an event simulation of its streams. */
+#ifndef MM_CORE_SIMULATE_H
+#define MM_CORE_SIMULATE_H
+
+#include "mm/core/plan.h"
+
+typedef struct mm_sim_node {
+    int64_t start_ns, end_ns;
+    int64_t live_bytes; /* device bytes alive while it runs, in issue order: base, segments, external */
+} mm_sim_node;
+
+typedef struct mm_simulation {
+    int64_t iteration_ns;
+    int64_t compute_ns; /* the compute stream at work */
+    int64_t stall_ns;   /* the compute stream waiting, from first step to last */
+    int64_t busy_ns[MM_STREAM_COUNT];
+    int hidden_permille; /* of the side streams' work, what did not lengthen the iteration:
+                            1000 * (1 - stall / side busy), clamped; 1000 if there is none */
+    int n_nodes;
+    mm_sim_node *nodes;
+} mm_simulation;
+
+/* Each node starts when its stream is free and its waits have ended, and takes its facts' ns (steps: times
+ * 1 + contention while any side stream works). Deterministic. */
+MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out);
+void mm_simulation_fini(mm_simulation *simulation);
+
+#endif

@@ -1,0 +1,141 @@
+#include "mm/core/status.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_CAPACITY = 512 };
+
+static _Thread_local char last_message[MESSAGE_CAPACITY];
+
+const char *mm_status_name(mm_status status) {
+    switch (status) {
+    case MM_OK:
+        return "MM_OK";
+    case MM_ERR_INVALID:
+        return "MM_ERR_INVALID";
+    case MM_ERR_ORDER:
+        return "MM_ERR_ORDER";
+    case MM_ERR_NOMEM:
+        return "MM_ERR_NOMEM";
+    case MM_ERR_INFEASIBLE:
+        return "MM_ERR_INFEASIBLE";
+    case MM_ERR_PLAN:
+        return "MM_ERR_PLAN";
+    case MM_ERR_DEVICE:
+        return "MM_ERR_DEVICE";
+    case MM_ERR_IO:
+        return "MM_ERR_IO";
+    case MM_ERR_FORMAT:
+        return "MM_ERR_FORMAT";
+    case MM_ERR_NOT_FOUND:
+        return "MM_ERR_NOT_FOUND";
+    case MM_ERR_UNSUPPORTED:
+        return "MM_ERR_UNSUPPORTED";
+    }
+    return "unknown status";
+}
+
+const char *mm_last_error(void) { return last_message; }
+
+void mm_fail_set(const char *format, ...) {
+    /* Through a second buffer, so that the arguments may point into the last message. */
+    char message[MESSAGE_CAPACITY];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    memcpy(last_message, message, sizeof message);
+}
+
+void mm_fail_prefix(const char *format, ...) {
+    char message[MESSAGE_CAPACITY];
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (n >= 0 && n < MESSAGE_CAPACITY) {
+        /* Cutting what does not fit is what the contract says. */
+        size_t room = sizeof message - (size_t)n;
+        size_t length = strlen(last_message) + 2;
+        if (length >= room) length = room - 1;
+        if (length >= 2) {
+            memcpy(message + n, ": ", 2);
+            memcpy(message + n + 2, last_message, length - 2);
+            message[(size_t)n + length] = '\0';
+        }
+    }
+    memcpy(last_message, message, sizeof message);
+}
+
+void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...) {
+    if (!log || !log->fn || level > log->level) return;
+    char message[MESSAGE_CAPACITY];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    log->fn(log->ctx, level, message);
+}
+
+static const struct unit {
+    const char *name;
+    int64_t bytes;
+} units[] = {{"TiB", INT64_C(1) << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}};
+
+const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity) {
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (bytes < units[i].bytes) continue;
+        if (bytes % units[i].bytes == 0)
+            snprintf(buffer, capacity, "%lld%s", (long long)(bytes / units[i].bytes), units[i].name);
+        else {
+            double value = (double)bytes / (double)units[i].bytes;
+            snprintf(buffer, capacity, "%.*f%s", value < 10 ? 2 : value < 100 ? 1 : 0, value, units[i].name);
+        }
+        return buffer;
+    }
+    snprintf(buffer, capacity, "%lldB", (long long)bytes);
+    return buffer;
+}
+
+/* Multiplier of "k", "KiB", "MB", "B", ""; 0 if it is none. */
+static double unit_factor(const char *suffix) {
+    static const char letters[] = "kmgt";
+    if (*suffix == '\0' || strcmp(suffix, "B") == 0 || strcmp(suffix, "b") == 0) return 1;
+    char lower = (char)(*suffix | 0x20);
+    const char *letter = strchr(letters, lower);
+    if (!letter || *letter == '\0') return 0;
+    int power = (int)(letter - letters) + 1;
+    const char *rest = suffix + 1;
+    double base = 1024;
+    if (strcmp(rest, "B") == 0 || strcmp(rest, "b") == 0)
+        base = 1000;
+    else if (*rest != '\0' && strcmp(rest, "iB") != 0 && strcmp(rest, "ib") != 0 && strcmp(rest, "i") != 0)
+        return 0;
+    double factor = 1;
+    while (power--) factor *= base;
+    return factor;
+}
+
+mm_status mm_size_parse(const char *text, int64_t *bytes_out) {
+    static const char help[] = "use 12GiB, 1.5GB, 300MiB or a number of bytes";
+    if (!text || *text < '0' || *text > '9')
+        return mm_fail(MM_ERR_INVALID, "size '%s' is not understood: %s", text ? text : "", help);
+    char *end;
+    errno = 0;
+    long long whole = strtoll(text, &end, 10);
+    if (errno == 0 && (*end == '\0' || strcmp(end, "B") == 0)) {
+        *bytes_out = whole;
+        return MM_OK;
+    }
+    double value = strtod(text, &end);
+    while (*end == ' ') end++;
+    double factor = unit_factor(end);
+    if (factor == 0) return mm_fail(MM_ERR_INVALID, "size '%s' is not understood: %s", text, help);
+    value *= factor;
+    if (!(value < 4.6e18)) return mm_fail(MM_ERR_INVALID, "size '%s' is too large: %s", text, help);
+    *bytes_out = (int64_t)(value + 0.5);
+    return MM_OK;
+}

@@ -1,0 +1,33 @@
+/* How failures travel inside the library: the first to detect one says so with mm_fail, callers forward. */
+#ifndef MM_CORE_STATUS_H
+#define MM_CORE_STATUS_H
+
+#include "mm/mm.h"
+
+/* Keeps the message for this thread (mm_last_error; 511 bytes, cut beyond) and gives `status`. A macro, so that
+ * compilers see what is returned. */
+#define mm_fail(status, ...) (mm_fail_set(__VA_ARGS__), (mm_status)(status))
+void mm_fail_set(const char *format, ...) MM_PRINTF(1, 2);
+
+/* Puts "prefix: " before this thread's message, and gives `status`. */
+#define mm_fail_in(status, ...) (mm_fail_prefix(__VA_ARGS__), (mm_status)(status))
+void mm_fail_prefix(const char *format, ...) MM_PRINTF(1, 2);
+
+#define MM_TRY(expression)                                                                                             \
+    do {                                                                                                               \
+        mm_status try_status_ = (expression);                                                                          \
+        if (try_status_ != MM_OK) return try_status_;                                                                  \
+    } while (0)
+
+/* Sends a message to a sink; nothing for a silent one. Thread-safe if the sink is. */
+void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...) MM_PRINTF(3, 4);
+
+/* "12.5GiB", "640KiB", "17B": exact values stay exact when read back, others have three significant digits.
+ * Returns buffer. */
+const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity);
+
+/* Reads "12GiB", "1.5GB", "300MiB", "4096", "64k": powers of 1024 with i or a bare letter, of 1000 with B alone.
+ * MM_ERR_INVALID for anything else, negatives and overflow. */
+MM_CHECKED mm_status mm_size_parse(const char *text, int64_t *bytes_out);
+
+#endif

@@ -1,0 +1,129 @@
+/* The device contract: memory, streams, events. Implementations: device_host.c (the embedded default).
+ *
+ * A stream runs its work in order; streams run beside each other. Work is copies, fills, checksums, and whatever a
+ * device's own launcher enqueues (device_host.h: a C function). An event marks a place in a stream: mm_event_record
+ * puts it there, later recordings replace earlier ones.
+ *
+ * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
+ * status, a stream that waits for such an event is poisoned too. So nothing is computed from garbage. mm_stream_sync
+ * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again.
+ *
+ * Threads: every function may be called from any thread, a given stream's enqueuing functions from one at a time. */
+#ifndef MM_DEVICE_DEVICE_H
+#define MM_DEVICE_DEVICE_H
+
+#include "mm/core/status.h"
+
+typedef struct mm_device mm_device;
+typedef struct mm_event mm_event;
+
+typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kind;
+typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
+
+typedef struct mm_device_config {
+    int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: 0 is as fast as memcpy */
+    int64_t alloc_cost_ns; /* host: what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
+    uint64_t delay_seed;   /* host: not 0 delays each task by a random time up to delay_max_ns */
+    int64_t delay_max_ns;
+} mm_device_config;
+
+typedef struct mm_memory_info {
+    int64_t free_bytes, total_bytes; /* of the device */
+    int64_t reserved_bytes;          /* taken through this mm_device, MM_MEMORY_DEVICE */
+    int64_t outside_bytes;           /* taken on the device by others in this process since it was created; on the
+                                        host: the growth of the C heap */
+} mm_memory_info;
+
+typedef struct mm_stream_stats {
+    int64_t tasks;   /* run so far */
+    int64_t busy_ns; /* running them */
+    int64_t wait_ns; /* standing at an event that was not complete, with work behind it */
+} mm_stream_stats;
+
+typedef struct mm_device_ops {
+    const char *name, *summary;
+    bool cpu_reaches_memory; /* device memory may be read and written by the CPU */
+    bool timed_events;
+
+    mm_status (*create)(const mm_device_config *config, mm_device **device_out);
+    void (*destroy)(mm_device *device);
+    mm_status (*reserve)(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
+    void (*release)(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
+    void (*memory_info)(mm_device *device, mm_memory_info *info_out);
+    void (*charge_alloc)(mm_device *device);
+
+    mm_status (*stream_create)(mm_device *device, const char *name, int priority, mm_stream **stream_out);
+    void (*stream_destroy)(mm_stream *stream);
+    mm_status (*stream_wait)(mm_stream *stream, mm_event *event);
+    mm_status (*stream_sync)(mm_stream *stream);
+    void (*stream_reset)(mm_stream *stream);
+    void (*stream_stats)(mm_stream *stream, mm_stream_stats *stats_out);
+
+    mm_status (*event_create)(mm_device *device, mm_event **event_out);
+    void (*event_destroy)(mm_event *event);
+    mm_status (*event_record)(mm_event *event, mm_stream *stream);
+    mm_status (*event_sync)(mm_event *event);
+    bool (*event_done)(mm_event *event);
+    int64_t (*event_ns)(mm_event *event);
+
+    mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
+    mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
+    mm_status (*checksum_async)(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+} mm_device_ops;
+
+/* The first member of every implementation's struct. */
+struct mm_device {
+    const mm_device_ops *ops;
+};
+struct mm_stream {
+    mm_device *device;
+};
+struct mm_event {
+    mm_device *device;
+};
+
+/* The i-th device of this build, NULL past the last. */
+const mm_device_ops *mm_device_table(size_t i);
+
+/* A device by name; MM_ERR_NOT_FOUND lists those there are. `config` NULL: all zero. */
+MM_CHECKED mm_status mm_device_create(const char *name, const mm_device_config *config, mm_device **device_out);
+/* All streams and events of it must be gone, all memory released. NULL is legal. */
+void mm_device_destroy(mm_device *device);
+
+/* Address range of exactly `bytes` (> 0), 4096-byte aligned, zeroed on first touch. MM_ERR_NOMEM with the sizes. */
+MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
+void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
+void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
+/* Takes as long as an allocation on the real device; the pool calls it for every unplanned one. */
+void mm_device_charge_alloc(mm_device *device);
+
+/* priority: 0 normal, negative more urgent (a hint). `name` (copied, 15 bytes) names its thread. */
+MM_CHECKED mm_status mm_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
+/* Drains, then frees. NULL is legal. */
+void mm_stream_destroy(mm_stream *stream);
+/* Work enqueued later on `stream` starts after the event's last recording completed. Never blocks the caller. An event
+ * never recorded is MM_ERR_ORDER where the device can tell (host); CUDA would not wait at all. */
+MM_CHECKED mm_status mm_stream_wait(mm_stream *stream, mm_event *event);
+/* Blocks until all enqueued work is done; returns the stream's status. */
+MM_CHECKED mm_status mm_stream_sync(mm_stream *stream);
+/* Of a drained stream: forgets its failure. */
+void mm_stream_reset(mm_stream *stream);
+void mm_stream_stats_get(mm_stream *stream, mm_stream_stats *stats_out);
+
+MM_CHECKED mm_status mm_event_create(mm_device *device, mm_event **event_out);
+/* NULL is legal. Not while a stream still has a recording of it or a wait for it queued. */
+void mm_event_destroy(mm_event *event);
+MM_CHECKED mm_status mm_event_record(mm_event *event, mm_stream *stream);
+/* Blocks until the last recording completed; returns the status of what came before it. */
+MM_CHECKED mm_status mm_event_sync(mm_event *event);
+/* Whether the last recording completed (true if never recorded). */
+bool mm_event_done(mm_event *event);
+/* When it completed, CLOCK_MONOTONIC; 0 if not timed or not complete. */
+int64_t mm_event_ns(mm_event *event);
+
+MM_CHECKED mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
+MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
+/* *sum_out (host memory, valid until the work is done) := a 64-bit checksum of the bytes. */
+MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+#endif

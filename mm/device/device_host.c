@@ -1,0 +1,147 @@
+/* The host device: the table of its functions, its memory, and time. */
+#include <assert.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mm/device/host_internal.h"
+
+enum { NS_PER_S = 1000000000 };
+
+int64_t host_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+void host_sleep_until(int64_t ns) {
+    struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
+}
+
+/* Bytes that malloc has handed out, to anyone in the process. */
+static int64_t heap_bytes(void) {
+    struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+}
+
+mm_status mm_device_host_create(const mm_device_config *config, mm_device **device_out) {
+    host_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return mm_fail(MM_ERR_NOMEM, "host device: no memory for its %zu bytes", sizeof *device);
+    device->base.ops = &mm_device_host_ops;
+    if (config != NULL) device->config = *config;
+    device->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    pthread_mutex_init(&device->lock, NULL);
+    device->heap_bytes = heap_bytes();
+    *device_out = &device->base;
+    return MM_OK;
+}
+
+static void host_destroy(mm_device *base) {
+    host_device *device = (host_device *)base;
+    assert(atomic_load(&device->alive) == 0);
+    assert(device->reserved_bytes[MM_MEMORY_DEVICE] == 0 && device->reserved_bytes[MM_MEMORY_PINNED] == 0);
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static int64_t free_bytes(const host_device *device) {
+    return device->total_bytes - device->reserved_bytes[MM_MEMORY_DEVICE] - device->reserved_bytes[MM_MEMORY_PINNED];
+}
+
+/* mmap promises more than there is; a device does not. So what all reservations sum to stays within the machine's
+ * physical memory, and is taken from the account before it is mapped. */
+static mm_status account_take(host_device *device, mm_memory_kind kind, int64_t bytes) {
+    pthread_mutex_lock(&device->lock);
+    int64_t left = free_bytes(device);
+    if (bytes <= left) device->reserved_bytes[kind] += bytes;
+    pthread_mutex_unlock(&device->lock);
+    if (bytes <= left) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "host device: %lld bytes of %s memory asked, %lld of the machine's %lld are left",
+                   (long long)bytes, kind == MM_MEMORY_DEVICE ? "device" : "pinned", (long long)left,
+                   (long long)device->total_bytes);
+}
+
+static void account_give(host_device *device, mm_memory_kind kind, int64_t bytes) {
+    pthread_mutex_lock(&device->lock);
+    assert(bytes <= device->reserved_bytes[kind]);
+    device->reserved_bytes[kind] -= bytes;
+    pthread_mutex_unlock(&device->lock);
+}
+
+static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out) {
+    host_device *device = (host_device *)base;
+    MM_TRY(account_take(device, kind, bytes));
+    /* The kernel rounds up to pages. */
+    void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        int error = errno;
+        account_give(device, kind, bytes);
+        return mm_fail(MM_ERR_NOMEM, "host device: mapping %lld bytes of the machine's %lld: %s", (long long)bytes,
+                       (long long)device->total_bytes, strerror(error));
+    }
+    *memory_out = memory;
+    return MM_OK;
+}
+
+static void host_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes) {
+    munmap(memory, (size_t)bytes);
+    account_give((host_device *)base, kind, bytes);
+}
+
+static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
+    host_device *device = (host_device *)base;
+    /* Negative where others freed what they held at creation. The device's own queues and events are in it: some ten
+     * kilobytes a stream, which grow with the longest queue and do not shrink. */
+    int64_t outside_bytes = heap_bytes() - device->heap_bytes;
+    pthread_mutex_lock(&device->lock);
+    *info_out = (mm_memory_info){
+        .free_bytes = free_bytes(device),
+        .total_bytes = device->total_bytes,
+        .reserved_bytes = device->reserved_bytes[MM_MEMORY_DEVICE],
+        .outside_bytes = outside_bytes,
+    };
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */
+static void host_charge_alloc(mm_device *base) {
+    int64_t cost_ns = ((host_device *)base)->config.alloc_cost_ns;
+    if (cost_ns == 0) return;
+    int64_t end_ns = host_now_ns() + cost_ns;
+    while (host_now_ns() < end_ns) continue;
+}
+
+const mm_device_ops mm_device_host_ops = {
+    .name = "host",
+    .summary = "this machine's CPU: streams are threads, device memory is an arena, the link's bandwidth can be set",
+    .cpu_reaches_memory = true,
+    .timed_events = true,
+    .create = mm_device_host_create,
+    .destroy = host_destroy,
+    .reserve = host_reserve,
+    .release = host_release,
+    .memory_info = host_memory_info,
+    .charge_alloc = host_charge_alloc,
+    .stream_create = host_stream_create,
+    .stream_destroy = host_stream_destroy,
+    .stream_wait = host_stream_wait,
+    .stream_sync = host_stream_sync,
+    .stream_reset = host_stream_reset,
+    .stream_stats = host_stream_stats,
+    .event_create = host_event_create,
+    .event_destroy = host_event_destroy,
+    .event_record = host_event_record,
+    .event_sync = host_event_sync,
+    .event_done = host_event_done,
+    .event_ns = host_event_ns,
+    .copy_async = host_copy_async,
+    .fill_async = host_fill_async,
+    .checksum_async = host_checksum_async,
+};

@@ -1,0 +1,176 @@
+/* Events of the host device, and their recordings. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/device/host_internal.h"
+
+/* ---------------------------------------------------------------- failures */
+
+void host_failure_set(host_failure *failure, mm_status status, const char *message) {
+    host_failure_clear(failure);
+    failure->status = status;
+    failure->message = message != NULL ? strdup(message) : NULL;
+}
+
+void host_failure_clear(host_failure *failure) {
+    free(failure->message);
+    *failure = (host_failure){MM_OK, NULL};
+}
+
+mm_status host_failure_report(const host_failure *failure) {
+    if (failure->status == MM_OK) return MM_OK;
+    return mm_fail(failure->status, "%s",
+                   failure->message != NULL ? failure->message : "a task failed, and no memory was left to say why");
+}
+
+/* ---------------------------------------------------------------- recordings */
+
+/* With one reference, the caller's. */
+static host_recording *recording_create(void) {
+    host_recording *recording = calloc(1, sizeof *recording);
+    if (recording == NULL) return NULL;
+    atomic_init(&recording->references, 1);
+    pthread_mutex_init(&recording->lock, NULL);
+    pthread_cond_init(&recording->completed, NULL);
+    return recording;
+}
+
+void host_recording_release(host_recording *recording) {
+    if (atomic_fetch_sub_explicit(&recording->references, 1, memory_order_acq_rel) > 1) return;
+    pthread_mutex_destroy(&recording->lock);
+    pthread_cond_destroy(&recording->completed);
+    host_failure_clear(&recording->failure);
+    free(recording);
+}
+
+bool host_recording_done(host_recording *recording) {
+    pthread_mutex_lock(&recording->lock);
+    bool done = recording->done;
+    pthread_mutex_unlock(&recording->lock);
+    return done;
+}
+
+void host_recording_wait(host_recording *recording) {
+    pthread_mutex_lock(&recording->lock);
+    while (!recording->done) pthread_cond_wait(&recording->completed, &recording->lock);
+    pthread_mutex_unlock(&recording->lock);
+}
+
+void host_recording_complete(host_recording *recording, const host_failure *failure) {
+    pthread_mutex_lock(&recording->lock);
+    host_failure_clear(&recording->failure);
+    if (failure->status != MM_OK) host_failure_set(&recording->failure, failure->status, failure->message);
+    recording->done_ns = host_now_ns();
+    recording->done = true;
+    pthread_mutex_unlock(&recording->lock);
+    pthread_cond_broadcast(&recording->completed);
+}
+
+static void recording_set_done(host_recording *recording, bool done) {
+    pthread_mutex_lock(&recording->lock);
+    recording->done = done;
+    pthread_mutex_unlock(&recording->lock);
+}
+
+/* ---------------------------------------------------------------- events */
+
+typedef struct host_event {
+    mm_event base;
+    pthread_mutex_t lock;
+    host_recording *last; /* NULL: never recorded */
+} host_event;
+
+mm_status host_event_create(mm_device *base, mm_event **event_out) {
+    host_event *event = calloc(1, sizeof *event);
+    if (event == NULL) return mm_fail(MM_ERR_NOMEM, "event: no memory for its %zu bytes", sizeof *event);
+    event->base.device = base;
+    pthread_mutex_init(&event->lock, NULL);
+    atomic_fetch_add(&((host_device *)base)->alive, 1);
+    *event_out = &event->base;
+    return MM_OK;
+}
+
+/* What is queued keeps its recording: so this is safe at any time. */
+void host_event_destroy(mm_event *base) {
+    host_event *event = (host_event *)base;
+    host_device *device = (host_device *)base->device;
+    if (event->last != NULL) host_recording_release(event->last);
+    pthread_mutex_destroy(&event->lock);
+    free(event);
+    atomic_fetch_sub(&device->alive, 1);
+}
+
+/* Only the event knows its last recording, under its lock: with one reference it is nobody else's, and can serve again.
+ * So an event recorded once an iteration allocates once. */
+static bool event_last_reusable(const host_event *event) {
+    return event->last != NULL && atomic_load_explicit(&event->last->references, memory_order_acquire) == 1;
+}
+
+static mm_status record_again(host_event *event, mm_stream *stream) {
+    host_recording *recording = event->last;
+    recording_set_done(recording, false);
+    atomic_fetch_add_explicit(&recording->references, 1, memory_order_relaxed);
+    mm_status status = host_stream_record(stream, recording);
+    if (status != MM_OK) {
+        recording_set_done(recording, true);
+        host_recording_release(recording);
+    }
+    return status;
+}
+
+static mm_status record_anew(host_event *event, mm_stream *stream) {
+    host_recording *recording = recording_create();
+    if (recording == NULL) return mm_fail(MM_ERR_NOMEM, "event record: no memory for %zu bytes", sizeof *recording);
+    atomic_fetch_add_explicit(&recording->references, 1, memory_order_relaxed);
+    mm_status status = host_stream_record(stream, recording);
+    if (status != MM_OK) {
+        host_recording_release(recording);
+        host_recording_release(recording);
+        return status;
+    }
+    if (event->last != NULL) host_recording_release(event->last);
+    event->last = recording;
+    return MM_OK;
+}
+
+mm_status host_event_record(mm_event *base, mm_stream *stream) {
+    host_event *event = (host_event *)base;
+    pthread_mutex_lock(&event->lock);
+    mm_status status = event_last_reusable(event) ? record_again(event, stream) : record_anew(event, stream);
+    pthread_mutex_unlock(&event->lock);
+    return status;
+}
+
+host_recording *host_event_last(mm_event *base) {
+    host_event *event = (host_event *)base;
+    pthread_mutex_lock(&event->lock);
+    host_recording *recording = event->last;
+    if (recording != NULL) atomic_fetch_add_explicit(&recording->references, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&event->lock);
+    return recording;
+}
+
+mm_status host_event_sync(mm_event *event) {
+    host_recording *recording = host_event_last(event);
+    if (recording == NULL) return MM_OK;
+    host_recording_wait(recording);
+    mm_status status = host_failure_report(&recording->failure);
+    host_recording_release(recording);
+    return status;
+}
+
+bool host_event_done(mm_event *event) {
+    host_recording *recording = host_event_last(event);
+    if (recording == NULL) return true;
+    bool done = host_recording_done(recording);
+    host_recording_release(recording);
+    return done;
+}
+
+int64_t host_event_ns(mm_event *event) {
+    host_recording *recording = host_event_last(event);
+    if (recording == NULL) return 0;
+    int64_t ns = host_recording_done(recording) ? recording->done_ns : 0;
+    host_recording_release(recording);
+    return ns;
+}

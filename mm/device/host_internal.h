@@ -1,0 +1,91 @@
+/* Inside the host device: device_host.c (memory, the device), host_stream.c (a thread and its queue), host_event.c
+ * (events and their recordings), host_work.c (copies, fills, checksums).
+ *
+ * Locks, by rank; one that is held while another is taken ranks lower:
+ *     1 event->lock   2 stream->lock   3 recording->lock, device->lock
+ * None is held while work runs or anyone sleeps, but for the condition variable's own. */
+#ifndef MM_DEVICE_HOST_INTERNAL_H
+#define MM_DEVICE_HOST_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "mm/device/device_host.h"
+
+typedef struct host_device {
+    mm_device base;
+    mm_device_config config;
+    int64_t total_bytes; /* physical memory of the machine */
+    int64_t heap_bytes;  /* of the C heap, when the device was created */
+    atomic_int streams_created;
+    atomic_int alive; /* streams and events */
+    pthread_mutex_t lock;
+    int64_t reserved_bytes[2]; /* by mm_memory_kind */
+    int64_t link_free_ns[2];   /* out, in: when all copies given to the link so far will be through */
+} host_device;
+
+/* ---------------------------------------------------------------- failures (host_event.c) */
+
+/* A failed task's status and words, on their way to whoever waits for it. */
+typedef struct host_failure {
+    mm_status status;
+    char *message; /* owned; NULL if there was no memory for it */
+} host_failure;
+
+void host_failure_set(host_failure *failure, mm_status status, const char *message);
+void host_failure_clear(host_failure *failure);
+/* Says it to this thread; MM_OK if there is none. */
+mm_status host_failure_report(const host_failure *failure);
+
+/* ---------------------------------------------------------------- recordings (host_event.c) */
+
+/* One recording of an event: what a wait captures. Later recordings of the same event are other objects, so each waiter
+ * sees the completion, time and failure of the one that was current when it asked, in whatever order they complete.
+ * Shared by the event (its last one), the queued record and the waits for it; the last to let go frees it. */
+typedef struct host_recording {
+    atomic_int references;
+    pthread_mutex_t lock;
+    pthread_cond_t completed;
+    bool done;
+    int64_t done_ns;      /* this and failure: written before done, then constant until recorded again */
+    host_failure failure; /* of the stream it was recorded on, at that place */
+} host_recording;
+
+void host_recording_release(host_recording *recording);
+bool host_recording_done(host_recording *recording);
+void host_recording_wait(host_recording *recording);
+void host_recording_complete(host_recording *recording, const host_failure *failure);
+
+/* The event's last recording, a reference of the caller's own; NULL if there is none. */
+host_recording *host_event_last(mm_event *event);
+
+mm_status host_event_create(mm_device *device, mm_event **event_out);
+void host_event_destroy(mm_event *event);
+mm_status host_event_record(mm_event *event, mm_stream *stream);
+mm_status host_event_sync(mm_event *event);
+bool host_event_done(mm_event *event);
+int64_t host_event_ns(mm_event *event);
+
+/* ---------------------------------------------------------------- streams (host_stream.c) */
+
+mm_status host_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
+void host_stream_destroy(mm_stream *stream);
+mm_status host_stream_wait(mm_stream *stream, mm_event *event);
+mm_status host_stream_sync(mm_stream *stream);
+void host_stream_reset(mm_stream *stream);
+void host_stream_stats(mm_stream *stream, mm_stream_stats *stats_out);
+/* Queues a record, with the caller's reference if that succeeds. */
+mm_status host_stream_record(mm_stream *stream, host_recording *recording);
+
+/* ---------------------------------------------------------------- work (host_work.c) */
+
+mm_status host_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
+mm_status host_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
+mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* ---------------------------------------------------------------- time (device_host.c) */
+
+int64_t host_now_ns(void); /* CLOCK_MONOTONIC */
+void host_sleep_until(int64_t ns);
+
+#endif

@@ -1,0 +1,345 @@
+/* A stream of the host device: one thread that runs the tasks of one queue.
+ *
+ * Two buffers hold tasks one behind the other. Callers append to `filling`; when the thread has nothing left, it swaps
+ * the two and runs all of `running` in place. So the thread takes the lock to fetch once a batch, and a caller wakes it
+ * (the only system call of an enqueue) only when it really sleeps.
+ *
+ *      filling  | task | arg ...    | task | task | arg ... |      free      |   under the lock
+ *      running  | task | arg ... | task |               free                |   the thread's alone
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "mm/device/host_internal.h"
+
+enum { BUFFER_FIRST_BYTES = 8192 };
+
+typedef enum task_kind { TASK_CALL, TASK_WAIT, TASK_RECORD } task_kind;
+
+typedef struct host_task {
+    union {
+        mm_status (*fn)(void *arg); /* CALL, with its argument behind this struct */
+        host_recording *recording;  /* WAIT, RECORD: holds a reference */
+    };
+    task_kind kind;
+    uint32_t bytes; /* from this task to the next, a multiple of 16 */
+    unsigned char arg[];
+} host_task;
+
+_Static_assert(sizeof(host_task) == 16, "the argument behind a task is aligned as the task is");
+
+typedef struct task_buffer {
+    unsigned char *bytes;
+    size_t used, capacity;
+} task_buffer;
+
+typedef struct host_stream {
+    mm_stream base;
+    pthread_t thread;
+    char name[16];
+    task_buffer running;   /* the thread's */
+    uint64_t delay_random; /* the thread's: state of the delays' generator */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work;  /* the thread sleeps here */
+    pthread_cond_t progress;
+    task_buffer filling;
+    bool idle, stopping;
+    int64_t queued, finished; /* tasks of all kinds, since creation */
+    int64_t calls_pending;    /* TASK_CALLs queued and not finished */
+    int64_t calls_since_ns;   /* when calls_pending last rose from 0 */
+    int syncing;              /* callers that wait for progress */
+    host_failure failure;     /* the first since the last reset; only the thread sets it */
+    mm_stream_stats stats;
+} host_stream;
+
+/* ---------------------------------------------------------------- queue */
+
+static mm_status buffer_grow(host_stream *stream, task_buffer *buffer) {
+    size_t capacity = 2 * buffer->capacity;
+    unsigned char *bytes = realloc(buffer->bytes, capacity);
+    if (bytes == NULL)
+        return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for a queue of %zu bytes", stream->name, capacity);
+    buffer->bytes = bytes;
+    buffer->capacity = capacity;
+    return MM_OK;
+}
+
+/* Under the lock. The task's bytes and kind are set, the rest is the caller's. */
+static mm_status append_locked(host_stream *stream, task_kind kind, size_t arg_bytes, host_task **task_out) {
+    task_buffer *buffer = &stream->filling;
+    size_t bytes = (sizeof(host_task) + arg_bytes + 15) / 16 * 16;
+    if (buffer->capacity - buffer->used < bytes) MM_TRY(buffer_grow(stream, buffer));
+    host_task *task = (host_task *)(buffer->bytes + buffer->used);
+    task->kind = kind;
+    task->bytes = (uint32_t)bytes;
+    buffer->used += bytes;
+    stream->queued++;
+    if (kind == TASK_CALL && stream->calls_pending++ == 0) stream->calls_since_ns = host_now_ns();
+    *task_out = task;
+    return MM_OK;
+}
+
+static void unlock_and_wake(host_stream *stream) {
+    bool wake = stream->idle;
+    stream->idle = false;
+    pthread_mutex_unlock(&stream->lock);
+    if (wake) pthread_cond_signal(&stream->work);
+}
+
+static mm_status enqueue(mm_stream *base, task_kind kind, host_recording *recording) {
+    host_stream *stream = (host_stream *)base;
+    host_task *task;
+    pthread_mutex_lock(&stream->lock);
+    mm_status status = append_locked(stream, kind, 0, &task);
+    if (status == MM_OK) task->recording = recording;
+    unlock_and_wake(stream);
+    return status;
+}
+
+mm_status mm_host_launch(mm_stream *base, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
+    host_stream *stream = (host_stream *)base;
+    host_task *task;
+    if (base->device->ops != &mm_device_host_ops)
+        return mm_fail(MM_ERR_UNSUPPORTED, "mm_host_launch on a stream of device %s", base->device->ops->name);
+    if (fn == NULL || arg_bytes > MM_HOST_ARG_CAPACITY)
+        return mm_fail(MM_ERR_INVALID, "mm_host_launch on stream %s: function %s, argument of %zu bytes, at most %d",
+                       stream->name, fn == NULL ? "missing" : "given", arg_bytes, MM_HOST_ARG_CAPACITY);
+    pthread_mutex_lock(&stream->lock);
+    mm_status status = append_locked(stream, TASK_CALL, arg_bytes, &task);
+    if (status == MM_OK) {
+        task->fn = fn;
+        if (arg_bytes > 0) memcpy(task->arg, arg, arg_bytes);
+    }
+    unlock_and_wake(stream);
+    return status;
+}
+
+mm_status host_stream_record(mm_stream *stream, host_recording *recording) {
+    return enqueue(stream, TASK_RECORD, recording);
+}
+
+mm_status host_stream_wait(mm_stream *base, mm_event *event) {
+    host_recording *recording = host_event_last(event);
+    if (recording == NULL)
+        return mm_fail(MM_ERR_ORDER, "stream %s is to wait for an event that was never recorded",
+                       ((host_stream *)base)->name);
+    mm_status status = enqueue(base, TASK_WAIT, recording);
+    if (status != MM_OK) host_recording_release(recording);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014) */
+static uint64_t random_next(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void delay(host_stream *stream) {
+    const mm_device_config *config = &((host_device *)stream->base.device)->config;
+    if (config->delay_seed == 0 || config->delay_max_ns == 0) return;
+    uint64_t delay_ns = random_next(&stream->delay_random) % ((uint64_t)config->delay_max_ns + 1);
+    host_sleep_until(host_now_ns() + (int64_t)delay_ns);
+}
+
+/* The first failure stays. Only this thread sets it, so it may read it without the lock. */
+static void poison(host_stream *stream, mm_status status, const char *message) {
+    if (stream->failure.status != MM_OK) return;
+    pthread_mutex_lock(&stream->lock);
+    host_failure_set(&stream->failure, status, message);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* How long it ran; -1 if it was skipped. */
+static int64_t run_call(host_stream *stream, host_task *task) {
+    if (stream->failure.status != MM_OK) return -1;
+    delay(stream);
+    int64_t start_ns = host_now_ns();
+    mm_status status = task->fn(task->arg);
+    int64_t busy_ns = host_now_ns() - start_ns;
+    if (status != MM_OK) poison(stream, status, mm_last_error());
+    return busy_ns;
+}
+
+/* A poisoned stream waits too: an event that completes still means that all before it is over. */
+static void run_wait(host_stream *stream, host_recording *recording) {
+    if (!host_recording_done(recording)) {
+        int64_t start_ns = host_now_ns();
+        host_recording_wait(recording);
+        int64_t end_ns = host_now_ns();
+        pthread_mutex_lock(&stream->lock);
+        /* All calls before this wait have finished: those pending are behind it. */
+        if (stream->calls_pending > 0)
+            stream->stats.wait_ns += end_ns - (start_ns > stream->calls_since_ns ? start_ns : stream->calls_since_ns);
+        pthread_mutex_unlock(&stream->lock);
+    }
+    if (recording->failure.status != MM_OK) poison(stream, recording->failure.status, recording->failure.message);
+    host_recording_release(recording);
+}
+
+static void run_record(host_stream *stream, host_recording *recording) {
+    host_recording_complete(recording, &stream->failure);
+    host_recording_release(recording);
+}
+
+static void finish(host_stream *stream, task_kind kind, int64_t busy_ns) {
+    pthread_mutex_lock(&stream->lock);
+    stream->finished++;
+    if (kind == TASK_CALL) stream->calls_pending--;
+    if (busy_ns >= 0) {
+        stream->stats.tasks++;
+        stream->stats.busy_ns += busy_ns;
+    }
+    bool wake = stream->syncing > 0;
+    pthread_mutex_unlock(&stream->lock);
+    if (wake) pthread_cond_broadcast(&stream->progress);
+}
+
+static void run_batch(host_stream *stream) {
+    task_buffer *batch = &stream->running;
+    for (size_t at = 0; at < batch->used;) {
+        host_task *task = (host_task *)(batch->bytes + at);
+        int64_t busy_ns = -1;
+        switch (task->kind) {
+        case TASK_CALL:
+            busy_ns = run_call(stream, task);
+            break;
+        case TASK_WAIT:
+            run_wait(stream, task->recording);
+            break;
+        case TASK_RECORD:
+            run_record(stream, task->recording);
+            break;
+        }
+        finish(stream, task->kind, busy_ns);
+        at += task->bytes;
+    }
+    batch->used = 0;
+}
+
+static void *stream_main(void *arg) {
+    host_stream *stream = arg;
+    pthread_setname_np(pthread_self(), stream->name);
+    prctl(PR_SET_TIMERSLACK, 1UL); /* delays and the link's rate sleep to the ns asked for */
+    pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        while (stream->filling.used == 0 && !stream->stopping) {
+            stream->idle = true;
+            pthread_cond_wait(&stream->work, &stream->lock);
+        }
+        stream->idle = false;
+        if (stream->filling.used == 0) break;
+        task_buffer batch = stream->filling;
+        stream->filling = stream->running;
+        stream->running = batch;
+        pthread_mutex_unlock(&stream->lock);
+        run_batch(stream);
+        pthread_mutex_lock(&stream->lock);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- life */
+
+static void stream_free(host_stream *stream) {
+    host_failure_clear(&stream->failure);
+    pthread_cond_destroy(&stream->progress);
+    pthread_cond_destroy(&stream->work);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream->running.bytes);
+    free(stream->filling.bytes);
+    free(stream);
+}
+
+static mm_status buffer_init(host_stream *stream, task_buffer *buffer) {
+    buffer->bytes = malloc(BUFFER_FIRST_BYTES);
+    if (buffer->bytes == NULL)
+        return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for a queue of %d bytes", stream->name, BUFFER_FIRST_BYTES);
+    buffer->capacity = BUFFER_FIRST_BYTES;
+    return MM_OK;
+}
+
+/* Signals are for the application's threads. */
+static mm_status thread_start(host_stream *stream) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&stream->thread, NULL, stream_main, stream);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) return MM_OK;
+    return mm_fail(MM_ERR_DEVICE, "stream %s: its thread does not start: %s", stream->name, strerror(error));
+}
+
+mm_status host_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out) {
+    (void)priority; /* more than normal takes a privilege */
+    host_device *device = (host_device *)base;
+    mm_status status;
+    host_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL) return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for %zu bytes", name, sizeof *stream);
+    stream->base.device = base;
+    snprintf(stream->name, sizeof stream->name, "%s", name);
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->work, NULL);
+    pthread_cond_init(&stream->progress, NULL);
+    stream->delay_random = device->config.delay_seed ^ ((uint64_t)atomic_fetch_add(&device->streams_created, 1) << 32);
+    if ((status = buffer_init(stream, &stream->filling)) != MM_OK) goto err_free;
+    if ((status = buffer_init(stream, &stream->running)) != MM_OK) goto err_free;
+    if ((status = thread_start(stream)) != MM_OK) goto err_free;
+    atomic_fetch_add(&device->alive, 1);
+    *stream_out = &stream->base;
+    return MM_OK;
+err_free:
+    stream_free(stream);
+    return status;
+}
+
+void host_stream_destroy(mm_stream *base) {
+    host_stream *stream = (host_stream *)base;
+    host_device *device = (host_device *)base->device;
+    pthread_mutex_lock(&stream->lock);
+    stream->stopping = true;
+    unlock_and_wake(stream);
+    pthread_join(stream->thread, NULL);
+    stream_free(stream);
+    atomic_fetch_sub(&device->alive, 1);
+}
+
+/* What is enqueued while it waits is not waited for. */
+static void wait_finished_locked(host_stream *stream, int64_t target) {
+    stream->syncing++;
+    while (stream->finished < target) pthread_cond_wait(&stream->progress, &stream->lock);
+    stream->syncing--;
+}
+
+mm_status host_stream_sync(mm_stream *base) {
+    host_stream *stream = (host_stream *)base;
+    pthread_mutex_lock(&stream->lock);
+    wait_finished_locked(stream, stream->queued);
+    mm_status status = host_failure_report(&stream->failure);
+    pthread_mutex_unlock(&stream->lock);
+    return status;
+}
+
+/* Who learned from an event that the stream is drained may be ahead of `finished` by a moment. */
+void host_stream_reset(mm_stream *base) {
+    host_stream *stream = (host_stream *)base;
+    pthread_mutex_lock(&stream->lock);
+    wait_finished_locked(stream, stream->queued);
+    host_failure_clear(&stream->failure);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+void host_stream_stats(mm_stream *base, mm_stream_stats *stats_out) {
+    host_stream *stream = (host_stream *)base;
+    pthread_mutex_lock(&stream->lock);
+    *stats_out = stream->stats;
+    pthread_mutex_unlock(&stream->lock);
+}

@@ -1,0 +1,338 @@
+/* mm: keeps the training of a neural network inside a byte budget.
+ *
+ * This header is the whole public interface. C11, usable from C++.
+ *
+ * Object model
+ *   mm_graph    the steps of one iteration and the tensors they read and write; declared once, then frozen.
+ *   mm_manager  one arena of exactly `device_bytes` bytes, a policy, and the threads that move tensors.
+ *               Several graphs (training, a last smaller batch, evaluation) run in the same arena.
+ *
+ * One iteration
+ *   mm_iteration_begin(m, graph)
+ *     for each step, in the order declared:
+ *       mm_layer_begin(m, layer, phase, stream)   inputs are there, outputs have room
+ *       p = mm_tensor_data(m, tensor)             valid until mm_layer_end
+ *       ... compute on `stream` ...
+ *       mm_layer_end(m, layer, phase)
+ *   mm_iteration_end(m)
+ *
+ * Errors: every fallible function returns mm_status; mm_last_error() has one line saying what, which, how much.
+ * On error outputs are untouched. Units are bytes and nanoseconds. Threads: a graph under construction belongs to
+ * one thread; a frozen graph may be read by any. A manager is driven by one thread at a time; mm_stats_get and
+ * mm_manager_device_bytes may be called from any thread. Two managers do not see each other. */
+#ifndef MM_MM_H
+#define MM_MM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define MM_API          __attribute__((visibility("default")))
+#define MM_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define MM_CHECKED      __attribute__((warn_unused_result))
+#else
+#define MM_API
+#define MM_PRINTF(f, a)
+#define MM_CHECKED
+#endif
+
+/* ---------------------------------------------------------------- status */
+
+typedef enum mm_status {
+    MM_OK = 0,
+    MM_ERR_INVALID,     /* an argument or a declaration that makes no sense */
+    MM_ERR_ORDER,       /* a call out of order */
+    MM_ERR_NOMEM,       /* memory ran out */
+    MM_ERR_INFEASIBLE,  /* the budget is below the plan's minimum */
+    MM_ERR_PLAN,        /* a plan that the checker refuses: a bug of a policy */
+    MM_ERR_DEVICE,      /* a device call or an asynchronous job failed */
+    MM_ERR_IO,          /* a file cannot be read or written */
+    MM_ERR_FORMAT,      /* a file is corrupt or of another kind */
+    MM_ERR_NOT_FOUND,   /* an unknown name */
+    MM_ERR_UNSUPPORTED, /* a combination that this build or device cannot do */
+} mm_status;
+
+/* The status's name, "MM_OK" and so on. */
+MM_API const char *mm_status_name(mm_status status);
+
+/* The message of this thread's last failure; "" if there was none. Valid until this thread's next failure. */
+MM_API const char *mm_last_error(void);
+
+typedef enum mm_log_level { MM_LOG_ERROR, MM_LOG_WARNING, MM_LOG_INFO, MM_LOG_DEBUG } mm_log_level;
+
+/* Where a manager's messages go. `fn` may be called from any of the manager's threads, one at a time, with no lock
+ * held but the sink's own. A zeroed sink is silent. */
+typedef struct mm_log {
+    void (*fn)(void *ctx, mm_log_level level, const char *message);
+    void *ctx;
+    mm_log_level level; /* messages above it are dropped */
+} mm_log;
+
+/* ---------------------------------------------------------------- graph */
+
+typedef int32_t mm_tensor; /* a tensor's index in its graph, from 0 */
+typedef int32_t mm_layer;  /* a layer's index in its graph, from 0 */
+
+typedef enum mm_dtype { MM_F32, MM_I32, MM_U8 } mm_dtype;
+
+/* Bytes of one element. */
+MM_API size_t mm_dtype_bytes(mm_dtype dtype);
+
+typedef enum mm_tensor_kind {
+    MM_INPUT,           /* a batch's images or labels */
+    MM_FEATURE_MAP,     /* a layer's output */
+    MM_GRADIENT_MAP,    /* the loss's gradient by a feature map */
+    MM_SAVED,           /* small and exact, saved for the backward: means, inverse deviations, a pool's index map */
+    MM_WEIGHT,          /* learned parameters */
+    MM_WEIGHT_GRADIENT, /* the loss's gradient by them */
+    MM_OPTIMIZER,       /* optimizer state, momentum for example */
+    MM_STATE,           /* what else outlives an iteration: running statistics, the loss */
+    MM_TENSOR_KINDS
+} mm_tensor_kind;
+
+MM_API const char *mm_tensor_kind_name(mm_tensor_kind kind);
+
+typedef enum mm_ownership {
+    MM_MANAGED,    /* the manager's: lives within an iteration, may be moved, freed, compressed */
+    MM_PERSISTENT, /* the manager's: fixed offset for the manager's life; graphs share it by name */
+    MM_EXTERNAL,   /* the user's pointer (mm_external_set): counted in the budget, never moved */
+} mm_ownership;
+
+typedef enum mm_layer_kind {
+    MM_LAYER_OTHER,
+    MM_LAYER_DATA,
+    MM_LAYER_CONV,
+    MM_LAYER_LINEAR,
+    MM_LAYER_BATCH_NORM,
+    MM_LAYER_RELU,
+    MM_LAYER_POOL,
+    MM_LAYER_ADD,
+    MM_LAYER_DROPOUT,
+    MM_LAYER_LOSS,
+    MM_LAYER_UPDATE,
+    MM_LAYER_KINDS
+} mm_layer_kind;
+
+MM_API const char *mm_layer_kind_name(mm_layer_kind kind);
+
+typedef enum mm_phase { MM_FORWARD, MM_BACKWARD, MM_UPDATE } mm_phase;
+
+MM_API const char *mm_phase_name(mm_phase phase);
+
+typedef enum mm_access {
+    MM_READ,
+    MM_WRITE,  /* every byte is written; what was there is lost */
+    MM_MODIFY, /* read, then written in place (accumulation, weight update) */
+} mm_access;
+
+/* The form in which a reader needs a tensor. */
+typedef enum mm_form {
+    MM_FORM_VALUE, /* the elements */
+    MM_FORM_SIGN,  /* only whether each element is > 0: the elements themselves serve, and so does the exact mask,
+                      one bit an element, least significant bit first in 32-bit little-endian words.
+                      mm_tensor_form says which of the two the step was given. */
+} mm_form;
+
+typedef struct mm_tensor_desc {
+    const char *name; /* unique in the graph; copied */
+    mm_tensor_kind kind;
+    mm_ownership ownership;
+    mm_dtype dtype;
+    int rank;        /* 1 to 4 */
+    int64_t dims[4]; /* outermost first; feature maps are NHWC: batch, height, width, channels */
+} mm_tensor_desc;
+
+typedef struct mm_use {
+    mm_tensor tensor;
+    mm_access access;
+    mm_form form; /* of a read; writes are MM_FORM_VALUE */
+} mm_use;
+
+typedef struct mm_graph mm_graph;
+
+/* An empty graph. `name` (copied) appears in messages. The caller owns it, and keeps it alive as long as any manager
+ * that has run it. */
+MM_API MM_CHECKED mm_status mm_graph_create(const char *name, mm_graph **graph_out);
+MM_API void mm_graph_destroy(mm_graph *graph);
+
+/* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
+MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
+
+/* Declares a layer. Its kind lets policies choose by rule. */
+MM_API MM_CHECKED mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind,
+                                               mm_layer *layer_out);
+
+/* Appends a step: the order of these calls is the order of execution. `workspace_bytes` of scratch are given to the
+ * step at run time (mm_workspace_data). At most one step for each (layer, phase). */
+MM_API MM_CHECKED mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses,
+                                              size_t n_uses, size_t workspace_bytes);
+
+/* Says of the last step added that `output` may be written over `input` (same bytes; the step reads the one and
+ * writes the other element by element): ReLU on its input, a residual sum on one addend. Whether it is done is the
+ * policy's choice: the step sees equal pointers. */
+MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor input, mm_tensor output);
+
+/* Says of the last step added that `output` equals `input` bit for bit (the gradient of a residual sum by each
+ * addend). A policy may then let both share one storage: the step sees equal pointers and has nothing to copy. */
+MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
+
+/* Checks the whole and freezes it: no read of a managed tensor before its write, no tensor never used.
+ * Every graph passed to a manager must be frozen. */
+MM_API MM_CHECKED mm_status mm_graph_freeze(mm_graph *graph);
+
+/* The tensor of that name, or MM_ERR_NOT_FOUND. */
+MM_API MM_CHECKED mm_status mm_graph_find_tensor(const mm_graph *graph, const char *name, mm_tensor *tensor_out);
+
+/* ---------------------------------------------------------------- manager */
+
+typedef struct mm_manager mm_manager;
+typedef struct mm_stream mm_stream; /* a device's queue of work; NULL: the caller computes inline */
+
+typedef enum mm_issue {
+    MM_ISSUE_THREAD, /* worker threads issue the side streams' operations (default) */
+    MM_ISSUE_INLINE, /* the training thread issues them itself, in mm_layer_end */
+} mm_issue;
+
+typedef enum mm_event_kind {
+    MM_EVENT_PLAN,            /* a graph was planned: bytes = its peak */
+    MM_EVENT_POLICY,          /* the policy was set */
+    MM_EVENT_ITERATION_BEGIN, /* */
+    MM_EVENT_ITERATION_END,   /* ns = wall time */
+    MM_EVENT_ABORT,           /* */
+    MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: ns, name = layer */
+} mm_event_kind;
+
+typedef struct mm_event_info {
+    mm_event_kind kind;
+    const char *name; /* graph, policy or layer; valid during the call */
+    int64_t bytes;
+    int64_t ns;
+} mm_event_info;
+
+/* Called on the thread that drives the manager, with no lock held. Must not call the manager. */
+typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
+
+typedef struct mm_options {
+    const char *device;    /* "host" (default); "cuda" where the build has it */
+    int64_t device_bytes;  /* the budget: arena, and external tensors; reserved at once, never exceeded. Required */
+    int64_t pinned_bytes;  /* the host-side budget for offloaded tensors; reserved at once */
+    const char *policy;    /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
+    mm_issue issue;        /* who issues side-stream operations */
+    bool self_check;       /* poison freed ranges, checksum lossless evictions; slow */
+    bool measure_touched;  /* fill the arena with a pattern at start, so that mm_touched_get can count */
+    uint64_t delay_seed;   /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
+    int64_t delay_max_ns;  /* out races */
+    int64_t alloc_cost_ns; /* host device: what one unplanned allocation or free costs (a GPU: 200000) */
+    mm_log log;
+    mm_event_fn event_fn;
+    void *event_ctx;
+} mm_options;
+
+/* A manager, its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_NOMEM. */
+MM_API MM_CHECKED mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out);
+
+/* Drains, joins its threads, frees. NULL is legal. */
+MM_API void mm_manager_destroy(mm_manager *manager);
+
+/* Plans and checks a graph under the current policy, and gives its persistent tensors (by name, shared with graphs
+ * prepared earlier) their places; new ones are zeroed. Between iterations only. The first graph's persistents lie
+ * lowest. mm_iteration_begin does it for graphs not prepared. MM_ERR_INFEASIBLE: the message names the minimum and
+ * the layer that holds it; nothing changed. */
+MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
+
+/* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. */
+MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
+
+/* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
+ * none. Persistent tensors stay where they are. Between iterations only. */
+MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
+
+/* The user's memory for an external tensor, at least its bytes; borrowed until replaced. Between iterations only. */
+MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph *graph, mm_tensor tensor, void *data);
+
+/* A persistent tensor's place, the same for the manager's life. Its bytes may be read and written between iterations,
+ * where the device's memory can be reached by the CPU (the host device). NULL if unknown. */
+MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
+
+/* The compute stream that work can be enqueued on. */
+MM_API mm_stream *mm_compute_stream(mm_manager *manager);
+
+MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_graph *graph);
+
+/* Drains every stream, checks that nothing is left. A failure of any job of the iteration that was not reported yet
+ * is returned here. */
+MM_API MM_CHECKED mm_status mm_iteration_end(mm_manager *manager);
+
+/* Gives the iteration up: drains, drops what the iteration made, keeps persistents (as the steps run so far left
+ * them). The manager is usable after it. Legal outside of an iteration: nothing then. */
+MM_API void mm_iteration_abort(mm_manager *manager);
+
+/* Begins the next step, which must be (layer, phase) of the iteration's graph: else MM_ERR_ORDER, and nothing changed.
+ * stream given (mm_compute_stream): the stream is made to wait for what the step needs; the caller enqueues its work
+ * there. stream NULL: blocks until the inputs are there; the caller computes inline before mm_layer_end.
+ * A failed job that this step waits for is returned; abort the iteration then. */
+MM_API MM_CHECKED mm_status mm_layer_begin(mm_manager *manager, mm_layer layer, mm_phase phase, mm_stream *stream);
+
+/* Ends it; never blocks. MM_ERR_ORDER unless that step was begun. */
+MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm_phase phase);
+
+/* Between begin and end of a step: where a tensor that it uses lies, NULL for any other tensor. Persistent and
+ * external tensors: at any time within the iteration. */
+MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
+
+/* What mm_tensor_data points to for that read: MM_FORM_VALUE, or MM_FORM_SIGN for the mask's bits. */
+MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
+
+/* The step's scratch of the declared size, 256-byte aligned; NULL if it declared none. */
+MM_API void *mm_workspace_data(mm_manager *manager);
+
+/* The current step's index among the graph's steps, -1 outside. */
+MM_API int mm_current_step(const mm_manager *manager);
+
+MM_API int64_t mm_manager_device_bytes(const mm_manager *manager);
+
+/* ---------------------------------------------------------------- statistics */
+
+typedef struct mm_stats {
+    int64_t iterations;
+    int64_t predicted_peak_bytes; /* of every plan run so far, the largest: arena's extent and external tensors */
+    int64_t persistent_bytes;     /* of it, persistent tensors */
+    int64_t stash_bytes;          /* of the current plan, what is held from the forward to the backward pass */
+    int64_t outside_bytes;        /* allocated on the device outside of the arena, by libraries */
+    int64_t compute_busy_ns;      /* since creation; with an own stream only */
+    int64_t compute_wait_ns;      /* the compute stream, or the caller of mm_layer_begin, stood waiting */
+    int64_t codec_busy_ns;        /* encode and decode streams at work */
+    int64_t encodes, decodes;
+    int64_t encoded_bytes;    /* raw bytes that went into encoders */
+    int64_t coded_bytes;      /* bytes that came out */
+    int64_t nonfinite_blocks; /* ZFP blocks that held Inf or NaN */
+    int64_t unplanned_allocs; /* naive modes only */
+    int64_t host_waits;       /* times mm_layer_begin waited for a worker to issue */
+} mm_stats;
+
+MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
+
+/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). */
+typedef struct mm_touched {
+    int64_t total_bytes;      /* all that was touched */
+    int64_t persistent_bytes; /* of it, in persistent tensors */
+    int64_t stray_bytes;      /* outside of every segment of every plan run: a bug if not 0 */
+} mm_touched;
+
+/* Between iterations. MM_ERR_ORDER without measure_touched. Takes a pass over the arena. */
+MM_API MM_CHECKED mm_status mm_touched_get(mm_manager *manager, mm_touched *touched_out);
+
+/* Name and one-line description of the i-th policy, codec, device; NULL past the last. Static strings. */
+MM_API const char *mm_policy_list(size_t i, const char **summary_out);
+MM_API const char *mm_codec_list(size_t i, const char **summary_out);
+MM_API const char *mm_device_list(size_t i, const char **summary_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

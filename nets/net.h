@@ -1,0 +1,108 @@
+/* A network as data: layers in order of execution, each with its operation, attributes and inputs. Nothing here knows
+ * a device, a batch size or how anything is computed; nets/lower.h turns a net into graphs.
+ *
+ * Shapes are NHWC. A net holds shapes of one image {height, width, channels}; a batch is given when asked.
+ * Names are torchvision's ("layer1.0.conv1", "layer1.0.conv1.weight"), weights have torchvision's dims and order. */
+#ifndef NETS_NET_H
+#define NETS_NET_H
+
+#include "mm/core/status.h"
+
+enum { NETS_MAX_INPUTS = 2, NETS_MAX_PARAMS = 4, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
+
+typedef enum nets_op_kind {
+    NETS_DATA, /* the batch: images and labels */
+    NETS_CONV,
+    NETS_BATCH_NORM,
+    NETS_RELU,
+    NETS_MAX_POOL,
+    NETS_AVG_POOL,
+    NETS_GLOBAL_AVG_POOL,
+    NETS_LINEAR, /* of all the image's elements, flattened in torch's order (channel, height, width) */
+    NETS_ADD,    /* residual sum of two inputs of one shape */
+    NETS_DROPOUT,
+    NETS_LOSS, /* softmax cross-entropy against the labels, mean over the batch; the last layer */
+    NETS_OP_KINDS
+} nets_op_kind;
+
+/* "conv", "batch_norm", ... */
+const char *nets_op_name(nets_op_kind op);
+
+/* What an operation is told; what does not concern it is zero. Pairs are {height, width}. */
+typedef struct nets_attrs {
+    int64_t out_channels; /* conv, linear */
+    int64_t kernel[2];    /* conv, pools */
+    int64_t stride[2];    /* conv: 0 is 1; pools: 0 is the kernel's */
+    int64_t pad[2];       /* conv, pools: zeros (pools: nothing) around the input, on both sides */
+    bool bias;            /* conv, linear */
+    bool exclude_pad;     /* avg_pool: divide by the elements inside the image only (torch divides by the kernel's) */
+    float eps;            /* batch_norm: 0 is 1e-5 */
+    float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new; 0 is 0.1 */
+    float p;              /* dropout: the rate of zeros, in [0, 1) */
+} nets_attrs;
+
+typedef struct nets_layer {
+    char name[NETS_NAME_CAPACITY];
+    nets_op_kind op;
+    int inputs[NETS_MAX_INPUTS]; /* indices of earlier layers */
+    int n_inputs;
+    nets_attrs attrs; /* defaults filled in */
+    int64_t shape[3]; /* of its output: height, width, channels */
+    int first_param;  /* its parameters are [first_param, first_param + n_params) of the net's */
+    int n_params;
+} nets_layer;
+
+/* What a parameter tensor is to its layer. */
+typedef enum nets_param_role {
+    NETS_PARAM_WEIGHT, /* conv [out, in, kh, kw], linear [out, in], batch norm's scale [c] */
+    NETS_PARAM_BIAS,
+    NETS_PARAM_RUNNING_MEAN,
+    NETS_PARAM_RUNNING_VAR,
+} nets_param_role;
+
+typedef struct nets_param {
+    char name[NETS_PARAM_NAME_CAPACITY]; /* "layer1.0.conv1.weight" */
+    nets_param_role role;
+    bool learned; /* else running statistics */
+    int layer;
+    int rank;
+    int64_t dims[4]; /* unused ones are 1 */
+    int64_t elems;
+} nets_param;
+
+typedef struct nets_net nets_net;
+
+/* Building. The first failure is kept: later adds do nothing and return -1, nets_net_finish reports it; so a builder
+ * needs no checks in between. */
+MM_CHECKED mm_status nets_net_create(const char *name, nets_net **net_out);
+void nets_net_destroy(nets_net *net);
+
+/* The batch, layer 0: images of that shape, labels below `classes`. Called once, first. */
+int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels, int64_t classes);
+
+/* Appends a layer, its inputs being layers returned earlier; -1 on failure (a bad name or attribute, an input that does
+ * not fit: the message names the layer). `attrs` NULL: none. */
+int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, const int *inputs,
+             int n_inputs);
+/* With one input. */
+int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, int input);
+
+/* Checks the whole: one loss, last, whose input has as many elements as there are classes; every other layer used. */
+MM_CHECKED mm_status nets_net_finish(nets_net *net);
+
+/* Reading a finished net; everything is borrowed from it. */
+const char *nets_net_name(const nets_net *net);
+int64_t nets_net_classes(const nets_net *net);
+int nets_net_layers(const nets_net *net);
+const nets_layer *nets_net_layer(const nets_net *net, int layer);
+int nets_net_params(const nets_net *net);
+const nets_param *nets_net_param(const nets_net *net, int param);
+/* The parameter's index, or -1. */
+int nets_net_find_param(const nets_net *net, const char *name);
+/* How many learned numbers it has. */
+int64_t nets_net_learned_elems(const nets_net *net);
+
+/* A layer's output for a batch, {n, height, width, channels}. MM_ERR_INVALID: batch < 1, or above 2^60 elements. */
+MM_CHECKED mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, int64_t dims_out[4]);
+
+#endif

@@ -1,0 +1,36 @@
+/* raw: the elements as they are. The code of a tensor is a copy of it. */
+#include "pipeline/codec/codec_impl.h"
+
+static mm_status raw_create(const char *params, mm_codec **codec_out) {
+    return mm_codec_new_plain(&mm_codec_raw_host_ops, params, codec_out);
+}
+
+static mm_status raw_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    (void)codec;
+    int64_t elems;
+    MM_TRY(mm_shape_elems(shape, &elems));
+    *bytes_out = elems * (int64_t)mm_dtype_bytes(shape->dtype);
+    return MM_OK;
+}
+
+/* Both directions. */
+static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
+                          void *scratch, mm_codec_counters *counters) {
+    (void)scratch, (void)counters;
+    int64_t bytes;
+    MM_TRY(raw_bound(codec, shape, &bytes));
+    return mm_copy_async(stream, dst, src, bytes, MM_COPY_DEVICE);
+}
+
+const mm_codec_ops mm_codec_raw_host_ops = {
+    .name = "raw",
+    .summary = "a plain copy of the elements",
+    .device = "host",
+    .flags = {.lossless = true, .fixed_size = true, .gives_value = true},
+    .create = raw_create,
+    .destroy = mm_codec_free,
+    .bound = raw_bound,
+    .scratch = mm_codec_no_scratch,
+    .encode = raw_copy,
+    .decode = raw_copy,
+};

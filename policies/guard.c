@@ -1,0 +1,107 @@
+/* Reuse of bytes across streams: the first user of a segment waits for whoever used its bytes before. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/schedule.h"
+
+/* A run of bytes and the segment that had them last. Runs are disjoint and sorted. */
+typedef struct run {
+    int64_t begin, end;
+    int32_t segment;
+} run;
+
+typedef struct occupancy {
+    run *runs;
+    size_t n, capacity;
+} occupancy;
+
+/* Last user of each segment on each stream, -1. */
+static int32_t *last_users(const mm_plan *plan) {
+    size_t n = (size_t)plan->n_segments * MM_STREAM_COUNT;
+    int32_t *last = malloc((n + 1) * sizeof *last);
+    if (!last) return NULL;
+    for (size_t i = 0; i < n; i++) last[i] = -1;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        int32_t used[] = {node->src, node->dst, node->work, node->stage};
+        for (int u = 0; u < 4; u++)
+            if (used[u] >= 0) last[used[u] * MM_STREAM_COUNT + (int)node->stream] = i;
+        if (node->kind != MM_NODE_STEP) continue;
+        for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++) {
+            int32_t segment = plan->bindings[node->first_binding + u];
+            if (segment >= 0) last[segment * MM_STREAM_COUNT + (int)node->stream] = i;
+        }
+    }
+    return last;
+}
+
+static size_t first_run_ending_after(const occupancy *o, int64_t offset) {
+    size_t low = 0, high = o->n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (o->runs[middle].end > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Gives [begin, end) to a segment: replaces runs [from, to), keeping what sticks out on either side. */
+static bool occupy(occupancy *o, size_t from, size_t to, const run *mine) {
+    run kept[3];
+    size_t n = 0;
+    if (from < to && o->runs[from].begin < mine->begin)
+        kept[n++] = (run){o->runs[from].begin, mine->begin, o->runs[from].segment};
+    kept[n++] = *mine;
+    if (from < to && o->runs[to - 1].end > mine->end)
+        kept[n++] = (run){mine->end, o->runs[to - 1].end, o->runs[to - 1].segment};
+    if (o->n + n - (to - from) > o->capacity) {
+        size_t capacity = 2 * o->capacity + 64;
+        run *runs = realloc(o->runs, capacity * sizeof *runs);
+        if (!runs) return false;
+        o->runs = runs;
+        o->capacity = capacity;
+    }
+    memmove(o->runs + from + n, o->runs + to, (o->n - to) * sizeof *o->runs);
+    memcpy(o->runs + from, kept, n * sizeof *kept);
+    o->n += n - (to - from);
+    return true;
+}
+
+static bool take(mm_plan *plan, occupancy *o, int segment, const int32_t *last) {
+    const mm_segment *s = &plan->segments[segment];
+    run mine = {s->offset, s->offset + s->bytes, segment};
+    size_t from = first_run_ending_after(o, mine.begin), to = from;
+    for (; to < o->n && o->runs[to].begin < mine.end; to++) {
+        const int32_t *users = &last[o->runs[to].segment * MM_STREAM_COUNT];
+        for (int stream = 0; stream < MM_STREAM_COUNT; stream++)
+            if (users[stream] >= 0 && users[stream] < s->first_node) mm_plan_wait(plan, s->first_node, users[stream]);
+    }
+    return occupy(o, from, to, &mine);
+}
+
+static int by_first_node(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+mm_status mm_schedule_guard(mm_plan *plan) {
+    size_t n = 0;
+    occupancy o = {0};
+    int32_t *last = last_users(plan);
+    int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
+    bool enough = last && order;
+    for (int i = 0; enough && i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (!s->dynamic && !s->pinned && s->bytes > 0 && s->first_node >= 0)
+            order[n++] = ((int64_t)s->first_node << 32) | i;
+    }
+    if (enough) qsort(order, n, sizeof *order, by_first_node);
+    for (size_t i = 0; enough && i < n; i++) enough = take(plan, &o, (int)(order[i] & INT32_MAX), last);
+    free(o.runs);
+    free(last);
+    free(order);
+    return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's waits");
+}

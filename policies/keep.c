@@ -1,0 +1,46 @@
+/* The two baselines, which keep every feature map as it is from its forward to its backward use.
+ *   naive     storage of its own for every tensor, nothing freed: the papers' baseline, sum of l_f + sum of l_b
+ *   liveness  storage is used again after a tensor's last use, equal tensors share it, and what can be is written in
+ *             place: the lean baseline that all else is compared with */
+#include "mm/core/status.h"
+#include "policies/schedule.h"
+#include "policies/strategies.h"
+
+static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
+    for (int step = 0; step < mm_graph_steps(s->graph); step++)
+        if (mm_schedule_step(s, step, NULL) < 0) return MM_ERR_NOMEM;
+    return mm_schedule_finish(s, 0, keep_all, plan_out);
+}
+
+static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                            const mm_policy_options *options, mm_plan **plan_out) {
+    (void)options;
+    mm_schedule s;
+    MM_TRY(mm_schedule_init(&s, graph, facts, limits, false));
+    s.workspace_group = mm_schedule_group(&s, MM_REGION_GENERAL, 0);
+    mm_status status = s.workspace_group < 0 ? MM_ERR_NOMEM : plan_steps(&s, true, plan_out);
+    mm_schedule_fini(&s);
+    return status;
+}
+
+static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                               const mm_policy_options *options, mm_plan **plan_out) {
+    (void)options;
+    mm_schedule s;
+    MM_TRY(mm_schedule_init(&s, graph, facts, limits, true));
+    mm_status status = plan_steps(&s, false, plan_out);
+    mm_schedule_fini(&s);
+    return status;
+}
+
+const mm_policy_ops mm_policy_naive = {
+    .name = "naive",
+    .summary = "storage of its own for every tensor, nothing freed: the papers' baseline",
+    .plan = naive_plan,
+};
+
+const mm_policy_ops mm_policy_liveness = {
+    .name = "liveness",
+    .summary = "freed after the last use, in place and shared where the graph allows: the lean baseline",
+    .plan = liveness_plan,
+};

@@ -1,0 +1,120 @@
+#include "policies/policy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/strategies.h"
+
+static const mm_policy_ops *const table[] = {&mm_policy_naive, &mm_policy_liveness, &mm_policy_freelunch};
+
+const mm_policy_ops *mm_policy_table(size_t i) { return i < sizeof table / sizeof *table ? table[i] : NULL; }
+
+static const mm_option_desc *find_option(const mm_policy_ops *ops, const char *key) {
+    for (const mm_option_desc *d = ops->options; d && d->key; d++)
+        if (strcmp(d->key, key) == 0) return d;
+    return NULL;
+}
+
+const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key) {
+    for (int i = 0; i < options->n; i++)
+        if (strcmp(options->key[i], key) == 0) return options->value[i];
+    const mm_option_desc *desc = find_option(ops, key);
+    return desc ? desc->fallback : "";
+}
+
+static mm_status find_policy(const char *name, const mm_policy_ops **ops_out) {
+    char known[256] = "";
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strcmp(table[i]->name, name) == 0) {
+            *ops_out = table[i];
+            return MM_OK;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i]->name);
+    }
+    return mm_fail(MM_ERR_NOT_FOUND, "unknown policy '%s': there are %s", name, known);
+}
+
+static mm_status unknown_option(const mm_policy_ops *ops, const char *key) {
+    char known[256] = "";
+    for (const mm_option_desc *d = ops->options; d && d->key; d++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", d->key);
+    }
+    return mm_fail(MM_ERR_INVALID, "policy %s has no option '%s': it takes %s", ops->name, key,
+                   *known ? known : "none");
+}
+
+static bool is_choice(const char *choices, const char *value) {
+    size_t length = strlen(value);
+    for (const char *c = choices; length > 0; c++) {
+        size_t n = strcspn(c, "|");
+        if (n == length && memcmp(c, value, n) == 0) return true;
+        c += n;
+        if (*c == '\0') break;
+    }
+    return false;
+}
+
+static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *desc, const char *value) {
+    if (desc->choices && !is_choice(desc->choices, value))
+        return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be one of %s", ops->name, desc->key, value,
+                       desc->choices);
+    if (desc->min < desc->max) {
+        char *end;
+        errno = 0;
+        long long number = strtoll(value, &end, 10);
+        if (errno || end == value || *end != '\0' || number < desc->min || number > desc->max)
+            return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a whole number from %lld to %lld", ops->name,
+                           desc->key, value, (long long)desc->min, (long long)desc->max);
+    }
+    return MM_OK;
+}
+
+static mm_status add_option(mm_policy *policy, char *text) {
+    mm_policy_options *options = &policy->options;
+    char *value = strchr(text, '=');
+    if (!value) return mm_fail(MM_ERR_INVALID, "policy %s: '%s' is not key=value", policy->ops->name, text);
+    *value++ = '\0';
+    const mm_option_desc *desc = find_option(policy->ops, text);
+    if (!desc) return unknown_option(policy->ops, text);
+    MM_TRY(check_value(policy->ops, desc, value));
+    for (int i = 0; i < options->n; i++)
+        if (strcmp(options->key[i], text) == 0)
+            return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice", policy->ops->name, text);
+    if (options->n == MM_OPTION_MAX || strlen(text) >= MM_OPTION_KEY || strlen(value) >= MM_OPTION_VALUE)
+        return mm_fail(MM_ERR_INVALID, "policy %s: option %s=%s is too long", policy->ops->name, text, value);
+    strcpy(options->key[options->n], text);
+    strcpy(options->value[options->n++], value);
+    return MM_OK;
+}
+
+mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
+    mm_policy policy = {0};
+    char text[sizeof policy.spec];
+    if (!spec || strlen(spec) >= sizeof text)
+        return mm_fail(MM_ERR_INVALID, "a policy is NAME or NAME:key=value,..., at most %zu characters",
+                       sizeof text - 1);
+    strcpy(text, spec);
+    strcpy(policy.spec, spec);
+    char *options = strchr(text, ':');
+    if (options) *options++ = '\0';
+    MM_TRY(find_policy(text, &policy.ops));
+    char *rest = NULL;
+    for (char *o = options ? strtok_r(options, ",", &rest) : NULL; o; o = strtok_r(NULL, ",", &rest))
+        MM_TRY(add_option(&policy, o));
+    *policy_out = policy;
+    return MM_OK;
+}
+
+mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         mm_plan **plan_out) {
+    mm_plan *plan;
+    MM_TRY(policy->ops->plan(graph, facts, limits, &policy->options, &plan));
+    strcpy(plan->policy, policy->spec);
+    *plan_out = plan;
+    return MM_OK;
+}

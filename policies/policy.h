@@ -1,0 +1,55 @@
+/* The policy contract: from a graph, facts, limits and options to a plan. A pure function: no device, thread, clock or
+ * global, so the same inputs give the same plan everywhere. */
+#ifndef POLICIES_POLICY_H
+#define POLICIES_POLICY_H
+
+#include "mm/core/plan.h"
+
+enum { MM_OPTION_MAX = 16, MM_OPTION_KEY = 24, MM_OPTION_VALUE = 64 };
+
+/* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4). */
+typedef struct mm_policy_options {
+    int n;
+    char key[MM_OPTION_MAX][MM_OPTION_KEY];
+    char value[MM_OPTION_MAX][MM_OPTION_VALUE];
+} mm_policy_options;
+
+/* One option that a policy takes, for checking and for help. */
+typedef struct mm_option_desc {
+    const char *key, *fallback, *help;
+    const char *choices; /* "a|b|c", or NULL */
+    int64_t min, max;    /* of an integer option, if min < max */
+} mm_option_desc;
+
+typedef struct mm_policy_ops {
+    const char *name, *summary;
+    const mm_option_desc *options; /* ended by a NULL key; NULL: none */
+    /* Specs of the codecs whose facts it needs, at most `capacity`; returns how many. NULL: none. */
+    int (*codecs)(const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY], int capacity);
+    /* The plan with the lowest peak that the options allow, if none fits the limits: the caller tells from
+     * plan->peak_bytes (mm_plan_fits). The plan is the caller's. */
+    mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                      const mm_policy_options *options, mm_plan **plan_out);
+} mm_policy_ops;
+
+/* A parsed "name:key=value,...", checked against the policy's option table. */
+typedef struct mm_policy {
+    const mm_policy_ops *ops;
+    mm_policy_options options;
+    char spec[128]; /* as given */
+} mm_policy;
+
+/* The i-th policy, NULL past the last. */
+const mm_policy_ops *mm_policy_table(size_t i);
+
+/* MM_ERR_NOT_FOUND (lists the policies), MM_ERR_INVALID (unknown option: lists them; value out of range: says it). */
+MM_CHECKED mm_status mm_policy_parse(const char *spec, mm_policy *policy_out);
+
+/* The option's value, or its fallback. */
+const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key);
+
+/* Plans and fills in plan->policy. */
+MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
+                                    const mm_limits *limits, mm_plan **plan_out);
+
+#endif

@@ -1,0 +1,27 @@
+"""mm_library, mm_test, mm_binary: cc_* rules with this project's language level and warnings."""
+
+MM_COPTS = [
+    "-std=c11",
+    "-D_GNU_SOURCE",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fvisibility=hidden",
+]
+
+def mm_library(name, copts = [], **kw):
+    native.cc_library(name = name, copts = MM_COPTS + copts, **kw)
+
+def mm_binary(name, copts = [], **kw):
+    native.cc_binary(name = name, copts = MM_COPTS + copts, **kw)
+
+def mm_test(name, srcs = None, copts = [], linkopts = [], size = "small", **kw):
+    """A cmocka program tests/.../NAME.c."""
+    native.cc_test(
+        name = name,
+        srcs = srcs or [name + ".c"],
+        copts = MM_COPTS + copts,
+        linkopts = ["-lcmocka"] + linkopts,
+        size = size,
+        **kw
+    )
