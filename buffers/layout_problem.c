@@ -20,7 +20,7 @@ static mm_status check(const mm_interval *items, size_t n, int64_t align) {
         if (items[i].bytes < 0 || items[i].bytes > left - align) {
             return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes", i, items[i].bytes);
         }
-        left -= mm_layout_align(items[i].bytes, align);
+        left -= (items[i].bytes + align - 1) / align * align;
     }
     return MM_OK;
 }
@@ -50,8 +50,8 @@ static int32_t rank_times(mm_box *boxes, int32_t n, int32_t *position) {
 static int64_t load_peak(const mm_layout_problem *problem, int64_t *change) {
     for (int32_t t = 0; t <= problem->times; t++) change[t] = 0;
     for (int32_t i = 0; i < problem->n; i++) {
-        change[problem->boxes[i].first] += problem->boxes[i].bytes;
-        change[problem->boxes[i].last + 1] -= problem->boxes[i].bytes;
+        change[problem->boxes[i].first] += problem->boxes[i].size;
+        change[problem->boxes[i].last + 1] -= problem->boxes[i].size;
     }
     int64_t load = 0, peak = 0;
     for (int32_t t = 0; t < problem->times; t++) {
@@ -73,7 +73,7 @@ mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *
     }
     for (size_t i = 0; i < n; i++) {
         if (items[i].bytes == 0) continue;
-        boxes[problem->n++] = (mm_box){mm_layout_align(items[i].bytes, align), items[i].first, items[i].last, (int32_t)i};
+        boxes[problem->n++] = (mm_box){.size = (items[i].bytes + align - 1) / align, .first = items[i].first, .last = items[i].last, .item = (int32_t)i};
     }
     qsort(boxes, (size_t)problem->n, sizeof *boxes, compare_first);
     problem->boxes = boxes;
@@ -86,4 +86,37 @@ mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *
 void mm_layout_problem_fini(mm_layout_problem *problem) {
     free(problem->boxes);
     *problem = (mm_layout_problem){0};
+}
+
+typedef struct order_key {
+    double value; /* the largest first; exact enough, and the same everywhere */
+    int32_t box;
+} order_key;
+
+static double order_value(const mm_box *box, mm_layout_order order) {
+    double life = (double)(box->last - box->first) + 1;
+    switch (order) {
+    case MM_ORDER_LIFE: return life;
+    case MM_ORDER_SIZE: return (double)box->size;
+    case MM_ORDER_AREA: return life * (double)box->size;
+    case MM_ORDER_FIRST:
+    case MM_ORDERS: break;
+    }
+    return -(double)box->first;
+}
+
+static int compare_key(const void *a, const void *b) {
+    const order_key *x = a, *y = b;
+    if (x->value != y->value) return x->value > y->value ? -1 : 1;
+    return x->box < y->box ? -1 : x->box > y->box;
+}
+
+mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out) {
+    order_key *keys = malloc((size_t)problem->n * sizeof *keys);
+    if (!keys) return mm_fail(MM_ERR_NOMEM, "no memory to sort %d items", problem->n);
+    for (int32_t i = 0; i < problem->n; i++) keys[i] = (order_key){order_value(&problem->boxes[i], order), i};
+    qsort(keys, (size_t)problem->n, sizeof *keys, compare_key);
+    for (int32_t i = 0; i < problem->n; i++) boxes_out[i] = keys[i].box;
+    free(keys);
+    return MM_OK;
 }

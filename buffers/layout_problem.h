@@ -4,10 +4,11 @@
 
 #include "buffers/layout.h"
 
-/* An item that takes room. Times are ranks among the distinct first positions: two items are alive together exactly
- * if the later one begins while the other is alive, so nothing else matters. */
+/* An item that takes room. Sizes, offsets and heights are in units of the alignment. Times are ranks among the distinct
+ * first positions: two items are alive together exactly if the later one begins while the other is alive, so nothing
+ * else matters. */
 typedef struct mm_box {
-    int64_t bytes; /* aligned */
+    int64_t size;
     int32_t first, last;
     int32_t item; /* its index among the caller's items */
 } mm_box;
@@ -27,32 +28,26 @@ typedef struct mm_placement {
 } mm_placement;
 
 typedef enum mm_layout_order {
-    MM_ORDER_FIRST, /* by first use, then by item: the order of the boxes */
-    MM_ORDER_LAST,  /* by end of life, the latest first */
     MM_ORDER_LIFE,  /* the longest lived first */
-    MM_ORDER_BYTES, /* the largest first */
-    MM_ORDER_AREA,  /* bytes times lifetime, the largest first */
+    MM_ORDER_AREA,  /* size times lifetime, the largest first */
+    MM_ORDER_SIZE,  /* the largest first */
+    MM_ORDER_FIRST, /* by first use */
     MM_ORDERS
 } mm_layout_order;
 
 /* Fills in n box indices in that order; ties by box. */
-void mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out);
+MM_CHECKED mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order,
+                                           int32_t *boxes_out);
 
 MM_CHECKED mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *items, size_t n,
                                             int64_t align);
 void mm_layout_problem_fini(mm_layout_problem *problem);
 
-/* moDNN: a simulated allocator that frees and allocates in time order, exact fit before first fit. */
-MM_CHECKED mm_status mm_layout_sweep_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
+/* In order of first use, exact fit before first fit. */
+MM_CHECKED mm_status mm_layout_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
 
-/* The next two improve *best until it reaches the lower bound, or nothing is left to try, or *work, a count of boxes
- * and spans looked at, is used up: a bound on time that is the same everywhere. */
-
-/* Several simulated allocators: forward and backward in time, first and best fit, and with long-lived boxes from below
- * and the others from above. */
-MM_CHECKED mm_status mm_layout_sweeps(const mm_layout_problem *problem, int64_t *work, mm_placement *best);
-
-/* Greedy placement in several orders, then a local search over orders. */
-MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t *work, mm_placement *best);
+/* Improves *best by a search, until it reaches the lower bound or `work` is used up: a count of boxes and stretches
+ * looked at, so the time is bounded and the result is the same everywhere. */
+MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);
 
 #endif

@@ -84,8 +84,7 @@ static mm_status try_add(nets_net *net, const char *name, nets_op_kind op, const
                          int n_inputs) {
     MM_TRY(check_name(net, name));
     const nets_op_info *info = nets_op_info_of(op);
-    if (!info || op == NETS_DATA)
-        return mm_fail(MM_ERR_INVALID, "layer %s: %d is no operation to add", name, (int)op);
+    if (!info || op == NETS_DATA) return mm_fail(MM_ERR_INVALID, "layer %s: %d is no operation to add", name, (int)op);
     if (n_inputs != info->n_inputs)
         return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d inputs, not %d", name, info->name, info->n_inputs,
                        n_inputs);

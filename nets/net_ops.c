@@ -52,8 +52,8 @@ static mm_status infer_conv(nets_layer *layer, const int64_t (*in)[3]) {
 
 static int params_conv(const nets_layer *layer, const int64_t in[3], nets_param_spec out[NETS_MAX_PARAMS]) {
     const nets_attrs *a = &layer->attrs;
-    out[0] = (nets_param_spec){
-        "weight", NETS_PARAM_WEIGHT, true, 4, {a->out_channels, in[2], a->kernel[0], a->kernel[1]}};
+    out[0] =
+        (nets_param_spec){"weight", NETS_PARAM_WEIGHT, true, 4, {a->out_channels, in[2], a->kernel[0], a->kernel[1]}};
     if (!a->bias) return 1;
     out[1] = (nets_param_spec){"bias", NETS_PARAM_BIAS, true, 1, {a->out_channels, 1, 1, 1}};
     return 2;
@@ -147,9 +147,7 @@ static const nets_op_info OPS[NETS_OP_KINDS] = {
     [NETS_LOSS] = {.name = "loss", .n_inputs = 1, .infer = infer_same},
 };
 
-const nets_op_info *nets_op_info_of(nets_op_kind op) {
-    return (unsigned)op < NETS_OP_KINDS ? &OPS[op] : NULL;
-}
+const nets_op_info *nets_op_info_of(nets_op_kind op) { return (unsigned)op < NETS_OP_KINDS ? &OPS[op] : NULL; }
 
 const char *nets_op_name(nets_op_kind op) {
     const nets_op_info *info = nets_op_info_of(op);

@@ -64,7 +64,7 @@ MM_CHECKED mm_status nets_safetensors_add_metadata(nets_safetensors_builder *bui
 
 /* Writes all of it to `path`: into a new file of the same folder, which replaces `path` when it is complete and on
  * disk. On failure `path` is as it was and nothing is left over. MM_ERR_IO: names the path and the reason. */
-MM_CHECKED mm_status nets_safetensors_write(const nets_safetensors_builder *builder, const char *path);
+MM_CHECKED mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *path);
 
 /* Whether nets_safetensors_write could write there now, so that a long run need not end with finding out. Leaves
  * nothing. MM_ERR_IO as above. */

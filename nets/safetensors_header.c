@@ -26,8 +26,7 @@ static mm_status json_parse(const char *label, const uint8_t *bytes, int64_t n_b
     json_t *json = json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     if (!json && json_error_code(&error) == json_error_out_of_memory)
         return mm_fail(MM_ERR_NOMEM, "%s: no memory for its header of %lld bytes", label, (long long)length);
-    if (!json)
-        return mm_fail(MM_ERR_FORMAT, "%s: header, byte %d: %s", label, error.position, error.text);
+    if (!json) return mm_fail(MM_ERR_FORMAT, "%s: header, byte %d: %s", label, error.position, error.text);
     *json_out = json;
     return MM_OK;
 }
@@ -142,7 +141,8 @@ mm_status nets_safetensors_header_init(nets_safetensors_header *header, const ch
     made.tensors = calloc(capacity, sizeof *made.tensors);
     made.order = calloc(capacity, sizeof *made.order);
     mm_status status = MM_OK;
-    if (!made.tensors || !made.order) status = mm_fail(MM_ERR_NOMEM, "%s: no memory for its %zu tensors", label, capacity);
+    if (!made.tensors || !made.order)
+        status = mm_fail(MM_ERR_NOMEM, "%s: no memory for its %zu tensors", label, capacity);
     const uint8_t *data = bytes + LENGTH_BYTES + header_length(bytes);
     int64_t data_bytes = n_bytes - (data - bytes);
     if (status == MM_OK) status = tensors_parse(&made, label, data, data_bytes);

@@ -3,7 +3,7 @@
 #include "nets/zoo.h"
 
 typedef struct block_name {
-    char text[24]; /* "layer3.199" */
+    char text[32]; /* "layer3.199" */
 } block_name;
 
 typedef struct layer_name {
@@ -12,21 +12,21 @@ typedef struct layer_name {
 
 static layer_name in_block(const block_name *block, const char *suffix) {
     layer_name name;
-    snprintf(name.text, sizeof name.text, "%.23s.%.23s", block->text, suffix);
+    snprintf(name.text, sizeof name.text, "%.31s.%.31s", block->text, suffix);
     return name;
 }
 
 static int conv(nets_net *net, const char *name, int64_t channels, int64_t kernel, int64_t stride, int input) {
     int64_t pad = kernel / 2;
-    return nets_add1(net, name, NETS_CONV,
-                     &(nets_attrs){.out_channels = channels,
-                                   .kernel = {kernel, kernel},
-                                   .stride = {stride, stride},
-                                   .pad = {pad, pad}},
-                     input);
+    return nets_add1(
+        net, name, NETS_CONV,
+        &(nets_attrs){
+            .out_channels = channels, .kernel = {kernel, kernel}, .stride = {stride, stride}, .pad = {pad, pad}},
+        input);
 }
 
-static int basic_block(nets_net *net, const block_name *name, int64_t channels, int64_t stride, bool project, int input) {
+static int basic_block(nets_net *net, const block_name *name, int64_t channels, int64_t stride, bool project,
+                       int input) {
     int x = conv(net, in_block(name, "conv1").text, channels, 3, stride, input);
     x = nets_add1(net, in_block(name, "bn1").text, NETS_BATCH_NORM, NULL, x);
     x = nets_add1(net, in_block(name, "relu1").text, NETS_RELU, NULL, x);
@@ -49,7 +49,7 @@ void nets_build_resnet_cifar(nets_net *net, int blocks_per_stage) {
     for (int stage = 0; stage < 3; stage++) {
         for (int block = 0; block < blocks_per_stage; block++) {
             block_name name;
-            snprintf(name.text, sizeof name.text, "layer%d.%d", stage + 1, block % 10000);
+            snprintf(name.text, sizeof name.text, "layer%d.%d", stage + 1, block);
             bool narrows = stage > 0 && block == 0;
             x = basic_block(net, &name, 16 << stage, narrows ? 2 : 1, narrows, x);
         }

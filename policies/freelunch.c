@@ -119,8 +119,11 @@ static bool is_eligible(const freelunch *f, mm_tensor tensor, map *m) {
     backward_reads(f, tensor, m);
     if (m->value && mm_facts_code(s->facts, f->codec, tensor)->code_bytes < 0) return false;
     /* Signs come with the elements when those come back exactly. */
-    if (m->value && s->facts->codecs[f->codec].lossless) m->sign = false;
-    return true;
+    if (m->value && m->sign && s->facts->codecs[f->codec].lossless) {
+        m->sign = false;
+        m->last_value = s->last_step[tensor];
+    }
+    return !m->sign || mm_facts_code(s->facts, f->mask, tensor)->code_bytes >= 0;
 }
 
 static int by_first_backward(const void *a, const void *b) {
@@ -152,7 +155,8 @@ static mm_status choose_maps(freelunch *f, mm_region region) {
         f->map_of[t] = -1;
         if (!is_eligible(f, t, &f->maps[f->n_maps])) continue;
         f->map_of[t] = f->n_maps++;
-        /* The whole storage that leads to the map goes through a buffer. */
+        /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
+        if (region == MM_REGION_HEAP) mm_schedule_split(s, t);
         for (mm_tensor part = t; part >= 0; part = s->over[part]) f->region_of[part] = (uint8_t)region;
     }
     /* What would be written over an eligible map in the backward pass finds its decoded copy there, or only its mask.
@@ -241,6 +245,17 @@ static mm_status decode_next(freelunch *f) {
     return MM_OK;
 }
 
+/* What this backward step reads must have been queued, however small the depth. */
+static mm_status decode_needed(freelunch *f, int step) {
+    const mm_step_info *info = mm_graph_step(f->schedule.graph, step);
+    for (int u = 0; u < info->n_uses; u++) {
+        int index = f->map_of[info->uses[u].tensor];
+        if (index < 0 || (info->uses[u].form == MM_FORM_SIGN && f->maps[index].sign)) continue;
+        while (f->schedule.value_node[f->maps[index].tensor] < 0) MM_TRY(decode_next(f));
+    }
+    return MM_OK;
+}
+
 /* One more for each map that this backward step was the last to read. */
 static mm_status decode_after(freelunch *f, int step) {
     const mm_step_info *info = mm_graph_step(f->schedule.graph, step);
@@ -279,6 +294,7 @@ static mm_status build(freelunch *f) {
         mm_phase phase = mm_graph_step(s->graph, step)->phase;
         for (int i = 0; phase == MM_BACKWARD && !backward && i < f->depth; i++) MM_TRY(decode_next(f));
         backward |= phase == MM_BACKWARD;
+        if (phase == MM_BACKWARD) MM_TRY(decode_needed(f, step));
         int node = mm_schedule_step(s, step, f->region_of);
         if (node < 0) return MM_ERR_NOMEM;
         if (phase == MM_FORWARD) MM_TRY(encode_after(f, step, node, &waiting));

@@ -7,12 +7,6 @@
 #include "buffers/layout.h"
 #include "mm/core/status.h"
 
-static const mm_use *find_use(const mm_step_info *step, mm_tensor tensor) {
-    for (int u = 0; u < step->n_uses; u++)
-        if (step->uses[u].tensor == tensor) return &step->uses[u];
-    return NULL;
-}
-
 static bool is_managed(const mm_graph *graph, mm_tensor t) {
     return mm_graph_tensor(graph, t)->ownership == MM_MANAGED;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/names.h"
 #include "mm/core/status.h"
 
 static const int64_t MAX_TENSOR_BYTES = INT64_C(1) << 62;
@@ -22,8 +23,7 @@ struct mm_graph {
     mm_layer_info *layers;
     step *steps;
     int n_tensors, n_layers, n_steps;
-    int *buckets; /* open hash of tensor names: index, or -1 */
-    int n_buckets;
+    mm_names names; /* of tensors */
 };
 
 size_t mm_dtype_bytes(mm_dtype dtype) { return dtype == MM_U8 ? 1 : 4; }
@@ -69,39 +69,11 @@ static bool grow(void **array, int count, size_t item_bytes) {
     return true;
 }
 
-static unsigned name_hash(const char *name) {
-    unsigned h = 2166136261u;
-    for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
-    return h;
-}
-
-/* The bucket that holds `name`, or the empty one where it would go. */
-static int *find_bucket(const mm_graph *graph, const char *name) {
-    unsigned mask = (unsigned)graph->n_buckets - 1;
-    for (unsigned i = name_hash(name) & mask;; i = (i + 1) & mask) {
-        int *bucket = &graph->buckets[i];
-        if (*bucket < 0 || strcmp(graph->tensors[*bucket].name, name) == 0) return bucket;
-    }
-}
-
-static mm_status grow_buckets(mm_graph *graph) {
-    if (2 * (graph->n_tensors + 1) <= graph->n_buckets) return MM_OK;
-    int n = graph->n_buckets ? 2 * graph->n_buckets : 64;
-    int *buckets = malloc((size_t)n * sizeof *buckets);
-    if (!buckets) return no_memory("a graph's names");
-    for (int i = 0; i < n; i++) buckets[i] = -1;
-    free(graph->buckets);
-    graph->buckets = buckets;
-    graph->n_buckets = n;
-    for (int t = 0; t < graph->n_tensors; t++) *find_bucket(graph, graph->tensors[t].name) = t;
-    return MM_OK;
-}
-
 mm_status mm_graph_create(const char *name, mm_graph **graph_out) {
     mm_graph *graph = calloc(1, sizeof *graph);
     if (!graph) return no_memory("a graph");
     graph->name = strdup(name ? name : "graph");
-    if (!graph->name || grow_buckets(graph) != MM_OK) {
+    if (!graph->name) {
         mm_graph_destroy(graph);
         return no_memory("a graph");
     }
@@ -120,7 +92,7 @@ void mm_graph_destroy(mm_graph *graph) {
     free(graph->tensors);
     free(graph->layers);
     free(graph->steps);
-    free(graph->buckets);
+    mm_names_fini(&graph->names);
     free(graph->name);
     free(graph);
 }
@@ -165,13 +137,15 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
         return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: unknown kind, ownership or type", graph->name, desc->name);
     int64_t bytes;
     MM_TRY(tensor_bytes(graph, desc, &bytes));
-    MM_TRY(grow_buckets(graph));
-    int *bucket = find_bucket(graph, desc->name);
-    if (*bucket >= 0) return mm_fail(MM_ERR_INVALID, "graph %s: there is a tensor %s already", graph->name, desc->name);
+    if (mm_names_find(&graph->names, desc->name) >= 0)
+        return mm_fail(MM_ERR_INVALID, "graph %s: there is a tensor %s already", graph->name, desc->name);
     if (!grow((void **)&graph->tensors, graph->n_tensors, sizeof *graph->tensors))
         return no_memory("a graph's tensors");
     char *name = strdup(desc->name);
-    if (!name) return no_memory("a tensor's name");
+    if (!name || mm_names_add(&graph->names, name, graph->n_tensors) != MM_OK) {
+        free(name);
+        return no_memory("a tensor's name");
+    }
     mm_tensor_info *tensor = &graph->tensors[graph->n_tensors];
     *tensor = (mm_tensor_info){.name = name,
                                .kind = desc->kind,
@@ -186,7 +160,6 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
                                .last_forward = -1,
                                .first_backward = -1};
     memcpy(tensor->dims, desc->dims, (size_t)desc->rank * sizeof desc->dims[0]);
-    *bucket = graph->n_tensors;
     *tensor_out = graph->n_tensors++;
     return MM_OK;
 }
@@ -319,7 +292,7 @@ mm_status mm_graph_freeze(mm_graph *graph) {
 }
 
 mm_status mm_graph_find_tensor(const mm_graph *graph, const char *name, mm_tensor *tensor_out) {
-    int found = *find_bucket(graph, name);
+    int found = mm_names_find(&graph->names, name);
     if (found < 0) return mm_fail(MM_ERR_NOT_FOUND, "graph %s has no tensor %s", graph->name, name);
     *tensor_out = found;
     return MM_OK;

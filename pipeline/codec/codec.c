@@ -10,9 +10,7 @@ static const mm_codec_ops *const codecs[] = {
     &mm_codec_zfp_host_ops,
 };
 
-const mm_codec_ops *mm_codec_table(size_t i) {
-    return i < sizeof codecs / sizeof codecs[0] ? codecs[i] : NULL;
-}
+const mm_codec_ops *mm_codec_table(size_t i) { return i < sizeof codecs / sizeof codecs[0] ? codecs[i] : NULL; }
 
 static mm_status fail_unknown(const char *spec, const char *device) {
     char names[256] = "";

@@ -18,7 +18,11 @@ mm_status mm_zfp_layout_make(const mm_shape *shape, int maxbits, mm_zfp_layout *
     const int64_t width = nhwc ? shape->dims[2] : shape->dims[shape->rank - 1];
     const int64_t height = nhwc ? shape->dims[1] : elems / width;
 
-    mm_zfp_layout layout = {.columns = unfolded_columns(height, width), .channels = channels};
+    mm_zfp_layout layout = {
+        .maxbits = maxbits,
+        .columns = unfolded_columns(height, width),
+        .channels = channels,
+    };
     layout.rows = height * width / layout.columns;
     layout.blocks_x = (layout.columns + 3) / 4;
     layout.blocks_y = (layout.rows + 3) / 4;

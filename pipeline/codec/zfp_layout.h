@@ -1,8 +1,8 @@
 /* Which 4x4 blocks a tensor is cut into for ZFP, and in which order (DESIGN 7).
  *
  * A rank 4 tensor is NHWC. Each (n, c) plane of H*W elements, C apart, is one 2-D field of `rows` rows of `columns`
- * elements. columns is lcm(W, 4) where that divides H*W, so that no block is partial in width; else W. A tensor of lower rank
- * is one field: its innermost dimension is the width, the product of the others the height.
+ * elements. columns is lcm(W, 4) where that divides H*W, so that no block is partial in width; else W. A tensor of
+ * lower rank is one field: its innermost dimension is the width, the product of the others the height.
  *
  *      element (x, y) of the field (n, c) is at  ((n * rows + y) * columns + x) * channels + c
  *      block (n, by, bx, c)            is number ((n * blocks_y + by) * blocks_x + bx) * channels + c
@@ -15,6 +15,7 @@
 #include "pipeline/codec/codec.h"
 
 typedef struct mm_zfp_layout {
+    int maxbits;
     int64_t columns, rows, channels;
     int64_t blocks_x, blocks_y;
     int64_t blocks;     /* in all */

@@ -1,0 +1,1 @@
+#include "buffers/heap_size.h"

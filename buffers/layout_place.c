@@ -1,0 +1,43 @@
+/* The lower bound, and the choice among placements. */
+#include "buffers/layout_problem.h"
+
+#include <stdlib.h>
+
+/* What a search may look at: at most about 20 us a box, 0.1 s in total. */
+enum { WORK_PER_BOX = 30000, WORK_MAX = 60000000 };
+
+int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
+    mm_layout_problem problem;
+    if (mm_layout_problem_init(&problem, items, n, align) != MM_OK) return -1;
+    int64_t bound = problem.lower_bound * align;
+    mm_layout_problem_fini(&problem);
+    return bound;
+}
+
+static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, mm_placement *best) {
+    MM_TRY(mm_layout_modnn(problem, best));
+    if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
+    int64_t work = (int64_t)problem->n * WORK_PER_BOX;
+    return mm_layout_search(problem, work < WORK_MAX ? work : WORK_MAX, best);
+}
+
+mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align,
+                          int64_t *height_out) {
+    mm_layout_problem problem;
+    MM_TRY(mm_layout_problem_init(&problem, items, n, align));
+    mm_placement best = {.offset = malloc(((size_t)problem.n + 1) * sizeof *best.offset)};
+    mm_status status = MM_OK;
+    if (!best.offset) {
+        status = mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
+    } else if (problem.n > 0) {
+        status = place(&problem, algorithm, &best);
+    }
+    if (status == MM_OK) {
+        for (size_t i = 0; i < n; i++) items[i].offset = 0;
+        for (int32_t i = 0; i < problem.n; i++) items[problem.boxes[i].item].offset = best.offset[i] * align;
+        *height_out = best.height * align;
+    }
+    free(best.offset);
+    mm_layout_problem_fini(&problem);
+    return status;
+}

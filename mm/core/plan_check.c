@@ -1,0 +1,83 @@
+#include "mm/core/plan_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mm/core/status.h"
+
+static const char *op_name(mm_node_kind kind) { return kind == MM_NODE_ENCODE ? "encode" : "decode"; }
+
+/* "conv1 backward", or "encode of conv1 after conv2 forward". */
+const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t capacity) {
+    if (node < 0 || node >= c->plan->n_nodes) return "the plan";
+    int step = node;
+    while (step >= 0 && c->plan->nodes[step].kind != MM_NODE_STEP) step--;
+    char name[256] = "the start";
+    if (step >= 0) mm_graph_step_name(c->graph, c->plan->nodes[step].step, name, sizeof name);
+    const mm_node *n = &c->plan->nodes[node];
+    bool named = n->tensor >= 0 && n->tensor < mm_graph_tensors(c->graph);
+    if (step == node)
+        snprintf(buffer, capacity, "%s", name);
+    else
+        snprintf(buffer, capacity, "%s of %s after %s", op_name(n->kind),
+                 named ? mm_graph_tensor(c->graph, n->tensor)->name : "no tensor", name);
+    return buffer;
+}
+
+/* Refuses the plan: "POLICY on GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
+mm_status mm_check_refuse(const mm_check *c, int node, mm_tensor tensor, const char *why, ...) {
+    char reason[256], where[320];
+    va_list arguments;
+    va_start(arguments, why);
+    vsnprintf(reason, sizeof reason, why, arguments);
+    va_end(arguments);
+    const mm_graph *graph = c->graph;
+    bool named = tensor >= 0 && tensor < mm_graph_tensors(graph);
+    return mm_fail(MM_ERR_PLAN, "plan %.*s of %s: %s%s%s: %s", (int)sizeof c->plan->policy, c->plan->policy,
+                   mm_graph_name(graph), mm_check_node_name(c, node, where, sizeof where), named ? ", tensor " : "",
+                   named ? mm_graph_tensor(graph, tensor)->name : "", reason);
+}
+
+mm_status mm_check_refuse_segment(const mm_check *c, int segment, const char *why) {
+    const mm_segment *s = &c->plan->segments[segment];
+    return mm_check_refuse(c, -1, s->tensor, "segment %d (%lld bytes at %lld): %s", segment, (long long)s->bytes,
+                           (long long)s->offset, why);
+}
+
+/* ---------------------------------------------------------------- the passes */
+
+static void check_fini(mm_check *c) {
+    free(c->clocks);
+    free(c->node_at[0]);
+    free(c->residences);
+    free(c->current);
+}
+
+/* Room for what the passes find out. After the form is known to be good: the plan's counts can be trusted. */
+static mm_status check_init(mm_check *c) {
+    const mm_plan *plan = c->plan;
+    size_t n_nodes = (size_t)plan->n_nodes, n_tensors = (size_t)mm_graph_tensors(c->graph);
+    c->clocks = malloc((n_nodes + 1) * sizeof *c->clocks);
+    c->node_at[0] = malloc((n_nodes + 1) * sizeof *c->node_at[0]);
+    c->residences = malloc(((size_t)plan->n_segments + 1) * sizeof *c->residences);
+    c->current = malloc((n_tensors + 1) * sizeof *c->current);
+    if (!c->clocks || !c->node_at[0] || !c->residences || !c->current) {
+        check_fini(c);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan of %d nodes", plan->n_nodes);
+    }
+    for (int s = 1; s < MM_STREAM_COUNT; s++) c->node_at[s] = c->node_at[s - 1] + plan->stream_nodes[s - 1];
+    return MM_OK;
+}
+
+mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
+    mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits};
+    MM_TRY(mm_check_form(&c));
+    MM_TRY(check_init(&c));
+    mm_check_clocks(&c);
+    mm_status status = mm_check_uses(&c);
+    if (status == MM_OK) status = mm_check_sharing(&c);
+    if (status == MM_OK) status = mm_check_limits(&c);
+    check_fini(&c);
+    return status;
+}

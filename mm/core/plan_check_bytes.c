@@ -1,0 +1,230 @@
+/* Passes 4 and 5: who shares bytes with whom, and whether everything fits. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/plan_check.h"
+#include "mm/core/status.h"
+
+/* ---------------------------------------------------------------- sharing
+ *
+ * Segments take their bytes in issue order of their first users. A tree over the bytes knows who had which bytes last;
+ * whoever comes next must come after all of that segment's users. That one had come after the users of those before
+ * it, so every two segments with a byte in common are compared, directly or along such a chain.
+ *
+ * Leaves of the tree are the runs between two neighbouring ends of segments. */
+
+enum { NOBODY = -1, SEVERAL = -2 };
+
+typedef struct ground {
+    const mm_check *check;
+    int64_t *ends; /* where runs begin and end, ascending; run i is [ends[i], ends[i + 1]) */
+    int n_ends;
+    int32_t *owner;    /* per tree node (1 is the root, 2i and 2i + 1 are its halves): segment, NOBODY, SEVERAL */
+    int64_t *arrivals; /* segments by first user: that node in the upper half, segment in the lower */
+    int n_arrivals;
+} ground;
+
+static bool all_ended(const mm_check *c, const mm_residence *r, int node) {
+    for (int s = 0; s < MM_STREAM_COUNT; s++)
+        if (r->users[s] >= 0 && !mm_check_ended(c, s, r->users[s], node)) return false;
+    return true;
+}
+
+static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output) {
+    for (int p = 0; p < step->n_pairs; p++)
+        if (step->pairs[p].input == input && step->pairs[p].output == output) return true;
+    return false;
+}
+
+/* The step at `node` writes segment `heir` over `old`: it reads from `old` nothing but inputs that it may overwrite
+ * with what it puts in `heir`. */
+static bool is_inplace(const mm_check *c, int node, int old, int heir) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_segment *a = &c->plan->segments[old], *b = &c->plan->segments[heir];
+    if (n->kind != MM_NODE_STEP || a->content != MM_CONTENT_RAW || a->offset != b->offset) return false;
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int32_t *bindings = &c->plan->bindings[n->first_binding];
+    int output = 0;
+    while (output < step->n_uses && bindings[output] != heir) output++;
+    if (output == step->n_uses) return false;
+    for (int u = 0; u < step->n_uses; u++)
+        if (bindings[u] == old && !has_pair(step, step->uses[u].tensor, step->uses[output].tensor)) return false;
+    return true;
+}
+
+/* Segment `heir` gets bytes that were `old`'s. */
+static mm_status check_handover(const mm_check *c, int old, int heir) {
+    const mm_residence *r = &c->residences[old];
+    int node = c->residences[heir].first;
+    if (all_ended(c, r, node)) return MM_OK;
+    mm_residence others = *r; /* the last user is left out, if it is this very step */
+    if (r->last == node) others.users[c->plan->nodes[node].stream]--;
+    if (r->last == node && is_inplace(c, node, old, heir) && all_ended(c, &others, node)) return MM_OK;
+    const mm_segment *s = &c->plan->segments[old];
+    mm_tensor tensor = c->plan->segments[heir].tensor;
+    char user[320];
+    mm_check_node_name(c, r->last, user, sizeof user);
+    return mm_check_refuse(c, node, tensor >= 0 ? tensor : s->tensor,
+                           "segment %d is put over segment %d (%s), which %s and others may still use", heir, old,
+                           s->tensor >= 0 ? mm_graph_tensor(c->graph, s->tensor)->name : "a workspace", user);
+}
+
+/* Gives runs [from, to) to a segment, in the part of the tree below `at`, which spans [low, high). */
+static mm_status give(ground *g, int at, int low, int high, int from, int to, int segment) {
+    if (to <= low || high <= from) return MM_OK;
+    bool whole = from <= low && high <= to;
+    if (g->owner[at] >= 0 || (g->owner[at] == NOBODY && whole)) {
+        if (g->owner[at] >= 0) MM_TRY(check_handover(g->check, g->owner[at], segment));
+        if (whole) {
+            g->owner[at] = segment;
+            return MM_OK;
+        }
+    }
+    if (g->owner[at] != SEVERAL) {
+        g->owner[2 * at] = g->owner[2 * at + 1] = g->owner[at];
+        g->owner[at] = SEVERAL;
+    }
+    int middle = low + (high - low) / 2;
+    MM_TRY(give(g, 2 * at, low, middle, from, to, segment));
+    MM_TRY(give(g, 2 * at + 1, middle, high, from, to, segment));
+    if (whole) g->owner[at] = segment;
+    return MM_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int end_index(const ground *g, int64_t position) {
+    const int64_t *found = bsearch(&position, g->ends, (size_t)g->n_ends, sizeof position, by_value);
+    return (int)(found - g->ends);
+}
+
+/* The segments of one memory that have a place, in the order in which they come; and where they begin and end. */
+static void survey(ground *g, bool pinned) {
+    const mm_check *c = g->check;
+    int n = 0;
+    g->n_arrivals = 0;
+    for (int i = 0; i < c->plan->n_segments; i++) {
+        const mm_segment *s = &c->plan->segments[i];
+        if (s->dynamic || s->pinned != pinned) continue;
+        g->arrivals[g->n_arrivals++] = ((int64_t)c->residences[i].first << 32) | i;
+        g->ends[n++] = s->offset;
+        g->ends[n++] = s->offset + s->bytes;
+    }
+    qsort(g->arrivals, (size_t)g->n_arrivals, sizeof *g->arrivals, by_value);
+    qsort(g->ends, (size_t)n, sizeof *g->ends, by_value);
+    g->n_ends = 0;
+    for (int i = 0; i < n; i++)
+        if (g->n_ends == 0 || g->ends[g->n_ends - 1] != g->ends[i]) g->ends[g->n_ends++] = g->ends[i];
+}
+
+static mm_status share_memory(ground *g, bool pinned) {
+    survey(g, pinned);
+    if (g->n_arrivals == 0) return MM_OK;
+    g->owner[1] = NOBODY; /* the rest of the tree is set as it is divided */
+    for (int i = 0; i < g->n_arrivals; i++) {
+        int segment = (int)(g->arrivals[i] & INT32_MAX);
+        const mm_segment *s = &g->check->plan->segments[segment];
+        MM_TRY(give(g, 1, 0, g->n_ends - 1, end_index(g, s->offset), end_index(g, s->offset + s->bytes), segment));
+    }
+    return MM_OK;
+}
+
+mm_status mm_check_sharing(const mm_check *c) {
+    size_t n = (size_t)c->plan->n_segments;
+    size_t leaves = 1;
+    while (leaves < 2 * n) leaves *= 2;
+    ground g = {.check = c,
+                .ends = malloc((2 * n + 1) * sizeof *g.ends),
+                .owner = malloc(2 * leaves * sizeof *g.owner),
+                .arrivals = malloc((n + 1) * sizeof *g.arrivals)};
+    mm_status status = MM_OK;
+    if (!g.ends || !g.owner || !g.arrivals) status = mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
+    if (status == MM_OK) status = share_memory(&g, false);
+    if (status == MM_OK) status = share_memory(&g, true);
+    free(g.ends);
+    free(g.owner);
+    free(g.arrivals);
+    return status;
+}
+
+/* ---------------------------------------------------------------- limits */
+
+static int64_t add_saturated(int64_t a, int64_t b) {
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/* Dynamic segments live from their first to their last node in issue order: the pipeline frees one before it issues
+ * what follows its last user. */
+static mm_status check_heap_fill(const mm_check *c, int64_t *comes, int64_t *goes) {
+    const mm_plan *plan = c->plan;
+    for (int i = 0; i < plan->n_segments; i++) {
+        if (!plan->segments[i].dynamic) continue;
+        int64_t bytes = add_saturated(plan->segments[i].bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
+        int64_t *first = &comes[c->residences[i].first], *last = &goes[c->residences[i].last];
+        *first = add_saturated(*first, bytes);
+        *last = add_saturated(*last, bytes);
+    }
+    int64_t live = 0;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        live = add_saturated(live, comes[i]);
+        if (live > plan->heap_bytes)
+            return mm_check_refuse(c, i, -1, "needs %lld bytes of a heap of %lld", (long long)live,
+                                   (long long)plan->heap_bytes);
+        live -= goes[i];
+    }
+    return MM_OK;
+}
+
+static mm_status check_heap(const mm_check *c) {
+    const mm_plan *plan = c->plan;
+    if (plan->heap_bytes < 0 || plan->heap_offset < 0 || plan->heap_offset > INT64_MAX - plan->heap_bytes ||
+        plan->heap_offset % MM_ALIGN != 0 || (plan->heap_bytes > 0 && plan->heap_offset < c->limits->base_bytes))
+        return mm_check_refuse(c, -1, -1, "its heap (%lld bytes at %lld) is out of place", (long long)plan->heap_bytes,
+                               (long long)plan->heap_offset);
+    for (int i = 0; plan->heap_bytes > 0 && i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (!s->dynamic && !s->pinned && s->offset < plan->heap_offset + plan->heap_bytes &&
+            plan->heap_offset < s->offset + s->bytes)
+            return mm_check_refuse_segment(c, i, "lies in the heap");
+    }
+    int64_t *changes = calloc(2 * (size_t)plan->n_nodes, sizeof *changes);
+    if (!changes) return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
+    mm_status status = check_heap_fill(c, changes, changes + plan->n_nodes);
+    free(changes);
+    return status;
+}
+
+/* The plan's sums are right. */
+static mm_status check_sums(const mm_check *c) {
+    const mm_plan *plan = c->plan;
+    int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0, pinned = 0, external = 0;
+    if (plan->base_bytes < c->limits->base_bytes)
+        return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes, now it is %lld",
+                               (long long)plan->base_bytes, (long long)c->limits->base_bytes);
+    if (extent < plan->base_bytes) extent = plan->base_bytes;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        int64_t *end = s->pinned ? &pinned : &extent;
+        if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
+    }
+    for (int t = 0; t < mm_graph_tensors(c->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(c->graph, t);
+        if (tensor->ownership == MM_EXTERNAL) external = add_saturated(external, tensor->bytes);
+    }
+    if (plan->extent_bytes != extent || plan->pinned_bytes != pinned || plan->external_bytes != external ||
+        plan->peak_bytes != add_saturated(extent, external))
+        return mm_check_refuse(c, -1, -1, "says a peak of %lld bytes and %lld pinned, it is %lld and %lld",
+                               (long long)plan->peak_bytes, (long long)plan->pinned_bytes,
+                               (long long)add_saturated(extent, external), (long long)pinned);
+    return MM_OK;
+}
+
+mm_status mm_check_limits(const mm_check *c) {
+    MM_TRY(check_heap(c));
+    MM_TRY(check_sums(c));
+    return mm_plan_fits(c->plan, c->limits);
+}

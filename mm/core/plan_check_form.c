@@ -1,0 +1,219 @@
+/* Pass 1: every index in range, every segment and node well-formed. */
+#include <string.h>
+
+#include "mm/core/plan_check.h"
+#include "mm/core/status.h"
+
+static bool in_range(int32_t index, int n) { return index >= 0 && index < n; }
+
+static mm_status check_arrays(const mm_check *c) {
+    const mm_plan *plan = c->plan;
+    if (!mm_graph_frozen(plan->graph)) return mm_fail(MM_ERR_PLAN, "plan of a graph that is not frozen");
+    if (c->facts->n_steps != mm_graph_steps(c->graph) || c->facts->n_tensors != mm_graph_tensors(c->graph))
+        return mm_check_refuse(c, -1, -1, "the facts are of a graph with %d steps and %d tensors", c->facts->n_steps,
+                               c->facts->n_tensors);
+    if (plan->n_nodes < 0 || plan->n_segments < 0 || plan->n_bindings < 0 || !plan->alias ||
+        (plan->n_nodes > 0 && !plan->nodes) || (plan->n_segments > 0 && !plan->segments) ||
+        (plan->n_bindings > 0 && !plan->bindings))
+        return mm_check_refuse(c, -1, -1, "an array is missing");
+    return MM_OK;
+}
+
+static bool is_managed(const mm_check *c, mm_tensor tensor) {
+    return mm_graph_tensor(c->graph, tensor)->ownership == MM_MANAGED;
+}
+
+bool mm_check_may_share(const mm_check *c, const mm_step_info *step, mm_tensor input, mm_tensor output) {
+    for (int p = 0; p < step->n_pairs; p++)
+        if (step->pairs[p].alias && step->pairs[p].input == input && step->pairs[p].output == output)
+            return c->plan->alias[input] == c->plan->alias[output];
+    return false;
+}
+
+static bool is_aliased(const mm_check *c, mm_tensor tensor) { return c->plan->alias[tensor] != tensor; }
+
+/* Output `u` of step `s`, if it shares another tensor's storage, equals a tensor there. */
+static mm_status check_shared_output(const mm_check *c, int s, int u) {
+    const mm_step_info *step = mm_graph_step(c->graph, s);
+    mm_tensor output = step->uses[u].tensor;
+    if (step->uses[u].access != MM_WRITE || !is_aliased(c, output)) return MM_OK;
+    for (int i = 0; i < step->n_uses; i++)
+        if (mm_check_may_share(c, step, step->uses[i].tensor, output)) return MM_OK;
+    char name[256];
+    return mm_check_refuse(c, -1, output, "shares the storage of %s, but %s does not declare them equal",
+                           mm_graph_tensor(c->graph, c->plan->alias[output])->name,
+                           mm_graph_step_name(c->graph, s, name, sizeof name));
+}
+
+static mm_status check_aliases(const mm_check *c) {
+    int n = mm_graph_tensors(c->graph);
+    for (mm_tensor t = 0; t < n; t++) {
+        mm_tensor root = c->plan->alias[t];
+        if (!in_range(root, n))
+            return mm_check_refuse(c, -1, t, "shares the storage of tensor %d: there is none", root);
+        if (c->plan->alias[root] != root)
+            return mm_check_refuse(c, -1, t, "shares the storage of %s, which shares another's",
+                                   mm_graph_tensor(c->graph, root)->name);
+        if (root != t && (!is_managed(c, t) || !is_managed(c, root)))
+            return mm_check_refuse(c, -1, t, "shares storage but is not managed");
+    }
+    for (int s = 0; s < mm_graph_steps(c->graph); s++)
+        for (int u = 0; u < mm_graph_step(c->graph, s)->n_uses; u++) MM_TRY(check_shared_output(c, s, u));
+    return MM_OK;
+}
+
+static mm_status check_content(const mm_check *c, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    if ((s->content == MM_CONTENT_WORK) != (s->tensor == -1))
+        return mm_check_refuse_segment(c, segment, "only a workspace is of no tensor");
+    if (s->content != MM_CONTENT_CODED && s->codec != -1)
+        return mm_check_refuse_segment(c, segment, "has a codec but holds no code");
+    if (s->content == MM_CONTENT_WORK) return MM_OK;
+    if (!in_range(s->tensor, mm_graph_tensors(c->graph)))
+        return mm_check_refuse_segment(c, segment, "of an unknown tensor");
+    if (!is_managed(c, s->tensor) || is_aliased(c, s->tensor))
+        return mm_check_refuse_segment(c, segment, "of a tensor that has no storage of its own in the plan");
+    if (s->content == MM_CONTENT_RAW) {
+        if (s->bytes >= mm_graph_tensor(c->graph, s->tensor)->bytes) return MM_OK;
+        return mm_check_refuse_segment(c, segment, "smaller than its tensor");
+    }
+    if (!in_range(s->codec, c->facts->n_codecs)) return mm_check_refuse_segment(c, segment, "of an unknown codec");
+    int64_t code_bytes = mm_facts_code(c->facts, s->codec, s->tensor)->code_bytes;
+    if (code_bytes < 0) return mm_check_refuse_segment(c, segment, "its codec does not take this tensor");
+    if (s->bytes != code_bytes) return mm_check_refuse_segment(c, segment, "not of the code's size");
+    return MM_OK;
+}
+
+static mm_status check_segment(const mm_check *c, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES)
+        return mm_check_refuse_segment(c, segment, "of an unknown content or category");
+    if (s->bytes <= 0) return mm_check_refuse_segment(c, segment, "has no bytes");
+    if (s->pinned && s->content != MM_CONTENT_CODED)
+        return mm_check_refuse_segment(c, segment, "in pinned memory, where steps and codecs cannot use it");
+    if (s->pinned && s->dynamic) return mm_check_refuse_segment(c, segment, "in pinned memory and yet in the heap");
+    if (!s->dynamic) {
+        if (s->offset % MM_ALIGN != 0) return mm_check_refuse_segment(c, segment, "its offset is not aligned");
+        if (s->offset < (s->pinned ? 0 : c->limits->base_bytes))
+            return mm_check_refuse_segment(c, segment, "lies below the plan's base");
+        if (s->offset > INT64_MAX - s->bytes) return mm_check_refuse_segment(c, segment, "its end is out of range");
+    }
+    return check_content(c, segment);
+}
+
+static mm_status check_work(const mm_check *c, int node, int64_t bytes) {
+    int32_t work = c->plan->nodes[node].work;
+    if (work == -1) {
+        if (bytes == 0) return MM_OK;
+        return mm_check_refuse(c, node, -1, "has no workspace but needs %lld bytes", (long long)bytes);
+    }
+    if (!in_range(work, c->plan->n_segments) || c->plan->segments[work].content != MM_CONTENT_WORK ||
+        c->plan->segments[work].pinned)
+        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is none", work);
+    if (c->plan->segments[work].bytes >= bytes) return MM_OK;
+    return mm_check_refuse(c, node, -1, "its workspace has %lld bytes of the %lld it needs",
+                           (long long)c->plan->segments[work].bytes, (long long)bytes);
+}
+
+static mm_status check_bindings(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    if (n->first_binding < 0 || n->first_binding > c->plan->n_bindings - step->n_uses)
+        return mm_check_refuse(c, node, -1, "its bindings are out of range");
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor tensor = step->uses[u].tensor;
+        int32_t segment = c->plan->bindings[n->first_binding + u];
+        if (!is_managed(c, tensor)) {
+            if (segment != -1) return mm_check_refuse(c, node, tensor, "is bound, but has a fixed place");
+            continue;
+        }
+        if (!in_range(segment, c->plan->n_segments))
+            return mm_check_refuse(c, node, tensor, "is not bound to a segment");
+        if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
+            return mm_check_refuse(c, node, tensor, "is bound to segment %d, of another tensor", segment);
+    }
+    return MM_OK;
+}
+
+static mm_status check_step(const mm_check *c, int node, int expected) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (n->step != expected || n->step >= mm_graph_steps(c->graph))
+        return mm_check_refuse(c, node, -1, "step %d of the graph where step %d is due", n->step, expected);
+    if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1)
+        return mm_check_refuse(c, node, -1, "a step with an operation's fields");
+    int first = c->facts->variant_first[n->step], end = c->facts->variant_first[n->step + 1];
+    if (!in_range(n->variant, end - first)) return mm_check_refuse(c, node, -1, "has no variant %d", n->variant);
+    MM_TRY(check_bindings(c, node));
+    return check_work(c, node, c->facts->variants[first + n->variant].workspace_bytes);
+}
+
+static mm_status check_stage(const mm_check *c, int node, const mm_segment *code) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (n->stage == -1) return MM_OK;
+    if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments) || n->stage == n->work)
+        return mm_check_refuse(c, node, -1, "its stage, segment %d, is none", n->stage);
+    const mm_segment *stage = &c->plan->segments[n->stage];
+    if (stage->content != MM_CONTENT_WORK || stage->bytes < code->bytes)
+        return mm_check_refuse(c, node, -1, "its stage, segment %d, does not hold the code", n->stage);
+    return MM_OK;
+}
+
+static mm_status check_op(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_segment *segments = c->plan->segments;
+    bool encode = n->kind == MM_NODE_ENCODE;
+    if (n->step != -1) return mm_check_refuse(c, node, -1, "an operation that names a step");
+    if (!in_range(n->src, c->plan->n_segments) || !in_range(n->dst, c->plan->n_segments))
+        return mm_check_refuse(c, node, n->tensor, "source or target is no segment");
+    const mm_segment *raw = &segments[encode ? n->src : n->dst], *code = &segments[encode ? n->dst : n->src];
+    if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED)
+        return mm_check_refuse(c, node, n->tensor, "source and target are not %s",
+                               encode ? "raw and coded" : "coded and raw");
+    if (raw->tensor != n->tensor || code->tensor != n->tensor)
+        return mm_check_refuse(c, node, n->tensor, "source or target is of another tensor");
+    if (!encode && !c->facts->codecs[code->codec].gives_value)
+        return mm_check_refuse(c, node, n->tensor, "codec %s does not give the elements back",
+                               c->facts->codecs[code->codec].spec);
+    MM_TRY(check_stage(c, node, code));
+    return check_work(c, node, mm_facts_code(c->facts, code->codec, n->tensor)->scratch_bytes);
+}
+
+static const mm_stream_id stream_of[] = {
+    [MM_NODE_STEP] = MM_STREAM_COMPUTE, [MM_NODE_ENCODE] = MM_STREAM_ENCODE, [MM_NODE_DECODE] = MM_STREAM_DECODE};
+
+/* `issued`: how many nodes each stream has before this one. */
+static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
+    const mm_node *n = &c->plan->nodes[node];
+    if ((unsigned)n->kind > MM_NODE_DECODE || n->stream != stream_of[n->kind])
+        return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind or on another's stream", node);
+    if (n->seq != issued[n->stream])
+        return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        if (n->wait[s] < -1 || (s == (int)n->stream && n->wait[s] != -1))
+            return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream", n->wait[s],
+                                   mm_stream_id_name(s));
+        if (n->wait[s] >= issued[s])
+            return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream, which is not issued before it",
+                                   n->wait[s], mm_stream_id_name(s));
+    }
+    return MM_OK;
+}
+
+mm_status mm_check_form(const mm_check *c) {
+    MM_TRY(check_arrays(c));
+    MM_TRY(check_aliases(c));
+    for (int s = 0; s < c->plan->n_segments; s++) MM_TRY(check_segment(c, s));
+    int32_t issued[MM_STREAM_COUNT] = {0};
+    for (int i = 0; i < c->plan->n_nodes; i++) {
+        MM_TRY(check_node_place(c, i, issued));
+        const mm_node *n = &c->plan->nodes[i];
+        MM_TRY(n->kind == MM_NODE_STEP ? check_step(c, i, issued[MM_STREAM_COMPUTE]) : check_op(c, i));
+        issued[n->stream]++;
+    }
+    if (issued[MM_STREAM_COMPUTE] != mm_graph_steps(c->graph))
+        return mm_check_refuse(c, -1, -1, "has %d of the graph's %d steps", issued[MM_STREAM_COMPUTE],
+                               mm_graph_steps(c->graph));
+    if (memcmp(issued, c->plan->stream_nodes, sizeof issued) != 0)
+        return mm_check_refuse(c, -1, -1, "does not count its streams' nodes right");
+    return MM_OK;
+}

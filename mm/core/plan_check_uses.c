@@ -1,0 +1,193 @@
+/* Passes 2 and 3: what each node knows to have ended, and what each segment holds when it is used. */
+#include <string.h>
+
+#include "mm/core/plan_check.h"
+#include "mm/core/status.h"
+
+void mm_check_clocks(mm_check *c) {
+    int32_t latest[MM_STREAM_COUNT]; /* node, of each stream */
+    for (int s = 0; s < MM_STREAM_COUNT; s++) latest[s] = -1;
+    for (int i = 0; i < c->plan->n_nodes; i++) {
+        const mm_node *n = &c->plan->nodes[i];
+        int32_t *clock = c->clocks[i];
+        for (int s = 0; s < MM_STREAM_COUNT; s++)
+            clock[s] = latest[n->stream] < 0 ? -1 : c->clocks[latest[n->stream]][s];
+        for (int s = 0; s < MM_STREAM_COUNT; s++) {
+            if (n->wait[s] < 0) continue;
+            const int32_t *waited = c->clocks[c->node_at[s][n->wait[s]]];
+            for (int t = 0; t < MM_STREAM_COUNT; t++)
+                if (waited[t] > clock[t]) clock[t] = waited[t];
+        }
+        clock[n->stream] = n->seq;
+        c->node_at[n->stream][n->seq] = i;
+        latest[n->stream] = i;
+    }
+}
+
+/* ---------------------------------------------------------------- accesses to a segment */
+
+static void add_user(mm_check *c, int node, int segment) {
+    const mm_node *n = &c->plan->nodes[node];
+    mm_residence *r = &c->residences[segment];
+    r->users[n->stream] = n->seq;
+    if (r->first < 0) r->first = node;
+    r->last = node;
+}
+
+/* The segment holds something, and its writer has ended before the node starts. */
+static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, int segment) {
+    const mm_residence *r = &c->residences[segment];
+    if (r->writer < 0)
+        return mm_check_refuse(c, node, tensor, "is read from segment %d before anything was written there", segment);
+    const mm_node *writer = &c->plan->nodes[r->writer];
+    if (mm_check_ended(c, writer->stream, writer->seq, node)) return MM_OK;
+    char name[320];
+    return mm_check_refuse(c, node, tensor, "is read without a wait for %s, which writes it",
+                           mm_check_node_name(c, r->writer, name, sizeof name));
+}
+
+/* Nobody may still be at the segment when the node, which writes it, starts; and what an operation left there was of
+ * use. */
+static mm_status check_writable(const mm_check *c, int node, mm_tensor tensor, int segment) {
+    const mm_residence *r = &c->residences[segment];
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        if (r->users[s] < 0 || mm_check_ended(c, s, r->users[s], node)) continue;
+        char name[320];
+        return mm_check_refuse(c, node, tensor, "is written without a wait for %s, which uses it",
+                               mm_check_node_name(c, c->node_at[s][r->users[s]], name, sizeof name));
+    }
+    if (r->unread)
+        return mm_check_refuse(c, r->writer, tensor, "its result is overwritten before anything has used it");
+    return MM_OK;
+}
+
+static void set_content(mm_check *c, int node, int segment, int32_t value, bool exact) {
+    mm_residence *r = &c->residences[segment];
+    r->writer = node;
+    r->value = value;
+    r->exact = exact;
+    r->unread = c->plan->nodes[node].kind != MM_NODE_STEP;
+    add_user(c, node, segment);
+}
+
+/* A workspace, scratch or stage: of this node and no other. */
+static mm_status use_work(mm_check *c, int node, int segment) {
+    if (segment < 0) return MM_OK;
+    if (c->residences[segment].first >= 0) {
+        char name[320];
+        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is %s's already", segment,
+                               mm_check_node_name(c, c->residences[segment].first, name, sizeof name));
+    }
+    add_user(c, node, segment);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- steps */
+
+/* The segment holds the tensor's present value in a form that serves the use. */
+static mm_status check_serves(const mm_check *c, int node, const mm_use *use, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    const mm_residence *r = &c->residences[segment];
+    MM_TRY(check_written(c, node, use->tensor, segment));
+    if (r->value != c->current[use->tensor])
+        return mm_check_refuse(c, node, use->tensor, "segment %d holds an older value", segment);
+    if (s->content == MM_CONTENT_CODED && (use->form != MM_FORM_SIGN || !c->facts->codecs[s->codec].gives_sign))
+        return mm_check_refuse(c, node, use->tensor, "a code of %s does not serve a reader of %s",
+                               c->facts->codecs[s->codec].spec, use->form == MM_FORM_SIGN ? "signs" : "elements");
+    if (use->form == MM_FORM_SIGN && !r->exact)
+        return mm_check_refuse(c, node, use->tensor, "signs are read from what a lossy code gave back");
+    return MM_OK;
+}
+
+/* Output `u` of the step shares its storage with an input: it must lie where that input does, and nothing is written.
+ */
+static mm_status check_shared(const mm_check *c, int node, const mm_step_info *step, const int32_t *bindings, int u) {
+    mm_tensor output = step->uses[u].tensor;
+    if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
+        return mm_check_refuse(c, node, output, "shares the storage of a code");
+    for (int i = 0; i < step->n_uses; i++)
+        if (bindings[i] == bindings[u] && mm_check_may_share(c, step, step->uses[i].tensor, output)) return MM_OK;
+    return mm_check_refuse(c, node, output, "is not bound to the segment of the tensor whose storage it shares");
+}
+
+/* What the step reads, before anything that it writes. */
+static mm_status step_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (bindings[u] < 0 || use->access == MM_WRITE) continue;
+        MM_TRY(check_serves(c, node, use, bindings[u]));
+        c->residences[bindings[u]].unread = false;
+        if (use->access == MM_READ) add_user(c, node, bindings[u]);
+    }
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (bindings[u] < 0 || use->access != MM_WRITE || c->plan->alias[use->tensor] == use->tensor) continue;
+        MM_TRY(check_shared(c, node, step, bindings, u));
+        c->current[use->tensor] = c->residences[bindings[u]].value;
+    }
+    return MM_OK;
+}
+
+static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        bool aliased = c->plan->alias[use->tensor] != use->tensor;
+        if (bindings[u] < 0 || use->access == MM_READ || (use->access == MM_WRITE && aliased)) continue;
+        if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
+            return mm_check_refuse(c, node, use->tensor, "is written into a code");
+        MM_TRY(check_writable(c, node, use->tensor, bindings[u]));
+        c->current[use->tensor] = c->values++;
+        set_content(c, node, bindings[u], c->current[use->tensor], true);
+    }
+    return MM_OK;
+}
+
+static mm_status walk_step(mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int32_t *bindings = &c->plan->bindings[n->first_binding];
+    MM_TRY(step_reads(c, node, step, bindings));
+    MM_TRY(step_writes(c, node, step, bindings));
+    return use_work(c, node, n->work);
+}
+
+/* ---------------------------------------------------------------- operations */
+
+static mm_status walk_op(mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    mm_residence *src = &c->residences[n->src];
+    MM_TRY(check_written(c, node, n->tensor, n->src));
+    src->unread = false;
+    add_user(c, node, n->src);
+    if (c->residences[n->dst].first >= 0)
+        return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
+    bool lossless = n->kind == MM_NODE_ENCODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
+    set_content(c, node, n->dst, src->value, src->exact && lossless);
+    MM_TRY(use_work(c, node, n->work));
+    return use_work(c, node, n->stage);
+}
+
+/* ---------------------------------------------------------------- all */
+
+static mm_status check_segments_after(const mm_check *c) {
+    for (int i = 0; i < c->plan->n_segments; i++) {
+        const mm_segment *s = &c->plan->segments[i];
+        const mm_residence *r = &c->residences[i];
+        if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
+        if (r->unread) return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
+        bool handed_over = s->live_last == s->last_node - 1;
+        if (s->first_node != r->first || s->last_node != r->last || (s->live_last != s->last_node && !handed_over))
+            return mm_check_refuse_segment(c, i, "its first and last node are not what the plan says");
+    }
+    return MM_OK;
+}
+
+mm_status mm_check_uses(mm_check *c) {
+    static const mm_residence unused = {
+        .users = {-1, -1, -1, -1, -1}, .first = -1, .last = -1, .writer = -1, .value = -1};
+    for (int i = 0; i < c->plan->n_segments; i++) c->residences[i] = unused;
+    for (int t = 0; t < mm_graph_tensors(c->graph); t++) c->current[t] = -2; /* in no segment */
+    for (int i = 0; i < c->plan->n_nodes; i++)
+        MM_TRY(c->plan->nodes[i].kind == MM_NODE_STEP ? walk_step(c, i) : walk_op(c, i));
+    return check_segments_after(c);
+}

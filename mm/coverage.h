@@ -1,0 +1,21 @@
+/* A set of byte ranges: where plans may write. */
+#ifndef MM_COVERAGE_H
+#define MM_COVERAGE_H
+
+#include "mm/core/status.h"
+
+typedef struct mm_range {
+    int64_t begin, end;
+} mm_range;
+
+/* Disjoint, sorted, not adjacent. Zero it to make it empty. */
+typedef struct mm_coverage {
+    mm_range *ranges;
+    size_t n;
+} mm_coverage;
+
+/* Adds n ranges in any order, overlapping or not. */
+MM_CHECKED mm_status mm_coverage_add(mm_coverage *coverage, const mm_range *ranges, size_t n);
+void mm_coverage_fini(mm_coverage *coverage);
+
+#endif

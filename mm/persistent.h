@@ -1,0 +1,33 @@
+/* The persistent tensors of a manager, shared by name among its graphs. They lie one after the other from the arena's
+ * low end, and none ever moves. */
+#ifndef MM_PERSISTENT_H
+#define MM_PERSISTENT_H
+
+#include "mm/core/graph.h"
+#include "mm/core/names.h"
+#include "mm/core/status.h"
+
+typedef struct mm_persistent {
+    char *name;
+    int64_t offset, bytes;
+} mm_persistent;
+
+typedef struct mm_directory {
+    mm_persistent *entries;
+    int n;
+    mm_names names;
+    int64_t bytes; /* end of the last, aligned */
+} mm_directory;
+
+/* The entry of that name, or NULL. */
+const mm_persistent *mm_directory_find(const mm_directory *directory, const char *name);
+
+/* Adds the graph's persistent tensors that are not there yet. MM_ERR_INVALID: there already with another size. On error
+ * what was added stays until mm_directory_cut. */
+MM_CHECKED mm_status mm_directory_add(mm_directory *directory, const mm_graph *graph);
+
+/* Takes back everything after the first n entries. */
+void mm_directory_cut(mm_directory *directory, int n);
+void mm_directory_fini(mm_directory *directory);
+
+#endif

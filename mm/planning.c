@@ -1,0 +1,53 @@
+#include "mm/planning.h"
+
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "pipeline/codec/codec_facts.h"
+
+static mm_status create_codecs(mm_planned *planned, const char specs[][MM_SPEC_CAPACITY], int n, const char *device) {
+    for (int c = 0; c < n; c++) MM_TRY(mm_codec_create(specs[c], device, &planned->codecs[c]));
+    return MM_OK;
+}
+
+static mm_status gather(mm_planned *planned, const mm_policy *policy, const mm_graph *graph, const char *device) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    int n = policy->ops->codecs ? policy->ops->codecs(&policy->options, specs, MM_MAX_CODECS) : 0;
+    MM_TRY(create_codecs(planned, (const char(*)[MM_SPEC_CAPACITY])specs, n, device));
+    return mm_codec_facts_create(graph, planned->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &planned->facts);
+}
+
+mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph, const char *device) {
+    memset(planned, 0, sizeof *planned);
+    mm_status status = gather(planned, policy, graph, device);
+    if (status != MM_OK) mm_planned_fini(planned);
+    return status;
+}
+
+mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                          const mm_limits *limits) {
+    mm_plan *plan;
+    MM_TRY(mm_policy_plan(policy, graph, planned->facts, limits, &plan));
+    mm_limits own = {
+        .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = limits->base_bytes};
+    mm_status status = mm_plan_check(plan, planned->facts, &own);
+    if (status == MM_OK)
+        planned->plan = plan;
+    else
+        mm_plan_destroy(plan);
+    return status;
+}
+
+void mm_planned_fini(mm_planned *planned) {
+    mm_plan_destroy(planned->plan);
+    mm_facts_destroy(planned->facts);
+    for (int c = 0; c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
+    memset(planned, 0, sizeof *planned);
+}
+
+int64_t mm_planned_base(const mm_graph *graph) {
+    int64_t base = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT) base += mm_align(mm_graph_tensor(graph, t)->bytes);
+    return base;
+}

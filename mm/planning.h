@@ -1,0 +1,32 @@
+/* From a policy and a graph to a checked plan: what the manager does before it runs anything, and what can be asked
+ * without a device. */
+#ifndef MM_PLANNING_H
+#define MM_PLANNING_H
+
+#include "mm/core/plan.h"
+#include "pipeline/codec/codec.h"
+#include "policies/policy.h"
+
+enum { MM_MAX_CODECS = 8 };
+
+/* A plan and what it was made from. */
+typedef struct mm_planned {
+    mm_plan *plan;
+    mm_facts *facts;
+    mm_codec *codecs[MM_MAX_CODECS]; /* facts->n_codecs of them */
+} mm_planned;
+
+/* Codecs that the policy asks for, as on `device`, and the facts that follow from them; no times. A caller may add
+ * measured ones to planned->facts (mm_facts_load) before it plans. */
+MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                                     const char *device);
+/* Makes planned->plan. It is proved at the size that it needs: whether that is within the limits, mm_plan_fits tells.
+ */
+MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                                     const mm_limits *limits);
+void mm_planned_fini(mm_planned *planned);
+
+/* Bytes that a graph's persistent tensors take when it is alone in an arena. */
+int64_t mm_planned_base(const mm_graph *graph);
+
+#endif

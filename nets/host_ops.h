@@ -1,0 +1,39 @@
+/* The ops of device "host": oneDNN for convolutions, batch norm and pools, own loops for the rest. Internal. */
+#ifndef NETS_HOST_OPS_H
+#define NETS_HOST_OPS_H
+
+#include "nets/onednn.h"
+#include "nets/op.h"
+
+typedef struct nets_host_backend {
+    nets_backend base;
+    nets_dnn dnn;
+} nets_host_backend;
+
+extern const nets_backend_ops nets_host_backend_ops;
+
+extern const nets_op_impl nets_host_conv, nets_host_linear; /* op_onednn_conv.c */
+extern const nets_op_impl nets_host_batch_norm;             /* op_onednn_batch_norm.c */
+extern const nets_op_impl nets_host_pool;                   /* op_onednn_pool.c */
+extern const nets_op_impl nets_host_relu, nets_host_add;    /* op_host_elementwise.c */
+extern const nets_op_impl nets_host_dropout;                /* op_host_dropout.c */
+extern const nets_op_impl nets_host_loss;                   /* op_host_loss.c */
+
+/* A phase's computation, on the stream's thread. */
+typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
+
+/* Enqueues fn(op, args); args are copied. */
+MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
+
+MM_CHECKED mm_status nets_host_sgd(const nets_sgd_args *args, mm_stream *stream); /* op_host_sgd.c */
+
+/* Elements of an NHWC tensor. */
+static inline int64_t nets_elems(const int64_t dims[4]) { return dims[0] * dims[1] * dims[2] * dims[3]; }
+
+/* Offsets within a workspace are kept as aligned as the workspace is. */
+static inline int64_t nets_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* sum[i] += addend[i], where there is an addend. */
+void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
+
+#endif

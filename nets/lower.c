@@ -1,0 +1,329 @@
+#include "nets/lower.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/lower_table.h"
+
+/* What is known of a layer's output while lowering. */
+typedef struct layer_state {
+    mm_layer graph_layer;
+    nets_op *op;
+    mm_tensor value;              /* its output; an input's, where the layer is the identity */
+    mm_tensor saved[NETS_ROLES];  /* SAVED_MEAN, SAVED_VAR, INDEX; else -1 */
+    mm_tensor gradient;           /* the sum of the contributions so far; -1: none yet */
+    int consumers, contributions; /* of its gradient: how many there will be, are */
+    bool wants_gradient;          /* it or something before it has something to learn */
+} layer_state;
+
+typedef struct lowering {
+    nets_lowered *out;
+    nets_backend *backend;
+    nets_op_desc *descs; /* of out->ops */
+    layer_state *layers;
+} lowering;
+
+/* ---------------------------------------------------------------- tensors */
+
+static mm_status add_tensor(lowering *lo, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
+                            const int64_t *dims, const char *name, mm_tensor *tensor_out) {
+    mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .dtype = dtype, .rank = rank};
+    memcpy(desc.dims, dims, (size_t)rank * sizeof dims[0]);
+    return mm_graph_add_tensor(lo->out->graph, &desc, tensor_out);
+}
+
+/* A managed tensor of a layer's output shape, or of its channels alone. */
+static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, mm_dtype dtype, bool channels_only,
+                         const char *prefix, const char *suffix, mm_tensor *tensor_out) {
+    int64_t dims[4];
+    MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, dims));
+    char name[2 * NETS_NAME_CAPACITY];
+    snprintf(name, sizeof name, "%s%s.%s", prefix, nets_net_layer(lo->out->net, layer)->name, suffix);
+    return channels_only ? add_tensor(lo, kind, MM_MANAGED, dtype, 1, &dims[3], name, tensor_out)
+                         : add_tensor(lo, kind, MM_MANAGED, dtype, 4, dims, name, tensor_out);
+}
+
+static mm_status add_param_tensors(lowering *lo, int index) {
+    const nets_param *param = nets_net_param(lo->out->net, index);
+    nets_param_tensors *tensors = &lo->out->params[index];
+    MM_TRY(add_tensor(lo, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank, param->dims,
+                      param->name, &tensors->value));
+    if (!param->learned || lo->out->mode != NETS_TRAIN) return MM_OK;
+    char name[NETS_PARAM_NAME_CAPACITY + 16];
+    snprintf(name, sizeof name, "grad.%s", param->name);
+    MM_TRY(
+        add_tensor(lo, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->gradient));
+    snprintf(name, sizeof name, "momentum.%s", param->name);
+    return add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->momentum);
+}
+
+static mm_status add_global_tensors(lowering *lo) {
+    nets_lowered *out = lo->out;
+    for (int i = 0; i < nets_net_params(out->net); i++) MM_TRY(add_param_tensors(lo, i));
+    const int64_t one = 1, four = 4;
+    MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
+    MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
+    if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &out->rng));
+    int64_t images[4];
+    MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
+    MM_TRY(add_tensor(lo, MM_INPUT, MM_MANAGED, MM_F32, 4, images, "images", &out->images));
+    return add_tensor(lo, MM_INPUT, MM_MANAGED, MM_I32, 1, images, "labels", &out->labels);
+}
+
+/* The tensor that holds a layer's parameter of a role, as value or as gradient. */
+static mm_tensor param_tensor(const lowering *lo, const nets_layer *layer, nets_param_role role, bool gradient) {
+    for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++)
+        if (nets_net_param(lo->out->net, i)->role == role)
+            return gradient ? lo->out->params[i].gradient : lo->out->params[i].value;
+    return -1;
+}
+
+/* ---------------------------------------------------------------- ops */
+
+static bool attrs_equal(const nets_attrs *a, const nets_attrs *b) {
+    return a->out_channels == b->out_channels && memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 &&
+           memcmp(a->stride, b->stride, sizeof a->stride) == 0 && memcmp(a->pad, b->pad, sizeof a->pad) == 0 &&
+           a->bias == b->bias && a->exclude_pad == b->exclude_pad && a->eps == b->eps && a->momentum == b->momentum &&
+           a->p == b->p;
+}
+
+static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
+    return a->kind == b->kind && attrs_equal(&a->attrs, &b->attrs) && memcmp(a->x, b->x, sizeof a->x) == 0 &&
+           memcmp(a->y, b->y, sizeof a->y) == 0 && a->training == b->training && a->wants_dx == b->wants_dx;
+}
+
+static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
+    nets_lowered *out = lo->out;
+    for (int i = 0; i < out->n_ops; i++) {
+        if (!descs_equal(&lo->descs[i], desc)) continue;
+        *op_out = out->ops[i];
+        return MM_OK;
+    }
+    MM_TRY(nets_op_create(lo->backend, desc, &out->ops[out->n_ops]));
+    lo->descs[out->n_ops] = *desc;
+    *op_out = out->ops[out->n_ops++];
+    return MM_OK;
+}
+
+static mm_status make_op(lowering *lo, int index) {
+    const nets_layer *layer = nets_net_layer(lo->out->net, index);
+    nets_op_desc desc = {.kind = layer->op, .attrs = layer->attrs};
+    MM_TRY(nets_net_shape(lo->out->net, layer->inputs[0], lo->out->batch, desc.x));
+    MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, desc.y));
+    desc.training = lo->out->mode == NETS_TRAIN;
+    desc.wants_dx = desc.training && lo->layers[layer->inputs[0]].wants_gradient;
+    mm_status status = find_op(lo, &desc, &lo->layers[index].op);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", layer->name);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
+    const nets_layer *layer = nets_net_layer(lo->out->net, index);
+    const layer_state *state = &lo->layers[index];
+    for (int r = 0; r < NETS_ROLES; r++) tensors[r] = state->saved[r];
+    if (layer->n_inputs > 0) tensors[NETS_X] = lo->layers[layer->inputs[0]].value;
+    if (layer->n_inputs > 1) tensors[NETS_X2] = lo->layers[layer->inputs[1]].value;
+    tensors[NETS_Y] = state->value;
+    tensors[NETS_DY] = state->gradient;
+    tensors[NETS_W] = param_tensor(lo, layer, NETS_PARAM_WEIGHT, false);
+    tensors[NETS_B] = param_tensor(lo, layer, NETS_PARAM_BIAS, false);
+    tensors[NETS_MEAN] = param_tensor(lo, layer, NETS_PARAM_RUNNING_MEAN, false);
+    tensors[NETS_VAR] = param_tensor(lo, layer, NETS_PARAM_RUNNING_VAR, false);
+    tensors[NETS_DW] = param_tensor(lo, layer, NETS_PARAM_WEIGHT, true);
+    tensors[NETS_DB] = param_tensor(lo, layer, NETS_PARAM_BIAS, true);
+    tensors[NETS_LABELS] = lo->out->labels;
+    tensors[NETS_RNG] = lo->out->rng;
+    tensors[NETS_LOSS_VALUE] = lo->out->loss;
+    tensors[NETS_CORRECT] = lo->out->correct;
+}
+
+/* Adds the step that `spec` describes over the tensors by role, and forgets those that it does not use. */
+static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_step_spec *spec,
+                          const mm_tensor tensors[NETS_ROLES]) {
+    nets_lowered *out = lo->out;
+    const layer_state *state = &lo->layers[index];
+    nets_step *step = &out->steps[out->n_steps];
+    *step = (nets_step){.layer = index, .graph_layer = state->graph_layer, .phase = phase, .op = state->op};
+    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
+
+    mm_use uses[NETS_STEP_USES];
+    size_t n_uses = 0;
+    for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
+        const nets_role_use *use = &spec->uses[u];
+        if (tensors[use->role] < 0) continue;
+        step->tensors[use->role] = tensors[use->role];
+        uses[n_uses++] = (mm_use){tensors[use->role], use->access, use->form};
+    }
+    int64_t workspace = state->op ? nets_op_workspace_bytes(state->op, phase) : 0;
+    MM_TRY(mm_graph_add_step(out->graph, state->graph_layer, phase, uses, n_uses, (size_t)workspace));
+    for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++) {
+        mm_tensor input = step->tensors[spec->pairs[p].input], output = step->tensors[spec->pairs[p].output];
+        if (input < 0 || output < 0) continue;
+        /* Where an earlier contribution is added in, the output no longer equals the gradient that flows through; it
+         * can take the contribution's place instead. */
+        nets_role earlier = spec->pairs[p].output == NETS_DX ? NETS_EARLIER : NETS_EARLIER2;
+        bool alias = spec->pairs[p].alias;
+        if (alias && step->tensors[earlier] >= 0) {
+            input = step->tensors[earlier];
+            alias = false;
+        }
+        MM_TRY(alias ? mm_graph_allow_alias(out->graph, input, output)
+                     : mm_graph_allow_inplace(out->graph, input, output));
+    }
+    out->n_steps++;
+    return MM_OK;
+}
+
+static mm_status add_saved(lowering *lo, int index) {
+    mm_tensor *saved = lo->layers[index].saved;
+    switch (nets_net_layer(lo->out->net, index)->op) {
+    case NETS_BATCH_NORM:
+        MM_TRY(add_map(lo, index, MM_SAVED, MM_F32, true, "", "mean", &saved[NETS_SAVED_MEAN]));
+        return add_map(lo, index, MM_SAVED, MM_F32, true, "", "var", &saved[NETS_SAVED_VAR]);
+    case NETS_MAX_POOL:
+        return add_map(lo, index, MM_SAVED, MM_U8, false, "", "index", &saved[NETS_INDEX]);
+    default:
+        return MM_OK;
+    }
+}
+
+static mm_status lower_forward(lowering *lo, int index) {
+    const nets_layer *layer = nets_net_layer(lo->out->net, index);
+    const nets_op_lowering *how = nets_op_lowering_of(layer->op);
+    layer_state *state = &lo->layers[index];
+    bool train = lo->out->mode == NETS_TRAIN;
+    state->wants_gradient = train && layer->n_params > 0;
+    for (int i = 0; i < layer->n_inputs; i++) state->wants_gradient |= lo->layers[layer->inputs[i]].wants_gradient;
+    for (int i = 0; i < layer->n_inputs; i++) lo->layers[layer->inputs[i]].consumers += state->wants_gradient;
+    if (!train && how->identity_in_eval) {
+        state->value = lo->layers[layer->inputs[0]].value;
+        return MM_OK;
+    }
+    MM_TRY(mm_graph_add_layer(lo->out->graph, layer->name, how->kind, &state->graph_layer));
+    if (layer->op == NETS_DATA)
+        state->value = lo->out->images;
+    else
+        MM_TRY(make_op(lo, index));
+    bool has_output = layer->op != NETS_DATA && (train || layer->op != NETS_LOSS);
+    if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, MM_F32, false, "", "out", &state->value));
+    if (train) MM_TRY(add_saved(lo, index));
+    mm_tensor tensors[NETS_ROLES];
+    map_roles(lo, index, tensors);
+    return add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors);
+}
+
+/* One more consumer's gradient map for `input`, and the one before it. */
+static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_out, mm_tensor *dx_out) {
+    layer_state *state = &lo->layers[input];
+    if (!state->wants_gradient) return MM_OK;
+    char suffix[32] = "out";
+    if (++state->contributions < state->consumers) snprintf(suffix, sizeof suffix, "out.%d", state->contributions);
+    *earlier_out = state->gradient;
+    MM_TRY(add_map(lo, input, MM_GRADIENT_MAP, MM_F32, false, "grad.", suffix, dx_out));
+    state->gradient = *dx_out;
+    return MM_OK;
+}
+
+static mm_status lower_backward(lowering *lo, int index) {
+    const nets_layer *layer = nets_net_layer(lo->out->net, index);
+    if (!lo->layers[index].wants_gradient) return MM_OK;
+    mm_tensor tensors[NETS_ROLES];
+    map_roles(lo, index, tensors);
+    if (layer->n_inputs > 0) MM_TRY(add_contribution(lo, layer->inputs[0], &tensors[NETS_EARLIER], &tensors[NETS_DX]));
+    if (layer->n_inputs > 1)
+        MM_TRY(add_contribution(lo, layer->inputs[1], &tensors[NETS_EARLIER2], &tensors[NETS_DX2]));
+    return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(layer->op)->backward, tensors);
+}
+
+static mm_status lower_update(lowering *lo) {
+    nets_lowered *out = lo->out;
+    int n_params = nets_net_params(out->net);
+    mm_use *uses = malloc((3 * (size_t)n_params + 1) * sizeof *uses);
+    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+    size_t n = 0;
+    for (int i = 0; i < n_params; i++) {
+        if (!nets_net_param(out->net, i)->learned) continue;
+        uses[n++] = (mm_use){out->params[i].gradient, MM_READ, MM_FORM_VALUE};
+        uses[n++] = (mm_use){out->params[i].momentum, MM_MODIFY, MM_FORM_VALUE};
+        uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
+    }
+    uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
+    nets_step *step = &out->steps[out->n_steps];
+    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
+    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
+    step->tensors[NETS_RNG] = out->rng;
+    mm_status status = mm_graph_add_layer(out->graph, "sgd", MM_LAYER_UPDATE, &step->graph_layer);
+    if (status == MM_OK) status = mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0);
+    free(uses);
+    if (status == MM_OK) out->n_steps++;
+    return status;
+}
+
+/* ---------------------------------------------------------------- whole */
+
+static mm_status allocate(lowering *lo) {
+    nets_lowered *out = lo->out;
+    size_t n = (size_t)nets_net_layers(out->net), n_params = (size_t)nets_net_params(out->net);
+    out->steps = calloc(2 * n + 1, sizeof *out->steps);
+    out->params = calloc(n_params + 1, sizeof *out->params);
+    out->ops = calloc(n, sizeof *out->ops);
+    lo->descs = calloc(n, sizeof *lo->descs);
+    lo->layers = calloc(n, sizeof *lo->layers);
+    if (!out->steps || !out->params || !out->ops || !lo->descs || !lo->layers)
+        return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower %zu layers", nets_net_name(out->net), n);
+    for (size_t i = 0; i < n; i++) {
+        lo->layers[i].value = lo->layers[i].gradient = -1;
+        for (int r = 0; r < NETS_ROLES; r++) lo->layers[i].saved[r] = -1;
+    }
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1};
+    return MM_OK;
+}
+
+static mm_status lower_all(lowering *lo) {
+    nets_lowered *out = lo->out;
+    MM_TRY(allocate(lo));
+    char name[NETS_NAME_CAPACITY + 64];
+    snprintf(name, sizeof name, "%s %s %lld", nets_net_name(out->net), out->mode == NETS_TRAIN ? "train" : "eval",
+             (long long)out->batch);
+    MM_TRY(mm_graph_create(name, &out->graph));
+    MM_TRY(add_global_tensors(lo));
+    int n = nets_net_layers(out->net);
+    for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
+    if (out->mode == NETS_TRAIN) {
+        for (int i = n - 1; i >= 0; i--) MM_TRY(lower_backward(lo, i));
+        MM_TRY(lower_update(lo));
+    }
+    return mm_graph_freeze(out->graph);
+}
+
+mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
+                     nets_lowered **lowered_out) {
+    nets_lowered *out = calloc(1, sizeof *out);
+    if (!out) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(net));
+    out->net = net;
+    out->batch = batch;
+    out->mode = mode;
+    out->images = out->labels = out->loss = out->correct = out->rng = -1;
+    lowering lo = {.out = out, .backend = backend};
+    mm_status status = lower_all(&lo);
+    free(lo.descs);
+    free(lo.layers);
+    if (status != MM_OK) {
+        nets_lowered_destroy(out);
+        return status;
+    }
+    *lowered_out = out;
+    return MM_OK;
+}
+
+void nets_lowered_destroy(nets_lowered *lowered) {
+    if (!lowered) return;
+    for (int i = 0; i < lowered->n_ops; i++) nets_op_destroy(lowered->ops[i]);
+    mm_graph_destroy(lowered->graph);
+    free(lowered->ops);
+    free(lowered->steps);
+    free(lowered->params);
+    free(lowered);
+}

@@ -1,0 +1,84 @@
+#include "nets/lower_table.h"
+
+/* clang-format off */
+#define R(role) {NETS_##role, MM_READ, MM_FORM_VALUE}
+#define S(role) {NETS_##role, MM_READ, MM_FORM_SIGN}
+#define W(role) {NETS_##role, MM_WRITE, MM_FORM_VALUE}
+#define M(role) {NETS_##role, MM_MODIFY, MM_FORM_VALUE}
+#define INPLACE(input, output) {NETS_##input, NETS_##output, false}
+#define ALIAS(input, output) {NETS_##input, NETS_##output, true}
+
+/* Gradients by inputs, with the earlier consumers' contributions. */
+#define GIVES_DX R(EARLIER), W(DX)
+
+static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
+    [NETS_DATA] = {
+        .kind = MM_LAYER_DATA,
+        .forward = {.uses = {W(Y), W(LABELS)}},
+        .eval = {.uses = {W(Y), W(LABELS)}},
+    },
+    [NETS_CONV] = {
+        .kind = MM_LAYER_CONV,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+    },
+    [NETS_BATCH_NORM] = {
+        .kind = MM_LAYER_BATCH_NORM,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)}},
+        .eval = {.uses = {R(X), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
+                     .pairs = {INPLACE(DY, DX)}},
+    },
+    [NETS_RELU] = {
+        .kind = MM_LAYER_RELU,
+        .forward = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {S(Y), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+    },
+    [NETS_MAX_POOL] = {
+        .kind = MM_LAYER_POOL,
+        .forward = {.uses = {R(X), W(Y), W(INDEX)}},
+        .eval = {.uses = {R(X), W(Y)}},
+        .backward = {.uses = {R(INDEX), R(DY), GIVES_DX}},
+    },
+    [NETS_AVG_POOL] = {
+        .kind = MM_LAYER_POOL,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX}},
+    },
+    [NETS_GLOBAL_AVG_POOL] = {
+        .kind = MM_LAYER_POOL,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX}},
+    },
+    [NETS_LINEAR] = {
+        .kind = MM_LAYER_LINEAR,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+    },
+    [NETS_ADD] = {
+        .kind = MM_LAYER_ADD,
+        .forward = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
+        .eval = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX, R(EARLIER2), W(DX2)}, .pairs = {ALIAS(DY, DX), ALIAS(DY, DX2)}},
+    },
+    [NETS_DROPOUT] = {
+        .kind = MM_LAYER_DROPOUT,
+        .identity_in_eval = true,
+        .forward = {.uses = {R(X), R(RNG), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(RNG), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+    },
+    [NETS_LOSS] = {
+        .kind = MM_LAYER_LOSS,
+        .forward = {.uses = {R(X), R(LABELS), W(Y), W(LOSS_VALUE), W(CORRECT)}, .pairs = {INPLACE(X, Y)}},
+        .eval = {.uses = {R(X), R(LABELS), W(LOSS_VALUE), W(CORRECT)}},
+        .backward = {.uses = {R(Y), R(LABELS), GIVES_DX}, .pairs = {INPLACE(Y, DX)}},
+    },
+};
+/* clang-format on */
+
+const nets_op_lowering *nets_op_lowering_of(nets_op_kind op) { return &TABLE[op]; }

@@ -1,0 +1,33 @@
+/* How each operation uses its tensors, as data: the heart of lowering, internal to it. */
+#ifndef NETS_LOWER_TABLE_H
+#define NETS_LOWER_TABLE_H
+
+#include "nets/op.h"
+
+enum { NETS_STEP_USES = 10, NETS_STEP_PAIRS = 4 };
+
+typedef struct nets_role_use {
+    nets_role role; /* NETS_WORKSPACE (0) ends a list */
+    mm_access access;
+    mm_form form;
+} nets_role_use;
+
+typedef struct nets_role_pair {
+    nets_role input, output; /* NETS_WORKSPACE (0) ends a list */
+    bool alias;              /* output equals input, else it may be written over it */
+} nets_role_pair;
+
+typedef struct nets_step_spec {
+    nets_role_use uses[NETS_STEP_USES]; /* of absent roles: left out */
+    nets_role_pair pairs[NETS_STEP_PAIRS];
+} nets_step_spec;
+
+typedef struct nets_op_lowering {
+    mm_layer_kind kind;
+    bool identity_in_eval; /* no step there: the output is the input */
+    nets_step_spec forward, eval, backward;
+} nets_op_lowering;
+
+const nets_op_lowering *nets_op_lowering_of(nets_op_kind op);
+
+#endif

@@ -1,0 +1,35 @@
+#include "nets/op.h"
+
+#include <string.h>
+
+#include "nets/host_ops.h"
+
+static const nets_backend_ops *const BACKENDS[] = {&nets_host_backend_ops};
+
+mm_status nets_backend_open(const char *device, nets_backend **backend_out) {
+    for (size_t i = 0; i < sizeof BACKENDS / sizeof BACKENDS[0]; i++)
+        if (strcmp(BACKENDS[i]->name, device) == 0) return BACKENDS[i]->open(backend_out);
+    return mm_fail(MM_ERR_NOT_FOUND, "no network operations for device %s", device);
+}
+
+void nets_backend_close(nets_backend *backend) {
+    if (backend) backend->ops->close(backend);
+}
+
+mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
+    if (!impl) return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
+    return impl->create(backend, desc, op_out);
+}
+
+void nets_op_destroy(nets_op *op) {
+    if (op) op->impl->destroy(op);
+}
+
+int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase) {
+    return op->impl->workspace_bytes ? op->impl->workspace_bytes(op, phase) : 0;
+}
+
+mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream) {
+    return phase == MM_FORWARD ? op->impl->forward(op, args, stream) : op->impl->backward(op, args, stream);
+}

@@ -1,0 +1,114 @@
+/* The op contract: how a layer's forward and backward are computed on a device.
+ *
+ * An op is a layer's operation prepared for given shapes on one backend: everything that needs memory or time (creating
+ * primitives, choosing algorithms) happens in nets_op_create. Enqueuing it puts work on a stream and returns; the
+ * pointers are captured then. Layers of equal description may share one op, since a backend's ops run one at a time, in
+ * the order in which one stream runs them.
+ *
+ * Where tensors lie is given by role (below), the same for every device. Activations are f32 NHWC; weights are in
+ * torchvision's order, [out, in, kh, kw]; an op that wants them otherwise reorders them in its workspace. Pointers are
+ * 256-byte aligned. Ops write the same bits for the same inputs wherever the tensors lie, in place or not. */
+#ifndef NETS_OP_H
+#define NETS_OP_H
+
+#include "mm/device/device.h"
+#include "nets/net.h"
+
+typedef enum nets_role {
+    NETS_WORKSPACE,  /* scratch of workspace_bytes(phase); no tensor */
+    NETS_X,          /* first input; f32 unless said */
+    NETS_X2,         /* second input */
+    NETS_Y,          /* output. Of the loss in training: the probabilities */
+    NETS_W,          /* weight, batch norm's scale */
+    NETS_B,          /* bias, batch norm's shift */
+    NETS_MEAN,       /* running statistics */
+    NETS_VAR,        /* */
+    NETS_SAVED_MEAN, /* of the batch, [c] */
+    NETS_SAVED_VAR,  /* biased, as it normalises */
+    NETS_INDEX,      /* u8, as the pool's output: which of the window's elements, row by row, was the maximum */
+    NETS_LABELS,     /* i32 [n] */
+    NETS_RNG,        /* i32 [4]: seed low and high word, iteration low and high word */
+    NETS_LOSS_VALUE, /* [1], mean over the batch */
+    NETS_CORRECT,    /* i32 [1], how many labels had the highest score */
+    NETS_DY,         /* the loss's gradient by Y */
+    NETS_DX,         /* by X; absent if nobody needs it */
+    NETS_DX2,
+    NETS_EARLIER, /* what other consumers of X contributed to its gradient; to be added into DX; absent: nothing */
+    NETS_EARLIER2,
+    NETS_DW, /* by W and B */
+    NETS_DB,
+    NETS_ROLES
+} nets_role;
+
+typedef struct nets_op_args {
+    void *at[NETS_ROLES]; /* NULL: absent */
+    uint32_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
+    uint32_t layer;       /* the layer's number, to tell dropout layers apart */
+} nets_op_args;
+
+typedef struct nets_op_desc {
+    nets_op_kind kind;
+    nets_attrs attrs;
+    int64_t x[4], y[4]; /* NHWC */
+    bool training;      /* else evaluation: no backward */
+    bool wants_dx;
+} nets_op_desc;
+
+typedef struct nets_backend nets_backend;
+typedef struct nets_op nets_op;
+
+/* One parameter of the update step. */
+typedef struct nets_sgd_param {
+    float *weight, *momentum;
+    const float *gradient;
+    int64_t elems;
+} nets_sgd_param;
+
+/* v := momentum v + g + weight_decay w;  w := w - lr v  (torch.optim.SGD without dampening). */
+typedef struct nets_sgd_args {
+    const nets_sgd_param *params; /* valid until the work is done */
+    int n_params;
+    float lr, momentum, weight_decay;
+    uint32_t *rng; /* NETS_RNG, whose iteration is advanced by one */
+} nets_sgd_args;
+
+typedef struct nets_op_impl {
+    mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
+    void (*destroy)(nets_op *op);
+    int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none */
+    mm_status (*forward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
+    mm_status (*backward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
+} nets_op_impl;
+
+typedef struct nets_backend_ops {
+    const char *name; /* of the device it computes on */
+    mm_status (*open)(nets_backend **backend_out);
+    void (*close)(nets_backend *backend);
+    mm_status (*sgd)(const nets_sgd_args *args, mm_stream *stream);
+    const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL: cannot */
+} nets_backend_ops;
+
+/* The first member of every implementation's struct. */
+struct nets_backend {
+    const nets_backend_ops *ops;
+};
+struct nets_op {
+    const nets_op_impl *impl;
+};
+
+/* The backend for a device, by the device's name; MM_ERR_NOT_FOUND. Opening needs no device: the workspaces of a net
+ * can be known without one. Close after its ops were destroyed. */
+MM_CHECKED mm_status nets_backend_open(const char *device, nets_backend **backend_out);
+void nets_backend_close(nets_backend *backend);
+
+/* MM_ERR_UNSUPPORTED if the backend cannot do it; MM_ERR_NOMEM. Destroy after its work was done. */
+MM_CHECKED mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
+void nets_op_destroy(nets_op *op);
+
+/* Scratch that a phase needs, MM_FORWARD or MM_BACKWARD. */
+int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase);
+
+/* Enqueues a phase. */
+MM_CHECKED mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream);
+
+#endif

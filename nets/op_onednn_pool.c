@@ -1,0 +1,90 @@
+/* Maximum, average and global average pooling, on oneDNN. */
+#include <stdlib.h>
+
+#include "nets/host_ops.h"
+
+typedef struct pool_op {
+    nets_op base;
+    const nets_dnn *dnn;
+    nets_dnn_kernel forward, backward;
+    int64_t x_elems;
+} pool_op;
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    pool_op *op = (pool_op *)base;
+    MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_SRC, args->at[NETS_X]));
+    MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_DST, args->at[NETS_Y]));
+    MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_WORKSPACE, args->at[NETS_INDEX]));
+    return nets_dnn_run(op->dnn, &op->forward, args->at[NETS_WORKSPACE]);
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    pool_op *op = (pool_op *)base;
+    MM_TRY(nets_dnn_bind(&op->backward, DNNL_ARG_DIFF_DST, args->at[NETS_DY]));
+    MM_TRY(nets_dnn_bind(&op->backward, DNNL_ARG_WORKSPACE, args->at[NETS_INDEX]));
+    MM_TRY(nets_dnn_bind(&op->backward, DNNL_ARG_DIFF_SRC, args->at[NETS_DX]));
+    MM_TRY(nets_dnn_run(op->dnn, &op->backward, args->at[NETS_WORKSPACE]));
+    nets_host_accumulate(args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const pool_op *op = (const pool_op *)base;
+    return phase == MM_FORWARD ? op->forward.scratch_bytes : op->backward.scratch_bytes;
+}
+
+static void destroy(nets_op *base) {
+    pool_op *op = (pool_op *)base;
+    nets_dnn_kernel_fini(&op->forward);
+    nets_dnn_kernel_fini(&op->backward);
+    free(op);
+}
+
+static nets_dnn_pool pool_kind(const nets_op_desc *desc) {
+    if (desc->kind == NETS_MAX_POOL) return NETS_DNN_POOL_MAX;
+    return desc->attrs.exclude_pad ? NETS_DNN_POOL_AVG_EXCLUDE_PAD : NETS_DNN_POOL_AVG;
+}
+
+static mm_status make_kernels(pool_op *op, const nets_op_desc *desc) {
+    nets_dnn_windows w = {.x = {desc->x[0], desc->x[1], desc->x[2], desc->x[3]},
+                          .y = {desc->y[0], desc->y[1], desc->y[2], desc->y[3]}};
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = desc->attrs.kernel[d];
+        w.stride[d] = desc->attrs.stride[d];
+        w.pad[d] = desc->attrs.pad[d];
+    }
+    nets_dnn_pool kind = pool_kind(desc);
+    MM_TRY(nets_dnn_pool_forward(op->dnn, &w, kind, desc->training, &op->forward));
+    if (!desc->training) return MM_OK;
+    /* The graph counts one byte for each output. */
+    int64_t index_bytes = nets_dnn_arg_bytes(&op->forward, DNNL_ARG_WORKSPACE);
+    if (desc->kind == NETS_MAX_POOL && index_bytes != nets_elems(desc->y))
+        return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN keeps %lld bytes of indices for %lld maxima", (long long)index_bytes,
+                       (long long)nets_elems(desc->y));
+    return nets_dnn_pool_backward(op->dnn, &w, kind, &op->backward);
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    pool_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a pool");
+    op->base.impl = &nets_host_pool;
+    op->dnn = &((nets_host_backend *)backend)->dnn;
+    op->x_elems = nets_elems(desc->x);
+    mm_status status = make_kernels(op, desc);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_pool = {create, destroy, workspace_bytes, forward, backward};

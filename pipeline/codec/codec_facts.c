@@ -1,0 +1,32 @@
+#include "pipeline/codec/codec_facts.h"
+
+#include <string.h>
+
+#include "mm/core/graph.h"
+
+static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_code_facts *facts) {
+    mm_shape shape = {.dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(shape.dims, tensor->dims, sizeof shape.dims);
+    int64_t bytes;
+    if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* stays "does not take it" */
+    facts->code_bytes = bytes;
+    facts->scratch_bytes = mm_codec_scratch(codec, &shape);
+}
+
+mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs, const char (*specs)[MM_SPEC_CAPACITY],
+                                int n_codecs, mm_facts **facts_out) {
+    mm_facts *facts;
+    MM_TRY(mm_facts_create(graph, n_codecs, &facts));
+    for (int c = 0; c < n_codecs; c++) {
+        const mm_codec_flags *flags = &codecs[c]->ops->flags;
+        facts->codecs[c] = (mm_codec_facts){.lossless = flags->lossless,
+                                            .fixed_size = flags->fixed_size,
+                                            .gives_value = flags->gives_value,
+                                            .gives_sign = flags->gives_sign};
+        strcpy(facts->codecs[c].spec, specs[c]);
+        for (int t = 0; t < facts->n_tensors; t++)
+            fill_code(codecs[c], mm_graph_tensor(graph, t), &facts->codes[(size_t)c * (size_t)facts->n_tensors + t]);
+    }
+    *facts_out = facts;
+    return MM_OK;
+}

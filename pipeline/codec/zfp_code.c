@@ -1,0 +1,205 @@
+#include "pipeline/codec/zfp_code.h"
+
+#include <endian.h>
+
+/* ---------------------------------------------------------------- where a group's values are */
+
+/* Walks the blocks in order, in spans: blocks of one place, one for each of `lanes` neighbouring channels. */
+typedef struct cursor {
+    const mm_zfp_layout *layout;
+    int64_t left; /* blocks */
+    int64_t n, by, bx, c;
+    /* of the place, set where its first channel is entered */
+    int width, height;             /* of a block's part inside the plane */
+    int64_t offset[MM_ZFP_VALUES]; /* from a block's first value to value i, or to what stands in for it outside */
+    /* of the span */
+    int lanes;
+    int64_t first; /* the first block's first value */
+} cursor;
+
+static cursor cursor_make(const mm_zfp_layout *layout) { return (cursor){.layout = layout, .left = layout->blocks}; }
+
+static void enter_place(cursor *at) {
+    /* how zfp fills up a row, then a column, of which 1 to 4 values are inside */
+    static const uint8_t stand_in[5][4] = {{0}, {0, 0, 0, 0}, {0, 1, 1, 0}, {0, 1, 2, 0}, {0, 1, 2, 3}};
+    const mm_zfp_layout *layout = at->layout;
+    const int64_t columns = layout->columns - 4 * at->bx, rows = layout->rows - 4 * at->by;
+    at->width = columns < 4 ? (int)columns : 4;
+    at->height = rows < 4 ? (int)rows : 4;
+    for (int i = 0; i < MM_ZFP_VALUES; i++) {
+        const int64_t x = stand_in[at->width][i % 4], y = stand_in[at->height][i / 4];
+        at->offset[i] = (y * layout->columns + x) * layout->channels;
+    }
+}
+
+static void next_place(cursor *at) {
+    at->c = 0;
+    if (++at->bx < at->layout->blocks_x) return;
+    at->bx = 0;
+    if (++at->by < at->layout->blocks_y) return;
+    at->by = 0;
+    at->n++;
+}
+
+/* Sets the span to what comes next, at most `most_lanes` blocks. */
+static void next_span(cursor *at, int most_lanes) {
+    const mm_zfp_layout *layout = at->layout;
+    if (at->c == 0) enter_place(at);
+    at->lanes = layout->channels - at->c < most_lanes ? (int)(layout->channels - at->c) : most_lanes;
+    at->first = ((at->n * layout->rows + 4 * at->by) * layout->columns + 4 * at->bx) * layout->channels + at->c;
+    at->left -= at->lanes;
+    at->c += at->lanes;
+    if (at->c == layout->channels) next_place(at);
+}
+
+static void copy_lanes(float *to, const float *from, int lanes) {
+    if (lanes == MM_ZFP_GROUP)
+        memcpy(to, from, MM_ZFP_GROUP * sizeof *to);
+    else
+        for (int l = 0; l < lanes; l++) to[l] = from[l];
+}
+
+static int group_count(const cursor *at) { return at->left < MM_ZFP_GROUP ? (int)at->left : MM_ZFP_GROUP; }
+
+/* The next `count` blocks; the lanes beyond get zeros. */
+static void group_load(cursor *at, int count, const float *src, mm_zfp_group_values *values_out) {
+    if (count < MM_ZFP_GROUP) memset(values_out, 0, sizeof *values_out);
+    for (int l = 0; l < count; l += at->lanes) {
+        next_span(at, count - l);
+        for (int i = 0; i < MM_ZFP_VALUES; i++)
+            copy_lanes(&values_out->at[i][l], src + at->first + at->offset[i], at->lanes);
+    }
+}
+
+static void group_store(cursor *at, int count, const mm_zfp_group_values *values, float *dst) {
+    for (int l = 0; l < count; l += at->lanes) {
+        next_span(at, count - l);
+        for (int y = 0; y < at->height; y++)
+            for (int x = 0; x < at->width; x++)
+                copy_lanes(dst + at->first + at->offset[4 * y + x], &values->at[4 * y + x][l], at->lanes);
+    }
+}
+
+/* ---------------------------------------------------------------- the code's bits */
+
+typedef struct bit_writer {
+    uint8_t *dst;
+    uint64_t pending; /* `fill` < 64 bits, zeros above */
+    int fill;
+} bit_writer;
+
+static void put_word(bit_writer *out, uint64_t word) {
+    word = htole64(word);
+    memcpy(out->dst, &word, sizeof word);
+    out->dst += sizeof word;
+}
+
+/* The low `count` (1 to 64) bits of `bits`, which has zeros above. */
+static void put_bits(bit_writer *out, uint64_t bits, int count) {
+    out->pending |= bits << out->fill;
+    if (out->fill + count < 64) {
+        out->fill += count;
+        return;
+    }
+    put_word(out, out->pending);
+    out->pending = out->fill ? bits >> (64 - out->fill) : 0;
+    out->fill += count - 64;
+}
+
+typedef struct bit_reader {
+    const uint8_t *src;
+    uint64_t pending; /* `fill` < 64 bits, zeros above */
+    int fill;
+} bit_reader;
+
+/* The next `count` (1 to 64) bits. Reads a word only when it needs one. */
+static uint64_t get_bits(bit_reader *in, int count) {
+    uint64_t bits = in->pending;
+    if (in->fill < count) {
+        uint64_t word;
+        memcpy(&word, in->src, sizeof word);
+        in->src += sizeof word;
+        word = le64toh(word);
+        bits |= word << in->fill;
+        const int taken = count - in->fill;
+        in->pending = taken < 64 ? word >> taken : 0;
+        in->fill = 64 - taken;
+    } else {
+        in->pending >>= count;
+        in->fill -= count;
+    }
+    return count < 64 ? bits & ((UINT64_C(1) << count) - 1) : bits;
+}
+
+static void group_put(bit_writer *out, const mm_zfp_group_code *code, int maxbits, int count) {
+    for (int l = 0; l < count; l++)
+        for (int bit = 0; bit < maxbits; bit += 64) {
+            const int left = maxbits - bit, j = bit / 32;
+            const uint64_t high = left > 32 ? code->word[j + 1][l] : 0;
+            put_bits(out, code->word[j][l] | high << 32, left < 64 ? left : 64);
+        }
+}
+
+static void group_get(bit_reader *in, int maxbits, int count, mm_zfp_group_code *code_out) {
+    for (int l = 0; l < count; l++)
+        for (int bit = 0; bit < maxbits; bit += 64) {
+            const int left = maxbits - bit, j = bit / 32;
+            const uint64_t bits = get_bits(in, left < 64 ? left : 64);
+            code_out->word[j][l] = (uint32_t)bits;
+            code_out->word[j + 1][l] = (uint32_t)(bits >> 32);
+        }
+}
+
+/* ---------------------------------------------------------------- blocks that are not finite */
+
+static void encode_nonfinite(const mm_zfp_group_values *values, int lane, int maxbits, mm_zfp_group_code *code) {
+    float block[MM_ZFP_VALUES];
+    uint32_t words[MM_ZFP_MAX_WORDS];
+    for (int i = 0; i < MM_ZFP_VALUES; i++) block[i] = values->at[i][lane];
+    mm_zfp_nonfinite_encode(block, maxbits, words);
+    for (int j = 0; j < mm_zfp_words(maxbits); j++) code->word[j][lane] = words[j];
+}
+
+static void decode_nonfinite(const mm_zfp_group_code *code, int maxbits, int count, mm_zfp_group_values *values) {
+    for (int l = 0; l < count; l++) {
+        const uint32_t first = code->word[0][l], second = code->word[1][l];
+        if (!mm_zfp_is_nonfinite(first, second)) continue;
+        float block[MM_ZFP_VALUES];
+        mm_zfp_nonfinite_decode(first, second, maxbits, block);
+        for (int i = 0; i < MM_ZFP_VALUES; i++) values->at[i][l] = block[i];
+    }
+}
+
+/* ---------------------------------------------------------------- a tensor */
+
+int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const float *src, uint8_t *dst) {
+    cursor at = cursor_make(layout);
+    bit_writer out = {.dst = dst};
+    int64_t nonfinite_blocks = 0;
+    while (at.left > 0) {
+        mm_zfp_group_values values;
+        mm_zfp_group_code code;
+        const int count = group_count(&at);
+        group_load(&at, count, src, &values);
+        uint32_t nonfinite = kernel->encode(&values, layout->maxbits, &code);
+        for (; nonfinite; nonfinite &= nonfinite - 1, nonfinite_blocks++)
+            encode_nonfinite(&values, MM_CTZ32(nonfinite), layout->maxbits, &code);
+        group_put(&out, &code, layout->maxbits, count);
+    }
+    if (out.fill) put_word(&out, out.pending);
+    return nonfinite_blocks;
+}
+
+void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, float *dst) {
+    cursor at = cursor_make(layout);
+    bit_reader in = {.src = src};
+    mm_zfp_group_code code = {0};
+    while (at.left > 0) {
+        mm_zfp_group_values values;
+        const int count = group_count(&at);
+        group_get(&in, layout->maxbits, count, &code);
+        kernel->decode(&code, layout->maxbits, &values);
+        decode_nonfinite(&code, layout->maxbits, count, &values);
+        group_store(&at, count, &values, dst);
+    }
+}

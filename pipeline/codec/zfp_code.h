@@ -1,0 +1,14 @@
+/* A whole tensor's code, made and read on the CPU. Pure: no stream, no allocation, no state but the arguments. */
+#ifndef PIPELINE_CODEC_ZFP_CODE_H
+#define PIPELINE_CODEC_ZFP_CODE_H
+
+#include "pipeline/codec/zfp_group.h"
+#include "pipeline/codec/zfp_layout.h"
+
+/* Writes all code_bytes of the layout. Returns how many blocks were not finite. */
+int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const float *src, uint8_t *dst);
+
+/* Writes all elements. */
+void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, float *dst);
+
+#endif

@@ -1,0 +1,66 @@
+/* Executes any checked plan, and knows no policy: it issues the operations of a plan at the end of the steps that they
+ * follow, and makes steps wait for what they need.
+ *
+ * An event is never waited on before it was recorded: a step's event is recorded before the operations after it are
+ * queued, and whoever waits for an operation first makes sure that it has been issued.
+ *
+ *   training thread            worker (one for each side stream)      streams
+ *   step_begin  wait issued ── ... ──▶ issue: stream waits, codec, record ──▶ encode, decode
+ *               compute stream waits on its event
+ *   step_end    record step, push operations
+ *
+ * Failure. What fails to be issued fails the iteration: later operations are dropped, and whoever waits is told. What
+ * fails while running poisons its stream and those that wait for it (device.h). mm_dispatch_end or _abort clears it. */
+#ifndef PIPELINE_DISPATCH_H
+#define PIPELINE_DISPATCH_H
+
+#include "buffers/pool.h"
+#include "mm/core/plan.h"
+#include "pipeline/codec/codec.h"
+
+typedef struct mm_dispatch mm_dispatch;
+typedef struct mm_program mm_program; /* a plan made ready to run */
+
+typedef struct mm_dispatch_config {
+    mm_device *device;
+    mm_pool *pool; /* the arena */
+    mm_issue issue;
+    bool self_check; /* poison segments after their last use, compare lossless copies by checksum */
+} mm_dispatch_config;
+
+typedef struct mm_dispatch_stats {
+    int64_t encodes, decodes, encoded_bytes, coded_bytes;
+    int64_t unplanned_allocs;
+    int64_t host_waits, host_wait_ns; /* step_begin waited for a worker to issue, or (no stream) for data */
+    int64_t nonfinite_blocks;
+    mm_stream_stats stream[MM_STREAM_COUNT];
+} mm_dispatch_stats;
+
+/* Everything in the config is borrowed. */
+MM_CHECKED mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dispatch_out);
+void mm_dispatch_destroy(mm_dispatch *dispatch);
+mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
+
+/* Borrows the plan, facts and codecs (codecs[c] is the facts' codec c) until destroyed. Between iterations. */
+MM_CHECKED mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm_facts *facts,
+                                       mm_codec *const *codecs, mm_program **program_out);
+void mm_program_destroy(mm_program *program);
+
+/* Node of each step of the program's graph. */
+int mm_program_node(const mm_program *program, int step);
+
+MM_CHECKED mm_status mm_dispatch_begin(mm_dispatch *dispatch, mm_program *program);
+/* stream NULL: blocks until the node's inputs are there. *waited_ns_out: how long the caller was held up, 0 if not. */
+MM_CHECKED mm_status mm_dispatch_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream, int64_t *waited_ns_out);
+MM_CHECKED mm_status mm_dispatch_step_end(mm_dispatch *dispatch, int node);
+/* Drains. The iteration is over whatever it returns; the first failure of it, if it was not returned before. */
+MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
+/* Drops what is queued, drains, clears failures. */
+void mm_dispatch_abort(mm_dispatch *dispatch);
+
+/* Where a segment of the running program lies now. */
+void *mm_dispatch_address(mm_dispatch *dispatch, int segment);
+
+void mm_dispatch_stats_get(mm_dispatch *dispatch, mm_dispatch_stats *stats_out);
+
+#endif

@@ -1,0 +1,104 @@
+/* What dispatch.c, program.c, unplanned.c and self_check.c share. */
+#ifndef PIPELINE_INTERNAL_H
+#define PIPELINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "pipeline/dispatch.h"
+#include "pipeline/worker.h"
+
+/* Segments that are placed at run time. */
+typedef struct mm_unplanned {
+    mm_heap *heap;
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    /* under the lock */
+    void **address; /* per segment */
+    int32_t *late;  /* queue of segments whose last user is a step: freed once its event is complete */
+    int late_head, late_count;
+    int64_t frees;
+} mm_unplanned;
+
+/* Segments to poison once a node has ended. */
+typedef struct mm_self_check {
+    int32_t *first; /* per node, n + 1: range of `dying` */
+    int32_t *dying;
+    uint64_t *before, *after; /* per tensor: checksum of what was encoded, and decoded; lossless codecs only */
+    uint8_t *compared;        /* per tensor: both are wanted */
+} mm_self_check;
+
+struct mm_program {
+    mm_dispatch *dispatch;
+    const mm_plan *plan;
+    const mm_facts *facts;
+    mm_codec *const *codecs;
+    int32_t *node_of_step;
+    int32_t *node_of_seq[MM_STREAM_COUNT];
+    mm_event **events; /* per node; NULL where nobody waits for it */
+    bool has_unplanned;
+    mm_unplanned unplanned;
+    mm_self_check check;
+};
+
+struct mm_dispatch {
+    mm_dispatch_config config;
+    uint8_t *base;
+    mm_stream *compute;
+    mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
+    mm_codec_counters counters;
+    mm_program *program; /* of the running iteration */
+    bool inline_compute; /* the last step ran without a stream */
+    int64_t waited_ns;   /* the training thread, in the step being begun */
+    /* what the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
+    int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
+    pthread_mutex_t lock;
+    pthread_cond_t progress;
+    /* under the lock */
+    int32_t issued[MM_STREAM_COUNT]; /* seq of the last operation issued */
+    mm_status failed;
+    bool reported;
+    char message[512];
+    mm_dispatch_stats stats;
+};
+
+static inline bool mm_node_is_op(const mm_node *node) { return node->kind != MM_NODE_STEP; }
+
+/* The stream that a node runs on. */
+static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node *node) {
+    return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
+}
+
+/* ---- unplanned.c: nothing unless program->has_unplanned */
+MM_CHECKED mm_status mm_unplanned_init(mm_program *program);
+void mm_unplanned_fini(mm_program *program);
+/* Memory for the dynamic segments whose first user the node is. Waits for frees that are under way. */
+MM_CHECKED mm_status mm_unplanned_take(mm_program *program, int node);
+/* A node has been issued; an operation that uses dynamic segments has been waited for too. Frees what it used last. */
+MM_CHECKED mm_status mm_unplanned_give(mm_program *program, int node);
+/* Whether the node uses any dynamic segment. */
+bool mm_unplanned_uses(const mm_program *program, int node);
+/* Everything is drained: frees all. */
+void mm_unplanned_reset(mm_program *program);
+
+/* ---- self_check.c: nothing unless config.self_check */
+MM_CHECKED mm_status mm_self_check_init(mm_program *program);
+void mm_self_check_fini(mm_program *program);
+/* Enqueues, after a node's work and before its event: checksums, and poison over what it used last. */
+MM_CHECKED mm_status mm_self_check_after(mm_program *program, int node);
+/* Enqueues, before an encode's work: the checksum of what goes in. */
+MM_CHECKED mm_status mm_self_check_before(mm_program *program, int node);
+/* Drained: compares. */
+MM_CHECKED mm_status mm_self_check_end(mm_program *program);
+
+/* Every segment that a node uses: calls fn for each. */
+static inline void mm_node_segments(const mm_plan *plan, int index, void (*fn)(void *ctx, int segment), void *ctx) {
+    const mm_node *node = &plan->nodes[index];
+    const int32_t own[] = {node->src, node->dst, node->work, node->stage};
+    for (int i = 0; i < 4; i++)
+        if (own[i] >= 0) fn(ctx, own[i]);
+    if (node->kind != MM_NODE_STEP) return;
+    for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
+        if (plan->bindings[node->first_binding + u] >= 0) fn(ctx, plan->bindings[node->first_binding + u]);
+}
+
+#endif

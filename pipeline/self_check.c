@@ -1,0 +1,134 @@
+/* Checks at run time, for tests and for doubts: what is dead is overwritten with NaNs, so that a use of it shows; what
+ * a lossless codec gives back is compared with what it was given. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/internal.h"
+
+enum { POISON = 0xff };
+
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the self-check"); }
+
+typedef struct clocks {
+    const mm_plan *plan;
+    int32_t *at; /* [node * MM_STREAM_COUNT + stream]: seq that has ended before the node ends */
+    int node;
+    bool *dominated; /* per segment: its last user comes after all its users */
+} clocks;
+
+static void note_user(void *ctx, int segment) {
+    clocks *c = ctx;
+    const mm_node *node = &c->plan->nodes[c->node];
+    int last = c->plan->segments[segment].last_node;
+    if (c->at[last * MM_STREAM_COUNT + (int)node->stream] < node->seq) c->dominated[segment] = false;
+}
+
+static void find_clocks(clocks *c, const mm_program *p) {
+    const mm_plan *plan = c->plan;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        int32_t *mine = &c->at[i * MM_STREAM_COUNT];
+        for (int s = 0; s < MM_STREAM_COUNT; s++) mine[s] = -1;
+        for (int s = 0; s < MM_STREAM_COUNT; s++) {
+            int32_t awaited = s == (int)node->stream ? node->seq - 1 : node->wait[s];
+            if (awaited < 0) continue;
+            const int32_t *other = &c->at[p->node_of_seq[s][awaited] * MM_STREAM_COUNT];
+            for (int t = 0; t < MM_STREAM_COUNT; t++)
+                if (other[t] > mine[t]) mine[t] = other[t];
+        }
+        mine[node->stream] = node->seq;
+    }
+    for (int i = 0; i < plan->n_segments; i++) c->dominated[i] = true;
+    for (c->node = 0; c->node < plan->n_nodes; c->node++) mm_node_segments(plan, c->node, note_user, c);
+}
+
+/* Bytes that go over to another segment in place are not dead, nor is what some other stream may still use. */
+static bool dies(const mm_plan *plan, const bool *dominated, int segment) {
+    const mm_segment *s = &plan->segments[segment];
+    return s->first_node >= 0 && s->live_last == s->last_node && !s->pinned && dominated[segment];
+}
+
+static mm_status list_dying(mm_program *p, const bool *dominated) {
+    const mm_plan *plan = p->plan;
+    mm_self_check *check = &p->check;
+    check->first = calloc((size_t)plan->n_nodes + 2, sizeof *check->first);
+    check->dying = malloc(((size_t)plan->n_segments + 1) * sizeof *check->dying);
+    if (!check->first || !check->dying) return no_memory();
+    for (int i = 0; i < plan->n_segments; i++)
+        if (dies(plan, dominated, i)) check->first[plan->segments[i].last_node + 2]++;
+    for (int i = 0; i < plan->n_nodes; i++) check->first[i + 2] += check->first[i + 1];
+    for (int i = 0; i < plan->n_segments; i++)
+        if (dies(plan, dominated, i)) check->dying[check->first[plan->segments[i].last_node + 1]++] = i;
+    return MM_OK;
+}
+
+mm_status mm_self_check_init(mm_program *p) {
+    if (!p->dispatch->config.self_check) return MM_OK;
+    size_t tensors = (size_t)mm_graph_tensors(p->plan->graph) + 1;
+    p->check.before = calloc(tensors, sizeof *p->check.before);
+    p->check.after = calloc(tensors, sizeof *p->check.after);
+    p->check.compared = calloc(tensors, sizeof *p->check.compared);
+    if (!p->check.before || !p->check.after || !p->check.compared) return no_memory();
+    clocks c = {.plan = p->plan,
+                .at = malloc(((size_t)p->plan->n_nodes + 1) * MM_STREAM_COUNT * sizeof *c.at),
+                .dominated = malloc(((size_t)p->plan->n_segments + 1) * sizeof *c.dominated)};
+    mm_status status = c.at && c.dominated ? MM_OK : no_memory();
+    if (status == MM_OK) {
+        find_clocks(&c, p);
+        status = list_dying(p, c.dominated);
+    }
+    free(c.at);
+    free(c.dominated);
+    return status;
+}
+
+void mm_self_check_fini(mm_program *p) {
+    free(p->check.first);
+    free(p->check.dying);
+    free(p->check.before);
+    free(p->check.after);
+    free(p->check.compared);
+}
+
+/* The codec of an operation, if it promises the same elements back. */
+static bool is_exact(const mm_program *p, const mm_node *node) {
+    int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
+    const mm_codec_facts *codec = &p->facts->codecs[p->plan->segments[code].codec];
+    return codec->lossless && codec->gives_value;
+}
+
+mm_status mm_self_check_before(mm_program *p, int index) {
+    const mm_node *node = &p->plan->nodes[index];
+    if (!p->dispatch->config.self_check || node->kind != MM_NODE_ENCODE || !is_exact(p, node)) return MM_OK;
+    return mm_checksum_async(mm_dispatch_stream(p->dispatch, node), mm_dispatch_address(p->dispatch, node->src),
+                             mm_graph_tensor(p->plan->graph, node->tensor)->bytes, &p->check.before[node->tensor]);
+}
+
+mm_status mm_self_check_after(mm_program *p, int index) {
+    if (!p->dispatch->config.self_check) return MM_OK;
+    const mm_node *node = &p->plan->nodes[index];
+    mm_stream *stream = mm_dispatch_stream(p->dispatch, node);
+    if (node->kind == MM_NODE_DECODE && is_exact(p, node)) {
+        p->check.compared[node->tensor] = 1;
+        MM_TRY(mm_checksum_async(stream, mm_dispatch_address(p->dispatch, node->dst),
+                                 mm_graph_tensor(p->plan->graph, node->tensor)->bytes, &p->check.after[node->tensor]));
+    }
+    for (int i = p->check.first[index]; i < p->check.first[index + 1]; i++) {
+        int segment = p->check.dying[i];
+        MM_TRY(
+            mm_fill_async(stream, mm_dispatch_address(p->dispatch, segment), POISON, p->plan->segments[segment].bytes));
+    }
+    return MM_OK;
+}
+
+mm_status mm_self_check_end(mm_program *p) {
+    if (!p->dispatch->config.self_check) return MM_OK;
+    for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) {
+        bool wrong = p->check.compared[t] && p->check.before[t] != p->check.after[t];
+        p->check.compared[t] = 0;
+        if (wrong)
+            return mm_fail(MM_ERR_DEVICE, "self-check: %s came back different from what was put away",
+                           mm_graph_tensor(p->plan->graph, t)->name);
+    }
+    return MM_OK;
+}

@@ -1,0 +1,178 @@
+/* Segments that are placed at run time: the unoptimised workflow, which allocates and frees for each tensor. Capacity
+ * is planned for the most that is alive at once in issue order, so an allocation that finds no room waits for frees
+ * that are under way; it fails only if nothing is freed for long. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pipeline/internal.h"
+
+enum { PATIENCE_S = 20 };
+
+mm_status mm_unplanned_init(mm_program *p) {
+    mm_unplanned *u = &p->unplanned;
+    if (!p->has_unplanned) return MM_OK;
+    size_t n = (size_t)p->plan->n_segments + 1;
+    void **address = calloc(n, sizeof *address);
+    int32_t *late = malloc(n * sizeof *late);
+    mm_status status = address && late ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a program");
+    if (status == MM_OK)
+        status = mm_heap_open(p->dispatch->config.pool, p->plan->heap_offset, p->plan->heap_bytes, &u->heap);
+    if (status != MM_OK) {
+        free(address);
+        free(late);
+        return status;
+    }
+    u->address = address;
+    u->late = late;
+    pthread_mutex_init(&u->lock, NULL);
+    pthread_cond_init(&u->freed, NULL);
+    return MM_OK;
+}
+
+void mm_unplanned_fini(mm_program *p) {
+    mm_unplanned *u = &p->unplanned;
+    if (!u->heap) return;
+    mm_unplanned_reset(p);
+    mm_heap_close(u->heap);
+    pthread_cond_destroy(&u->freed);
+    pthread_mutex_destroy(&u->lock);
+    free(u->address);
+    free(u->late);
+}
+
+/* Called without the lock: frees charge the device's price. */
+static void free_segment(mm_unplanned *u, int segment) {
+    pthread_mutex_lock(&u->lock);
+    void *memory = u->address[segment];
+    u->address[segment] = NULL;
+    pthread_mutex_unlock(&u->lock);
+    mm_heap_free(u->heap, memory);
+    pthread_mutex_lock(&u->lock);
+    u->frees++;
+    pthread_cond_broadcast(&u->freed);
+    pthread_mutex_unlock(&u->lock);
+}
+
+/* Takes the oldest segment off the queue of late frees; -1 if there is none, or (unless `wait`) if its user still runs.
+ * The event of its last user is waited for without the lock. */
+static int next_late(mm_program *p, bool wait) {
+    mm_unplanned *u = &p->unplanned;
+    pthread_mutex_lock(&u->lock);
+    int segment = u->late_head < u->late_count ? u->late[u->late_head] : -1;
+    mm_event *event = segment < 0 ? NULL : p->events[p->plan->segments[segment].last_node];
+    if (segment >= 0 && (wait || mm_event_done(event)))
+        u->late_head++;
+    else
+        segment = -1;
+    pthread_mutex_unlock(&u->lock);
+    /* A failed user has ended too; whoever waits for its result is told. */
+    mm_status ended = segment >= 0 ? mm_event_sync(event) : MM_OK;
+    (void)ended;
+    return segment;
+}
+
+/* Blocks until something has been freed since `frees`. */
+static mm_status wait_for_free(mm_unplanned *u, int64_t frees, int64_t bytes) {
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += PATIENCE_S;
+    int error = 0;
+    pthread_mutex_lock(&u->lock);
+    while (u->frees == frees && u->late_head == u->late_count && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&u->freed, &u->lock, &deadline);
+    pthread_mutex_unlock(&u->lock);
+    if (error != ETIMEDOUT) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "no room for %lld bytes in the heap of %lld, and nothing was freed for %d s",
+                   (long long)bytes, (long long)mm_heap_used(u->heap), PATIENCE_S);
+}
+
+static mm_status take_segment(mm_program *p, int segment) {
+    mm_unplanned *u = &p->unplanned;
+    int64_t bytes = p->plan->segments[segment].bytes;
+    int late;
+    while ((late = next_late(p, false)) >= 0) free_segment(u, late);
+    for (;;) {
+        pthread_mutex_lock(&u->lock);
+        int64_t frees = u->frees;
+        pthread_mutex_unlock(&u->lock);
+        void *memory;
+        mm_status status = mm_heap_alloc(u->heap, bytes, &memory);
+        if (status == MM_OK) {
+            pthread_mutex_lock(&u->lock);
+            u->address[segment] = memory;
+            pthread_mutex_unlock(&u->lock);
+            return MM_OK;
+        }
+        if (status != MM_ERR_NOMEM) return status;
+        if ((late = next_late(p, true)) >= 0)
+            free_segment(u, late);
+        else
+            MM_TRY(wait_for_free(u, frees, bytes));
+    }
+}
+
+typedef struct visit {
+    mm_program *program;
+    int node;
+    bool uses;
+    mm_status status;
+} visit;
+
+static void take_if_first(void *ctx, int segment) {
+    visit *v = ctx;
+    const mm_segment *s = &v->program->plan->segments[segment];
+    if (v->status == MM_OK && s->dynamic && s->first_node == v->node && !v->program->unplanned.address[segment])
+        v->status = take_segment(v->program, segment);
+}
+
+mm_status mm_unplanned_take(mm_program *p, int node) {
+    if (!p->has_unplanned) return MM_OK;
+    visit v = {.program = p, .node = node};
+    mm_node_segments(p->plan, node, take_if_first, &v);
+    return v.status;
+}
+
+static void note_use(void *ctx, int segment) {
+    visit *v = ctx;
+    v->uses |= v->program->plan->segments[segment].dynamic;
+}
+
+bool mm_unplanned_uses(const mm_program *p, int node) {
+    if (!p->has_unplanned) return false;
+    visit v = {.program = (mm_program *)p, .node = node};
+    mm_node_segments(p->plan, node, note_use, &v);
+    return v.uses;
+}
+
+static void give_if_last(void *ctx, int segment) {
+    visit *v = ctx;
+    mm_program *p = v->program;
+    mm_unplanned *u = &p->unplanned;
+    const mm_segment *s = &p->plan->segments[segment];
+    if (!s->dynamic || s->last_node != v->node) return;
+    if (mm_node_is_op(&p->plan->nodes[v->node])) {
+        free_segment(u, segment);
+        return;
+    }
+    pthread_mutex_lock(&u->lock);
+    u->late[u->late_count++] = segment;
+    pthread_cond_broadcast(&u->freed);
+    pthread_mutex_unlock(&u->lock);
+}
+
+mm_status mm_unplanned_give(mm_program *p, int node) {
+    if (!p->has_unplanned) return MM_OK;
+    visit v = {.program = p, .node = node};
+    mm_node_segments(p->plan, node, give_if_last, &v);
+    return MM_OK;
+}
+
+void mm_unplanned_reset(mm_program *p) {
+    if (!p->has_unplanned) return;
+    mm_unplanned *u = &p->unplanned;
+    for (int i = 0; i < p->plan->n_segments; i++)
+        if (u->address[i]) free_segment(u, i);
+    u->late_head = u->late_count = 0;
+}

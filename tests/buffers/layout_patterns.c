@@ -1,0 +1,175 @@
+#include "layout_patterns.h"
+
+#include <stdlib.h>
+
+uint64_t pattern_random(pattern_items *items) {
+    uint64_t z = items->random += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+int pattern_below(pattern_items *items, int n) { return (int)(pattern_random(items) % (uint64_t)n); }
+
+void pattern_add(pattern_items *items, int64_t bytes, int first, int last) {
+    if (items->n == items->capacity) {
+        items->capacity = items->capacity ? 2 * items->capacity : 64;
+        items->items = realloc(items->items, items->capacity * sizeof *items->items);
+        if (!items->items) abort();
+    }
+    items->items[items->n++] = (mm_interval){.bytes = bytes, .first = first, .last = last};
+}
+
+void pattern_fini(pattern_items *items) {
+    free(items->items);
+    *items = (pattern_items){0};
+}
+
+/* A convolutional network's map at layer i of depth: four stages, each of half the bytes. */
+static int64_t stage_bytes(int i, int depth) { return INT64_C(8 << 20) >> (4 * i / depth); }
+
+static int64_t uneven_bytes(pattern_items *out) { return 1000 + pattern_below(out, 4 << 20); }
+
+static void add_workspace(pattern_items *out, int step) { pattern_add(out, 1 + pattern_below(out, 16 << 20), step, step); }
+
+/* Every map is stashed until the backward step of the layer that read it; gradient maps form a chain. */
+static void chain(pattern_items *out, int depth, bool even, bool workspaces) {
+    for (int i = 0; i < depth; i++) {
+        int64_t bytes = even ? stage_bytes(i, depth) : uneven_bytes(out);
+        int backward = 2 * depth - 1 - i;
+        pattern_add(out, bytes, i, i + 1 < depth ? backward - 1 : backward);
+        pattern_add(out, bytes, i + 1 < depth ? backward - 1 : backward, backward);
+        if (workspaces) {
+            add_workspace(out, i);
+            add_workspace(out, backward);
+        }
+    }
+}
+
+static void make_chain(pattern_items *out, int depth) { chain(out, depth, true, false); }
+static void make_chain_uneven(pattern_items *out, int depth) { chain(out, depth, false, false); }
+static void make_chain_workspaces(pattern_items *out, int depth) { chain(out, depth, false, true); }
+
+/* Blocks of two convolutions with normalisation and a skip: its input is stashed, and its gradient waits for the inner
+ * gradients. */
+static void make_residual(pattern_items *out, int depth) {
+    enum { INNER = 6 };
+    int blocks = depth / INNER;
+    for (int b = 0; b < blocks; b++) {
+        int64_t bytes = stage_bytes(b, blocks);
+        int forward = b * INNER, end = 2 * depth - 1 - forward;
+        for (int i = 0; i < INNER; i++) {
+            int backward = end - i;
+            bool inplace = i % 3 == 2; /* relu over the normalisation's output */
+            if (!inplace) pattern_add(out, bytes, forward + i, i + 1 < INNER ? backward - 1 : backward);
+            if (!inplace) pattern_add(out, bytes / 64 + 512, forward + i, backward);
+            pattern_add(out, bytes, backward, backward + 1);
+            if (i % 3 == 0) add_workspace(out, forward + i);
+            if (i % 3 == 0) add_workspace(out, backward);
+        }
+        pattern_add(out, bytes, forward, end + 1);         /* the block's input */
+        pattern_add(out, bytes, end - INNER + 1, end + 1); /* its gradient along the skip */
+    }
+}
+
+/* Every layer reads all earlier maps of its block: maps live to the block's backward, gradients accumulate from the
+ * block's last layer on. */
+static void make_dense(pattern_items *out, int depth) {
+    enum { LAYERS = 12 };
+    for (int begin = 0; begin + LAYERS <= depth; begin += LAYERS) {
+        int block_backward = 2 * depth - 1 - (begin + LAYERS - 1);
+        int64_t growth = stage_bytes(begin, depth) / 8;
+        for (int i = 0; i < LAYERS; i++) {
+            int forward = begin + i, backward = 2 * depth - 1 - forward;
+            pattern_add(out, growth, forward, backward);
+            pattern_add(out, growth, block_backward, backward);
+            pattern_add(out, 4 * growth, forward, backward);           /* the bottleneck */
+            pattern_add(out, 4 * growth, backward, backward);          /* its gradient */
+            pattern_add(out, (i + 1) * growth, forward, forward);      /* the concatenation */
+            pattern_add(out, (i + 1) * growth, backward - 1, backward); /* remade, or its gradient */
+        }
+        pattern_add(out, LAYERS * growth, begin + LAYERS - 1, block_backward + 1);
+    }
+}
+
+/* An encoder and a decoder with skips between mirrored layers, forward and backward. */
+static void make_unet(pattern_items *out, int depth) {
+    for (int i = 0; i < depth; i++) {
+        int level = i < depth / 2 ? i : depth - 1 - i;
+        int64_t bytes = (INT64_C(16) << 20) >> (8 * level / depth);
+        int backward = 2 * depth - 1 - i;
+        pattern_add(out, bytes, i, backward);
+        pattern_add(out, bytes, backward - 1, backward);
+        if (i >= depth / 2) pattern_add(out, bytes, backward, 2 * depth - 1 - (depth - 1 - i)); /* the skip's gradient */
+        add_workspace(out, i);
+        add_workspace(out, backward);
+    }
+}
+
+/* Maps leave after their forward use and return some steps before their backward use; their codes stay. */
+static void make_compressed(pattern_items *out, int depth) {
+    for (int i = 0; i < depth; i++) {
+        int64_t bytes = stage_bytes(i, depth);
+        int backward = 2 * depth - 1 - i, back = backward - 2 - pattern_below(out, 3);
+        pattern_add(out, bytes, i, i + 1 + pattern_below(out, 2));
+        pattern_add(out, bytes, back > depth ? back : depth, backward);
+        if (i + 1 < depth) pattern_add(out, bytes / 8 + pattern_below(out, (int)(bytes / 8)), i + 1, backward - 1);
+        pattern_add(out, bytes, backward - 1, backward);
+        add_workspace(out, i);
+        add_workspace(out, backward);
+    }
+}
+
+/* Checkpoints stay; the maps between two of them are made again in the backward pass. Positions are stretched: a
+ * segment's backward begins with its second forward. */
+static void make_recomputed(pattern_items *out, int depth) {
+    int segment = 1;
+    while (segment * segment < depth) segment++;
+    for (int begin = 0; begin < depth; begin += segment) {
+        int end = begin + segment < depth ? begin + segment : depth;
+        int backward_begin = 3 * depth - 2 * end, backward_end = 3 * depth - 2 * begin - 1;
+        pattern_add(out, stage_bytes(begin, depth), begin, backward_end);
+        for (int i = begin; i < end; i++) {
+            int64_t bytes = stage_bytes(i, depth) + 256 * pattern_below(out, 64);
+            int again = backward_begin + (i - begin), backward = backward_end - (i - begin);
+            pattern_add(out, bytes, i, i + 1);
+            pattern_add(out, bytes, again, backward);
+            pattern_add(out, bytes, backward - 1, backward);
+            add_workspace(out, i);
+            add_workspace(out, backward);
+        }
+    }
+}
+
+/* Some maps are kept, some come back late, some are small masks; sizes without structure. */
+static void make_mixed(pattern_items *out, int depth) {
+    for (int i = 0; i < depth; i++) {
+        int64_t bytes = uneven_bytes(out);
+        int backward = 2 * depth - 1 - i;
+        switch (pattern_below(out, 4)) {
+        case 0: pattern_add(out, bytes, i, backward); break;
+        case 1:
+            pattern_add(out, bytes, i, i + 2);
+            pattern_add(out, bytes, backward - 3 > depth ? backward - 3 : depth, backward);
+            break;
+        case 2:
+            pattern_add(out, bytes, i, i + 1);
+            pattern_add(out, bytes / 32, i, backward);
+            break;
+        default:
+            pattern_add(out, bytes, i, i + 1 + pattern_below(out, 8));
+            pattern_add(out, bytes / 4, i, backward);
+            break;
+        }
+        pattern_add(out, bytes, backward - 1, backward);
+        if (pattern_below(out, 2)) add_workspace(out, i);
+        if (pattern_below(out, 2)) add_workspace(out, backward);
+    }
+}
+
+const pattern training_patterns[] = {
+    {"chain", make_chain},           {"chain uneven", make_chain_uneven}, {"chain workspaces", make_chain_workspaces},
+    {"residual", make_residual},     {"dense", make_dense},               {"unet", make_unet},
+    {"compressed", make_compressed}, {"recomputed", make_recomputed},     {"mixed", make_mixed},
+    {NULL, NULL},
+};

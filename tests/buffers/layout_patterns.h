@@ -1,0 +1,27 @@
+/* Lifetimes as training makes them, for the tests of layout. Positions are steps: `depth` layers forward, then the same
+ * backward. */
+#ifndef TESTS_BUFFERS_LAYOUT_PATTERNS_H
+#define TESTS_BUFFERS_LAYOUT_PATTERNS_H
+
+#include "buffers/layout.h"
+
+typedef struct pattern_items {
+    mm_interval *items;
+    size_t n, capacity;
+    uint64_t random;
+} pattern_items;
+
+typedef struct pattern {
+    const char *name;
+    void (*make)(pattern_items *out, int depth);
+} pattern;
+
+/* Ends with a NULL name. */
+extern const pattern training_patterns[];
+
+uint64_t pattern_random(pattern_items *items);
+int pattern_below(pattern_items *items, int n);
+void pattern_add(pattern_items *items, int64_t bytes, int first, int last);
+void pattern_fini(pattern_items *items);
+
+#endif

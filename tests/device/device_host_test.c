@@ -1,0 +1,420 @@
+/* What the host device does beyond the suite: its launcher, recordings, settings and accounts. */
+#include <malloc.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "tests/device/device_dag.h"
+#include "tests/device/host_fixture.h"
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---------------------------------------------------------------- launcher */
+
+typedef struct argument_log {
+    size_t expected_bytes; /* of the next argument; each says its place in its bytes */
+    int wrong;
+} argument_log;
+
+typedef struct sized_argument {
+    argument_log *log;
+    unsigned char bytes[MM_HOST_ARG_CAPACITY - sizeof(argument_log *)];
+} sized_argument;
+
+static mm_status check_argument(void *arg) {
+    const sized_argument *argument = arg;
+    argument_log *log = argument->log;
+    bool right = (uintptr_t)arg % 16 == 0;
+    for (size_t i = 0; i < log->expected_bytes; i++) right = right && argument->bytes[i] == (uint8_t)(i * 7 + i / 3);
+    log->wrong += !right;
+    log->expected_bytes++;
+    return MM_OK;
+}
+
+static void arguments_of_every_size_arrive_aligned_and_whole(void **state) {
+    host_fixture *f = *state;
+    argument_log log = {0, 0};
+    for (size_t bytes = 0; bytes <= sizeof(((sized_argument *)0)->bytes); bytes++) {
+        sized_argument argument = {.log = &log};
+        for (size_t i = 0; i < bytes; i++) argument.bytes[i] = (uint8_t)(i * 7 + i / 3);
+        assert_int_equal(mm_host_launch(f->stream[0], check_argument, &argument, sizeof argument.log + bytes), MM_OK);
+        memset(&argument, 0xff, sizeof argument); /* it was copied */
+    }
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+    assert_int_equal(log.wrong, 0);
+    assert_int_equal(log.expected_bytes, sizeof(((sized_argument *)0)->bytes) + 1);
+}
+
+static mm_status do_nothing(void *arg) {
+    (void)arg;
+    return MM_OK;
+}
+
+static void launching_too_large_an_argument_or_no_function_is_invalid(void **state) {
+    host_fixture *f = *state;
+    unsigned char argument[MM_HOST_ARG_CAPACITY + 1] = {0};
+    assert_int_equal(mm_host_launch(f->stream[0], do_nothing, argument, sizeof argument), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "257"));
+    assert_int_equal(mm_host_launch(f->stream[0], NULL, NULL, 0), MM_ERR_INVALID);
+    assert_int_equal(mm_host_launch(f->stream[0], do_nothing, NULL, 0), MM_OK);
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+}
+
+typedef struct counter {
+    int next, out_of_order;
+} counter;
+
+typedef struct count_task {
+    counter *counter;
+    int number;
+} count_task;
+
+static mm_status count_run(void *arg) {
+    const count_task *task = arg;
+    task->counter->out_of_order += task->number != task->counter->next;
+    task->counter->next = task->number + 1;
+    return MM_OK;
+}
+
+static void enqueuing_never_blocks_however_long_the_queue(void **state) {
+    enum { TASKS = 100000 };
+    host_fixture *f = *state;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    counter counter = {0, 0};
+    host_gate_launch(&gate, f->stream[0]);
+    for (int i = 0; i < TASKS; i++) {
+        const count_task task = {&counter, i};
+        assert_int_equal(mm_host_launch(f->stream[0], count_run, &task, sizeof task), MM_OK);
+        if (i % 10 == 0) assert_int_equal(mm_event_record(f->event[0], f->stream[0]), MM_OK);
+    }
+    assert_false(mm_event_done(f->event[0]));
+    host_gate_open(&gate);
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+    assert_int_equal(counter.next, TASKS);
+    assert_int_equal(counter.out_of_order, 0);
+    assert_true(mm_event_done(f->event[0]));
+}
+
+typedef struct thread_look {
+    char name[16];
+    bool interruptible;
+} thread_look;
+
+static mm_status look_at_thread(void *arg) {
+    thread_look *look = *(thread_look **)arg;
+    sigset_t blocked;
+    pthread_getname_np(pthread_self(), look->name, sizeof look->name);
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    look->interruptible = !sigismember(&blocked, SIGINT) || !sigismember(&blocked, SIGTERM);
+    return MM_OK;
+}
+
+static void a_stream_is_a_thread_of_its_name_that_takes_no_signals(void **state) {
+    host_fixture *f = *state;
+    mm_stream *stream;
+    thread_look look, *arg = &look;
+    assert_int_equal(host_threads(), f->threads_before + FIXTURE_STREAMS);
+    assert_int_equal(mm_stream_create(f->device, "seventeen-letters", 0, &stream), MM_OK);
+    assert_int_equal(mm_host_launch(stream, look_at_thread, &arg, sizeof arg), MM_OK);
+    assert_int_equal(mm_stream_sync(stream), MM_OK);
+    assert_string_equal(look.name, "seventeen-lette");
+    assert_false(look.interruptible);
+    mm_stream_destroy(stream);
+    host_threads_wait(f->threads_before + FIXTURE_STREAMS);
+}
+
+/* ---------------------------------------------------------------- recordings */
+
+static void waiting_for_an_event_never_recorded_is_an_error_and_queues_nothing(void **state) {
+    host_fixture *f = *state;
+    assert_int_equal(mm_stream_wait(f->stream[0], f->event[0]), MM_ERR_ORDER);
+    assert_non_null(strstr(mm_last_error(), "test-0"));
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+}
+
+static void a_wait_holds_to_the_recording_of_its_time_when_a_later_one_completes_first(void **state) {
+    host_fixture *f = *state;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    int first = 0, seen_late = 0;
+    host_gate_launch(&gate, f->stream[0]);
+    host_launch_store(f->stream[0], &first, 1);
+    assert_int_equal(mm_event_record(f->event[0], f->stream[0]), MM_OK);
+    assert_int_equal(mm_stream_wait(f->stream[1], f->event[0]), MM_OK);
+    assert_int_equal(mm_copy_async(f->stream[1], &seen_late, &first, sizeof first, MM_COPY_DEVICE), MM_OK);
+    assert_int_equal(mm_event_record(f->event[1], f->stream[1]), MM_OK);
+    assert_int_equal(mm_event_record(f->event[0], f->stream[2]), MM_OK); /* completes now */
+    assert_int_equal(mm_event_sync(f->event[0]), MM_OK);
+    assert_false(mm_event_done(f->event[1]));
+    host_gate_open(&gate);
+    assert_int_equal(mm_stream_sync(f->stream[1]), MM_OK);
+    assert_int_equal(seen_late, 1);
+}
+
+static void a_wait_does_not_wait_for_a_recording_made_after_it(void **state) {
+    host_fixture *f = *state;
+    host_gate held = HOST_GATE_INITIALIZER, later = HOST_GATE_INITIALIZER;
+    int value = 0;
+    host_gate_launch(&held, f->stream[1]);
+    assert_int_equal(mm_event_record(f->event[0], f->stream[0]), MM_OK);
+    assert_int_equal(mm_stream_wait(f->stream[1], f->event[0]), MM_OK);
+    host_launch_store(f->stream[1], &value, 1);
+    host_gate_launch(&later, f->stream[2]);
+    assert_int_equal(mm_event_record(f->event[0], f->stream[2]), MM_OK);
+    host_gate_open(&held);
+    assert_int_equal(mm_stream_sync(f->stream[1]), MM_OK); /* while stream 2 is held */
+    assert_int_equal(value, 1);
+    assert_false(mm_event_done(f->event[0]));
+    assert_int_equal(mm_event_ns(f->event[0]), 0);
+    host_gate_open(&later);
+    assert_int_equal(mm_event_sync(f->event[0]), MM_OK);
+    assert_true(mm_event_ns(f->event[0]) > 0);
+}
+
+static void an_event_destroyed_with_work_queued_still_orders_it(void **state) {
+    host_fixture *f = *state;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    mm_event *event;
+    int value = 0, seen = 0;
+    assert_int_equal(mm_event_create(f->device, &event), MM_OK);
+    host_gate_launch(&gate, f->stream[0]);
+    host_launch_store(f->stream[0], &value, 1);
+    assert_int_equal(mm_event_record(event, f->stream[0]), MM_OK);
+    assert_int_equal(mm_stream_wait(f->stream[1], event), MM_OK);
+    assert_int_equal(mm_copy_async(f->stream[1], &seen, &value, sizeof value, MM_COPY_DEVICE), MM_OK);
+    mm_event_destroy(event);
+    host_gate_open(&gate);
+    assert_int_equal(mm_stream_sync(f->stream[1]), MM_OK);
+    assert_int_equal(seen, 1);
+}
+
+static void a_stream_does_not_wait_for_its_own_event(void **state) {
+    host_fixture *f = *state;
+    int value = 0;
+    for (int i = 1; i <= 100; i++) {
+        host_launch_store(f->stream[0], &value, i);
+        assert_int_equal(mm_event_record(f->event[0], f->stream[0]), MM_OK);
+        assert_int_equal(mm_stream_wait(f->stream[0], f->event[0]), MM_OK);
+    }
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+    assert_int_equal(value, 100);
+}
+
+/* ---------------------------------------------------------------- statistics */
+
+static void busy_time_holds_the_tasks_time(void **state) {
+    host_fixture *f = *state;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    mm_stream_stats stats;
+    host_gate_launch(&gate, f->stream[0]);
+    host_gate_wait_reached(&gate);
+    int64_t start_ns = now_ns(), end_ns;
+    do end_ns = now_ns();
+    while (end_ns == start_ns);
+    host_gate_open(&gate);
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+    mm_stream_stats_get(f->stream[0], &stats);
+    assert_int_equal(stats.tasks, 1);
+    assert_true(stats.busy_ns >= end_ns - start_ns);
+    assert_int_equal(stats.wait_ns, 0);
+}
+
+/* Stream 1 reaches a wait for stream 0, which is held a little longer. */
+static int64_t stand_at_an_event(host_fixture *f, bool work_behind) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    host_gate held = HOST_GATE_INITIALIZER, here = HOST_GATE_INITIALIZER;
+    mm_stream_stats before, after;
+    int value;
+    mm_stream_stats_get(f->stream[1], &before);
+    host_gate_launch(&held, f->stream[0]);
+    assert_int_equal(mm_event_record(f->event[0], f->stream[0]), MM_OK);
+    host_gate_launch(&here, f->stream[1]);
+    assert_int_equal(mm_stream_wait(f->stream[1], f->event[0]), MM_OK);
+    if (work_behind) host_launch_store(f->stream[1], &value, 1);
+    host_gate_open(&here);
+    host_gate_wait_reached(&here);
+    nanosleep(&pause, NULL);
+    host_gate_open(&held);
+    assert_int_equal(mm_stream_sync(f->stream[1]), MM_OK);
+    mm_stream_stats_get(f->stream[1], &after);
+    return after.wait_ns - before.wait_ns;
+}
+
+static void time_at_an_event_counts_with_work_behind_it(void **state) {
+    int64_t wait_ns = 0;
+    /* Again, should the stream's thread not have come to the wait before the event completed. */
+    for (int i = 0; i < 1000 && wait_ns == 0; i++) wait_ns = stand_at_an_event(*state, true);
+    assert_true(wait_ns > 0);
+}
+
+static void time_at_an_event_without_work_behind_it_does_not_count(void **state) {
+    for (int i = 0; i < 5; i++) assert_int_equal(stand_at_an_event(*state, false), 0);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static void refusals_name_what_was_asked_and_what_there_is(void **state) {
+    host_fixture *f = *state;
+    mm_memory_info info;
+    char asked[32], total[32];
+    void *memory = NULL;
+    mm_device_memory_info(f->device, &info);
+    snprintf(asked, sizeof asked, "%lld", (long long)info.total_bytes + 17);
+    snprintf(total, sizeof total, "%lld", (long long)info.total_bytes);
+    for (int kind = MM_MEMORY_DEVICE; kind <= MM_MEMORY_PINNED; kind++) {
+        assert_int_equal(mm_device_reserve(f->device, (mm_memory_kind)kind, info.total_bytes + 17, &memory),
+                         MM_ERR_NOMEM);
+        assert_non_null(strstr(mm_last_error(), asked));
+        assert_non_null(strstr(mm_last_error(), total));
+        assert_null(memory);
+    }
+}
+
+/* What is reserved and never touched takes no memory, so the test may ask for much. */
+static void all_reservations_together_stay_within_the_machine(void **state) {
+    host_fixture *f = *state;
+    mm_memory_info info;
+    mm_device_memory_info(f->device, &info);
+    int64_t half = info.total_bytes / 2;
+    void *memory, *more;
+    assert_int_equal(mm_device_reserve(f->device, MM_MEMORY_PINNED, half, &memory), MM_OK);
+    mm_device_memory_info(f->device, &info);
+    assert_int_equal(info.free_bytes, info.total_bytes - half);
+    assert_int_equal(info.reserved_bytes, 0);
+    assert_int_equal(mm_device_reserve(f->device, MM_MEMORY_DEVICE, info.free_bytes + 1, &more), MM_ERR_NOMEM);
+    mm_device_release(f->device, MM_MEMORY_PINNED, memory, half);
+}
+
+static void memory_of_others_on_the_c_heap_is_counted_as_outside(void **state) {
+    enum { BYTES = 5000000 };
+    host_fixture *f = *state;
+    mm_memory_info before, during, after;
+    if (mallinfo2().uordblks == 0) skip(); /* a sanitizer's malloc, of which the C library knows nothing */
+    mm_device_memory_info(f->device, &before);
+    void *memory = malloc(BYTES);
+    assert_non_null(memory);
+    mm_device_memory_info(f->device, &during);
+    free(memory);
+    mm_device_memory_info(f->device, &after);
+    assert_in_range(during.outside_bytes - before.outside_bytes, BYTES, BYTES + 10000);
+    assert_int_equal(after.outside_bytes, before.outside_bytes);
+}
+
+static void one_round(host_fixture *f) {
+    unsigned char from[64] = {0}, to[64];
+    for (int i = 0; i < FIXTURE_STREAMS; i++) {
+        assert_int_equal(mm_copy_async(f->stream[i], to, from, sizeof to, MM_COPY_OUT), MM_OK);
+        assert_int_equal(mm_event_record(f->event[i], f->stream[i]), MM_OK);
+        assert_int_equal(mm_stream_wait(f->stream[(i + 1) % FIXTURE_STREAMS], f->event[i]), MM_OK);
+    }
+    for (int i = 0; i < FIXTURE_STREAMS; i++) assert_int_equal(mm_stream_sync(f->stream[i]), MM_OK);
+}
+
+static void the_device_itself_takes_no_more_memory_once_warm(void **state) {
+    host_fixture *f = *state;
+    mm_memory_info warm, later;
+    for (int i = 0; i < 3; i++) one_round(f);
+    mm_device_memory_info(f->device, &warm);
+    for (int i = 0; i < 500; i++) one_round(f);
+    mm_device_memory_info(f->device, &later);
+    assert_int_equal(later.outside_bytes, warm.outside_bytes);
+    assert_true(later.outside_bytes < 100000);
+}
+
+/* ---------------------------------------------------------------- settings */
+
+static void copies_over_the_link_take_its_time_and_share_it(void **state) {
+    enum { BYTES = 10000, RATE = 5000000, COST_NS = 2000000 };
+    static unsigned char from[BYTES], to[2][BYTES];
+    (void)state;
+    for (int kind = MM_COPY_OUT; kind <= MM_COPY_IN; kind++) {
+        mm_device_config config = {0};
+        *(kind == MM_COPY_OUT ? &config.link_out_bytes_per_s : &config.link_in_bytes_per_s) = RATE;
+        host_fixture f;
+        mm_stream_stats stats;
+        host_fixture_init(&f, &config);
+        int64_t start_ns = now_ns();
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(mm_copy_async(f.stream[i], to[i], from, BYTES, (mm_copy_kind)kind), MM_OK);
+            assert_int_equal(mm_event_record(f.event[i], f.stream[i]), MM_OK);
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(mm_stream_sync(f.stream[i]), MM_OK);
+            mm_stream_stats_get(f.stream[i], &stats);
+            assert_true(stats.busy_ns >= COST_NS);
+        }
+        int64_t first = mm_event_ns(f.event[0]) - start_ns, second = mm_event_ns(f.event[1]) - start_ns;
+        assert_true((first > second ? first : second) >= 2 * COST_NS);
+        host_fixture_fini(&f);
+    }
+}
+
+static void an_allocation_costs_what_was_set(void **state) {
+    (void)state;
+    host_fixture f;
+    host_fixture_init(&f, &(mm_device_config){.alloc_cost_ns = 300000});
+    int64_t start_ns = now_ns();
+    for (int i = 0; i < 3; i++) mm_device_charge_alloc(f.device);
+    assert_true(now_ns() - start_ns >= 900000);
+    host_fixture_fini(&f);
+}
+
+static void random_delays_change_no_result(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        host_fixture f;
+        host_fixture_init(&f, &(mm_device_config){.delay_seed = seed, .delay_max_ns = 100000});
+        device_dag_run(f.device, &(device_dag_config){.seed = 77, .streams = 5, .operations = 300});
+        host_fixture_fini(&f);
+    }
+}
+
+static void random_delays_take_time(void **state) {
+    (void)state;
+    host_fixture f;
+    int value;
+    host_fixture_init(&f, &(mm_device_config){.delay_seed = 3, .delay_max_ns = 1000000});
+    int64_t start_ns = now_ns();
+    for (int i = 0; i < 20; i++) host_launch_store(f.stream[0], &value, i);
+    assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK);
+    assert_true(now_ns() - start_ns >= 1000000); /* 20 draws of up to 1 ms sum to 10 ms or so */
+    host_fixture_fini(&f);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, host_fixture_setup, host_fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(arguments_of_every_size_arrive_aligned_and_whole),
+        CASE(launching_too_large_an_argument_or_no_function_is_invalid),
+        CASE(enqueuing_never_blocks_however_long_the_queue),
+        CASE(a_stream_is_a_thread_of_its_name_that_takes_no_signals),
+        CASE(waiting_for_an_event_never_recorded_is_an_error_and_queues_nothing),
+        CASE(a_wait_holds_to_the_recording_of_its_time_when_a_later_one_completes_first),
+        CASE(a_wait_does_not_wait_for_a_recording_made_after_it),
+        CASE(an_event_destroyed_with_work_queued_still_orders_it),
+        CASE(a_stream_does_not_wait_for_its_own_event),
+        CASE(busy_time_holds_the_tasks_time),
+        CASE(time_at_an_event_counts_with_work_behind_it),
+        CASE(time_at_an_event_without_work_behind_it_does_not_count),
+        CASE(refusals_name_what_was_asked_and_what_there_is),
+        CASE(all_reservations_together_stay_within_the_machine),
+        CASE(memory_of_others_on_the_c_heap_is_counted_as_outside),
+        CASE(the_device_itself_takes_no_more_memory_once_warm),
+        cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
+        cmocka_unit_test(an_allocation_costs_what_was_set),
+        cmocka_unit_test(random_delays_change_no_result),
+        cmocka_unit_test(random_delays_take_time),
+    };
+#undef CASE
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,154 @@
+#include "nets/reader.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static nets_reader *open_reader(const char *spec, nets_reader_options options) {
+    nets_reader *reader;
+    assert_int_equal(nets_reader_create(spec, &options, &reader), MM_OK);
+    return reader;
+}
+
+static nets_batch next_of(nets_reader *reader) {
+    nets_batch batch;
+    assert_int_equal(nets_reader_next(reader, &batch), MM_OK);
+    return batch;
+}
+
+static void defaults_are_those_of_a_small_cifar10(void **state) {
+    (void)state;
+    nets_reader_size train, test;
+    nets_reader *reader = open_reader("synthetic", (nets_reader_options){.batch = 64});
+    nets_reader_size_get(reader, &train);
+    nets_reader_destroy(reader);
+    reader = open_reader("synthetic", (nets_reader_options){.batch = 64, .split = NETS_TEST});
+    nets_reader_size_get(reader, &test);
+    nets_reader_destroy(reader);
+    assert_int_equal(train.samples, 5000);
+    assert_int_equal(test.samples, 1000);
+    assert_int_equal(train.image.height, 32);
+    assert_int_equal(train.image.width, 32);
+    assert_int_equal(train.image.channels, 3);
+    assert_int_equal(train.image.classes, 10);
+}
+
+static void any_shape_is_filled_with_finite_values(void **state) {
+    (void)state;
+    static const nets_image_shape shapes[] = {{1, 1, 1, 1}, {1, 7, 2, 3}, {5, 3, 4, 7}, {17, 2, 1, 1000}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        nets_reader_options options = {.batch = 9, .split = NETS_TEST, .wanted = shapes[s]};
+        nets_reader *reader = open_reader("synthetic:samples=61", options);
+        nets_reader_size size;
+        nets_reader_size_get(reader, &size);
+        assert_int_equal(size.samples, 13);
+        assert_memory_equal(&size.image, &shapes[s], sizeof size.image);
+        nets_batch batch = next_of(reader);
+        for (int64_t i = 0; i < 9 * shapes[s].height * shapes[s].width * shapes[s].channels; i++)
+            assert_true(batch.images[i] >= -2 && batch.images[i] < 2);
+        for (int64_t i = 0; i < 9; i++) assert_int_equal(batch.labels[i], i % shapes[s].classes);
+        nets_reader_destroy(reader);
+    }
+}
+
+static void data_is_the_same_for_every_seed_and_differs_between_splits(void **state) {
+    (void)state;
+    enum { ELEMS = 32 * 32 * 3 };
+    nets_reader *first = open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_TEST, .seed = 1});
+    nets_reader *second = open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_TEST, .seed = 2});
+    nets_batch a = next_of(first), b = next_of(second);
+    assert_memory_equal(a.images, b.images, 10 * ELEMS * sizeof(float));
+
+    /* All training samples at once: sample 0 is among them somewhere. */
+    nets_reader *train = open_reader("synthetic:samples=20", (nets_reader_options){.batch = 20});
+    nets_batch c = next_of(train);
+    int of_class_0 = 0;
+    for (int i = 0; i < 20; i++) {
+        assert_memory_not_equal(a.images, c.images + i * ELEMS, ELEMS * sizeof(float));
+        of_class_0 += c.labels[i] == 0;
+    }
+    assert_int_equal(of_class_0, 2);
+    nets_reader_destroy(first);
+    nets_reader_destroy(second);
+    nets_reader_destroy(train);
+}
+
+/* The class whose mean training image is nearest. */
+static int nearest(const float *image, const float *means, int64_t elems, int classes) {
+    int best = -1;
+    double best_distance = 0;
+    for (int k = 0; k < classes; k++) {
+        double distance = 0;
+        for (int64_t i = 0; i < elems; i++) {
+            double d = image[i] - means[k * elems + i];
+            distance += d * d;
+        }
+        if (best < 0 || distance < best_distance) {
+            best = k;
+            best_distance = distance;
+        }
+    }
+    return best;
+}
+
+static void classes_learned_from_training_are_found_in_test(void **state) {
+    (void)state;
+    enum { SIDE = 16, ELEMS = SIDE * SIDE * 3, CLASSES = 8, PER_CLASS = 50 };
+    nets_image_shape shape = {SIDE, SIDE, 3, CLASSES};
+    float *means = calloc(CLASSES * ELEMS, sizeof *means);
+    assert_non_null(means);
+    nets_reader *train = open_reader("synthetic:samples=400", (nets_reader_options){.batch = 32, .wanted = shape});
+    for (nets_batch batch = {0}; !batch.epoch_end;) {
+        batch = next_of(train);
+        for (int64_t i = 0; i < batch.n; i++)
+            for (int e = 0; e < ELEMS; e++)
+                means[batch.labels[i] * ELEMS + e] += batch.images[i * ELEMS + e] / PER_CLASS;
+    }
+    nets_reader_destroy(train);
+    nets_reader *test =
+        open_reader("synthetic:samples=400", (nets_reader_options){.batch = 32, .split = NETS_TEST, .wanted = shape});
+    int right = 0, all = 0;
+    for (nets_batch batch = {0}; !batch.epoch_end;) {
+        batch = next_of(test);
+        for (int64_t i = 0; i < batch.n; i++, all++)
+            right += nearest(batch.images + i * ELEMS, means, ELEMS, CLASSES) == batch.labels[i];
+    }
+    nets_reader_destroy(test);
+    free(means);
+    assert_int_equal(all, 80);
+    assert_in_range(right, 78, 80);
+}
+
+static void bad_arguments_are_refused(void **state) {
+    (void)state;
+    static const char *const specs[] = {"synthetic:",
+                                        "synthetic:samples=",
+                                        "synthetic:samples=0",
+                                        "synthetic:samples=-3",
+                                        "synthetic:samples=9x",
+                                        "synthetic:count=3",
+                                        "synthetic:samples=99999999999999999999"};
+    nets_reader_options options = {.batch = 1};
+    nets_reader *reader;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        assert_int_equal(nets_reader_create(specs[i], &options, &reader), MM_ERR_INVALID);
+    static const nets_image_shape shapes[] = {{-1, 1, 1, 1}, {INT64_MAX, INT64_MAX, 1, 1}, {1, 1, 1, -1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        options.wanted = shapes[i];
+        assert_int_equal(nets_reader_create("synthetic", &options, &reader), MM_ERR_INVALID);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_a_small_cifar10),
+        cmocka_unit_test(any_shape_is_filled_with_finite_values),
+        cmocka_unit_test(data_is_the_same_for_every_seed_and_differs_between_splits),
+        cmocka_unit_test(classes_learned_from_training_are_found_in_test),
+        cmocka_unit_test(bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,425 @@
+#include "nets/safetensors.h"
+#include "nets/safetensors_temp.h"
+#include "tests/nets_io/scratch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct folder {
+    char path[PATH_MAX];
+    char file[PATH_MAX]; /* a name in it */
+} folder;
+
+static int setup(void **state) {
+    folder *f = malloc(sizeof *f);
+    if (!f) return -1;
+    scratch_create(f->path);
+    scratch_join(f->path, "weights.safetensors", f->file);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    folder *f = *state;
+    scratch_remove(f->path);
+    free(f);
+    return 0;
+}
+
+static const float weight[2][3] = {{1, 2, 3}, {4, 5, 6}};
+static const float bias[3] = {-1, 0.5f, 1e-30f};
+static const int64_t steps = 123456789012;
+static const uint8_t mask[5] = {1, 0, 255, 7, 9};
+static const int32_t counts[1] = {-7};
+
+static const nets_safetensors_tensor tensors[] = {
+    {"mask", NETS_SAFETENSORS_U8, 1, {5}, mask},      {"fc.weight", NETS_SAFETENSORS_F32, 2, {2, 3}, weight},
+    {"steps", NETS_SAFETENSORS_I64, 0, {0}, &steps},  {"fc.bias", NETS_SAFETENSORS_F32, 1, {3}, bias},
+    {"counts", NETS_SAFETENSORS_I32, 1, {1}, counts}, {"empty", NETS_SAFETENSORS_F32, 2, {0, 4}, NULL},
+};
+
+#define N_TENSORS ((int)(sizeof tensors / sizeof *tensors))
+
+/* The tensors from the `first` on, round about, and metadata. */
+static nets_safetensors_builder *build(int first) {
+    nets_safetensors_builder *builder;
+    assert_int_equal(nets_safetensors_builder_create(&builder), MM_OK);
+    for (int i = 0; i < N_TENSORS; i++)
+        assert_int_equal(nets_safetensors_add(builder, &tensors[(first + i) % N_TENSORS]), MM_OK);
+    const char *const keys[] = {"net", "format"};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(nets_safetensors_add_metadata(builder, keys[(first + i) % 2],
+                                                       (first + i) % 2 ? "\"quoted\"\n" : "resnet32"),
+                         MM_OK);
+    return builder;
+}
+
+static void write_to(const char *path, int first) {
+    nets_safetensors_builder *builder = build(first);
+    assert_int_equal(nets_safetensors_write(builder, path), MM_OK);
+    nets_safetensors_builder_destroy(builder);
+}
+
+static void what_is_written_is_read_back(void **state) {
+    const folder *f = *state;
+    write_to(f->file, 0);
+    nets_safetensors_file *file;
+    assert_int_equal(nets_safetensors_open(f->file, &file), MM_OK);
+    assert_int_equal(nets_safetensors_count(file), N_TENSORS);
+    for (int i = 0; i < N_TENSORS; i++) {
+        const nets_safetensors_tensor *found = nets_safetensors_find(file, tensors[i].name);
+        int64_t bytes;
+        const void *data;
+        assert_non_null(found);
+        assert_int_equal(found->dtype, tensors[i].dtype);
+        assert_int_equal(found->rank, tensors[i].rank);
+        assert_int_equal(nets_safetensors_bytes(found, &bytes), MM_OK);
+        if (bytes) assert_memory_equal(found->data, tensors[i].data, (size_t)bytes);
+        assert_int_equal(nets_safetensors_get(file, &tensors[i], &data), MM_OK);
+        assert_ptr_equal(data, found->data);
+        /* The mapping begins at a page: the file's offsets are aligned to elements. */
+        if (tensors[i].dtype == NETS_SAFETENSORS_I64) assert_int_equal((uintptr_t)data % 8, 0);
+        if (tensors[i].dtype == NETS_SAFETENSORS_F32) assert_int_equal((uintptr_t)data % 4, 0);
+    }
+    assert_null(nets_safetensors_find(file, "fc"));
+    assert_null(nets_safetensors_find(file, "__metadata__"));
+    assert_string_equal(nets_safetensors_metadata(file, "net"), "resnet32");
+    assert_string_equal(nets_safetensors_metadata(file, "format"), "\"quoted\"\n");
+    assert_null(nets_safetensors_metadata(file, "other"));
+    nets_safetensors_close(file);
+    nets_safetensors_close(NULL);
+}
+
+static void bytes_are_those_of_the_format(void **state) {
+    const folder *f = *state;
+    nets_safetensors_builder *builder;
+    assert_int_equal(nets_safetensors_builder_create(&builder), MM_OK);
+    assert_int_equal(nets_safetensors_add(builder, &tensors[4]), MM_OK);
+    assert_int_equal(nets_safetensors_add(builder, &tensors[0]), MM_OK);
+    assert_int_equal(nets_safetensors_write(builder, f->file), MM_OK);
+    nets_safetensors_builder_destroy(builder);
+    static const char header[] = "{\"counts\":{\"data_offsets\":[0,4],\"dtype\":\"I32\",\"shape\":[1]},"
+                                 "\"mask\":{\"data_offsets\":[4,9],\"dtype\":\"U8\",\"shape\":[5]}}";
+    size_t n_bytes, padded = (sizeof header - 1 + 7) / 8 * 8;
+    uint8_t *bytes = scratch_read(f->file, &n_bytes);
+    assert_int_equal(n_bytes, 8 + padded + 9);
+    uint64_t length;
+    memcpy(&length, bytes, 8);
+    assert_int_equal(length, padded);
+    assert_memory_equal(bytes + 8, header, sizeof header - 1);
+    for (size_t i = sizeof header - 1; i < padded; i++) assert_int_equal(bytes[8 + i], ' ');
+    assert_memory_equal(bytes + 8 + padded, counts, 4);
+    assert_memory_equal(bytes + 8 + padded + 4, mask, 5);
+    free(bytes);
+}
+
+static void order_of_adding_does_not_change_the_bytes(void **state) {
+    const folder *f = *state;
+    size_t first_bytes, bytes;
+    write_to(f->file, 0);
+    uint8_t *first = scratch_read(f->file, &first_bytes);
+    for (int i = 1; i < N_TENSORS; i++) {
+        write_to(f->file, i);
+        uint8_t *other = scratch_read(f->file, &bytes);
+        assert_int_equal(bytes, first_bytes);
+        assert_memory_equal(other, first, bytes);
+        free(other);
+    }
+    free(first);
+}
+
+static void no_tensor_at_all_is_a_file_too(void **state) {
+    const folder *f = *state;
+    nets_safetensors_builder *builder;
+    nets_safetensors_file *file;
+    assert_int_equal(nets_safetensors_builder_create(&builder), MM_OK);
+    assert_int_equal(nets_safetensors_write(builder, f->file), MM_OK);
+    assert_int_equal(nets_safetensors_open(f->file, &file), MM_OK);
+    assert_int_equal(nets_safetensors_count(file), 0);
+    nets_safetensors_close(file);
+    nets_safetensors_builder_destroy(builder);
+    nets_safetensors_builder_destroy(NULL);
+}
+
+static void impossible_tensors_are_refused(void **state) {
+    (void)state;
+    static const nets_safetensors_tensor impossible[] = {
+        {"fc.bias", NETS_SAFETENSORS_F32, 1, {3}, bias},
+        {"__metadata__", NETS_SAFETENSORS_F32, 1, {3}, bias},
+        {"\xff\xfe", NETS_SAFETENSORS_F32, 1, {3}, bias},
+        {"a", NETS_SAFETENSORS_DTYPES, 1, {3}, bias},
+        {"a", (nets_safetensors_dtype)-1, 1, {3}, bias},
+        {"a", NETS_SAFETENSORS_F32, 9, {1}, bias},
+        {"a", NETS_SAFETENSORS_F32, -1, {1}, bias},
+        {"a", NETS_SAFETENSORS_F32, 1, {-1}, bias},
+        {"a", NETS_SAFETENSORS_F32, 2, {INT64_MAX, INT64_MAX}, bias},
+        {"a", NETS_SAFETENSORS_U8, 1, {INT64_MAX}, bias},
+    };
+    nets_safetensors_builder *builder = build(0);
+    for (size_t i = 0; i < sizeof impossible / sizeof *impossible; i++)
+        assert_int_equal(nets_safetensors_add(builder, &impossible[i]), MM_ERR_INVALID);
+    assert_int_equal(nets_safetensors_add_metadata(builder, "key", "\xff"), MM_ERR_INVALID);
+    assert_int_equal(nets_safetensors_add_metadata(builder, "\xff", "text"), MM_ERR_INVALID);
+    nets_safetensors_builder_destroy(builder);
+}
+
+static void tensor_of_another_network_is_named(void **state) {
+    const folder *f = *state;
+    static const nets_safetensors_tensor missing = {"conv1.weight", NETS_SAFETENSORS_F32, 4, {16, 3, 3, 3}, NULL};
+    static const nets_safetensors_tensor others[] = {
+        {"fc.weight", NETS_SAFETENSORS_F32, 2, {3, 2}, NULL},
+        {"fc.weight", NETS_SAFETENSORS_F32, 1, {6}, NULL},
+        {"fc.weight", NETS_SAFETENSORS_I32, 2, {2, 3}, NULL},
+    };
+    nets_safetensors_file *file;
+    const void *data;
+    write_to(f->file, 0);
+    assert_int_equal(nets_safetensors_open(f->file, &file), MM_OK);
+    assert_int_equal(nets_safetensors_get(file, &missing, &data), MM_ERR_FORMAT);
+    assert_non_null(strstr(mm_last_error(), "has no tensor conv1.weight (F32 [16,3,3,3])"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(nets_safetensors_get(file, &others[i], &data), MM_ERR_FORMAT);
+        assert_non_null(strstr(mm_last_error(), f->file));
+        assert_non_null(strstr(mm_last_error(), "tensor fc.weight is F32 [2,3], expected "));
+    }
+    nets_safetensors_close(file);
+}
+
+/* ---------------------------------------------------------------- damaged files */
+
+typedef struct damage {
+    const char *what; /* in the message */
+    const char *header;
+    int data_bytes;
+} damage;
+
+#define TENSOR(name, dtype, shape, offsets)                                                                            \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static const damage damages[] = {
+    {"not a safetensors file", "[]", 0},
+    {"header, byte", "{\"a\":", 0},
+    {"header, byte", "{} x", 0},
+    {"header, byte", "{\"a\":1,}", 0},
+    {"duplicate", "{" TENSOR("a", "U8", "[0]", "[0,0]") "," TENSOR("a", "U8", "[0]", "[0,0]") "}", 0},
+    {"tensor a: unknown dtype (none)", "{\"a\":1}", 0},
+    {"tensor a: unknown dtype (none)", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4},
+    {"tensor a: unknown dtype Q7", "{" TENSOR("a", "Q7", "[1]", "[0,1]") "}", 1},
+    {"tensor a: its shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4},
+    {"tensor a: its shape", "{" TENSOR("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") "}", 4},
+    {"tensor a: dimension 1", "{" TENSOR("a", "F32", "[1,-1]", "[0,4]") "}", 4},
+    {"tensor a: dimension 0", "{" TENSOR("a", "F32", "[1.0]", "[0,4]") "}", 4},
+    {"tensor a: dimension 0", "{" TENSOR("a", "F32", "[\"1\"]", "[0,4]") "}", 4},
+    {"header, byte", "{" TENSOR("a", "F32", "[99999999999999999999]", "[0,4]") "}", 4},
+    {"tensor a: offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4},
+    {"tensor a: offsets 0 to 8", "{" TENSOR("a", "F32", "[2]", "[0,8]") "}", 4},
+    {"tensor a: offsets 4 to 0", "{" TENSOR("a", "F32", "[1]", "[4,0]") "}", 4},
+    {"tensor a: offsets -1 to 4", "{" TENSOR("a", "F32", "[1]", "[-4,4]") "}", 4},
+    {"tensor a: offsets", "{" TENSOR("a", "F32", "[1]", "[0,4,4]") "}", 4},
+    {"tensor a: F32 [2] does not take the 4 bytes", "{" TENSOR("a", "F32", "[2]", "[0,4]") "}", 4},
+    {"does not take", "{" TENSOR("a", "F32", "[4611686018427387905,4]", "[0,16]") "}", 16},
+    {"tensor a begins at 4, but the one before it ends at 0", "{" TENSOR("a", "F32", "[1]", "[4,8]") "}", 8},
+    {"tensor b begins at 4, but the one before it ends at 8",
+     "{" TENSOR("b", "F32", "[1]", "[4,8]") "," TENSOR("a", "F32", "[2]", "[0,8]") "}", 8},
+    {"tensor b begins at 0, but the one before it ends at 4",
+     "{" TENSOR("b", "F32", "[1]", "[0,4]") "," TENSOR("a", "F32", "[1]", "[0,4]") "}", 4},
+    {"8 bytes of data, but its tensors end at 4", "{" TENSOR("a", "F32", "[1]", "[0,4]") "}", 8},
+    {"metadata is not an object", "{\"__metadata__\":[]}", 0},
+    {"metadata k is not a text", "{\"__metadata__\":{\"k\":1}}", 0},
+};
+
+static void expect_format_error(const char *path, const char *what) {
+    nets_safetensors_file *file = NULL;
+    assert_int_equal(nets_safetensors_open(path, &file), MM_ERR_FORMAT);
+    assert_null(file);
+    assert_non_null(strstr(mm_last_error(), path));
+    if (!strstr(mm_last_error(), what)) fail_msg("'%s' is not in '%s'", what, mm_last_error());
+}
+
+static void each_damage_is_refused_saying_what_it_is(void **state) {
+    const folder *f = *state;
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        uint8_t bytes[1024] = {0};
+        uint64_t length = strlen(damages[i].header);
+        memcpy(bytes, &length, 8);
+        memcpy(bytes + 8, damages[i].header, length);
+        scratch_write(f->file, bytes, 8 + length + (size_t)damages[i].data_bytes);
+        expect_format_error(f->file, damages[i].what);
+    }
+}
+
+static void lengths_out_of_range_are_refused(void **state) {
+    const folder *f = *state;
+    static const uint64_t lengths[] = {0, 1, 3, 100, 100000001, UINT64_MAX, UINT64_C(1) << 63};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        uint8_t bytes[10] = "01234567{}";
+        memcpy(bytes, &lengths[i], 8);
+        scratch_write(f->file, bytes, sizeof bytes);
+        expect_format_error(f->file, "not a safetensors file");
+    }
+    scratch_write(f->file, "", 0);
+    expect_format_error(f->file, "empty");
+    scratch_write(f->file, "\2\0\0\0\0\0\0\0{", 9);
+    expect_format_error(f->file, "too few");
+}
+
+static void file_cut_anywhere_is_refused(void **state) {
+    const folder *f = *state;
+    size_t n_bytes;
+    write_to(f->file, 0);
+    uint8_t *bytes = scratch_read(f->file, &n_bytes);
+    for (size_t n = 0; n < n_bytes; n++) {
+        scratch_write(f->file, bytes, n);
+        expect_format_error(f->file, "");
+    }
+    free(bytes);
+}
+
+static void what_is_no_file_cannot_be_opened(void **state) {
+    const folder *f = *state;
+    nets_safetensors_file *file;
+    assert_int_equal(nets_safetensors_open(f->file, &file), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), f->file));
+    assert_int_equal(nets_safetensors_open(f->path, &file), MM_ERR_FORMAT);
+    assert_int_equal(mkfifo(f->file, 0666), 0);
+    assert_int_equal(nets_safetensors_open(f->file, &file), MM_ERR_FORMAT);
+}
+
+/* ---------------------------------------------------------------- writing where one cannot */
+
+static void expect_unwritable(const char *path) {
+    nets_safetensors_builder *builder = build(0);
+    assert_int_equal(nets_safetensors_write(builder, path), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), path));
+    assert_int_equal(nets_safetensors_writable(path), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), path));
+    nets_safetensors_builder_destroy(builder);
+}
+
+static void unwritable_paths_are_named(void **state) {
+    const folder *f = *state;
+    char path[PATH_MAX], longer[PATH_MAX], name[300];
+    expect_unwritable(scratch_join(f->path, "no/such/folder", path));
+    expect_unwritable(f->path);
+    expect_unwritable("/dev/null");
+    scratch_write(f->file, "x", 1);
+    expect_unwritable(scratch_join(f->file, "below-a-file", path));
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    expect_unwritable(scratch_join(f->path, name, longer));
+    assert_int_equal(scratch_count(f->path), 1);
+    assert_int_equal(nets_safetensors_writable(""), MM_ERR_INVALID);
+}
+
+static void writable_leaves_nothing_and_changes_nothing(void **state) {
+    const folder *f = *state;
+    size_t n_bytes;
+    assert_int_equal(nets_safetensors_writable(f->file), MM_OK);
+    assert_int_equal(scratch_count(f->path), 0);
+    scratch_write(f->file, "old", 3);
+    assert_int_equal(nets_safetensors_writable(f->file), MM_OK);
+    uint8_t *bytes = scratch_read(f->file, &n_bytes);
+    assert_int_equal(n_bytes, 3);
+    assert_memory_equal(bytes, "old", 3);
+    free(bytes);
+    assert_int_equal(scratch_count(f->path), 1);
+}
+
+static void file_appears_under_its_name_only_when_complete(void **state) {
+    const folder *f = *state;
+    nets_temp_file file;
+    size_t n_bytes;
+    scratch_write(f->file, "old", 3);
+    for (int commit = 0; commit < 2; commit++) {
+        assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
+        assert_int_equal(nets_temp_file_write(&file, "newer", 5), MM_OK);
+        uint8_t *bytes = scratch_read(f->file, &n_bytes);
+        assert_int_equal(n_bytes, 3);
+        free(bytes);
+        if (commit)
+            assert_int_equal(nets_temp_file_commit(&file), MM_OK);
+        else
+            nets_temp_file_abandon(&file);
+        assert_int_equal(scratch_count(f->path), 1);
+        bytes = scratch_read(f->file, &n_bytes);
+        assert_int_equal(n_bytes, commit ? 5 : 3);
+        free(bytes);
+    }
+}
+
+static void failed_write_keeps_the_old_file_and_leaves_no_other(void **state) {
+    const folder *f = *state;
+    size_t n_bytes;
+    write_to(f->file, 0);
+    uint8_t *before = scratch_read(f->file, &n_bytes);
+    /* A file descriptor that cannot be written stands for a full disk. */
+    nets_temp_file file;
+    assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
+    FILE *full = fopen("/dev/full", "wb");
+    assert_non_null(full);
+    assert_true(dup2(fileno(full), file.fd) >= 0);
+    fclose(full);
+    assert_int_equal(nets_temp_file_write(&file, "new", 3), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), f->file));
+    nets_temp_file_abandon(&file);
+    assert_int_equal(scratch_count(f->path), 1);
+    size_t after_bytes;
+    uint8_t *after = scratch_read(f->file, &after_bytes);
+    assert_int_equal(after_bytes, n_bytes);
+    assert_memory_equal(after, before, n_bytes);
+    free(before);
+    free(after);
+}
+
+static void commit_that_cannot_rename_leaves_nothing(void **state) {
+    const folder *f = *state;
+    nets_temp_file file;
+    assert_int_equal(nets_temp_file_create(f->file, &file), MM_OK);
+    /* Meanwhile a folder took the name. */
+    assert_int_equal(mkdir(f->file, 0777), 0);
+    assert_int_equal(nets_temp_file_commit(&file), MM_ERR_IO);
+    assert_int_equal(scratch_count(f->path), 1);
+}
+
+static void writing_through_a_link_keeps_the_link(void **state) {
+    const folder *f = *state;
+    char link_path[PATH_MAX];
+    struct stat info;
+    scratch_write(f->file, "old", 3);
+    assert_int_equal(symlink("weights.safetensors", scratch_join(f->path, "latest", link_path)), 0);
+    write_to(link_path, 0);
+    assert_int_equal(lstat(link_path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(stat(f->file, &info), 0);
+    assert_true(info.st_size > 3);
+    assert_int_equal(scratch_count(f->path), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_written_is_read_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(bytes_are_those_of_the_format, setup, teardown),
+        cmocka_unit_test_setup_teardown(order_of_adding_does_not_change_the_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_tensor_at_all_is_a_file_too, setup, teardown),
+        cmocka_unit_test(impossible_tensors_are_refused),
+        cmocka_unit_test_setup_teardown(tensor_of_another_network_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_damage_is_refused_saying_what_it_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(lengths_out_of_range_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(file_cut_anywhere_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_file_cannot_be_opened, setup, teardown),
+        cmocka_unit_test_setup_teardown(unwritable_paths_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(writable_leaves_nothing_and_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(file_appears_under_its_name_only_when_complete, setup, teardown),
+        cmocka_unit_test_setup_teardown(failed_write_keeps_the_old_file_and_leaves_no_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(commit_that_cannot_rename_leaves_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(writing_through_a_link_keeps_the_link, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
