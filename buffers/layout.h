@@ -16,7 +16,8 @@ typedef enum mm_layout_algorithm {
     MM_LAYOUT_BEST,  /* the lowest of several orders, then local search; never above MODNN */
 } mm_layout_algorithm;
 
-/* Max over positions of the bytes alive, each rounded up to `align`: no placement is lower. */
+/* Max over positions of the bytes alive, each rounded up to `align`: no placement is lower. -1 for items that
+ * mm_layout_place would refuse, or when memory is out (mm_last_error). */
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align);
 
 /* Gives every item an offset >= 0, a multiple of `align`, so that items alive at one position do not overlap.

@@ -1,5 +1,6 @@
 /* moDNN's placement (Chen et al., "moDNN: memory optimal DNN training on GPUs", DATE 2018): a simulated allocator that
- * runs through time; what ends is freed, then what begins takes a hole of exactly its size, else the lowest that fits. */
+ * runs through time; what ends is freed, then what begins takes a hole of exactly its size, else the lowest that fits.
+ */
 #include "buffers/layout_problem.h"
 #include "buffers/ranges.h"
 

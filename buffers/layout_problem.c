@@ -73,7 +73,10 @@ mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *
     }
     for (size_t i = 0; i < n; i++) {
         if (items[i].bytes == 0) continue;
-        boxes[problem->n++] = (mm_box){.size = (items[i].bytes + align - 1) / align, .first = items[i].first, .last = items[i].last, .item = (int32_t)i};
+        boxes[problem->n++] = (mm_box){.size = (items[i].bytes + align - 1) / align,
+                                       .first = items[i].first,
+                                       .last = items[i].last,
+                                       .item = (int32_t)i};
     }
     qsort(boxes, (size_t)problem->n, sizeof *boxes, compare_first);
     problem->boxes = boxes;
@@ -96,11 +99,15 @@ typedef struct order_key {
 static double order_value(const mm_box *box, mm_layout_order order) {
     double life = (double)(box->last - box->first) + 1;
     switch (order) {
-    case MM_ORDER_LIFE: return life;
-    case MM_ORDER_SIZE: return (double)box->size;
-    case MM_ORDER_AREA: return life * (double)box->size;
+    case MM_ORDER_LIFE:
+        return life;
+    case MM_ORDER_SIZE:
+        return (double)box->size;
+    case MM_ORDER_AREA:
+        return life * (double)box->size;
     case MM_ORDER_FIRST:
-    case MM_ORDERS: break;
+    case MM_ORDERS:
+        break;
     }
     return -(double)box->first;
 }

@@ -36,8 +36,7 @@ typedef enum mm_layout_order {
 } mm_layout_order;
 
 /* Fills in n box indices in that order; ties by box. */
-MM_CHECKED mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order,
-                                           int32_t *boxes_out);
+MM_CHECKED mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out);
 
 MM_CHECKED mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *items, size_t n,
                                             int64_t align);

@@ -14,6 +14,7 @@ MM_CHECKED mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int6
 void mm_pool_destroy(mm_pool *pool);
 void *mm_pool_base(const mm_pool *pool);
 int64_t mm_pool_bytes(const mm_pool *pool);
+mm_device *mm_pool_device(const mm_pool *pool);
 
 /* The arena's test pattern: fill [offset, offset + bytes) with it, and find what was written since. Blocking; the CPU
  * sees the memory (host), or it is copied out in pieces. A byte that was written with the pattern's own value counts as

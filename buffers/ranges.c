@@ -74,14 +74,17 @@ static size_t find_highest(const mm_ranges *ranges, int64_t bytes, int64_t align
 
 static size_t find(const mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit) {
     switch (fit) {
-    case MM_FIT_CLOSEST: return find_closest(ranges, bytes, align);
-    case MM_FIT_HIGHEST: return find_highest(ranges, bytes, align);
+    case MM_FIT_CLOSEST:
+        return find_closest(ranges, bytes, align);
+    case MM_FIT_HIGHEST:
+        return find_highest(ranges, bytes, align);
     case MM_FIT_EXACT_LOWEST: {
         size_t exact = find_exact(ranges, bytes, align);
         if (exact < ranges->n) return exact;
         break;
     }
-    case MM_FIT_LOWEST: break;
+    case MM_FIT_LOWEST:
+        break;
     }
     return find_lowest(ranges, bytes, align);
 }

@@ -1,5 +1,6 @@
 #include "mm/planning.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/status.h"
@@ -12,6 +13,8 @@ static mm_status create_codecs(mm_planned *planned, const char specs[][MM_SPEC_C
 
 static mm_status gather(mm_planned *planned, const mm_policy *policy, const mm_graph *graph, const char *device) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    planned->codecs = calloc(MM_MAX_CODECS, sizeof(mm_codec *));
+    if (!planned->codecs) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     int n = policy->ops->codecs ? policy->ops->codecs(&policy->options, specs, MM_MAX_CODECS) : 0;
     MM_TRY(create_codecs(planned, (const char(*)[MM_SPEC_CAPACITY])specs, n, device));
     return mm_codec_facts_create(graph, planned->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &planned->facts);
@@ -41,7 +44,8 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
 void mm_planned_fini(mm_planned *planned) {
     mm_plan_destroy(planned->plan);
     mm_facts_destroy(planned->facts);
-    for (int c = 0; c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
+    for (int c = 0; planned->codecs && c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
+    free(planned->codecs);
     memset(planned, 0, sizeof *planned);
 }
 

@@ -9,11 +9,11 @@
 
 enum { MM_MAX_CODECS = 8 };
 
-/* A plan and what it was made from. */
+/* A plan and what it was made from. May be moved: whoever borrows from it borrows what it points to. */
 typedef struct mm_planned {
     mm_plan *plan;
     mm_facts *facts;
-    mm_codec *codecs[MM_MAX_CODECS]; /* facts->n_codecs of them */
+    mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
 } mm_planned;
 
 /* Codecs that the policy asks for, as on `device`, and the facts that follow from them; no times. A caller may add

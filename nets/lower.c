@@ -154,6 +154,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         const nets_role_use *use = &spec->uses[u];
         if (tensors[use->role] < 0) continue;
         step->tensors[use->role] = tensors[use->role];
+        if (use->form == MM_FORM_SIGN) step->sign_roles |= 1u << use->role;
         uses[n_uses++] = (mm_use){tensors[use->role], use->access, use->form};
     }
     int64_t workspace = state->op ? nets_op_workspace_bytes(state->op, phase) : 0;

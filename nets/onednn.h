@@ -9,7 +9,7 @@
 
 #include "mm/core/status.h"
 
-enum { NETS_DNN_ARGS = 10 };
+enum { NETS_DNN_ARGS = 12 };
 
 typedef struct nets_dnn {
     dnnl_engine_t engine;

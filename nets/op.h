@@ -13,6 +13,7 @@
 
 #include "mm/device/device.h"
 #include "nets/net.h"
+#include "nets/sgd.h"
 
 typedef enum nets_role {
     NETS_WORKSPACE,  /* scratch of workspace_bytes(phase); no tensor */
@@ -56,21 +57,6 @@ typedef struct nets_op_desc {
 
 typedef struct nets_backend nets_backend;
 typedef struct nets_op nets_op;
-
-/* One parameter of the update step. */
-typedef struct nets_sgd_param {
-    float *weight, *momentum;
-    const float *gradient;
-    int64_t elems;
-} nets_sgd_param;
-
-/* v := momentum v + g + weight_decay w;  w := w - lr v  (torch.optim.SGD without dampening). */
-typedef struct nets_sgd_args {
-    const nets_sgd_param *params; /* valid until the work is done */
-    int n_params;
-    float lr, momentum, weight_decay;
-    uint32_t *rng; /* NETS_RNG, whose iteration is advanced by one */
-} nets_sgd_args;
 
 typedef struct nets_op_impl {
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);

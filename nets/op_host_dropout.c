@@ -1,5 +1,5 @@
-/* Dropout. No mask is stored: the backward draws the same random numbers again. Element e of layer l in iteration i uses
- * word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). */
+/* Dropout. No mask is stored: the backward draws the same random numbers again. Element e of layer l in iteration i
+ * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). */
 #include <stdlib.h>
 
 #include "nets/host_ops.h"

@@ -1,11 +1,11 @@
-/* The update step on the host: see nets_sgd_args. One pass over all parameters. */
+/* The update step on the host: see nets/sgd.h. One pass over all parameters. */
 #include "mm/device/device_host.h"
 #include "nets/host_ops.h"
 
 static void update(const nets_sgd_param *p, const nets_sgd_args *args) {
     float *weight = p->weight, *momentum = p->momentum;
     const float *gradient = p->gradient;
-    float lr = args->lr, keep = args->momentum, decay = args->weight_decay;
+    float lr = args->lr, keep = args->sgd.momentum, decay = args->sgd.weight_decay;
     for (int64_t i = 0; i < p->elems; i++) {
         float v = keep * momentum[i] + (gradient[i] + decay * weight[i]);
         momentum[i] = v;

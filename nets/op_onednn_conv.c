@@ -1,7 +1,7 @@
 /* Convolution and the fully connected layer, on oneDNN's convolutions.
  *
- * A linear layer of single pixels is a 1x1 convolution over one image whose height is the batch: the same bytes, and the
- * shape of a matrix product. One of larger maps is a convolution with a kernel as large as the map: its weights
+ * A linear layer of single pixels is a 1x1 convolution over one image whose height is the batch: the same bytes, and
+ * the shape of a matrix product. One of larger maps is a convolution with a kernel as large as the map: its weights
  * [out, c, h, w] are torch's [out, c * h * w]. oneDNN's own inner product allocates on every call; this does not.
  *
  * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other:

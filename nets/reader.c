@@ -200,7 +200,7 @@ static mm_status buffers_alloc(nets_reader *reader) {
         s->labels = array_alloc(capacity, sizeof(int32_t));
         failed |= !s->images || !s->labels;
     }
-    if (reader->options.split == NETS_TRAIN) {
+    if (reader->options.split == NETS_SPLIT_TRAIN) {
         reader->order = array_alloc(reader->size.samples, sizeof(int32_t));
         failed |= !reader->order;
         reader->order_epoch = -1;

@@ -13,7 +13,7 @@
 
 typedef struct nets_reader nets_reader;
 
-typedef enum nets_split { NETS_TRAIN, NETS_TEST } nets_split;
+typedef enum nets_split { NETS_SPLIT_TRAIN, NETS_SPLIT_TEST } nets_split;
 
 typedef struct nets_image_shape {
     int64_t height, width, channels, classes;

@@ -41,7 +41,7 @@ typedef struct cifar10 {
 static const nets_image_shape cifar10_image = {.height = SIDE, .width = SIDE, .channels = CHANNELS, .classes = CLASSES};
 
 static void file_name(nets_split split, int file, char name_out[static 32]) {
-    if (split == NETS_TEST)
+    if (split == NETS_SPLIT_TEST)
         snprintf(name_out, 32, "test_batch.bin");
     else
         snprintf(name_out, 32, "data_batch_%d.bin", file + 1);
@@ -87,7 +87,7 @@ static void cifar10_close(nets_source *source) {
 mm_status nets_source_cifar10_open(const char *dir, nets_split split, int64_t records, nets_source **source_out) {
     cifar10 *data = calloc(1, sizeof *data);
     if (!data) return mm_fail(MM_ERR_NOMEM, "cifar10: no memory for the reader");
-    data->n_files = split == NETS_TRAIN ? TRAIN_FILES : 1;
+    data->n_files = split == NETS_SPLIT_TRAIN ? TRAIN_FILES : 1;
     data->records = records;
     data->source = (nets_source){
         .ops = &nets_source_cifar10,

@@ -113,7 +113,7 @@ static mm_status synthetic_open(const char *argument, nets_split split, const ne
     data->split = split;
     data->source.ops = &nets_source_synthetic;
     data->source.image = image;
-    data->source.samples = split == NETS_TRAIN ? samples : (samples + TRAIN_PER_TEST - 1) / TRAIN_PER_TEST;
+    data->source.samples = split == NETS_SPLIT_TRAIN ? samples : (samples + TRAIN_PER_TEST - 1) / TRAIN_PER_TEST;
     *source_out = &data->source;
     return MM_OK;
 }

@@ -53,16 +53,16 @@ static int open_beside(const char *path, char **temp_path_out) {
 }
 
 mm_status nets_temp_file_create(const char *path, nets_temp_file *file_out) {
-    nets_temp_file file = {0};
+    char *resolved, *temp_path;
     if (!path[0]) return mm_fail(MM_ERR_INVALID, "no file name given to write to");
-    MM_TRY(resolve(path, &file.path));
-    file.fd = open_beside(file.path, &file.temp_path);
-    if (file.fd < 0) {
+    MM_TRY(resolve(path, &resolved));
+    int fd = open_beside(resolved, &temp_path);
+    if (fd < 0) {
         mm_status status = fail_errno(path, "cannot be written");
-        free(file.path);
+        free(resolved);
         return status;
     }
-    *file_out = file;
+    *file_out = (nets_temp_file){.path = resolved, .temp_path = temp_path, .fd = fd};
     return MM_OK;
 }
 

@@ -88,6 +88,12 @@ static mm_status wait_for_free(mm_unplanned *u, int64_t frees, int64_t bytes) {
                    (long long)bytes, (long long)mm_heap_used(u->heap), PATIENCE_S);
 }
 
+static void count_alloc(mm_dispatch *d) {
+    pthread_mutex_lock(&d->lock);
+    d->stats.unplanned_allocs++;
+    pthread_mutex_unlock(&d->lock);
+}
+
 static mm_status take_segment(mm_program *p, int segment) {
     mm_unplanned *u = &p->unplanned;
     int64_t bytes = p->plan->segments[segment].bytes;
@@ -103,6 +109,7 @@ static mm_status take_segment(mm_program *p, int segment) {
             pthread_mutex_lock(&u->lock);
             u->address[segment] = memory;
             pthread_mutex_unlock(&u->lock);
+            count_alloc(p->dispatch);
             return MM_OK;
         }
         if (status != MM_ERR_NOMEM) return status;

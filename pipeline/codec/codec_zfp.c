@@ -52,7 +52,7 @@ static mm_status zfp_create(const char *params, mm_codec **codec_out) {
             return mm_fail(MM_ERR_INVALID, "codec zfp: unknown parameter '%s'; there is rate=BITS_PER_VALUE", params);
         rate = params + sizeof key - 1;
     }
-    char canonical[2 * RATE_DIGITS + sizeof "."];
+    char canonical[32];
     const int64_t bits = parse_rate(rate, canonical, sizeof canonical);
     if (bits < MM_ZFP_MIN_BITS)
         return mm_fail(MM_ERR_INVALID, "codec zfp: rate=%s is not a decimal from 0.53125 to 32 (%d to %d bits a block)",

@@ -3,7 +3,7 @@
  *      u32v, i32v, f32v        LANES elements, as GCC's vector extension has them
  * and the functions, all of them FN,
  *      shl(x, s), shr(x, s)    each lane by its own count, 0 for counts of 32 and above (and "negative" ones)
- *      blend(m, a, b)         bits of a where m has ones, else of b
+ *      blend(m, a, b)          bits of a where m has ones, else of b
  *      larger(a, b)            maximum, unsigned
  *      bit_length(x)           of x < 2^16: 0 for 0
  *      bit_count(x)            of x < 2^16
@@ -11,11 +11,11 @@
  *      to_int(x), to_float(x)  as C converts; to_int gives INT32_MIN where that is not defined
  *      any(m)                  whether any bit is set
  *      lane_set(m)             bit l is lane l's, of lanes that are all ones or zeros
- * The closed forms below say what mm_zfp_plane_encode and
- * _decode do in loops. */
+ * The closed forms below say what mm_zfp_plane_encode and mm_zfp_plane_decode do in loops. */
 
+/* So that arrays of vectors become registers. Clang does that unasked. */
 #if defined(__clang__)
-#define UNROLL _Pragma("unroll")
+#define UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
@@ -199,37 +199,23 @@ FN void decode_lanes(const mm_zfp_group_code *code, int lane, int maxbits, int c
     UNROLL for (int i = 0; i < MM_ZFP_VALUES; i++) store(&values_out->at[i][lane], (u32v)(unscale * to_float(q[i])));
 }
 
-/* Few words stay in registers if their number is a constant. */
+/* Few words stay in registers, if their number is a constant. */
 #define FOR_COUNT(count, CALL)                                                                                         \
-    switch (count) {                                                                                                   \
-    case 1:                                                                                                            \
-        CALL(1);                                                                                                       \
-        break;                                                                                                         \
-    case 2:                                                                                                            \
-        CALL(2);                                                                                                       \
-        break;                                                                                                         \
-    case 3:                                                                                                            \
-        CALL(3);                                                                                                       \
-        break;                                                                                                         \
-    case 4:                                                                                                            \
-        CALL(4);                                                                                                       \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        CALL(count);                                                                                                   \
-    }
+    ((count) == 1 ? CALL(1) : (count) == 2 ? CALL(2) : (count) == 3 ? CALL(3) : (count) == 4 ? CALL(4) : CALL(count))
+
+#define ENCODE(count) encode_lanes(values, l, maxbits, count, code_out)
+#define DECODE(count) decode_lanes(code, l, maxbits, count, values_out)
 
 TARGET static uint32_t encode(const mm_zfp_group_values *values, int maxbits, mm_zfp_group_code *code_out) {
     uint32_t nonfinite = 0;
     for (int l = 0; l < MM_ZFP_GROUP; l += LANES) {
-#define ENCODE(count) nonfinite |= encode_lanes(values, l, maxbits, count, code_out) << l
-        FOR_COUNT(mm_zfp_words(maxbits), ENCODE)
+        nonfinite |= FOR_COUNT(mm_zfp_words(maxbits), ENCODE) << l;
     }
     return nonfinite;
 }
 
 TARGET static void decode(const mm_zfp_group_code *code, int maxbits, mm_zfp_group_values *values_out) {
     for (int l = 0; l < MM_ZFP_GROUP; l += LANES) {
-#define DECODE(count) decode_lanes(code, l, maxbits, count, values_out)
-        FOR_COUNT(mm_zfp_words(maxbits), DECODE)
+        FOR_COUNT(mm_zfp_words(maxbits), DECODE);
     }
 }

@@ -1,4 +1,4 @@
-#include "layout_patterns.h"
+#include "tests/buffers/layout_patterns.h"
 
 #include <stdlib.h>
 
@@ -30,7 +30,10 @@ static int64_t stage_bytes(int i, int depth) { return INT64_C(8 << 20) >> (4 * i
 
 static int64_t uneven_bytes(pattern_items *out) { return 1000 + pattern_below(out, 4 << 20); }
 
-static void add_workspace(pattern_items *out, int step) { pattern_add(out, 1 + pattern_below(out, 16 << 20), step, step); }
+/* What a step needs besides, up to twice the largest map. */
+static void add_workspace(pattern_items *out, int step) {
+    pattern_add(out, 1 + pattern_below(out, 16 << 20), step, step);
+}
 
 /* Every map is stashed until the backward step of the layer that read it; gradient maps form a chain. */
 static void chain(pattern_items *out, int depth, bool even, bool workspaces) {
@@ -83,9 +86,9 @@ static void make_dense(pattern_items *out, int depth) {
             int forward = begin + i, backward = 2 * depth - 1 - forward;
             pattern_add(out, growth, forward, backward);
             pattern_add(out, growth, block_backward, backward);
-            pattern_add(out, 4 * growth, forward, backward);           /* the bottleneck */
-            pattern_add(out, 4 * growth, backward, backward);          /* its gradient */
-            pattern_add(out, (i + 1) * growth, forward, forward);      /* the concatenation */
+            pattern_add(out, 4 * growth, forward, backward);            /* the bottleneck */
+            pattern_add(out, 4 * growth, backward, backward);           /* its gradient */
+            pattern_add(out, (i + 1) * growth, forward, forward);       /* the concatenation */
             pattern_add(out, (i + 1) * growth, backward - 1, backward); /* remade, or its gradient */
         }
         pattern_add(out, LAYERS * growth, begin + LAYERS - 1, block_backward + 1);
@@ -100,7 +103,8 @@ static void make_unet(pattern_items *out, int depth) {
         int backward = 2 * depth - 1 - i;
         pattern_add(out, bytes, i, backward);
         pattern_add(out, bytes, backward - 1, backward);
-        if (i >= depth / 2) pattern_add(out, bytes, backward, 2 * depth - 1 - (depth - 1 - i)); /* the skip's gradient */
+        if (i >= depth / 2)
+            pattern_add(out, bytes, backward, 2 * depth - 1 - (depth - 1 - i)); /* the skip's gradient */
         add_workspace(out, i);
         add_workspace(out, backward);
     }
@@ -147,7 +151,9 @@ static void make_mixed(pattern_items *out, int depth) {
         int64_t bytes = uneven_bytes(out);
         int backward = 2 * depth - 1 - i;
         switch (pattern_below(out, 4)) {
-        case 0: pattern_add(out, bytes, i, backward); break;
+        case 0:
+            pattern_add(out, bytes, i, backward);
+            break;
         case 1:
             pattern_add(out, bytes, i, i + 2);
             pattern_add(out, bytes, backward - 3 > depth ? backward - 3 : depth, backward);
@@ -168,8 +174,14 @@ static void make_mixed(pattern_items *out, int depth) {
 }
 
 const pattern training_patterns[] = {
-    {"chain", make_chain},           {"chain uneven", make_chain_uneven}, {"chain workspaces", make_chain_workspaces},
-    {"residual", make_residual},     {"dense", make_dense},               {"unet", make_unet},
-    {"compressed", make_compressed}, {"recomputed", make_recomputed},     {"mixed", make_mixed},
+    {"chain", make_chain},
+    {"chain uneven", make_chain_uneven},
+    {"chain workspaces", make_chain_workspaces},
+    {"residual", make_residual},
+    {"dense", make_dense},
+    {"unet", make_unet},
+    {"compressed", make_compressed},
+    {"recomputed", make_recomputed},
+    {"mixed", make_mixed},
     {NULL, NULL},
 };

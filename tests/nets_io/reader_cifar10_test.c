@@ -75,12 +75,12 @@ static void records_become_normalised_channels_last_images(void **state) {
     const char *dir = ((folder *)*state)->path;
     nets_source *source;
     for (int file = 0; file < 6; file++) write_small(dir, file);
-    assert_int_equal(nets_source_cifar10_open(dir, NETS_TRAIN, RECORDS, &source), MM_OK);
+    assert_int_equal(nets_source_cifar10_open(dir, NETS_SPLIT_TRAIN, RECORDS, &source), MM_OK);
     assert_int_equal(source->samples, 5 * RECORDS);
     assert_int_equal(source->augment_pad, 4);
     for (int64_t i = 0; i < source->samples; i++) expect_sample(source, i, (int)i / RECORDS, (int)i % RECORDS);
     source->ops->close(source);
-    assert_int_equal(nets_source_cifar10_open(dir, NETS_TEST, RECORDS, &source), MM_OK);
+    assert_int_equal(nets_source_cifar10_open(dir, NETS_SPLIT_TEST, RECORDS, &source), MM_OK);
     assert_int_equal(source->samples, RECORDS);
     for (int r = 0; r < RECORDS; r++) expect_sample(source, r, 5, r);
     source->ops->close(source);
@@ -92,7 +92,7 @@ static void the_archives_folder_is_found_inside(void **state) {
     nets_source *source;
     assert_int_equal(mkdir(scratch_join(dir, "cifar-10-batches-bin", inner), 0777), 0);
     write_small(inner, 5);
-    assert_int_equal(nets_source_cifar10_open(dir, NETS_TEST, RECORDS, &source), MM_OK);
+    assert_int_equal(nets_source_cifar10_open(dir, NETS_SPLIT_TEST, RECORDS, &source), MM_OK);
     expect_sample(source, 1, 5, 1);
     source->ops->close(source);
 }
@@ -117,7 +117,7 @@ static void label_out_of_range_names_file_and_record(void **state) {
     fseek(file, 2 * RECORD_BYTES, SEEK_SET);
     fputc(10, file);
     fclose(file);
-    assert_int_equal(nets_source_cifar10_open(dir, NETS_TRAIN, RECORDS, &source), MM_OK);
+    assert_int_equal(nets_source_cifar10_open(dir, NETS_SPLIT_TRAIN, RECORDS, &source), MM_OK);
     expect_damage(source, MM_ERR_FORMAT, path, "record 2 has label 10, expected 0 to 9");
     source->ops->close(source);
 }
@@ -127,7 +127,7 @@ static void file_that_shrinks_in_use_is_an_error(void **state) {
     nets_source *source;
     char path[PATH_MAX];
     for (int file = 0; file < 5; file++) write_small(dir, file);
-    assert_int_equal(nets_source_cifar10_open(dir, NETS_TRAIN, RECORDS, &source), MM_OK);
+    assert_int_equal(nets_source_cifar10_open(dir, NETS_SPLIT_TRAIN, RECORDS, &source), MM_OK);
     assert_int_equal(truncate(scratch_join(dir, names[1], path), 2 * RECORD_BYTES + 100), 0);
     expect_damage(source, MM_ERR_IO, path, "shrank");
     source->ops->close(source);
@@ -138,7 +138,7 @@ static void reader_over_full_files(void **state) {
     char path[PATH_MAX], spec[PATH_MAX + 16];
     for (int file = 0; file < 6; file++) scratch_write_sparse(scratch_join(dir, names[file], path), FILE_BYTES);
     snprintf(spec, sizeof spec, "cifar10:%s", dir);
-    nets_reader_options options = {.batch = 128, .split = NETS_TRAIN, .wanted = {32, 32, 3, 10}};
+    nets_reader_options options = {.batch = 128, .split = NETS_SPLIT_TRAIN, .wanted = {32, 32, 3, 10}};
     nets_reader *reader;
     nets_reader_size size;
     assert_int_equal(nets_reader_create(spec, &options, &reader), MM_OK);
@@ -176,14 +176,14 @@ static void missing_and_truncated_files_are_named_with_sizes_and_remedy(void **s
     const char *dir = ((folder *)*state)->path;
     char path[PATH_MAX], nowhere[PATH_MAX];
     scratch_join(dir, "nowhere", nowhere);
-    expect_refused(nowhere, NETS_TRAIN, MM_ERR_IO, scratch_join(nowhere, names[0], path), "No such file");
+    expect_refused(nowhere, NETS_SPLIT_TRAIN, MM_ERR_IO, scratch_join(nowhere, names[0], path), "No such file");
     for (int file = 0; file < 6; file++)
         if (file != 3) scratch_write_sparse(scratch_join(dir, names[file], path), FILE_BYTES);
-    expect_refused(dir, NETS_TRAIN, MM_ERR_IO, scratch_join(dir, names[3], path), "30730000");
+    expect_refused(dir, NETS_SPLIT_TRAIN, MM_ERR_IO, scratch_join(dir, names[3], path), "30730000");
     scratch_write_sparse(path, FILE_BYTES - 1);
-    expect_refused(dir, NETS_TRAIN, MM_ERR_FORMAT, path, "expected 30730000 bytes, found 30729999");
+    expect_refused(dir, NETS_SPLIT_TRAIN, MM_ERR_FORMAT, path, "expected 30730000 bytes, found 30729999");
     scratch_write_sparse(scratch_join(dir, names[5], path), 0);
-    expect_refused(dir, NETS_TEST, MM_ERR_FORMAT, path, "expected 30730000 bytes, found 0");
+    expect_refused(dir, NETS_SPLIT_TEST, MM_ERR_FORMAT, path, "expected 30730000 bytes, found 0");
 }
 
 static void folder_is_required(void **state) {

@@ -25,7 +25,7 @@ static void defaults_are_those_of_a_small_cifar10(void **state) {
     nets_reader *reader = open_reader("synthetic", (nets_reader_options){.batch = 64});
     nets_reader_size_get(reader, &train);
     nets_reader_destroy(reader);
-    reader = open_reader("synthetic", (nets_reader_options){.batch = 64, .split = NETS_TEST});
+    reader = open_reader("synthetic", (nets_reader_options){.batch = 64, .split = NETS_SPLIT_TEST});
     nets_reader_size_get(reader, &test);
     nets_reader_destroy(reader);
     assert_int_equal(train.samples, 5000);
@@ -40,7 +40,7 @@ static void any_shape_is_filled_with_finite_values(void **state) {
     (void)state;
     static const nets_image_shape shapes[] = {{1, 1, 1, 1}, {1, 7, 2, 3}, {5, 3, 4, 7}, {17, 2, 1, 1000}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        nets_reader_options options = {.batch = 9, .split = NETS_TEST, .wanted = shapes[s]};
+        nets_reader_options options = {.batch = 9, .split = NETS_SPLIT_TEST, .wanted = shapes[s]};
         nets_reader *reader = open_reader("synthetic:samples=61", options);
         nets_reader_size size;
         nets_reader_size_get(reader, &size);
@@ -57,8 +57,10 @@ static void any_shape_is_filled_with_finite_values(void **state) {
 static void data_is_the_same_for_every_seed_and_differs_between_splits(void **state) {
     (void)state;
     enum { ELEMS = 32 * 32 * 3 };
-    nets_reader *first = open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_TEST, .seed = 1});
-    nets_reader *second = open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_TEST, .seed = 2});
+    nets_reader *first =
+        open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_SPLIT_TEST, .seed = 1});
+    nets_reader *second =
+        open_reader("synthetic", (nets_reader_options){.batch = 10, .split = NETS_SPLIT_TEST, .seed = 2});
     nets_batch a = next_of(first), b = next_of(second);
     assert_memory_equal(a.images, b.images, 10 * ELEMS * sizeof(float));
 
@@ -108,8 +110,8 @@ static void classes_learned_from_training_are_found_in_test(void **state) {
                 means[batch.labels[i] * ELEMS + e] += batch.images[i * ELEMS + e] / PER_CLASS;
     }
     nets_reader_destroy(train);
-    nets_reader *test =
-        open_reader("synthetic:samples=400", (nets_reader_options){.batch = 32, .split = NETS_TEST, .wanted = shape});
+    nets_reader *test = open_reader("synthetic:samples=400",
+                                    (nets_reader_options){.batch = 32, .split = NETS_SPLIT_TEST, .wanted = shape});
     int right = 0, all = 0;
     for (nets_batch batch = {0}; !batch.epoch_end;) {
         batch = next_of(test);

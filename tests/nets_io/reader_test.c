@@ -1,5 +1,6 @@
 /* The reader over a source made for it: 4x4 images whose pixels say which sample and which pixel they are. */
 #include "mm/core/status.h"
+#include "nets/reader_augment.h"
 #include "nets/reader_source.h"
 #include "tests/nets_io/scratch.h"
 
@@ -19,10 +20,10 @@
 
 typedef struct fake {
     nets_source source;
-    int64_t fails_at;  /* this sample cannot be read; -1: none */
-    sem_t *was_read;   /* posted at each read */
-    sem_t *may_read;   /* waited for at each read */
-    int *times_closed; /* */
+    int64_t fails_at; /* this sample cannot be read; -1: none */
+    sem_t *was_read;  /* posted at each read */
+    sem_t *may_read;  /* waited for at each read */
+    int *times_closed;
 } fake;
 
 static float pixel_of(int64_t sample, int64_t pixel) { return (float)(1 + sample * PIXELS + pixel); }
@@ -97,7 +98,7 @@ static int check_threads(void **state) {
 
 static void test_split_goes_in_order_and_ends_with_a_smaller_batch(void **state) {
     (void)state;
-    nets_reader *reader = reader_over(fake_create(PAD), (nets_reader_options){.split = NETS_TEST, .batch = 5});
+    nets_reader *reader = reader_over(fake_create(PAD), (nets_reader_options){.split = NETS_SPLIT_TEST, .batch = 5});
     nets_reader_size size;
     nets_reader_size_get(reader, &size);
     assert_int_equal(size.samples, SAMPLES);
@@ -122,7 +123,7 @@ static void test_split_goes_in_order_and_ends_with_a_smaller_batch(void **state)
 static void drop_last_leaves_the_smaller_batch_out(void **state) {
     (void)state;
     nets_reader *reader =
-        reader_over(fake_create(0), (nets_reader_options){.split = NETS_TEST, .batch = 5, .drop_last = true});
+        reader_over(fake_create(0), (nets_reader_options){.split = NETS_SPLIT_TEST, .batch = 5, .drop_last = true});
     nets_reader_size size;
     nets_reader_size_get(reader, &size);
     assert_int_equal(size.batches, 4);
@@ -176,6 +177,24 @@ static void training_shuffles_every_epoch_anew_by_the_seed(void **state) {
     read_labels(reader, other);
     nets_reader_destroy(reader);
     assert_memory_not_equal(orders[0], other, sizeof other);
+}
+
+static void every_order_is_as_likely_as_any_other(void **state) {
+    (void)state;
+    enum { EPOCHS = 4800 };
+    int times[4 * 4 * 4] = {0}; /* by the first three samples of an order of four */
+    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        int32_t order[4];
+        nets_shuffle(1, epoch, 4, order);
+        times[(order[0] * 4 + order[1]) * 4 + order[2]]++;
+    }
+    int orders = 0;
+    for (int i = 0; i < 4 * 4 * 4; i++) {
+        if (times[i] == 0) continue;
+        orders++;
+        assert_in_range(times[i], EPOCHS / 24 - 70, EPOCHS / 24 + 70);
+    }
+    assert_int_equal(orders, 24);
 }
 
 /* Whether `image` is the sample's, padded by PAD, cut at (top, left) and then mirrored or not. */
@@ -269,7 +288,7 @@ static void seek_throws_away_the_batch_being_filled(void **state) {
     fake *f = fake_create(0);
     f->was_read = &was_read;
     f->may_read = &may_read;
-    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_TEST, .batch = 4});
+    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_SPLIT_TEST, .batch = 4});
     sem_wait_times(&was_read, 1);
     assert_int_equal(nets_reader_seek(reader, 3, 2), MM_OK);
     for (int i = 0; i < 1000; i++) sem_post(&may_read);
@@ -287,7 +306,7 @@ static void callers_batch_is_left_alone_while_others_are_filled(void **state) {
     sem_init(&was_read, 0, 0);
     fake *f = fake_create(0);
     f->was_read = &was_read;
-    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_TEST, .batch = 4, .prefetch = 2});
+    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_SPLIT_TEST, .batch = 4, .prefetch = 2});
     nets_batch batch = next_of(reader);
     sem_wait_times(&was_read, 8);
     for (int i = 0; i < 4; i++) assert_int_equal(batch.labels[i], i);
@@ -306,7 +325,7 @@ static void failure_comes_after_the_good_batches_and_stays_until_a_seek(void **s
     (void)state;
     fake *f = fake_create(0);
     f->fails_at = 10;
-    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_TEST, .batch = 4, .prefetch = 8});
+    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_SPLIT_TEST, .batch = 4, .prefetch = 8});
     for (int round = 0; round < 2; round++) {
         nets_batch batch = {.n = -1};
         assert_int_equal(next_of(reader).index, 0);
@@ -340,7 +359,7 @@ static void destroy_at_once_and_after_a_failure(void **state) {
     for (int i = 0; i < 50; i++) nets_reader_destroy(reader_over(fake_create(PAD), (nets_reader_options){.batch = 8}));
     fake *f = fake_create(0);
     f->fails_at = 0;
-    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_TEST, .batch = 8});
+    nets_reader *reader = reader_over(f, (nets_reader_options){.split = NETS_SPLIT_TEST, .batch = 8});
     nets_batch batch;
     assert_int_equal(nets_reader_next(reader, &batch), MM_ERR_FORMAT);
     nets_reader_destroy(reader);
@@ -375,7 +394,7 @@ static void destroy_while_the_thread_is_blocked_in_the_source(void **state) {
 
 static void a_batch_larger_than_the_data_is_all_of_it(void **state) {
     (void)state;
-    nets_reader_options options = {.split = NETS_TEST, .batch = INT64_MAX};
+    nets_reader_options options = {.split = NETS_SPLIT_TEST, .batch = INT64_MAX};
     nets_reader *reader = reader_over(fake_create(0), options);
     nets_batch batch = next_of(reader);
     assert_int_equal(batch.n, SAMPLES);
@@ -422,6 +441,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_split_goes_in_order_and_ends_with_a_smaller_batch, check_threads),
         cmocka_unit_test_teardown(drop_last_leaves_the_smaller_batch_out, check_threads),
         cmocka_unit_test_teardown(training_shuffles_every_epoch_anew_by_the_seed, check_threads),
+        cmocka_unit_test(every_order_is_as_likely_as_any_other),
         cmocka_unit_test_teardown(augmentation_cuts_and_mirrors_in_every_way_and_no_other, check_threads),
         cmocka_unit_test_teardown(batches_are_equal_at_any_prefetch_depth, check_threads),
         cmocka_unit_test_teardown(seek_gives_the_batch_that_reading_on_gives, check_threads),

@@ -176,6 +176,7 @@ static void tensor_of_another_network_is_named(void **state) {
     static const nets_safetensors_tensor others[] = {
         {"fc.weight", NETS_SAFETENSORS_F32, 2, {3, 2}, NULL},
         {"fc.weight", NETS_SAFETENSORS_F32, 1, {6}, NULL},
+        {"fc.weight", NETS_SAFETENSORS_F32, 1, {2}, NULL},
         {"fc.weight", NETS_SAFETENSORS_I32, 2, {2, 3}, NULL},
     };
     nets_safetensors_file *file;

@@ -1,0 +1,66 @@
+/* Statistics, touched bytes, and what this build has. */
+#include "mm/manager.h"
+
+void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
+    mm_dispatch_stats d;
+    mm_memory_info memory;
+    mm_dispatch_stats_get(m->dispatch, &d);
+    mm_device_memory_info(m->device, &memory);
+    const mm_stream_stats *s = d.stream;
+    pthread_mutex_lock(&m->lock);
+    *stats_out = (mm_stats){
+        .iterations = m->iterations,
+        .predicted_peak_bytes = m->predicted_peak_bytes,
+        .persistent_bytes = m->persistent_bytes,
+        .stash_bytes = m->stash_bytes,
+        .outside_bytes = memory.outside_bytes,
+        .compute_busy_ns = s[MM_STREAM_COMPUTE].busy_ns,
+        .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.host_wait_ns,
+        .codec_busy_ns = s[MM_STREAM_ENCODE].busy_ns + s[MM_STREAM_DECODE].busy_ns,
+        .encodes = d.encodes,
+        .decodes = d.decodes,
+        .encoded_bytes = d.encoded_bytes,
+        .coded_bytes = d.coded_bytes,
+        .nonfinite_blocks = d.nonfinite_blocks,
+        .unplanned_allocs = d.unplanned_allocs,
+        .host_waits = d.host_waits,
+    };
+    pthread_mutex_unlock(&m->lock);
+}
+
+mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
+    MM_TRY(mm_manager_check_idle(m, "mm_touched_get"));
+    if (!m->options.measure_touched)
+        return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
+    mm_touched touched = {0};
+    int64_t covered = 0;
+    MM_TRY(mm_pool_pattern_count(m->pool, 0, m->options.device_bytes, &touched.total_bytes));
+    MM_TRY(mm_pool_pattern_count(m->pool, 0, m->directory.bytes, &touched.persistent_bytes));
+    for (size_t i = 0; i < m->coverage.n; i++) {
+        const mm_range *r = &m->coverage.ranges[i];
+        int64_t bytes;
+        MM_TRY(mm_pool_pattern_count(m->pool, r->begin, r->end - r->begin, &bytes));
+        covered += bytes;
+    }
+    touched.stray_bytes = touched.total_bytes - covered;
+    *touched_out = touched;
+    return MM_OK;
+}
+
+const char *mm_policy_list(size_t i, const char **summary_out) {
+    const mm_policy_ops *ops = mm_policy_table(i);
+    if (ops && summary_out) *summary_out = ops->summary;
+    return ops ? ops->name : NULL;
+}
+
+const char *mm_codec_list(size_t i, const char **summary_out) {
+    const mm_codec_ops *ops = mm_codec_table(i);
+    if (ops && summary_out) *summary_out = ops->summary;
+    return ops ? ops->name : NULL;
+}
+
+const char *mm_device_list(size_t i, const char **summary_out) {
+    const mm_device_ops *ops = mm_device_table(i);
+    if (ops && summary_out) *summary_out = ops->summary;
+    return ops ? ops->name : NULL;
+}

@@ -1,0 +1,156 @@
+/* The calls of an iteration: their order is checked here, the work is the dispatcher's. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "mm/manager.h"
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+mm_stream *mm_compute_stream(mm_manager *m) { return mm_dispatch_compute(m->dispatch); }
+
+/* Remembers where the plan may write, for mm_touched_get, up to whole units of alignment: touched bytes are counted in
+ * words. */
+static mm_status cover(mm_manager *m, mm_record *r) {
+    const mm_plan *plan = r->planned.plan;
+    mm_range *ranges = malloc(((size_t)plan->n_segments + 2) * sizeof *ranges);
+    if (!ranges) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's ranges");
+    size_t n = 0;
+    ranges[n++] = (mm_range){0, plan->base_bytes};
+    ranges[n++] = (mm_range){plan->heap_offset, plan->heap_offset + plan->heap_bytes};
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (s->dynamic || s->pinned) continue;
+        int64_t end = s->offset + mm_align(s->bytes), arena = m->options.device_bytes;
+        ranges[n++] = (mm_range){s->offset, end < arena ? end : arena};
+    }
+    mm_status status = mm_coverage_add(&m->coverage, ranges, n);
+    free(ranges);
+    r->covered = status == MM_OK;
+    return status;
+}
+
+mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
+    MM_TRY(mm_manager_check_idle(m, "mm_iteration_begin"));
+    MM_TRY(mm_manager_prepare(m, graph));
+    mm_record *r = mm_manager_find(m, graph);
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_EXTERNAL && !r->fixed[t])
+            return mm_fail(MM_ERR_ORDER, "mm_iteration_begin: external tensor %s of %s has no memory (mm_external_set)",
+                           mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
+    const mm_plan *plan = r->planned.plan;
+    if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
+    MM_TRY(mm_dispatch_begin(m->dispatch, r->program));
+    m->running = r;
+    m->step = 0;
+    m->in_step = false;
+    m->began_ns = now_ns();
+    pthread_mutex_lock(&m->lock);
+    if (plan->peak_bytes > m->predicted_peak_bytes) m->predicted_peak_bytes = plan->peak_bytes;
+    m->stash_bytes = plan->stash_bytes;
+    pthread_mutex_unlock(&m->lock);
+    mm_manager_notify(m, MM_EVENT_ITERATION_BEGIN, mm_graph_name(graph), plan->peak_bytes, 0);
+    return MM_OK;
+}
+
+mm_status mm_iteration_end(mm_manager *m) {
+    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_iteration_end: no iteration is under way");
+    const mm_graph *graph = m->running->graph;
+    if (m->in_step || m->step != mm_graph_steps(graph)) {
+        char name[256];
+        mm_graph_step_name(graph, m->step, name, sizeof name);
+        return mm_fail(MM_ERR_ORDER, "mm_iteration_end: %s of %s has not %s", name, mm_graph_name(graph),
+                       m->in_step ? "ended" : "been run");
+    }
+    m->running = NULL;
+    MM_TRY(mm_dispatch_end(m->dispatch));
+    pthread_mutex_lock(&m->lock);
+    m->iterations++;
+    pthread_mutex_unlock(&m->lock);
+    mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(graph), 0, now_ns() - m->began_ns);
+    return MM_OK;
+}
+
+void mm_iteration_abort(mm_manager *m) {
+    if (!m || !m->running) return;
+    const mm_graph *graph = m->running->graph;
+    m->running = NULL;
+    m->in_step = false;
+    mm_dispatch_abort(m->dispatch);
+    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(graph), 0, now_ns() - m->began_ns);
+}
+
+static mm_status out_of_order(const mm_manager *m, const char *call, mm_layer layer, mm_phase phase) {
+    const mm_graph *graph = m->running->graph;
+    char expected[256] = "mm_iteration_end";
+    if (m->step < mm_graph_steps(graph)) mm_graph_step_name(graph, m->step, expected, sizeof expected);
+    const char *name = layer >= 0 && layer < mm_graph_layers(graph) ? mm_graph_layer(graph, layer)->name : "unknown";
+    return mm_fail(MM_ERR_ORDER, "%s(%s %s) is out of order: %s of %s is %s", call, name, mm_phase_name(phase),
+                   expected, mm_graph_name(graph), m->in_step ? "under way" : "next");
+}
+
+static bool is_current(const mm_manager *m, mm_layer layer, mm_phase phase) {
+    const mm_graph *graph = m->running->graph;
+    if (m->step >= mm_graph_steps(graph)) return false;
+    const mm_step_info *step = mm_graph_step(graph, m->step);
+    return step->layer == layer && step->phase == phase;
+}
+
+mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_stream *stream) {
+    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_layer_begin: no iteration is under way");
+    if (m->in_step || !is_current(m, layer, phase)) return out_of_order(m, "mm_layer_begin", layer, phase);
+    int64_t waited_ns;
+    MM_TRY(mm_dispatch_step_begin(m->dispatch, mm_program_node(m->running->program, m->step), stream, &waited_ns));
+    if (waited_ns > 0)
+        mm_manager_notify(m, MM_EVENT_WAIT, mm_graph_layer(m->running->graph, layer)->name, 0, waited_ns);
+    m->in_step = true;
+    return MM_OK;
+}
+
+mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
+    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_layer_end: no iteration is under way");
+    if (!m->in_step || !is_current(m, layer, phase)) return out_of_order(m, "mm_layer_end", layer, phase);
+    MM_TRY(mm_dispatch_step_end(m->dispatch, mm_program_node(m->running->program, m->step)));
+    m->in_step = false;
+    m->step++;
+    return MM_OK;
+}
+
+/* The segment of the current step's use of a tensor; -1 if it has none. */
+static int current_segment(const mm_manager *m, mm_tensor tensor) {
+    const mm_plan *plan = m->running->planned.plan;
+    const mm_step_info *step = mm_graph_step(m->running->graph, m->step);
+    const mm_node *node = &plan->nodes[mm_program_node(m->running->program, m->step)];
+    for (int u = 0; u < step->n_uses; u++)
+        if (step->uses[u].tensor == tensor) return plan->bindings[node->first_binding + u];
+    return -1;
+}
+
+void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
+    if (!m || !m->running || tensor < 0 || tensor >= mm_graph_tensors(m->running->graph)) return NULL;
+    if (mm_graph_tensor(m->running->graph, tensor)->ownership != MM_MANAGED) return m->running->fixed[tensor];
+    if (!m->in_step) return NULL;
+    int segment = current_segment(m, tensor);
+    return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
+}
+
+mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {
+    if (!m || !m->running || !m->in_step) return MM_FORM_VALUE;
+    int segment = current_segment(m, tensor);
+    if (segment < 0) return MM_FORM_VALUE;
+    return m->running->planned.plan->segments[segment].content == MM_CONTENT_CODED ? MM_FORM_SIGN : MM_FORM_VALUE;
+}
+
+void *mm_workspace_data(mm_manager *m) {
+    if (!m || !m->running || !m->in_step) return NULL;
+    const mm_plan *plan = m->running->planned.plan;
+    int segment = plan->nodes[mm_program_node(m->running->program, m->step)].work;
+    return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
+}
+
+int mm_current_step(const mm_manager *m) { return m && m->running && m->in_step ? m->step : -1; }
+
+int64_t mm_manager_device_bytes(const mm_manager *m) { return m->options.device_bytes; }

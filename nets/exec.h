@@ -1,0 +1,42 @@
+/* The executor: runs a net's iterations under a manager.
+ *
+ * One executor is one graph: training at a batch size, a last smaller batch, evaluation. Executors of one net share
+ * their persistent tensors through the manager, by name. They belong to the thread that drives the manager. */
+#ifndef NETS_EXEC_H
+#define NETS_EXEC_H
+
+#include "nets/lower.h"
+
+typedef struct nets_exec nets_exec;
+
+typedef struct nets_result {
+    float loss;      /* mean over the batch */
+    int32_t correct; /* images whose label scored highest */
+} nets_result;
+
+typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
+
+/* Lowers the net for the manager's device ("host"), prepares the graph in the manager and creates its ops. `sgd` NULL:
+ * no momentum, no decay. The net and the manager must outlive it. MM_ERR_INFEASIBLE if the batch does not fit the
+ * budget. */
+MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                                      const char *device, const nets_sgd *sgd, nets_exec **exec_out);
+/* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
+void nets_exec_destroy(nets_exec *exec);
+
+const nets_lowered *nets_exec_lowered(const nets_exec *exec);
+
+/* A parameter's elements in the manager, the gradient and momentum in training only; NULL if there are none. To be read
+ * or written between iterations. */
+float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
+
+/* Sets all parameters to their initial values (init.h), momentum and the count of iterations to zero. */
+void nets_exec_init(nets_exec *exec, uint64_t seed);
+
+/* One iteration over `n` images (f32 NHWC, normalised) and their labels; n must be the executor's batch. Blocks until
+ * it is done, allocates nothing. In training the weights are updated with the learning rate `lr`. On failure the
+ * iteration was aborted, and the manager is usable. */
+MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
+                                         float lr, nets_result *result_out);
+
+#endif

@@ -1,0 +1,68 @@
+#include "nets/init.h"
+
+#include <math.h>
+
+#include "nets/philox.h"
+
+/* FNV-1a: tells the parameters' random numbers apart. */
+static uint64_t hash_name(const char *name) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+typedef struct source {
+    uint32_t key[2], stream[2];
+} source;
+
+static void draw(const source *s, uint64_t block, double uniform_out[4]) {
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), s->stream[0], s->stream[1]};
+    uint32_t words[4];
+    nets_philox(s->key, counter, words);
+    for (int i = 0; i < 4; i++) uniform_out[i] = ((double)words[i] + 0.5) / 4294967296.0;
+}
+
+static void fill_uniform(const source *s, double bound, float *out, int64_t n) {
+    for (int64_t i = 0; i < n; i += 4) {
+        double u[4];
+        draw(s, (uint64_t)i / 4, u);
+        for (int64_t k = 0; k < 4 && i + k < n; k++) out[i + k] = (float)((2 * u[k] - 1) * bound);
+    }
+}
+
+/* Box and Muller's transform: two uniform numbers give two normal ones. */
+static void fill_normal(const source *s, double deviation, float *out, int64_t n) {
+    const double two_pi = 6.283185307179586;
+    for (int64_t i = 0; i < n; i += 4) {
+        double u[4], z[4];
+        draw(s, (uint64_t)i / 4, u);
+        for (int k = 0; k < 4; k += 2) {
+            double radius = deviation * sqrt(-2 * log(u[k]));
+            z[k] = radius * cos(two_pi * u[k + 1]);
+            z[k + 1] = radius * sin(two_pi * u[k + 1]);
+        }
+        for (int64_t k = 0; k < 4 && i + k < n; k++) out[i + k] = (float)z[k];
+    }
+}
+
+static void fill_constant(float value, float *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = value;
+}
+
+void nets_init_param(const nets_net *net, int index, uint64_t seed, float *values_out) {
+    const nets_param *param = nets_net_param(net, index);
+    const nets_layer *layer = nets_net_layer(net, param->layer);
+    const nets_param *weight = nets_net_param(net, layer->first_param);
+    uint64_t name = hash_name(param->name);
+    const source s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)name, (uint32_t)(name >> 32)}};
+    if (layer->op == NETS_BATCH_NORM) {
+        bool one = param->role == NETS_PARAM_WEIGHT || param->role == NETS_PARAM_RUNNING_VAR;
+        fill_constant(one ? 1 : 0, values_out, param->elems);
+    } else if (layer->op == NETS_CONV && param->role == NETS_PARAM_WEIGHT) {
+        double fan_out = (double)(param->dims[0] * param->dims[2] * param->dims[3]);
+        fill_normal(&s, sqrt(2 / fan_out), values_out, param->elems);
+    } else {
+        double fan_in = (double)(weight->elems / weight->dims[0]);
+        fill_uniform(&s, 1 / sqrt(fan_in), values_out, param->elems);
+    }
+}

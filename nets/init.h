@@ -1,0 +1,13 @@
+/* Initial parameters, from a seed: each number depends on the seed, its parameter's name and its index alone, so nets
+ * that share a layer's name and shape share its values. */
+#ifndef NETS_INIT_H
+#define NETS_INIT_H
+
+#include "nets/net.h"
+
+/* The parameter's initial elements. Convolutions: Kaiming normal by fan out (He et al. 2015, as torchvision's ResNet);
+ * linear layers and biases: uniform in +-1 / sqrt(fan in), as torch; batch norm: scale and running variance 1, the rest
+ * 0. `values_out` has param->elems elements. */
+void nets_init_param(const nets_net *net, int param, uint64_t seed, float *values_out);
+
+#endif

@@ -1,0 +1,215 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/buffers/layout_patterns.h"
+
+enum { ALIGN = 256 };
+
+/* Brute force: every pair, every bound. */
+static void assert_valid(const mm_interval *items, size_t n, int64_t align, int64_t height) {
+    int64_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        const mm_interval *a = &items[i];
+        assert_true(a->offset >= 0 && a->offset % align == 0);
+        if (a->bytes == 0) assert_int_equal(a->offset, 0);
+        if (a->bytes > 0 && a->offset + a->bytes > top) top = a->offset + a->bytes;
+        for (size_t j = 0; j < i; j++) {
+            const mm_interval *b = &items[j];
+            bool together = a->first <= b->last && b->first <= a->last;
+            bool overlap = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+            if (together && overlap && a->bytes > 0 && b->bytes > 0) fail_msg("items %zu and %zu overlap", i, j);
+        }
+    }
+    assert_int_equal(height, (top + align - 1) / align * align);
+}
+
+static int64_t brute_force_bound(const mm_interval *items, size_t n, int64_t align) {
+    int64_t bound = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t load = 0;
+        for (size_t j = 0; j < n; j++) {
+            bool alive = items[j].first <= items[i].first && items[i].first <= items[j].last;
+            if (alive) load += (items[j].bytes + align - 1) / align * align;
+        }
+        if (load > bound) bound = load;
+    }
+    return bound;
+}
+
+static int64_t place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align) {
+    int64_t height = -1;
+    assert_int_equal(mm_layout_place(items, n, algorithm, align, &height), MM_OK);
+    return height;
+}
+
+static void no_items_have_height_zero(void **state) {
+    (void)state;
+    assert_int_equal(place(NULL, 0, MM_LAYOUT_BEST, ALIGN), 0);
+    assert_int_equal(mm_layout_lower_bound(NULL, 0, ALIGN), 0);
+}
+
+static void zero_bytes_take_no_room(void **state) {
+    (void)state;
+    mm_interval items[] = {{.bytes = 0, .first = 0, .last = 9}, {.bytes = 10, .first = 0, .last = 3}};
+    assert_int_equal(place(items, 2, MM_LAYOUT_BEST, ALIGN), ALIGN);
+    assert_valid(items, 2, ALIGN, ALIGN);
+}
+
+static void bad_items_are_refused(void **state) {
+    (void)state;
+    int64_t height = -1;
+    mm_interval reversed = {.bytes = 1, .first = 2, .last = 1};
+    mm_interval negative = {.bytes = -1, .first = 0, .last = 1};
+    mm_interval huge[] = {{.bytes = INT64_MAX / 2, .first = 0, .last = 1}, {.bytes = INT64_MAX / 2, .last = 1}};
+    mm_interval fine = {.bytes = 1, .first = 0, .last = 1};
+    assert_int_equal(mm_layout_place(&reversed, 1, MM_LAYOUT_BEST, ALIGN, &height), MM_ERR_INVALID);
+    assert_int_equal(mm_layout_place(&negative, 1, MM_LAYOUT_MODNN, ALIGN, &height), MM_ERR_INVALID);
+    assert_int_equal(mm_layout_place(huge, 2, MM_LAYOUT_BEST, ALIGN, &height), MM_ERR_INVALID);
+    assert_int_equal(mm_layout_place(&fine, 1, MM_LAYOUT_BEST, 0, &height), MM_ERR_INVALID);
+    assert_int_equal(mm_layout_lower_bound(&reversed, 1, ALIGN), -1);
+    assert_int_equal(height, -1);
+}
+
+/* The hole of 30 is lower, the one of 20 fits exactly. */
+static void modnn_prefers_the_exact_fit(void **state) {
+    (void)state;
+    mm_interval items[] = {
+        {.bytes = 30, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
+        {.bytes = 20, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
+        {.bytes = 20, .first = 1, .last = 2},
+    };
+    assert_int_equal(place(items, 5, MM_LAYOUT_MODNN, 1), 70);
+    assert_int_equal(items[4].offset, 40);
+}
+
+static void modnn_takes_the_first_fit_otherwise(void **state) {
+    (void)state;
+    mm_interval items[] = {
+        {.bytes = 30, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
+        {.bytes = 20, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
+        {.bytes = 15, .first = 1, .last = 2},
+    };
+    assert_int_equal(place(items, 5, MM_LAYOUT_MODNN, 1), 70);
+    assert_int_equal(items[4].offset, 0);
+}
+
+/* In order of first use the long item lands above the short one, and the next short one above that. */
+static void best_is_below_modnn_where_order_matters(void **state) {
+    (void)state;
+    mm_interval items[] = {
+        {.bytes = 10, .first = 0, .last = 0},
+        {.bytes = 20, .first = 0, .last = 1},
+        {.bytes = 30, .first = 1, .last = 1},
+    };
+    assert_int_equal(place(items, 3, MM_LAYOUT_MODNN, 1), 60);
+    assert_int_equal(place(items, 3, MM_LAYOUT_BEST, 1), 50);
+}
+
+static void make_random(pattern_items *out) {
+    int n = 1 + pattern_below(out, 40), positions = 1 + pattern_below(out, 30);
+    int64_t largest = INT64_C(1) << pattern_below(out, 24);
+    for (int i = 0; i < n; i++) {
+        int first = pattern_below(out, positions) - 10;
+        int life = pattern_below(out, 4) ? pattern_below(out, 4) : pattern_below(out, positions);
+        pattern_add(out, pattern_below(out, 20) ? pattern_below(out, (int)largest) : 0, first, first + life);
+    }
+}
+
+static void random_items_never_overlap_and_best_is_never_above_modnn(void **state) {
+    (void)state;
+    static const int64_t aligns[] = {1, 4, 256, 1000};
+    for (int i = 0; i < 3000; i++) {
+        pattern_items items = {.random = (uint64_t)i};
+        make_random(&items);
+        int64_t align = aligns[i % 4];
+        int64_t bound = mm_layout_lower_bound(items.items, items.n, align);
+        assert_int_equal(bound, brute_force_bound(items.items, items.n, align));
+        int64_t modnn = place(items.items, items.n, MM_LAYOUT_MODNN, align);
+        assert_valid(items.items, items.n, align, modnn);
+        int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, align);
+        assert_valid(items.items, items.n, align, best);
+        assert_true(bound <= best && best <= modnn);
+        pattern_fini(&items);
+    }
+}
+
+static void placement_is_the_same_every_time(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        pattern_items items = {.random = (uint64_t)i}, again = {.random = (uint64_t)i};
+        make_random(&items);
+        make_random(&again);
+        assert_int_equal(place(items.items, items.n, MM_LAYOUT_BEST, ALIGN),
+                         place(again.items, again.n, MM_LAYOUT_BEST, ALIGN));
+        assert_memory_equal(items.items, again.items, items.n * sizeof *items.items);
+        pattern_fini(&items);
+        pattern_fini(&again);
+    }
+}
+
+/* Per mille of the bound. */
+static int64_t excess(int64_t height, int64_t bound) { return (height - bound) * 1000 / bound; }
+
+static void training_lifetimes_are_within_one_percent_of_the_bound(void **state) {
+    (void)state;
+    static const int depths[] = {12, 36, 120, 400};
+    enum { SEEDS = 4, N_DEPTHS = sizeof depths / sizeof *depths };
+    print_message("%-18s %6s %7s %14s %14s %14s %8s\n", "lifetimes", "depth", "items", "bound", "moDNN", "best", "gap");
+    for (const pattern *p = training_patterns; p->name; p++) {
+        for (int d = 0; d < N_DEPTHS; d++) {
+            for (uint64_t seed = 0; seed < SEEDS; seed++) {
+                pattern_items items = {.random = seed};
+                p->make(&items, depths[d]);
+                int64_t bound = mm_layout_lower_bound(items.items, items.n, ALIGN);
+                int64_t modnn = place(items.items, items.n, MM_LAYOUT_MODNN, ALIGN);
+                assert_valid(items.items, items.n, ALIGN, modnn);
+                int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, ALIGN);
+                assert_valid(items.items, items.n, ALIGN, best);
+                print_message("%-18s %6d %7zu %14" PRId64 " %14" PRId64 " %14" PRId64 " %7.3f%%\n", p->name, depths[d],
+                              items.n, bound, modnn, best, 100.0 * (double)(best - bound) / (double)bound);
+                assert_true(best <= modnn);
+                assert_true(excess(best, bound) < 10);
+                pattern_fini(&items);
+            }
+        }
+    }
+}
+
+/* As many items as a network of 1202 layers has, and more; unstructured lifetimes too, which the search cannot solve.
+ */
+static void ten_thousand_items_are_placed(void **state) {
+    (void)state;
+    pattern_items items = {.random = 1};
+    for (int i = 0; i < 10000; i++) {
+        int first = pattern_below(&items, 3000);
+        pattern_add(&items, pattern_below(&items, 1 << 20), first, first + pattern_below(&items, 1 + i % 2000));
+    }
+    int64_t modnn = place(items.items, items.n, MM_LAYOUT_MODNN, ALIGN);
+    int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, ALIGN);
+    assert_valid(items.items, items.n, ALIGN, best);
+    assert_true(best <= modnn);
+    pattern_fini(&items);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_items_have_height_zero),
+        cmocka_unit_test(zero_bytes_take_no_room),
+        cmocka_unit_test(bad_items_are_refused),
+        cmocka_unit_test(modnn_prefers_the_exact_fit),
+        cmocka_unit_test(modnn_takes_the_first_fit_otherwise),
+        cmocka_unit_test(best_is_below_modnn_where_order_matters),
+        cmocka_unit_test(random_items_never_overlap_and_best_is_never_above_modnn),
+        cmocka_unit_test(placement_is_the_same_every_time),
+        cmocka_unit_test(training_lifetimes_are_within_one_percent_of_the_bound),
+        cmocka_unit_test(ten_thousand_items_are_placed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

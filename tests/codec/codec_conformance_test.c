@@ -1,0 +1,66 @@
+/* The table of codecs, and the suite over every entry of it, at more rates where it has rates. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pipeline/codec/codec.h"
+#include "tests/codec/codec_suite.h"
+
+static void names_are_unique_on_a_device_and_the_table_ends(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (; mm_codec_table(n) != NULL; n++)
+        for (size_t j = 0; j < n; j++)
+            assert_true(strcmp(mm_codec_table(n)->name, mm_codec_table(j)->name) != 0 ||
+                        strcmp(mm_codec_table(n)->device, mm_codec_table(j)->device) != 0);
+    assert_true(n > 0);
+    assert_null(mm_codec_table(n + 1));
+    assert_null(mm_codec_table((size_t)-1));
+}
+
+static void an_unknown_codec_is_not_found_and_the_message_lists_those_there_are(void **state) {
+    (void)state;
+    static const char *const specs[] = {"", "zip", "zf", "zfpp:rate=4", "ZFP", ":rate=4"};
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        mm_codec *codec = NULL;
+        assert_int_equal(mm_codec_create(specs[s], "host", &codec), MM_ERR_NOT_FOUND);
+        assert_null(codec);
+        for (size_t i = 0; mm_codec_table(i) != NULL; i++)
+            if (strcmp(mm_codec_table(i)->device, "host") == 0)
+                assert_non_null(strstr(mm_last_error(), mm_codec_table(i)->name));
+    }
+}
+
+static void there_is_no_codec_for_an_unknown_device(void **state) {
+    (void)state;
+    mm_codec *codec = NULL;
+    assert_int_equal(mm_codec_create("raw", "abacus", &codec), MM_ERR_NOT_FOUND);
+    assert_null(codec);
+    assert_non_null(strstr(mm_last_error(), "abacus"));
+}
+
+static void destroying_nothing_is_legal(void **state) {
+    (void)state;
+    mm_codec_destroy(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_unique_on_a_device_and_the_table_ends),
+        cmocka_unit_test(an_unknown_codec_is_not_found_and_the_message_lists_those_there_are),
+        cmocka_unit_test(there_is_no_codec_for_an_unknown_device),
+        cmocka_unit_test(destroying_nothing_is_legal),
+    };
+    static const char *const more[] = {"zfp:rate=0.6", "zfp:rate=4", "zfp:rate=16.1", "zfp:rate=32"};
+    int failed = cmocka_run_group_tests_name("table", tests, NULL, NULL);
+    for (size_t i = 0; mm_codec_table(i) != NULL; i++) {
+        const mm_codec_ops *ops = mm_codec_table(i);
+        failed += codec_suite_run(ops->name, ops->device);
+        for (size_t m = 0; m < sizeof more / sizeof more[0] && strcmp(ops->name, "zfp") == 0; m++)
+            failed += codec_suite_run(more[m], ops->device);
+    }
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,241 @@
+/* Whole tensors: which blocks, in which order, where their bits are, and what of blocks that are not finite. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pipeline/codec/zfp_code.h"
+#include "tests/codec/codec_data.h"
+#include "tests/codec/zfp_reference.h"
+
+enum { GUARD = 64 };
+
+static mm_shape nhwc(int64_t n, int64_t h, int64_t w, int64_t c) {
+    return (mm_shape){.dtype = MM_F32, .rank = 4, .dims = {n, h, w, c}};
+}
+
+static mm_zfp_layout layout_of(mm_shape shape, int maxbits) {
+    mm_zfp_layout layout;
+    assert_int_equal(mm_zfp_layout_make(&shape, maxbits, &layout), MM_OK);
+    return layout;
+}
+
+static int64_t elems_of(const mm_shape *shape) {
+    int64_t elems = 1;
+    for (int d = 0; d < shape->rank; d++) elems *= shape->dims[d];
+    return elems;
+}
+
+/* Memory with a guard of `fill` bytes at either end, of which the middle is given; exact_free checks them. */
+static uint8_t *guarded(int64_t bytes, int fill) {
+    uint8_t *memory = malloc((size_t)bytes + 2 * GUARD);
+    assert_non_null(memory);
+    memset(memory, fill, (size_t)bytes + 2 * GUARD);
+    return memory + GUARD;
+}
+
+static void guarded_free(uint8_t *middle, int64_t bytes, int fill) {
+    for (int i = 0; i < GUARD; i++) {
+        assert_int_equal(middle[i - GUARD], fill);
+        assert_int_equal(middle[bytes + i], fill);
+    }
+    free(middle - GUARD);
+}
+
+static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, int maxbits, codec_family family) {
+    const mm_zfp_layout layout = layout_of(shape, maxbits);
+    const int64_t elems = elems_of(&shape), bytes = 4 * elems;
+    float *src = malloc((size_t)bytes), *want = malloc((size_t)bytes);
+    assert_true(src && want);
+    codec_data_fill(src, elems, family, (uint64_t)maxbits);
+
+    zfp_reference *reference = zfp_reference_create(maxbits, layout.code_bytes);
+    uint8_t *code = guarded(layout.code_bytes, 0xa5), *dst = guarded(bytes, 0xa5);
+    zfp_reference_encode(reference, &layout, src);
+    zfp_reference_decode(reference, &layout, want);
+
+    assert_int_equal(mm_zfp_code_encode(kernel, &layout, src, code), 0);
+    if (memcmp(code, zfp_reference_code(reference), (size_t)layout.code_bytes) != 0)
+        fail_msg("%s: code of %lld x %lld x %lld x %lld at %d bits, family %d, is not libzfp's", kernel->name,
+                 (long long)shape.dims[0], (long long)shape.dims[1], (long long)shape.dims[2], (long long)shape.dims[3],
+                 maxbits, family);
+    mm_zfp_code_decode(kernel, &layout, code, (float *)(void *)dst);
+    assert_memory_equal(dst, want, bytes);
+
+    guarded_free(code, layout.code_bytes, 0xa5);
+    guarded_free(dst, bytes, 0xa5);
+    zfp_reference_destroy(reference);
+    free(src);
+    free(want);
+}
+
+static void each_kernel(mm_shape shape, int maxbits, codec_family family) {
+    for (size_t k = 0; mm_zfp_kernel_usable(k); k++)
+        check_against_libzfp(mm_zfp_kernel_usable(k), shape, maxbits, family);
+}
+
+static void codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts(void **state) {
+    (void)state;
+    static const int64_t sides[] = {1, 2, 3, 4, 5, 7, 8, 14, 28, 32}, channels[] = {1, 3, 16, 24, 33};
+    static const int bits[] = {64, 9, 102, 33, 257};
+    int round = 0;
+    for (size_t w = 0; w < sizeof sides / sizeof sides[0]; w++)
+        for (size_t h = 0; h < sizeof sides / sizeof sides[0]; h++)
+            for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++, round++)
+                each_kernel(nhwc(2, sides[h], sides[w], channels[c]), bits[round % 5],
+                            (codec_family)(round % FAMILIES));
+}
+
+/* Blocks begin at every bit of a word, and codes end at every bit. */
+static void codes_are_those_of_libzfp_at_every_number_of_bits(void **state) {
+    (void)state;
+    for (int maxbits = MM_ZFP_MIN_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits++) {
+        each_kernel(nhwc(1, 7, 6, 19), maxbits, (codec_family)(maxbits % FAMILIES));
+        each_kernel(nhwc(3, 4, 4, 1), maxbits, FAMILY_SMOOTH);
+    }
+}
+
+static void tensors_of_lower_rank_are_one_field(void **state) {
+    (void)state;
+    const mm_shape shapes[] = {
+        {.dtype = MM_F32, .rank = 1, .dims = {1, 1, 1, 1}},
+        {.dtype = MM_F32, .rank = 1, .dims = {1003, 1, 1, 1}},
+        {.dtype = MM_F32, .rank = 2, .dims = {33, 10, 1, 1}},
+        {.dtype = MM_F32, .rank = 3, .dims = {5, 6, 7, 1}},
+    };
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const mm_zfp_layout layout = layout_of(shapes[s], 64);
+        assert_int_equal(layout.channels, 1);
+        assert_int_equal(layout.columns * layout.rows, elems_of(&shapes[s]));
+        each_kernel(shapes[s], 64, FAMILY_UNIFORM);
+    }
+}
+
+static void planes_are_refolded_where_that_leaves_no_block_partial_in_width(void **state) {
+    (void)state;
+    static const struct {
+        int64_t height, width, columns, rows, blocks;
+    } cases[] = {
+        {32, 32, 32, 32, 64}, {14, 14, 28, 7, 14}, {7, 7, 7, 7, 4},   {28, 7, 28, 7, 14},
+        {8, 1, 4, 2, 1},      {2, 2, 4, 1, 1},     {6, 10, 20, 3, 5}, {5, 6, 6, 5, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const mm_zfp_layout layout = layout_of(nhwc(3, cases[i].height, cases[i].width, 5), 64);
+        assert_int_equal(layout.columns, cases[i].columns);
+        assert_int_equal(layout.rows, cases[i].rows);
+        assert_int_equal(layout.blocks, 3 * 5 * cases[i].blocks);
+        assert_int_equal(layout.code_bytes, 8 * layout.blocks);
+    }
+}
+
+/* A block that is not finite: classes of its values; libzfp reads zeros there, and the blocks beside it as ever. */
+static void classes_survive_where_they_fit_and_libzfp_reads_zeros(void **state) {
+    (void)state;
+    const mm_shape shape = nhwc(1, 8, 4, 19);
+    for (int maxbits = MM_ZFP_CLASS_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits += 7) {
+        const mm_zfp_layout layout = layout_of(shape, maxbits);
+        const int64_t elems = elems_of(&shape);
+        float *src = malloc((size_t)elems * 4), *have = malloc((size_t)elems * 4), *want = malloc((size_t)elems * 4);
+        assert_true(src && have && want);
+        codec_data_fill(src, elems, FAMILY_UNIFORM, 1);
+        /* channel 3, upper block */
+        src[3] = INFINITY;
+        src[5 * 19 + 3] = -INFINITY;
+        src[15 * 19 + 3] = NAN;
+        zfp_reference *reference = zfp_reference_create(maxbits, layout.code_bytes);
+        for (size_t k = 0; mm_zfp_kernel_usable(k); k++) {
+            const mm_zfp_kernel *kernel = mm_zfp_kernel_usable(k);
+            assert_int_equal(mm_zfp_code_encode(kernel, &layout, src, zfp_reference_code(reference)), 1);
+            mm_zfp_code_decode(kernel, &layout, zfp_reference_code(reference), have);
+            zfp_reference_decode(reference, &layout, want);
+            for (int i = 0; i < 16; i++) {
+                const int64_t at = i * 19 + 3;
+                assert_true(want[at] == 0);
+                if (i == 15)
+                    assert_true(isnan(have[at]));
+                else
+                    assert_true(have[at] == (i == 0 ? INFINITY : i == 5 ? -INFINITY : 0));
+                want[at] = have[at];
+            }
+            assert_memory_equal(have, want, elems * 4);
+        }
+        zfp_reference_destroy(reference);
+        free(src);
+        free(have);
+        free(want);
+    }
+}
+
+static void a_block_too_short_for_classes_is_all_nan(void **state) {
+    (void)state;
+    const mm_shape shape = nhwc(2, 4, 4, 9);
+    const int64_t elems = elems_of(&shape);
+    float src[2 * 16 * 9], have[2 * 16 * 9];
+    for (int maxbits = MM_ZFP_MIN_BITS; maxbits < MM_ZFP_CLASS_BITS; maxbits++) {
+        const mm_zfp_layout layout = layout_of(shape, maxbits);
+        uint8_t *code = guarded(layout.code_bytes, 0x5a);
+        codec_data_fill(src, elems, FAMILY_ZEROS, 2);
+        src[7 * 9 + 8] = -INFINITY; /* the ninth block; the others are zeros, and stay so */
+        for (size_t k = 0; mm_zfp_kernel_usable(k); k++) {
+            assert_int_equal(mm_zfp_code_encode(mm_zfp_kernel_usable(k), &layout, src, code), 1);
+            mm_zfp_code_decode(mm_zfp_kernel_usable(k), &layout, code, have);
+            for (int64_t i = 0; i < elems; i++) assert_true(i < 16 * 9 && i % 9 == 8 ? isnan(have[i]) : have[i] == 0);
+        }
+        guarded_free(code, layout.code_bytes, 0x5a);
+    }
+}
+
+/* The values that fill up a partial block are of its own, so what is outside cannot make it one. */
+static void partial_blocks_that_are_not_finite_restore_what_is_inside(void **state) {
+    (void)state;
+    const mm_shape shape = nhwc(1, 5, 5, 2);
+    const mm_zfp_layout layout = layout_of(shape, 64);
+    assert_int_equal(layout.blocks, 8);
+    float src[50], have[50];
+    codec_data_fill(src, 50, FAMILY_UNIFORM, 3);
+    src[24 * 2 + 1] = NAN;     /* the corner, alone in its block */
+    src[4 * 2 + 0] = INFINITY; /* the upper right, of a block of one column */
+    uint8_t *code = guarded(layout.code_bytes, 0);
+    for (size_t k = 0; mm_zfp_kernel_usable(k); k++) {
+        assert_int_equal(mm_zfp_code_encode(mm_zfp_kernel_usable(k), &layout, src, code), 2);
+        mm_zfp_code_decode(mm_zfp_kernel_usable(k), &layout, code, have);
+        assert_true(isnan(have[24 * 2 + 1]) && have[4 * 2] == INFINITY);
+        for (int y = 1; y < 4; y++) assert_true(have[(5 * y + 4) * 2] == 0);
+        for (int i = 0; i < 50; i++) assert_true(isfinite(have[i]) || i == 24 * 2 + 1 || i == 4 * 2);
+    }
+    guarded_free(code, layout.code_bytes, 0);
+}
+
+/* Documented, because it is libzfp's: below 2^-98 only the magnitude survives. */
+static void blocks_below_the_scale_decode_to_something_as_small(void **state) {
+    (void)state;
+    const mm_shape shape = nhwc(1, 4, 4, 16);
+    const mm_zfp_layout layout = layout_of(shape, 128);
+    float src[256], have[256];
+    uint8_t *code = guarded(layout.code_bytes, 0);
+    codec_data_fill(src, 256, FAMILY_TINY, 4);
+    for (int i = 0; i < 256; i++) src[i] *= 0.1f;
+    mm_zfp_code_encode(mm_zfp_kernel_usable(0), &layout, src, code);
+    mm_zfp_code_decode(mm_zfp_kernel_usable(0), &layout, code, have);
+    for (int i = 0; i < 256; i++) assert_true(fabsf(have[i]) <= 0x1p-95f);
+    guarded_free(code, layout.code_bytes, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planes_are_refolded_where_that_leaves_no_block_partial_in_width),
+        cmocka_unit_test(codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts),
+        cmocka_unit_test(codes_are_those_of_libzfp_at_every_number_of_bits),
+        cmocka_unit_test(tensors_of_lower_rank_are_one_field),
+        cmocka_unit_test(classes_survive_where_they_fit_and_libzfp_reads_zeros),
+        cmocka_unit_test(a_block_too_short_for_classes_is_all_nan),
+        cmocka_unit_test(partial_blocks_that_are_not_finite_restore_what_is_inside),
+        cmocka_unit_test(blocks_below_the_scale_decode_to_something_as_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

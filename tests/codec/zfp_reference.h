@@ -1,0 +1,24 @@
+/* libzfp, as the reference of blocks and of whole tensors. */
+#ifndef TESTS_CODEC_ZFP_REFERENCE_H
+#define TESTS_CODEC_ZFP_REFERENCE_H
+
+#include "pipeline/codec/zfp_layout.h"
+
+typedef struct zfp_reference zfp_reference;
+
+/* Blocks of `maxbits` bits, in a bit stream of `bytes` bytes (a multiple of 8) of its own, at first zero. */
+zfp_reference *zfp_reference_create(int maxbits, int64_t bytes);
+void zfp_reference_destroy(zfp_reference *reference);
+
+/* The stream's bytes. */
+uint8_t *zfp_reference_code(zfp_reference *reference);
+
+/* One dense block at the stream's start. */
+void zfp_reference_encode_block(zfp_reference *reference, const float values[16]);
+void zfp_reference_decode_block(zfp_reference *reference, float values_out[16]);
+
+/* A tensor, block by block, from the stream's start. */
+void zfp_reference_encode(zfp_reference *reference, const mm_zfp_layout *layout, const float *src);
+void zfp_reference_decode(zfp_reference *reference, const mm_zfp_layout *layout, float *dst);
+
+#endif

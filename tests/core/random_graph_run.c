@@ -1,0 +1,203 @@
+/* What the steps of random graphs compute, and what planners are told about them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "tests/core/random_graph.h"
+
+static uint64_t mix(uint64_t digest, uint64_t word) {
+    digest = (digest ^ word) * UINT64_C(0x9fb21c651e98df25);
+    return digest ^ (digest >> 29);
+}
+
+uint64_t random_graph_digest(uint64_t digest, const void *data, size_t bytes) {
+    const unsigned char *p = data;
+    for (; bytes >= 8; bytes -= 8, p += 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        digest = mix(digest, word);
+    }
+    uint64_t rest = 0;
+    memcpy(&rest, p, bytes);
+    return mix(digest, rest);
+}
+
+/* The same for the elements and for their mask. */
+static uint64_t digest_signs(uint64_t digest, const random_operand *operand, size_t n) {
+    const unsigned char *p = operand->data;
+    for (size_t i = 0; i < n; i += 32) {
+        uint32_t bits = 0;
+        size_t in_word = n - i < 32 ? n - i : 32;
+        if (operand->form == MM_FORM_SIGN) {
+            memcpy(&bits, p + i / 8, 4);
+            if (in_word < 32) bits &= (UINT32_C(1) << in_word) - 1;
+        } else {
+            for (size_t j = 0; j < in_word; j++) {
+                float value;
+                memcpy(&value, p + 4 * (i + j), 4);
+                bits |= (uint32_t)(value > 0) << j;
+            }
+        }
+        digest = mix(digest, bits);
+    }
+    return digest;
+}
+
+/* A finite element made of a hash; a ReLU's has no negatives and many zeros. */
+static void put_element(const mm_tensor_info *tensor, bool rectified, size_t i, uint64_t hash, void *data) {
+    if (tensor->dtype == MM_U8) {
+        ((unsigned char *)data)[i] = (unsigned char)(hash >> 32);
+        return;
+    }
+    float value = 1 + (float)(hash >> 48) / 65536;
+    if (hash & 1) value = rectified ? 0 : -value;
+    int32_t integer = (int32_t)(hash >> 33);
+    memcpy((char *)data + 4 * i, tensor->dtype == MM_F32 ? (void *)&value : (void *)&integer, 4);
+}
+
+static void put_elements(const mm_tensor_info *tensor, bool rectified, bool over_old, uint64_t digest, void *data) {
+    size_t width = mm_dtype_bytes(tensor->dtype), n = (size_t)tensor->bytes / width;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash = mix(digest, i);
+        if (over_old) hash = random_graph_digest(hash, (char *)data + i * width, width);
+        put_element(tensor, rectified, i, mix(hash, 1), data);
+    }
+}
+
+static int find_use(const mm_step_info *step, mm_tensor tensor) {
+    int u = 0;
+    while (step->uses[u].tensor != tensor) u++;
+    return u;
+}
+
+/* The input that the output equals; -1 if the graph says nothing like it. */
+static int equal_input(const mm_step_info *step, mm_tensor output) {
+    for (int p = 0; p < step->n_pairs; p++)
+        if (step->pairs[p].alias && step->pairs[p].output == output) return find_use(step, step->pairs[p].input);
+    return -1;
+}
+
+static uint64_t digest_inputs(const mm_graph *graph, const mm_step_info *step, uint64_t digest,
+                              const random_operand *operands) {
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
+        if (step->uses[u].access == MM_WRITE) continue;
+        if (step->uses[u].form == MM_FORM_SIGN)
+            digest = digest_signs(digest, &operands[u], (size_t)tensor->bytes / 4);
+        else
+            digest = random_graph_digest(digest, operands[u].data, (size_t)tensor->bytes);
+    }
+    return digest;
+}
+
+void random_graph_run_step(const mm_graph *graph, int s, const random_operand *operands, void *workspace,
+                           size_t workspace_bytes) {
+    const mm_step_info *step = mm_graph_step(graph, s);
+    uint64_t digest = digest_inputs(graph, step, (uint64_t)s + 1, operands);
+    if (workspace_bytes > 0) {
+        for (size_t i = 0; i < workspace_bytes; i++)
+            ((unsigned char *)workspace)[i] = (unsigned char)(digest >> (i % 57));
+        digest = random_graph_digest(digest, workspace, workspace_bytes);
+    }
+    for (int u = 0; u < step->n_uses; u++) {
+        int input = step->uses[u].access == MM_WRITE ? equal_input(step, step->uses[u].tensor) : -1;
+        if (input >= 0 && operands[u].data != operands[input].data)
+            memcpy(operands[u].data, operands[input].data, (size_t)mm_graph_tensor(graph, step->uses[u].tensor)->bytes);
+    }
+    bool rectified = mm_graph_layer(graph, step->layer)->kind == MM_LAYER_RELU && step->phase == MM_FORWARD;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (use->access == MM_READ || (use->access == MM_WRITE && equal_input(step, use->tensor) >= 0)) continue;
+        put_elements(mm_graph_tensor(graph, use->tensor), rectified, use->access == MM_MODIFY, mix(digest, (uint64_t)u),
+                     operands[u].data);
+    }
+}
+
+void random_graph_fill(const mm_graph *graph, mm_tensor tensor, uint64_t seed, void *data) {
+    put_elements(mm_graph_tensor(graph, tensor), false, false, mix(seed, (uint64_t)tensor), data);
+}
+
+/* ---------------------------------------------------------------- reference */
+
+static void run_iteration(const mm_graph *graph, void **memory) {
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        random_operand operands[32];
+        for (int u = 0; u < step->n_uses; u++)
+            operands[u] = (random_operand){memory[step->uses[u].tensor], MM_FORM_VALUE};
+        void *workspace = memory[mm_graph_tensors(graph)];
+        random_graph_run_step(graph, s, operands, workspace, (size_t)step->workspace_bytes);
+    }
+}
+
+mm_status random_graph_reference(const mm_graph *graph, uint64_t seed, int iterations, uint64_t *digest_out) {
+    int n = mm_graph_tensors(graph);
+    int64_t workspace = 1;
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if (mm_graph_step(graph, s)->workspace_bytes > workspace) workspace = mm_graph_step(graph, s)->workspace_bytes;
+    void **memory = calloc((size_t)n + 1, sizeof *memory); /* the tensors, and the workspace */
+    bool enough = memory != NULL;
+    for (int t = 0; enough && t <= n; t++) {
+        memory[t] = malloc((size_t)(t < n ? mm_graph_tensor(graph, t)->bytes : workspace));
+        enough = memory[t] != NULL;
+        if (enough && t < n) random_graph_fill(graph, t, seed, memory[t]);
+    }
+    for (int i = 0; enough && i < iterations; i++) run_iteration(graph, memory);
+    uint64_t digest = 0;
+    for (int t = 0; enough && t < n; t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
+            digest = random_graph_digest(digest, memory[t], (size_t)mm_graph_tensor(graph, t)->bytes);
+    for (int t = 0; memory && t <= n; t++) free(memory[t]);
+    free(memory);
+    if (!enough) return mm_fail(MM_ERR_NOMEM, "out of memory for a reference run");
+    *digest_out = digest;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- facts */
+
+static const mm_codec_facts codecs[RANDOM_CODECS] = {
+    [RANDOM_LOSSLESS] = {.spec = "test-lossless", .lossless = true, .fixed_size = true, .gives_value = true},
+    [RANDOM_LOSSY] = {.spec = "test-lossy:rate=8", .fixed_size = true, .gives_value = true},
+    [RANDOM_MASK] = {.spec = "test-mask", .lossless = true, .fixed_size = true, .gives_sign = true},
+};
+
+static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *random) {
+    mm_code_facts code = {.code_bytes = tensor->bytes,
+                          .scratch_bytes = random_chance(random, 30) ? 1 + random_below(random, 2000) : 0,
+                          .encode_ns = 1 + random_below(random, 2000),
+                          .decode_ns = 1 + random_below(random, 2000)};
+    if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
+    if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
+    return code;
+}
+
+mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_facts **facts_out) {
+    mm_facts *facts;
+    MM_TRY(mm_facts_create(graph, RANDOM_CODECS, &facts));
+    mm_variant *variants = realloc(facts->variants, 3 * (size_t)facts->n_steps * sizeof *variants);
+    if (!variants) {
+        mm_facts_destroy(facts);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    }
+    facts->variants = variants;
+    uint64_t random = seed;
+    for (int s = 0, n = 0; s < facts->n_steps; s++) {
+        facts->variant_first[s] = n;
+        for (int v = 0, more = random_below(&random, 3); v <= more; v++)
+            variants[n++] = (mm_variant){.id = v,
+                                         .deterministic = random_chance(&random, 80),
+                                         .workspace_bytes = mm_graph_step(graph, s)->workspace_bytes + 100 * v,
+                                         .ns = 1 + random_below(&random, 10000)};
+        facts->variant_first[s + 1] = n;
+    }
+    for (int c = 0; c < RANDOM_CODECS; c++) {
+        facts->codecs[c] = codecs[c];
+        for (int t = 0; t < facts->n_tensors; t++)
+            facts->codes[c * facts->n_tensors + t] = code_of(mm_graph_tensor(graph, t), c, &random);
+    }
+    facts->contention_permille = random_below(&random, 300);
+    *facts_out = facts;
+    return MM_OK;
+}

@@ -1,0 +1,172 @@
+#include "tests/mm/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "mm/core/status.h"
+#include "mm/device/device_host.h"
+#include "mm/planning.h"
+
+void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
+    *r = (rig){.graph = graph,
+               .seed = seed,
+               .external = calloc((size_t)mm_graph_tensors(graph), sizeof *r->external),
+               .operands = calloc((size_t)mm_graph_steps(graph), sizeof *r->operands)};
+    assert_non_null(r->external);
+    assert_non_null(r->operands);
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        if (mm_graph_tensor(graph, t)->ownership != MM_EXTERNAL) continue;
+        r->external[t] = malloc((size_t)mm_graph_tensor(graph, t)->bytes);
+        assert_non_null(r->external[t]);
+        random_graph_fill(graph, t, seed, r->external[t]);
+    }
+}
+
+void rig_fini(rig *r) {
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++) free(r->external[t]);
+    free(r->external);
+    free(r->operands);
+}
+
+mm_status rig_bind(const rig *r, mm_manager *m) {
+    MM_TRY(mm_manager_prepare(m, r->graph));
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
+        if (r->external[t]) MM_TRY(mm_external_set(m, r->graph, t, r->external[t]));
+        if (tensor->ownership == MM_PERSISTENT)
+            random_graph_fill(r->graph, t, r->seed, mm_persistent_data(m, tensor->name, NULL));
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- steps */
+
+typedef struct step_task {
+    const mm_graph *graph;
+    int step;
+    const random_operand *operands;
+    void *workspace;
+} step_task;
+
+static mm_status run_task(void *arg) {
+    const step_task *task = arg;
+    size_t workspace_bytes = (size_t)mm_graph_step(task->graph, task->step)->workspace_bytes;
+    random_graph_run_step(task->graph, task->step, task->operands, task->workspace, workspace_bytes);
+    return MM_OK;
+}
+
+static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
+    const mm_step_info *step = mm_graph_step(r->graph, s);
+    mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
+    assert_true(step->n_uses <= RIG_USES);
+    MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
+    assert_int_equal(mm_current_step(m), s);
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor tensor = step->uses[u].tensor;
+        r->operands[s][u] = (random_operand){mm_tensor_data(m, tensor), mm_tensor_form(m, tensor)};
+        assert_non_null(r->operands[s][u].data);
+    }
+    step_task task = {r->graph, s, r->operands[s], mm_workspace_data(m)};
+    assert_int_equal(task.workspace != NULL, step->workspace_bytes > 0);
+    MM_TRY(stream ? mm_host_launch(stream, run_task, &task, sizeof task) : run_task(&task));
+    return mm_layer_end(m, step->layer, step->phase);
+}
+
+mm_status rig_steps(rig *r, mm_manager *m, rig_mode mode, int first, int count) {
+    for (int s = first; s < first + count; s++)
+        MM_TRY(run_step(r, m, s, mode == RIG_STREAM || (mode == RIG_MIXED && s % 2 == 0)));
+    return MM_OK;
+}
+
+mm_status rig_iteration(rig *r, mm_manager *m, rig_mode mode) {
+    mm_status status = mm_iteration_begin(m, r->graph);
+    if (status == MM_OK) status = rig_steps(r, m, mode, 0, mm_graph_steps(r->graph));
+    if (status == MM_OK) return mm_iteration_end(m);
+    mm_iteration_abort(m);
+    return status;
+}
+
+uint64_t rig_digest(const rig *r, mm_manager *m) {
+    uint64_t digest = 0;
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
+        if (tensor->ownership != MM_PERSISTENT) continue;
+        digest = random_graph_digest(digest, mm_persistent_data(m, tensor->name, NULL), (size_t)tensor->bytes);
+    }
+    return digest;
+}
+
+/* ---------------------------------------------------------------- plain */
+
+void plain_init(plain *p, const mm_graph *graph, uint64_t seed) {
+    int n = mm_graph_tensors(graph);
+    size_t workspace = 1;
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if ((size_t)mm_graph_step(graph, s)->workspace_bytes > workspace)
+            workspace = (size_t)mm_graph_step(graph, s)->workspace_bytes;
+    *p = (plain){.graph = graph, .memory = calloc((size_t)n + 1, sizeof *p->memory)};
+    assert_non_null(p->memory);
+    for (int t = 0; t <= n; t++) {
+        p->memory[t] = malloc(t < n ? (size_t)mm_graph_tensor(graph, t)->bytes : workspace);
+        assert_non_null(p->memory[t]);
+        if (t < n) random_graph_fill(graph, t, seed, p->memory[t]);
+    }
+}
+
+void plain_fini(plain *p) {
+    for (int t = 0; t <= mm_graph_tensors(p->graph); t++) free(p->memory[t]);
+    free(p->memory);
+}
+
+void plain_steps(plain *p, int first, int count) {
+    for (int s = first; s < first + count; s++) {
+        const mm_step_info *step = mm_graph_step(p->graph, s);
+        random_operand operands[RIG_USES];
+        assert_true(step->n_uses <= RIG_USES);
+        for (int u = 0; u < step->n_uses; u++)
+            operands[u] = (random_operand){p->memory[step->uses[u].tensor], MM_FORM_VALUE};
+        random_graph_run_step(p->graph, s, operands, p->memory[mm_graph_tensors(p->graph)],
+                              (size_t)step->workspace_bytes);
+    }
+}
+
+uint64_t plain_digest(const plain *p) {
+    uint64_t digest = 0;
+    for (int t = 0; t < mm_graph_tensors(p->graph); t++)
+        if (mm_graph_tensor(p->graph, t)->ownership == MM_PERSISTENT)
+            digest = random_graph_digest(digest, p->memory[t], (size_t)mm_graph_tensor(p->graph, t)->bytes);
+    return digest;
+}
+
+/* ---------------------------------------------------------------- managers */
+
+int64_t rig_minimum(const mm_graph *graph, const char *spec) {
+    mm_policy policy;
+    mm_planned planned;
+    mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = mm_planned_base(graph)};
+    if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&planned, &policy, graph, "host") != MM_OK ||
+        mm_planned_make(&planned, &policy, graph, &limits) != MM_OK)
+        fail_msg("%s on %s: %s", spec, mm_graph_name(graph), mm_last_error());
+    int64_t minimum = planned.plan->peak_bytes;
+    mm_planned_fini(&planned);
+    return minimum;
+}
+
+mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels) {
+    mm_graph *graph;
+    random_graph_options options = {.seed = seed, .layers = layers, .max_channels = max_channels};
+    if (random_graph_create(&options, &graph) != MM_OK)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, mm_last_error());
+    return graph;
+}
+
+mm_manager *rig_manager(const mm_options *options) {
+    mm_manager *manager;
+    if (mm_manager_create(options, &manager) != MM_OK)
+        fail_msg("%s: %s", options->policy ? options->policy : "no policy", mm_last_error());
+    return manager;
+}

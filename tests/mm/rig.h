@@ -1,0 +1,64 @@
+/* Runs graphs of mock steps (tests/core/random_graph.h) through managers, and beside it in plain memory to compare. */
+#ifndef TESTS_MM_RIG_H
+#define TESTS_MM_RIG_H
+
+#include "mm/mm.h"
+#include "tests/core/random_graph.h"
+
+/* Who computes a step. */
+typedef enum rig_mode {
+    RIG_INLINE, /* the caller, between begin and end */
+    RIG_STREAM, /* the compute stream */
+    RIG_MIXED,  /* by turns */
+    RIG_MODES
+} rig_mode;
+
+enum { RIG_USES = 24 }; /* at most, of a step */
+
+/* A graph with the user's memory for its external tensors. Several managers may run it, one after the other. */
+typedef struct rig {
+    const mm_graph *graph; /* borrowed */
+    uint64_t seed;         /* of what tensors hold before the first iteration */
+    void **external;       /* per tensor; NULL unless external */
+    random_operand (*operands)[RIG_USES]; /* per step: a stream's tasks read them until the iteration has ended */
+} rig;
+
+void rig_init(rig *rig, const mm_graph *graph, uint64_t seed);
+void rig_fini(rig *rig);
+
+/* Prepares the graph, gives its external tensors their memory, fills the persistent ones. */
+mm_status rig_bind(const rig *rig, mm_manager *manager);
+
+/* Begins, runs and ends the next `count` steps from `first` on; the first failure. */
+mm_status rig_steps(rig *rig, mm_manager *manager, rig_mode mode, int first, int count);
+
+/* A whole iteration; aborted if anything fails. */
+mm_status rig_iteration(rig *rig, mm_manager *manager, rig_mode mode);
+
+/* Of all persistent tensors of the graph, as random_graph_reference gives it. */
+uint64_t rig_digest(const rig *rig, mm_manager *manager);
+
+/* ---- the same steps with memory of its own for every tensor */
+
+typedef struct plain {
+    const mm_graph *graph;
+    void **memory; /* per tensor, and one workspace */
+} plain;
+
+void plain_init(plain *plain, const mm_graph *graph, uint64_t seed);
+void plain_fini(plain *plain);
+void plain_steps(plain *plain, int first, int count);
+uint64_t plain_digest(const plain *plain);
+
+/* ---- what managers need */
+
+/* Peak of the policy's plan for the graph alone in an arena: the least budget. The plan is proved. */
+int64_t rig_minimum(const mm_graph *graph, const char *policy);
+
+/* A random graph; fails the test if there is none. */
+mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels);
+
+/* A manager; fails the test, naming the policy, if there is none. */
+mm_manager *rig_manager(const mm_options *options);
+
+#endif

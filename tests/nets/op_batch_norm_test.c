@@ -1,0 +1,156 @@
+/* Batch norm against its formulas (in double), gradients against central differences (step 0.01, tolerance 1e-2 of the
+ * largest: rounding of the sums over all outputs dominates), evaluation mode, running statistics, in place. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/nets/op_rig.h"
+
+static const int64_t X[4] = {4, 3, 5, 24};
+enum { CHANNELS = 24, COUNT = 4 * 3 * 5 };
+static const double EPS = 1e-5;
+
+static void start(op_rig *rig, bool training, bool wants_dx) {
+    op_rig_init(rig, NETS_BATCH_NORM, NULL, X, training, wants_dx);
+    for (int c = 0; c < CHANNELS; c++) {
+        op_rig_floats(rig, NETS_MEAN)[c] = 0.01f * (float)c;
+        op_rig_floats(rig, NETS_VAR)[c] = 1.0f + 0.1f * (float)c;
+        op_rig_floats(rig, NETS_X)[c] += (float)c; /* an outlier, so that channels differ */
+    }
+}
+
+static void statistics(const op_rig *rig, int c, double *mean_out, double *var_out) {
+    const float *x = op_rig_floats(rig, NETS_X);
+    double mean = 0, var = 0;
+    for (int i = 0; i < COUNT; i++) mean += x[i * CHANNELS + c];
+    mean /= COUNT;
+    for (int i = 0; i < COUNT; i++) var += (x[i * CHANNELS + c] - mean) * (x[i * CHANNELS + c] - mean);
+    *mean_out = mean;
+    *var_out = var / COUNT;
+}
+
+static void check_normalised(const op_rig *rig, int c, double mean, double var) {
+    const float *x = op_rig_floats(rig, NETS_X), *y = op_rig_floats(rig, NETS_Y);
+    double scale = op_rig_floats(rig, NETS_W)[c], shift = op_rig_floats(rig, NETS_B)[c];
+    for (int i = 0; i < COUNT; i++)
+        assert_true(fabs(y[i * CHANNELS + c] - ((x[i * CHANNELS + c] - mean) / sqrt(var + EPS) * scale + shift)) <
+                    1e-4);
+}
+
+static void training_normalises_with_the_batch_and_saves_its_statistics(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    for (int c = 0; c < CHANNELS; c++) {
+        double mean, var;
+        statistics(&rig, c, &mean, &var);
+        assert_true(fabs(op_rig_floats(&rig, NETS_SAVED_MEAN)[c] - mean) < 1e-5);
+        assert_true(fabs(op_rig_floats(&rig, NETS_SAVED_VAR)[c] - var) < 1e-4 * (1 + var));
+        check_normalised(&rig, c, mean, var);
+    }
+    op_rig_fini(&rig);
+}
+
+static void training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    for (int c = 0; c < CHANNELS; c++) {
+        double mean, var;
+        statistics(&rig, c, &mean, &var);
+        double unbiased = var * COUNT / (COUNT - 1);
+        assert_true(fabs(op_rig_floats(&rig, NETS_MEAN)[c] - (0.9 * 0.01 * c + 0.1 * mean)) < 1e-5);
+        assert_true(fabs(op_rig_floats(&rig, NETS_VAR)[c] - (0.9 * (1 + 0.1 * c) + 0.1 * unbiased)) < 1e-4 * (1 + var));
+    }
+    op_rig_fini(&rig);
+}
+
+static void evaluation_normalises_with_the_running_statistics_and_keeps_them(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, false, false);
+    op_rig_run(&rig, MM_FORWARD);
+    for (int c = 0; c < CHANNELS; c++) {
+        assert_true(op_rig_floats(&rig, NETS_MEAN)[c] == 0.01f * (float)c);
+        assert_true(op_rig_floats(&rig, NETS_VAR)[c] == 1.0f + 0.1f * (float)c);
+        check_normalised(&rig, c, 0.01 * c, 1 + 0.1 * c);
+    }
+    op_rig_fini(&rig);
+}
+
+static void gradients_match_differences(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    op_rig_check_gradient(&rig, NETS_X, NETS_DX, 0.01f, 1e-2);
+    op_rig_check_gradient(&rig, NETS_W, NETS_DW, 0.01f, 1e-2);
+    op_rig_check_gradient(&rig, NETS_B, NETS_DB, 0.01f, 1e-2);
+    op_rig_fini(&rig);
+}
+
+static void gradients_by_parameters_do_not_need_the_one_by_the_input(void **state) {
+    (void)state;
+    op_rig with, without;
+    start(&with, true, true);
+    start(&without, true, false);
+    op_rig_run(&with, MM_FORWARD);
+    op_rig_run(&without, MM_FORWARD);
+    op_rig_run(&with, MM_BACKWARD);
+    op_rig_fill(&with, NETS_DY, 5);
+    op_rig_run(&without, MM_BACKWARD);
+    assert_memory_equal(with.storage[NETS_DY], without.storage[NETS_DY], (size_t)with.bytes[NETS_DY]);
+    assert_memory_equal(with.storage[NETS_DW], without.storage[NETS_DW], (size_t)with.bytes[NETS_DW]);
+    assert_memory_equal(with.storage[NETS_DB], without.storage[NETS_DB], (size_t)with.bytes[NETS_DB]);
+    op_rig_fini(&with);
+    op_rig_fini(&without);
+}
+
+static void backward_in_place_gives_the_same_bits(void **state) {
+    (void)state;
+    op_rig apart, together;
+    start(&apart, true, true);
+    start(&together, true, true);
+    op_rig_run(&apart, MM_FORWARD);
+    op_rig_run(&together, MM_FORWARD);
+    together.args.at[NETS_DX] = together.args.at[NETS_DY];
+    op_rig_run(&apart, MM_BACKWARD);
+    op_rig_run(&together, MM_BACKWARD);
+    assert_memory_equal(apart.storage[NETS_DX], together.storage[NETS_DY], (size_t)apart.bytes[NETS_DX]);
+    assert_memory_equal(apart.storage[NETS_DW], together.storage[NETS_DW], (size_t)apart.bytes[NETS_DW]);
+    op_rig_fini(&apart);
+    op_rig_fini(&together);
+}
+
+static void evaluation_in_place_gives_the_same_bits(void **state) {
+    (void)state;
+    op_rig apart, together;
+    start(&apart, false, false);
+    start(&together, false, false);
+    together.args.at[NETS_Y] = together.args.at[NETS_X];
+    op_rig_run(&apart, MM_FORWARD);
+    op_rig_run(&together, MM_FORWARD);
+    assert_memory_equal(apart.storage[NETS_Y], together.storage[NETS_X], (size_t)apart.bytes[NETS_Y]);
+    op_rig_fini(&apart);
+    op_rig_fini(&together);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_normalises_with_the_batch_and_saves_its_statistics),
+        cmocka_unit_test(training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones),
+        cmocka_unit_test(evaluation_normalises_with_the_running_statistics_and_keeps_them),
+        cmocka_unit_test(gradients_match_differences),
+        cmocka_unit_test(gradients_by_parameters_do_not_need_the_one_by_the_input),
+        cmocka_unit_test(backward_in_place_gives_the_same_bits),
+        cmocka_unit_test(evaluation_in_place_gives_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

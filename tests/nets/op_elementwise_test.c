@@ -1,0 +1,164 @@
+/* ReLU and residual sum: exact, so compared bit for bit. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/nets/op_rig.h"
+
+/* 3 * 5 * 7 * 9 = 945 elements: not a multiple of 32, so the mask's last word is partial. */
+static const int64_t X[4] = {3, 5, 7, 9};
+
+static void relu_forward_keeps_the_positive(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
+    op_rig_floats(&rig, NETS_X)[3] = NAN;
+    op_rig_run(&rig, MM_FORWARD);
+    for (int64_t i = 0; i < op_rig_elems(&rig, NETS_Y); i++) {
+        float x = op_rig_floats(&rig, NETS_X)[i], y = op_rig_floats(&rig, NETS_Y)[i];
+        assert_true(i == 3 ? isnan(y) : y == (x > 0 ? x : 0));
+    }
+    op_rig_fini(&rig);
+}
+
+static void relu_forward_in_place_gives_the_same_bits(void **state) {
+    (void)state;
+    op_rig apart, together;
+    op_rig_init(&apart, NETS_RELU, NULL, X, true, true);
+    op_rig_init(&together, NETS_RELU, NULL, X, true, true);
+    together.args.at[NETS_Y] = together.args.at[NETS_X];
+    op_rig_run(&apart, MM_FORWARD);
+    op_rig_run(&together, MM_FORWARD);
+    assert_memory_equal(apart.storage[NETS_Y], together.storage[NETS_X], (size_t)apart.bytes[NETS_Y]);
+    op_rig_fini(&apart);
+    op_rig_fini(&together);
+}
+
+static void relu_backward_lets_through_where_the_output_is_positive(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    for (int64_t i = 0; i < op_rig_elems(&rig, NETS_DX); i++)
+        assert_true(op_rig_floats(&rig, NETS_DX)[i] ==
+                    (op_rig_floats(&rig, NETS_X)[i] > 0 ? op_rig_floats(&rig, NETS_DY)[i] : 0));
+    op_rig_fini(&rig);
+}
+
+/* mm.h's form of a sign mask. */
+static uint32_t *make_mask(const float *y, int64_t n) {
+    uint32_t *mask = calloc((size_t)n / 32 + 1, sizeof *mask);
+    assert_non_null(mask);
+    for (int64_t i = 0; i < n; i++)
+        if (y[i] > 0) mask[i / 32] |= UINT32_C(1) << (i % 32);
+    return mask;
+}
+
+static void relu_backward_by_mask_equals_by_value(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
+    int64_t n = op_rig_elems(&rig, NETS_DX);
+    float *by_value = malloc((size_t)n * sizeof *by_value);
+    assert_non_null(by_value);
+    for (int with_earlier = 0; with_earlier < 2; with_earlier++) {
+        if (with_earlier) rig.args.at[NETS_EARLIER] = rig.args.at[NETS_X];
+        op_rig_run(&rig, MM_FORWARD);
+        op_rig_run(&rig, MM_BACKWARD);
+        memcpy(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);
+        uint32_t *mask = make_mask(rig.storage[NETS_Y], n);
+        rig.args.at[NETS_Y] = mask;
+        rig.args.sign_roles = 1u << NETS_Y;
+        memset(rig.storage[NETS_DX], 0xff, (size_t)n * sizeof *by_value);
+        op_rig_run(&rig, MM_BACKWARD);
+        assert_memory_equal(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);
+        rig.args.at[NETS_Y] = rig.storage[NETS_Y];
+        rig.args.sign_roles = 0;
+        free(mask);
+    }
+    free(by_value);
+    op_rig_fini(&rig);
+}
+
+static void relu_backward_in_place_gives_the_same_bits(void **state) {
+    (void)state;
+    op_rig apart, together;
+    op_rig_init(&apart, NETS_RELU, NULL, X, true, true);
+    op_rig_init(&together, NETS_RELU, NULL, X, true, true);
+    together.args.at[NETS_DX] = together.args.at[NETS_DY];
+    op_rig_run(&apart, MM_FORWARD);
+    op_rig_run(&together, MM_FORWARD);
+    op_rig_run(&apart, MM_BACKWARD);
+    op_rig_run(&together, MM_BACKWARD);
+    assert_memory_equal(apart.storage[NETS_DX], together.storage[NETS_DY], (size_t)apart.bytes[NETS_DX]);
+    op_rig_fini(&apart);
+    op_rig_fini(&together);
+}
+
+static void add_forward_sums_also_in_place_of_either_addend(void **state) {
+    (void)state;
+    for (int place = 0; place < 3; place++) {
+        op_rig rig, fresh;
+        op_rig_init(&rig, NETS_ADD, NULL, X, true, true);
+        op_rig_init(&fresh, NETS_ADD, NULL, X, true, true);
+        if (place == 1) rig.args.at[NETS_Y] = rig.args.at[NETS_X];
+        if (place == 2) rig.args.at[NETS_Y] = rig.args.at[NETS_X2];
+        op_rig_run(&rig, MM_FORWARD);
+        for (int64_t i = 0; i < op_rig_elems(&fresh, NETS_Y); i++)
+            assert_true(op_rig_floats(&rig, NETS_Y)[i] ==
+                        op_rig_floats(&fresh, NETS_X)[i] + op_rig_floats(&fresh, NETS_X2)[i]);
+        op_rig_fini(&rig);
+        op_rig_fini(&fresh);
+    }
+}
+
+static void add_backward_copies_unless_storage_is_shared(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_ADD, NULL, X, true, true);
+    rig.args.at[NETS_DX2] = rig.args.at[NETS_DY];
+    op_rig_run(&rig, MM_BACKWARD);
+    op_rig fresh;
+    op_rig_init(&fresh, NETS_ADD, NULL, X, true, true);
+    assert_memory_equal(rig.storage[NETS_DX], fresh.storage[NETS_DY], (size_t)rig.bytes[NETS_DX]);
+    assert_memory_equal(rig.storage[NETS_DY], fresh.storage[NETS_DY], (size_t)rig.bytes[NETS_DY]);
+    op_rig_fini(&rig);
+    op_rig_fini(&fresh);
+}
+
+static void add_backward_adds_earlier_contributions_also_in_their_place(void **state) {
+    (void)state;
+    op_rig rig, fresh;
+    op_rig_init(&rig, NETS_ADD, NULL, X, true, true);
+    op_rig_init(&fresh, NETS_ADD, NULL, X, true, true);
+    rig.args.at[NETS_EARLIER] = rig.args.at[NETS_X];
+    rig.args.at[NETS_EARLIER2] = rig.args.at[NETS_DX2] = rig.args.at[NETS_X2];
+    op_rig_run(&rig, MM_BACKWARD);
+    for (int64_t i = 0; i < op_rig_elems(&fresh, NETS_DX); i++) {
+        float dy = op_rig_floats(&fresh, NETS_DY)[i];
+        assert_true(op_rig_floats(&rig, NETS_DX)[i] == dy + op_rig_floats(&fresh, NETS_X)[i]);
+        assert_true(op_rig_floats(&rig, NETS_DX2)[i] == dy + op_rig_floats(&fresh, NETS_X2)[i]);
+    }
+    op_rig_fini(&rig);
+    op_rig_fini(&fresh);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(relu_forward_keeps_the_positive),
+        cmocka_unit_test(relu_forward_in_place_gives_the_same_bits),
+        cmocka_unit_test(relu_backward_lets_through_where_the_output_is_positive),
+        cmocka_unit_test(relu_backward_by_mask_equals_by_value),
+        cmocka_unit_test(relu_backward_in_place_gives_the_same_bits),
+        cmocka_unit_test(add_forward_sums_also_in_place_of_either_addend),
+        cmocka_unit_test(add_backward_copies_unless_storage_is_shared),
+        cmocka_unit_test(add_backward_adds_earlier_contributions_also_in_their_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

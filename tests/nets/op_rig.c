@@ -1,0 +1,143 @@
+#include "tests/nets/op_rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/philox.h"
+
+static void give(op_rig *rig, nets_role role, int64_t bytes) {
+    rig->bytes[role] = bytes;
+    rig->storage[role] = aligned_alloc(256, (size_t)(bytes + 255) / 256 * 256);
+    assert_non_null(rig->storage[role]);
+    memset(rig->storage[role], 0, (size_t)bytes);
+    rig->args.at[role] = rig->storage[role];
+}
+
+/* The net of the layer alone gives its output shape and parameters. */
+static void infer(op_rig *rig, const nets_attrs *attrs, const int64_t x[4]) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("rig", &net), MM_OK);
+    int data = nets_add_data(net, x[1], x[2], x[3], 10);
+    int first = data;
+    if (rig->desc.kind == NETS_ADD) first = nets_add1(net, "other", NETS_RELU, NULL, data);
+    const int inputs[2] = {data, first};
+    int layer = nets_add(net, "layer", rig->desc.kind, attrs, inputs, rig->desc.kind == NETS_ADD ? 2 : 1);
+    assert_true(layer > 0);
+    rig->desc.attrs = nets_net_layer(net, layer)->attrs;
+    memcpy(rig->desc.x, x, sizeof rig->desc.x);
+    assert_int_equal(nets_net_shape(net, layer, x[0], rig->desc.y), MM_OK);
+    for (int i = 0; i < nets_net_params(net); i++) {
+        if (nets_net_param(net, i)->role == NETS_PARAM_WEIGHT) rig->w_elems = nets_net_param(net, i)->elems;
+        if (nets_net_param(net, i)->role == NETS_PARAM_BIAS) rig->b_elems = nets_net_param(net, i)->elems;
+    }
+    nets_net_destroy(net);
+}
+
+static void give_all(op_rig *rig) {
+    int64_t x = 4 * rig->desc.x[0] * rig->desc.x[1] * rig->desc.x[2] * rig->desc.x[3];
+    int64_t y = 4 * rig->desc.y[0] * rig->desc.y[1] * rig->desc.y[2] * rig->desc.y[3];
+    give(rig, NETS_X, x);
+    give(rig, NETS_Y, y);
+    give(rig, NETS_DY, y);
+    give(rig, NETS_DX, x);
+    if (rig->desc.kind == NETS_ADD) {
+        give(rig, NETS_X2, x);
+        give(rig, NETS_DX2, x);
+    }
+    if (rig->w_elems) {
+        give(rig, NETS_W, 4 * rig->w_elems);
+        give(rig, NETS_DW, 4 * rig->w_elems);
+    }
+    if (rig->b_elems) {
+        give(rig, NETS_B, 4 * rig->b_elems);
+        give(rig, NETS_DB, 4 * rig->b_elems);
+    }
+    if (rig->desc.kind == NETS_BATCH_NORM)
+        for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) give(rig, (nets_role)role, 4 * rig->desc.x[3]);
+    if (rig->desc.kind == NETS_MAX_POOL && rig->desc.training) give(rig, NETS_INDEX, y / 4);
+    give(rig, NETS_LABELS, 4 * rig->desc.x[0]);
+    give(rig, NETS_RNG, 16);
+    give(rig, NETS_LOSS_VALUE, 4);
+    give(rig, NETS_CORRECT, 4);
+    int64_t forward = nets_op_workspace_bytes(rig->op, MM_FORWARD);
+    int64_t backward = rig->desc.training ? nets_op_workspace_bytes(rig->op, MM_BACKWARD) : 0;
+    give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + 256);
+}
+
+void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
+                 bool wants_dx) {
+    *rig = (op_rig){.desc = {.kind = kind, .training = training, .wants_dx = wants_dx}};
+    infer(rig, attrs, x);
+    assert_int_equal(mm_device_create("host", NULL, &rig->device), MM_OK);
+    assert_int_equal(mm_stream_create(rig->device, "rig", 0, &rig->stream), MM_OK);
+    assert_int_equal(nets_backend_open("host", &rig->backend), MM_OK);
+    assert_int_equal(nets_op_create(rig->backend, &rig->desc, &rig->op), MM_OK);
+    give_all(rig);
+    const nets_role inputs[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) op_rig_fill(rig, inputs[i], (uint32_t)i + 1);
+    if (!wants_dx) rig->args.at[NETS_DX] = NULL;
+}
+
+void op_rig_fini(op_rig *rig) {
+    nets_op_destroy(rig->op);
+    nets_backend_close(rig->backend);
+    mm_stream_destroy(rig->stream);
+    mm_device_destroy(rig->device);
+    for (int r = 0; r < NETS_ROLES; r++) free(rig->storage[r]);
+}
+
+float *op_rig_floats(const op_rig *rig, nets_role role) { return rig->args.at[role]; }
+int64_t op_rig_elems(const op_rig *rig, nets_role role) { return rig->bytes[role] / 4; }
+
+void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed) {
+    float *out = rig->args.at[role];
+    const uint32_t key[2] = {seed, 7};
+    if (!out) return;
+    for (int64_t i = 0; i < op_rig_elems(rig, role); i++) {
+        const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
+        uint32_t words[4];
+        nets_philox(key, counter, words);
+        out[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
+    }
+}
+
+void op_rig_run(op_rig *rig, mm_phase phase) {
+    memset(rig->storage[NETS_WORKSPACE], 0xff, (size_t)rig->bytes[NETS_WORKSPACE]);
+    assert_int_equal(nets_op_enqueue(rig->op, phase, &rig->args, rig->stream), MM_OK);
+    mm_status status = mm_stream_sync(rig->stream);
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static double objective(op_rig *rig) {
+    const float *y = op_rig_floats(rig, NETS_Y), *dy = op_rig_floats(rig, NETS_DY);
+    double sum = 0;
+    op_rig_run(rig, MM_FORWARD);
+    for (int64_t i = 0; i < op_rig_elems(rig, NETS_Y); i++) sum += (double)y[i] * dy[i];
+    return sum;
+}
+
+void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, double tolerance) {
+    int64_t n = op_rig_elems(rig, of), stride = n > 400 ? n / 397 : 1;
+    float *variable = op_rig_floats(rig, of);
+    const float *gradient = op_rig_floats(rig, by);
+    double largest = 0, deviation = 0;
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs((double)gradient[i]));
+    assert_true(largest > 0);
+    for (int64_t i = 0; i < n; i += stride) {
+        float value = variable[i], above = value + h, below = value - h;
+        variable[i] = above;
+        double up = objective(rig);
+        variable[i] = below;
+        double down = objective(rig);
+        variable[i] = value;
+        deviation = fmax(deviation, fabs((up - down) / ((double)above - below) - gradient[i]));
+    }
+    if (!(deviation <= tolerance * largest))
+        fail_msg("%s: gradient %d deviates by %g of %g", nets_op_name(rig->desc.kind), (int)by, deviation, largest);
+}

@@ -1,0 +1,122 @@
+#include "tools/args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(const arg *table, const char *usage, const char *text) {
+    printf("usage: %s\n\n%s\n\noptions:\n", usage, text);
+    for (const arg *a = table; a->kind != ARG_END; a++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", a->name, a->value ? " " : "", a->value ? a->value : "");
+        printf("  %-26s %s\n", left, a->help);
+    }
+    printf("  %-26s %s\n", "--help", "this text");
+}
+
+static mm_status set_count(const arg *a, const char *value) {
+    char *end;
+    errno = 0;
+    long long count = strtoll(value, &end, 10);
+    if (errno || end == value || *end || (double)count < a->min || (double)count > a->max)
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be a whole number from %.0f to %.0f", a->name, value, a->min,
+                       a->max);
+    *(int64_t *)a->target = count;
+    return MM_OK;
+}
+
+static mm_status set_number(const arg *a, const char *value) {
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end || !(number >= a->min && number <= a->max))
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be a number from %g to %g", a->name, value, a->min, a->max);
+    *(double *)a->target = number;
+    return MM_OK;
+}
+
+static mm_status set_size(const arg *a, const char *value) {
+    int64_t bytes;
+    if (mm_size_parse(value, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "%s", a->name);
+    if (bytes <= 0) return mm_fail(MM_ERR_INVALID, "%s %s: must be more than nothing", a->name, value);
+    *(int64_t *)a->target = bytes;
+    return MM_OK;
+}
+
+static mm_status add_text(arg_texts *texts, const char *begin, size_t length) {
+    if (texts->n == ARG_TEXTS_MAX || length >= ARG_TEXT_CAPACITY)
+        return mm_fail(MM_ERR_INVALID, "'%.40s': too long, or more than %d of them", begin, ARG_TEXTS_MAX);
+    memcpy(texts->text[texts->n], begin, length);
+    texts->text[texts->n++][length] = '\0';
+    return MM_OK;
+}
+
+static mm_status set_value(const arg *a, const char *value) {
+    switch (a->kind) {
+    case ARG_TEXT:
+        *(const char **)a->target = value;
+        return MM_OK;
+    case ARG_COUNT:
+        return set_count(a, value);
+    case ARG_NUMBER:
+        return set_number(a, value);
+    case ARG_SIZE:
+        return set_size(a, value);
+    default:
+        return add_text(a->target, value, strlen(value));
+    }
+}
+
+static const arg *find(const arg *table, const char *name, size_t length) {
+    for (const arg *a = table; a->kind != ARG_END; a++)
+        if (strlen(a->name) == length && memcmp(a->name, name, length) == 0) return a;
+    return NULL;
+}
+
+mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text, bool *help_out) {
+    *help_out = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(table, usage, text);
+            *help_out = true;
+            return MM_OK;
+        }
+        const char *equals = strchr(argv[i], '=');
+        size_t length = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
+        const arg *a = find(table, argv[i], length);
+        if (!a) return mm_fail(MM_ERR_INVALID, "unknown option '%s'; --help lists them", argv[i]);
+        if (a->kind == ARG_FLAG) {
+            if (equals) return mm_fail(MM_ERR_INVALID, "%s takes no value", a->name);
+            *(bool *)a->target = true;
+            continue;
+        }
+        const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        if (!value || !*value) return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
+        MM_TRY(set_value(a, value));
+    }
+    return MM_OK;
+}
+
+/* Whether a piece is key=value of the policy before it, rather than a name. */
+static bool is_option(const char *piece, size_t length) {
+    size_t name = strcspn(piece, "=:,");
+    return name < length && piece[name] == '=';
+}
+
+mm_status args_split(const char *text, arg_texts *texts_out) {
+    arg_texts texts = {0};
+    for (const char *p = text; *p; p += strcspn(p, ","), p += *p == ',') {
+        size_t length = strcspn(p, ",");
+        if (length == 0) continue;
+        if (texts.n > 0 && is_option(p, length)) {
+            char *last = texts.text[texts.n - 1];
+            if (strlen(last) + 1 + length >= ARG_TEXT_CAPACITY)
+                return mm_fail(MM_ERR_INVALID, "'%.40s...' is too long", last);
+            sprintf(last + strlen(last), ",%.*s", (int)length, p);
+        } else
+            MM_TRY(add_text(&texts, p, length));
+    }
+    if (texts.n == 0) return mm_fail(MM_ERR_INVALID, "an empty list");
+    *texts_out = texts;
+    return MM_OK;
+}

@@ -1,0 +1,87 @@
+/* The state of a training as a safetensors file: parameters under torchvision's names, "momentum.<parameter>", "rng",
+ * and the iteration in the metadata. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/safetensors.h"
+#include "tools/session.h"
+
+enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16 };
+
+/* A parameter's part as the file has it. */
+static nets_safetensors_tensor describe(const nets_param *param, nets_part part, char name[NAME_CAPACITY]) {
+    snprintf(name, NAME_CAPACITY, "%s%s", part == NETS_MOMENTUM ? "momentum." : "", param->name);
+    nets_safetensors_tensor tensor = {.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
+    memcpy(tensor.dims, param->dims, sizeof param->dims);
+    return tensor;
+}
+
+static nets_safetensors_tensor describe_rng(void) {
+    return (nets_safetensors_tensor){.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {4}};
+}
+
+static mm_status add_tensors(session *s, nets_safetensors_builder *builder) {
+    for (int i = 0; i < nets_net_params(s->config.net); i++) {
+        static const nets_part parts[] = {NETS_VALUE, NETS_MOMENTUM};
+        for (int p = 0; p < 2; p++) {
+            char name[NAME_CAPACITY];
+            nets_safetensors_tensor tensor = describe(nets_net_param(s->config.net, i), parts[p], name);
+            tensor.data = nets_exec_param(s->train, i, parts[p]);
+            if (tensor.data) MM_TRY(nets_safetensors_add(builder, &tensor));
+        }
+    }
+    nets_safetensors_tensor rng = describe_rng();
+    rng.data = mm_persistent_data(s->manager, "rng", NULL);
+    if (rng.data) MM_TRY(nets_safetensors_add(builder, &rng));
+    char iteration[32];
+    snprintf(iteration, sizeof iteration, "%lld", (long long)s->iteration);
+    MM_TRY(nets_safetensors_add_metadata(builder, "net", nets_net_name(s->config.net)));
+    return nets_safetensors_add_metadata(builder, "iteration", iteration);
+}
+
+mm_status session_save(session *s, const char *path) {
+    nets_safetensors_builder *builder;
+    MM_TRY(nets_safetensors_builder_create(&builder));
+    mm_status status = add_tensors(s, builder);
+    if (status == MM_OK) status = nets_safetensors_write(builder, path);
+    nets_safetensors_builder_destroy(builder);
+    return status;
+}
+
+/* Visits everything that a state has: first to see that the file has it all (copy false), then to take it. A file of
+ * weights alone leaves the momentum at zero. */
+static mm_status take(session *s, const nets_safetensors_file *file, bool copy) {
+    for (int i = 0; i < nets_net_params(s->config.net); i++) {
+        static const nets_part parts[] = {NETS_VALUE, NETS_MOMENTUM};
+        const nets_param *param = nets_net_param(s->config.net, i);
+        for (int p = 0; p < 2; p++) {
+            char name[NAME_CAPACITY];
+            nets_safetensors_tensor want = describe(param, parts[p], name);
+            float *to = nets_exec_param(s->train, i, parts[p]);
+            const void *data;
+            if (!to || (parts[p] == NETS_MOMENTUM && !nets_safetensors_find(file, name))) continue;
+            MM_TRY(nets_safetensors_get(file, &want, &data));
+            if (copy) memcpy(to, data, (size_t)param->elems * sizeof *to);
+        }
+    }
+    void *rng = mm_persistent_data(s->manager, "rng", NULL);
+    nets_safetensors_tensor want = describe_rng();
+    const void *data;
+    if (!rng || !nets_safetensors_find(file, want.name)) return MM_OK;
+    MM_TRY(nets_safetensors_get(file, &want, &data));
+    if (copy) memcpy(rng, data, 4 * sizeof(uint32_t));
+    return MM_OK;
+}
+
+mm_status session_load(session *s, const char *path) {
+    nets_safetensors_file *file;
+    MM_TRY(nets_safetensors_open(path, &file));
+    mm_status status = take(s, file, false);
+    if (status == MM_OK) status = take(s, file, true);
+    const char *iteration = status == MM_OK ? nets_safetensors_metadata(file, "iteration") : NULL;
+    if (iteration) s->iteration = strtoll(iteration, NULL, 10);
+    if (s->iteration < 0) s->iteration = 0;
+    nets_safetensors_close(file);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "%s is not a state of %s", path, nets_net_name(s->config.net));
+}

@@ -1,0 +1,58 @@
+/* mm nets, mm policies, mm codecs: what there is. */
+#include <stdio.h>
+
+#include "nets/zoo.h"
+#include "policies/policy.h"
+#include "tools/args.h"
+#include "tools/commands.h"
+
+static const char *text_or(const char *text, const char *otherwise) { return text && *text ? text : otherwise; }
+
+/* True if the command is done: help was printed, or the options are wrong (*exit_out says which). */
+static bool only_help(int argc, char **argv, const char *usage, const char *text, int *exit_out) {
+    static const arg none[] = {{0}};
+    bool help;
+    *exit_out = EXIT_OK;
+    if (args_parse(argc, argv, none, usage, text, &help) == MM_OK) return help;
+    *exit_out = command_usage(argv[0]);
+    return true;
+}
+
+static void print_list(const char *(*list)(size_t i, const char **summary_out)) {
+    const char *name, *summary;
+    for (size_t i = 0; (name = list(i, &summary)); i++) printf("%-20s %s\n", name, summary);
+}
+
+int cmd_nets(int argc, char **argv) {
+    int code;
+    if (only_help(argc, argv, "mm nets", "Lists the networks that --net takes.", &code)) return code;
+    print_list(nets_zoo_list);
+    return EXIT_OK;
+}
+
+int cmd_codecs(int argc, char **argv) {
+    int code;
+    if (only_help(argc, argv, "mm codecs", "Lists the codecs that a policy's codec= takes.", &code)) return code;
+    print_list(mm_codec_list);
+    return EXIT_OK;
+}
+
+static void print_option(const mm_option_desc *o) {
+    char range[64] = "";
+    if (o->min < o->max) snprintf(range, sizeof range, "%lld..%lld", (long long)o->min, (long long)o->max);
+    printf("    %-10s %s (%s; %s)\n", o->key, o->help, o->choices ? o->choices : text_or(range, "text"),
+           *o->fallback ? o->fallback : "not set");
+}
+
+int cmd_policies(int argc, char **argv) {
+    int code;
+    if (only_help(argc, argv, "mm policies",
+                  "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.", &code))
+        return code;
+    for (size_t i = 0; mm_policy_table(i); i++) {
+        const mm_policy_ops *ops = mm_policy_table(i);
+        printf("%-12s %s\n", ops->name, ops->summary);
+        for (const mm_option_desc *o = ops->options; o && o->key; o++) print_option(o);
+    }
+    return EXIT_OK;
+}

@@ -1,0 +1,53 @@
+/* mm: the command. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/commands.h"
+
+static const struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"train", "train a network inside a byte budget", cmd_train},
+    {"bench", "compare networks, policies and budgets: one table", cmd_bench},
+    {"plan", "will it fit, and what holds the memory? (no device, no data)", cmd_plan},
+    {"nets", "list the networks", cmd_nets},
+    {"policies", "list the policies and their options", cmd_policies},
+    {"codecs", "list the codecs", cmd_codecs},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *file) {
+    fprintf(file, "mm: trains neural networks inside a byte budget\n\nusage: mm COMMAND [OPTIONS]\n\n");
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(file, "\n'mm COMMAND --help' tells more. For a start:\n"
+                  "  mm plan --net resnet32 --batch 128\n"
+                  "  mm train --net resnet20 --data synthetic --iterations 50 --policy freelunch:rate=8\n");
+}
+
+int command_failed(const char *command, mm_status status) {
+    (void)status;
+    fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
+    return EXIT_FAILED;
+}
+
+int command_usage(const char *command) {
+    fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return EXIT_OK;
+    }
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "mm: unknown command '%s'; 'mm --help' lists them\n", argv[1]);
+    return EXIT_USAGE;
+}

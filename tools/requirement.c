@@ -1,0 +1,32 @@
+#include "tools/requirement.h"
+
+#include <string.h>
+
+static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
+                      const char *policy_spec, int64_t base_bytes, const char *facts_path) {
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(policy_spec, &policy));
+    MM_TRY(nets_backend_open(device, &r->backend));
+    MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
+    MM_TRY(mm_planned_init(&r->planned, &policy, r->lowered->graph, device));
+    if (facts_path) MM_TRY(mm_facts_load(facts_path, r->lowered->graph, r->planned.facts));
+    mm_limits limits = {.device_bytes = INT64_MAX,
+                        .pinned_bytes = INT64_MAX,
+                        .base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph)};
+    return mm_planned_make(&r->planned, &policy, r->lowered->graph, &limits);
+}
+
+mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
+                           const char *policy, int64_t base_bytes, const char *facts_path) {
+    memset(r, 0, sizeof *r);
+    mm_status status = make(r, net, batch, mode, device, policy, base_bytes, facts_path);
+    if (status != MM_OK) requirement_fini(r);
+    return status;
+}
+
+void requirement_fini(requirement *r) {
+    mm_planned_fini(&r->planned);
+    nets_lowered_destroy(r->lowered);
+    nets_backend_close(r->backend);
+    memset(r, 0, sizeof *r);
+}

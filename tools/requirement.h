@@ -1,0 +1,21 @@
+/* What a network needs under a policy, found out without a device: by planning. */
+#ifndef TOOLS_REQUIREMENT_H
+#define TOOLS_REQUIREMENT_H
+
+#include "mm/planning.h"
+#include "nets/lower.h"
+
+typedef struct requirement {
+    nets_backend *backend;
+    nets_lowered *lowered;
+    mm_planned planned;
+} requirement;
+
+/* Lowers and plans. base_bytes 0: what the graph's own persistent tensors take. facts_path: measured times to go with
+ * it, or NULL. The net must outlive it. */
+MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
+                                      const char *device, const char *policy, int64_t base_bytes,
+                                      const char *facts_path);
+void requirement_fini(requirement *r);
+
+#endif

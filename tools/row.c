@@ -1,0 +1,103 @@
+#include "tools/row.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/json_file.h"
+
+static int by_value(const void *a, const void *b) {
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+void row_times(row *r, double *seconds, int64_t n) {
+    if (n == 0) return;
+    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    r->iteration_seconds_median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
+    r->iteration_seconds_p95 = seconds[(int64_t)(0.95 * (double)(n - 1) + 0.5)];
+    r->images_per_second = (double)r->batch / r->iteration_seconds_median;
+}
+
+/* ---------------------------------------------------------------- table */
+
+enum { COLUMNS = 12, CELL = 256 };
+
+typedef char cells[COLUMNS][CELL];
+
+static void size_cell(char *cell, int64_t bytes) {
+    if (bytes > 0)
+        mm_size_format(bytes, cell, CELL);
+    else
+        strcpy(cell, "-");
+}
+
+static void fill(const row *r, cells c) {
+    bool ran = r->iteration_seconds_median > 0;
+    snprintf(c[0], CELL, "%s", r->net);
+    snprintf(c[1], CELL, "%lld", (long long)r->batch);
+    snprintf(c[2], CELL, "%s", r->policy);
+    size_cell(c[3], r->budget_bytes);
+    size_cell(c[4], r->predicted_peak_bytes);
+    size_cell(c[5], r->peak_bytes);
+    size_cell(c[6], r->outside_bytes);
+    size_cell(c[7], r->stash_bytes);
+    snprintf(c[8], CELL, ran ? "%.1f" : "-", r->images_per_second);
+    if (ran && r->codec_hidden_share >= 0)
+        snprintf(c[9], CELL, "%.0f%%", 100 * r->codec_hidden_share);
+    else
+        strcpy(c[9], "-");
+    snprintf(c[10], CELL, ran ? "%.4f -> %.4f" : "-", r->loss_first, r->loss_last);
+    snprintf(c[11], CELL, "%s", r->status);
+}
+
+void rows_print(FILE *file, const row *rows, int n) {
+    static const char *const heads[COLUMNS] = {"net",     "batch", "policy", "budget", "predicted", "measured",
+                                               "outside", "stash", "img/s",  "hidden", "loss",      "status"};
+    cells *all = malloc(((size_t)n + 1) * sizeof *all);
+    if (!all) return;
+    size_t width[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) strcpy(all[0][c], heads[c]);
+    for (int i = 0; i < n; i++) fill(&rows[i], all[i + 1]);
+    for (int c = 0; c < COLUMNS; c++) {
+        width[c] = 0;
+        for (int i = 0; i <= n; i++)
+            if (strlen(all[i][c]) > width[c]) width[c] = strlen(all[i][c]);
+    }
+    for (int i = 0; i <= n; i++) {
+        for (int c = 0; c < COLUMNS - 1; c++) {
+            bool left = c == 0 || c == 2 || c == 10;
+            fprintf(file, left ? "%-*s  " : "%*s  ", (int)width[c], all[i][c]);
+        }
+        fprintf(file, "%s\n", all[i][COLUMNS - 1]);
+    }
+    free(all);
+}
+
+/* ---------------------------------------------------------------- JSON */
+
+static json_t *optional(double value) { return value < 0 ? json_null() : json_real(value); }
+
+static json_t *to_json(const row *r) {
+    bool ran = r->iteration_seconds_median > 0;
+    return json_pack("{ss sI ss ss ss sI sI sI sI sI sI sf sf sf so sf so so so sI ss}", "net", r->net, "batch",
+                     (json_int_t)r->batch, "device", r->device, "policy", r->policy, "codec", r->codec, "budget_bytes",
+                     (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "predicted_peak_bytes",
+                     (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes,
+                     "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes,
+                     "images_per_second", r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median,
+                     "iteration_seconds_p95", r->iteration_seconds_p95, "codec_hidden_share",
+                     optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "loss_first",
+                     ran ? json_real(r->loss_first) : json_null(), "loss_last",
+                     ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy),
+                     "iterations", (json_int_t)r->iterations, "status", r->status);
+}
+
+mm_status rows_save(const char *path, const row *rows, int n) {
+    json_t *array = json_array();
+    for (int i = 0; array && i < n; i++) {
+        if (json_array_append_new(array, to_json(&rows[i])) == 0) continue;
+        json_decref(array);
+        array = NULL;
+    }
+    return json_file_save(path, array);
+}

@@ -1,0 +1,37 @@
+/* The figures of one run: a row of the table that people read, an object in the array that machines read. */
+#ifndef TOOLS_ROW_H
+#define TOOLS_ROW_H
+
+#include <stdio.h>
+
+#include "mm/core/status.h"
+
+typedef struct row {
+    char net[64], device[16], policy[160], codec[64];
+    int64_t batch;
+    int64_t budget_bytes;
+    int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
+    int64_t predicted_peak_bytes; /* of the plans that ran */
+    int64_t minimum_bytes;        /* the smallest budget in which it runs */
+    int64_t outside_bytes;
+    int64_t stash_bytes;
+    double images_per_second; /* by the median; 0: nothing ran */
+    double iteration_seconds_median, iteration_seconds_p95;
+    double codec_hidden_share; /* negative: no codec */
+    double codec_busy_seconds; /* of the codecs' streams, an iteration */
+    double loss_first, loss_last;
+    double test_accuracy; /* negative: not evaluated */
+    int64_t iterations;
+    char status[256]; /* "ok", or what went wrong */
+} row;
+
+/* Median and 95th percentile of n times (sorts them). */
+void row_times(row *r, double *seconds, int64_t n);
+
+/* Prints rows as one aligned table. */
+void rows_print(FILE *file, const row *rows, int n);
+
+/* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */
+MM_CHECKED mm_status rows_save(const char *path, const row *rows, int n);
+
+#endif

@@ -1,0 +1,266 @@
+#include "tools/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mm/core/graph.h"
+#include "tools/requirement.h"
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---------------------------------------------------------------- making */
+
+static mm_status open_data(session *s) {
+    const session_config *c = &s->config;
+    const nets_layer *data = nets_net_layer(c->net, 0);
+    nets_reader_options options = {.split = NETS_SPLIT_TRAIN,
+                                   .batch = c->batch,
+                                   .seed = c->seed,
+                                   .drop_last = !c->whole_epochs,
+                                   .wanted = {.height = data->shape[0],
+                                              .width = data->shape[1],
+                                              .channels = data->shape[2],
+                                              .classes = nets_net_classes(c->net)}};
+    MM_TRY(nets_reader_create(c->data, &options, &s->train_data));
+    nets_reader_size_get(s->train_data, &s->train_size);
+    if (!c->evaluate) return MM_OK;
+    options.split = NETS_SPLIT_TEST;
+    options.drop_last = false;
+    MM_TRY(nets_reader_create(c->data, &options, &s->test_data));
+    nets_reader_size_get(s->test_data, &s->test_size);
+    return MM_OK;
+}
+
+/* The graphs that will share the arena: {batch, mode}, the training graph first. */
+typedef struct graph_wanted {
+    int64_t batch;
+    nets_mode mode;
+    nets_exec **exec;
+} graph_wanted;
+
+static int list_graphs(session *s, graph_wanted wanted[4]) {
+    int n = 0;
+    int64_t batch = s->config.batch;
+    wanted[n++] = (graph_wanted){batch, NETS_TRAIN, &s->train};
+    if (s->config.whole_epochs && s->train_size.last != batch)
+        wanted[n++] = (graph_wanted){s->train_size.last, NETS_TRAIN, &s->train_last};
+    if (!s->test_data) return n;
+    if (s->test_size.batches > (s->test_size.last != batch)) wanted[n++] = (graph_wanted){batch, NETS_EVAL, &s->eval};
+    if (s->test_size.last != batch) wanted[n++] = (graph_wanted){s->test_size.last, NETS_EVAL, &s->eval_last};
+    return n;
+}
+
+/* The largest plan of any graph under any policy. The training graph has all persistent tensors, so its base is all
+ * graphs' base. */
+static mm_status find_minimum(session *s) {
+    graph_wanted wanted[4];
+    int n = list_graphs(s, wanted);
+    int64_t base = 0;
+    for (int g = 0; g < n; g++) {
+        for (int p = 0; p < s->config.policies.n; p++) {
+            requirement r;
+            MM_TRY(requirement_init(&r, s->config.net, wanted[g].batch, wanted[g].mode, s->config.device,
+                                    s->config.policies.text[p], base, NULL));
+            const mm_plan *plan = r.planned.plan;
+            base = plan->base_bytes;
+            if (plan->peak_bytes > s->minimum_bytes) {
+                s->minimum_bytes = plan->peak_bytes;
+                mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
+            }
+            requirement_fini(&r);
+        }
+    }
+    return MM_OK;
+}
+
+static mm_status open_manager(session *s) {
+    const session_config *c = &s->config;
+    mm_options options = {.device = c->device,
+                          .device_bytes = c->budget_bytes,
+                          .policy = c->policies.text[0],
+                          .issue = c->issue,
+                          .self_check = c->self_check,
+                          .measure_touched = c->measure,
+                          .alloc_cost_ns = c->alloc_cost_ns};
+    MM_TRY(mm_manager_create(&options, &s->manager));
+    graph_wanted wanted[4];
+    int n = list_graphs(s, wanted);
+    for (int g = 0; g < n; g++)
+        MM_TRY(
+            nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
+    nets_exec_init(s->train, c->seed);
+    return MM_OK;
+}
+
+static mm_status init(session *s) {
+    MM_TRY(open_data(s));
+    MM_TRY(find_minimum(s));
+    if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
+    if (s->config.budget_bytes < s->minimum_bytes) {
+        char need[32];
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes (%s), held by %s",
+                       (long long)s->minimum_bytes, mm_size_format(s->minimum_bytes, need, sizeof need), s->holder);
+    }
+    return open_manager(s);
+}
+
+mm_status session_init(session *s, const session_config *config) {
+    memset(s, 0, sizeof *s);
+    s->config = *config;
+    mm_status status = init(s);
+    if (status != MM_OK) session_fini(s);
+    return status;
+}
+
+void session_fini(session *s) {
+    nets_exec_destroy(s->eval_last);
+    nets_exec_destroy(s->eval);
+    nets_exec_destroy(s->train_last);
+    nets_exec_destroy(s->train);
+    mm_manager_destroy(s->manager);
+    nets_reader_destroy(s->test_data);
+    nets_reader_destroy(s->train_data);
+    s->eval_last = s->eval = s->train_last = s->train = NULL;
+    s->manager = NULL;
+    s->test_data = s->train_data = NULL;
+}
+
+/* ---------------------------------------------------------------- training */
+
+/* The state of a run that the row is made of. */
+typedef struct tally {
+    double *seconds; /* of full batches */
+    int64_t full, images, correct;
+    mm_stats before;
+} tally;
+
+static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t n, double seconds) {
+    if (log)
+        fprintf(log, "%lld,%.6g,%.4f,%.6f\n", (long long)iteration, (double)result->loss,
+                (double)result->correct / (double)n, seconds);
+}
+
+static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
+    nets_batch batch;
+    MM_TRY(nets_reader_next(s->train_data, &batch));
+    bool full = batch.n == s->config.batch;
+    float rate = nets_schedule_rate(&run->schedule, s->iteration);
+    nets_result result;
+    double start = now();
+    MM_TRY(nets_exec_iteration(full ? s->train : s->train_last, batch.images, batch.labels, batch.n, rate, &result));
+    double seconds = now() - start;
+    s->iteration++;
+    if (full) t->seconds[t->full++] = seconds;
+    t->images += batch.n;
+    t->correct += result.correct;
+    if (r->iterations++ == 0) r->loss_first = result.loss;
+    r->loss_last = result.loss;
+    log_line(run->log, s->iteration, &result, batch.n, seconds);
+    return MM_OK;
+}
+
+static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    while (s->iteration < run->iterations) {
+        bool stop = false;
+        if (run->hook) MM_TRY(run->hook(run->hook_ctx, s, &stop));
+        if (stop) return MM_OK;
+        MM_TRY(iterate(s, run, t, r));
+        double mean = 0;
+        int64_t window = t->full < 20 ? t->full : 20;
+        for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i];
+        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f images/s", r->loss_last,
+                      100.0 * (double)t->correct / (double)t->images,
+                      mean > 0 ? (double)(window * s->config.batch) / mean : 0);
+    }
+    return MM_OK;
+}
+
+/* Shares of the codecs' time that did not hold the computation up. */
+static double hidden_share(const mm_stats *before, const mm_stats *after) {
+    double busy = (double)(after->codec_busy_ns - before->codec_busy_ns);
+    double wait = (double)(after->compute_wait_ns - before->compute_wait_ns);
+    if (busy <= 0) return -1;
+    return wait >= busy ? 0 : 1 - wait / busy;
+}
+
+static mm_status fill_row(session *s, tally *t, row *r) {
+    mm_stats after;
+    mm_stats_get(s->manager, &after);
+    row_times(r, t->seconds, t->full);
+    r->predicted_peak_bytes = after.predicted_peak_bytes;
+    r->outside_bytes = after.outside_bytes;
+    r->stash_bytes = after.stash_bytes;
+    r->codec_hidden_share = hidden_share(&t->before, &after);
+    if (r->iterations > 0)
+        r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
+    if (!s->config.measure) return MM_OK;
+    mm_touched touched;
+    MM_TRY(mm_touched_get(s->manager, &touched));
+    r->peak_bytes = touched.total_bytes;
+    if (touched.stray_bytes == 0) return MM_OK;
+    return mm_fail(MM_ERR_PLAN, "%lld bytes were written where no plan puts anything: a bug of mm",
+                   (long long)touched.stray_bytes);
+}
+
+static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
+
+static void name_row(const session *s, row *r) {
+    copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
+    copy_text(r->device, sizeof r->device, s->config.device);
+    copy_text(r->policy, sizeof r->policy, s->config.policies.text[0]);
+    mm_policy policy;
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    if (mm_policy_parse(r->policy, &policy) == MM_OK && policy.ops->codecs &&
+        policy.ops->codecs(&policy.options, specs, MM_MAX_CODECS) > 0)
+        copy_text(r->codec, sizeof r->codec, specs[0]);
+    r->batch = s->config.batch;
+    r->budget_bytes = s->config.budget_bytes;
+    r->minimum_bytes = s->minimum_bytes;
+}
+
+mm_status session_train(session *s, const session_run *run, row *r) {
+    name_row(s, r);
+    r->codec_hidden_share = r->test_accuracy = -1;
+    if (s->iteration > 0)
+        MM_TRY(nets_reader_seek(s->train_data, s->iteration / s->train_size.batches,
+                                s->iteration % s->train_size.batches));
+    int64_t wanted = run->iterations > s->iteration ? run->iterations - s->iteration : 0;
+    tally t = {.seconds = malloc((size_t)(wanted + 1) * sizeof *t.seconds)};
+    if (!t.seconds) return mm_fail(MM_ERR_NOMEM, "out of memory for the times of %lld iterations", (long long)wanted);
+    mm_stats_get(s->manager, &t.before);
+    progress p;
+    progress_begin(&p, r->policy, run->iterations, run->quiet);
+    mm_status status = iterate_all(s, run, &p, &t, r);
+    progress_end(&p);
+    if (status == MM_OK) status = fill_row(s, &t, r);
+    free(t.seconds);
+    return status;
+}
+
+mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out) {
+    int64_t images = 0, correct = 0;
+    double loss = 0;
+    progress p;
+    MM_TRY(nets_reader_seek(s->test_data, 0, 0));
+    progress_begin(&p, "evaluation", s->test_size.batches, quiet);
+    for (int64_t i = 0; i < s->test_size.batches; i++) {
+        nets_batch batch;
+        nets_result result;
+        MM_TRY(nets_reader_next(s->test_data, &batch));
+        nets_exec *exec = batch.n == s->config.batch ? s->eval : s->eval_last;
+        MM_TRY(nets_exec_iteration(exec, batch.images, batch.labels, batch.n, 0, &result));
+        images += batch.n;
+        correct += result.correct;
+        loss += (double)result.loss * (double)batch.n;
+        progress_show(&p, i + 1, "accuracy %.2f%%", 100.0 * (double)correct / (double)images);
+    }
+    progress_end(&p);
+    *accuracy_out = (double)correct / (double)images;
+    *loss_out = loss / (double)images;
+    return MM_OK;
+}

@@ -1,0 +1,70 @@
+/* A network in training: its manager, its graphs (training, the epoch's last smaller batch, evaluation) in one arena,
+ * and its data. What `mm train` and `mm bench` have in common. */
+#ifndef TOOLS_SESSION_H
+#define TOOLS_SESSION_H
+
+#include "nets/exec.h"
+#include "nets/reader.h"
+#include "nets/schedule.h"
+#include "tools/args.h"
+#include "tools/progress.h"
+#include "tools/row.h"
+
+typedef struct session_config {
+    const nets_net *net;
+    const char *data;
+    int64_t batch;
+    const char *device;
+    int64_t budget_bytes; /* 0: what the policies need */
+    arg_texts policies;   /* the first to begin with; others that will be switched to */
+    uint64_t seed;
+    nets_sgd sgd;
+    bool whole_epochs; /* the last smaller batch is trained on too; else left out */
+    bool evaluate;
+    bool self_check;
+    bool measure; /* touched bytes */
+    mm_issue issue;
+    int64_t alloc_cost_ns;
+} session_config;
+
+typedef struct session {
+    session_config config;
+    mm_manager *manager;
+    nets_exec *train, *train_last; /* train_last NULL: no smaller batch */
+    nets_exec *eval, *eval_last;
+    nets_reader *train_data, *test_data;
+    nets_reader_size train_size, test_size;
+    int64_t minimum_bytes; /* budget below which the policies do not run */
+    char holder[256];      /* layer and phase that hold it */
+    int64_t iteration;     /* how many were run, those of a loaded state included */
+} session;
+
+/* Fills minimum_bytes and holder, then everything else. If the budget is below the minimum: MM_ERR_INFEASIBLE, with
+ * these two set, and nothing to be ended. */
+MM_CHECKED mm_status session_init(session *s, const session_config *config);
+void session_fini(session *s);
+
+/* One training run. Called before each iteration: may switch the policy, or stop (*stop_out). */
+typedef mm_status (*session_hook)(void *ctx, session *s, bool *stop_out);
+
+typedef struct session_run {
+    int64_t iterations; /* until session.iteration is this */
+    nets_schedule schedule;
+    session_hook hook; /* may be NULL */
+    void *hook_ctx;
+    FILE *log; /* a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
+    bool quiet;
+} session_run;
+
+/* Trains. Fills the row's figures, of what was run even if it fails half-way. */
+MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_out);
+
+/* Share of the test images whose label scored highest, and mean loss. */
+MM_CHECKED mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out);
+
+/* Weights, running statistics, optimizer state, and how far the training is: to a file and back. Saving replaces the
+ * file when the new one is complete. Loading checks the whole file before it changes anything. */
+MM_CHECKED mm_status session_save(session *s, const char *path);
+MM_CHECKED mm_status session_load(session *s, const char *path);
+
+#endif
