@@ -142,6 +142,7 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     MM_TRY(mm_manager_check_idle(m, "mm_policy_set"));
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
+    MM_TRY(mm_planned_try_codecs(&policy, m->options.device));
     MM_TRY(replan(m, &policy, NULL));
     m->policy = policy;
     mm_manager_notify(m, MM_EVENT_POLICY, m->policy.spec, 0, 0);
@@ -185,7 +186,9 @@ static mm_status open_parts(mm_manager *m) {
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->ops->name;
     o->policy = NULL; /* the caller's string; m->policy has it */
+    MM_TRY(mm_planned_try_codecs(&m->policy, o->device));
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
+    MM_TRY(mm_pool_create(m->device, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, o->device_bytes));
     mm_dispatch_config dispatch = {
         .device = m->device, .pool = m->pool, .issue = o->issue, .self_check = o->self_check};
@@ -216,6 +219,7 @@ void mm_manager_destroy(mm_manager *m) {
     for (int i = 0; i < m->n_records; i++) record_fini(&m->records[i]);
     free(m->records);
     mm_dispatch_destroy(m->dispatch);
+    mm_pool_destroy(m->staging);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);
     mm_directory_fini(&m->directory);

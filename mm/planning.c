@@ -6,17 +6,28 @@
 #include "mm/core/status.h"
 #include "pipeline/codec/codec_facts.h"
 
-static mm_status create_codecs(mm_planned *planned, const char specs[][MM_SPEC_CAPACITY], int n, const char *device) {
-    for (int c = 0; c < n; c++) MM_TRY(mm_codec_create(specs[c], device, &planned->codecs[c]));
+static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, const char *device,
+                               char specs_out[][MM_SPEC_CAPACITY], int *n_out) {
+    planned->codecs = calloc(MM_MAX_CODECS, sizeof(mm_codec *));
+    if (!planned->codecs) return mm_fail(MM_ERR_NOMEM, "out of memory for the codecs of %s", policy->spec);
+    *n_out = policy->ops->codecs ? policy->ops->codecs(&policy->options, specs_out, MM_MAX_CODECS) : 0;
+    for (int c = 0; c < *n_out; c++) MM_TRY(mm_codec_create(specs_out[c], device, &planned->codecs[c]));
     return MM_OK;
+}
+
+mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    int n;
+    mm_planned planned = {0};
+    mm_status status = create_codecs(&planned, policy, device, specs, &n);
+    mm_planned_fini(&planned);
+    return status;
 }
 
 static mm_status gather(mm_planned *planned, const mm_policy *policy, const mm_graph *graph, const char *device) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    planned->codecs = calloc(MM_MAX_CODECS, sizeof(mm_codec *));
-    if (!planned->codecs) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
-    int n = policy->ops->codecs ? policy->ops->codecs(&policy->options, specs, MM_MAX_CODECS) : 0;
-    MM_TRY(create_codecs(planned, (const char(*)[MM_SPEC_CAPACITY])specs, n, device));
+    int n;
+    MM_TRY(create_codecs(planned, policy, device, specs, &n));
     return mm_codec_facts_create(graph, planned->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &planned->facts);
 }
 

@@ -16,6 +16,9 @@ typedef struct mm_planned {
     mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
 } mm_planned;
 
+/* Whether the codecs that the policy asks for can be had on `device`; the errors of mm_codec_create. */
+MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device);
+
 /* Codecs that the policy asks for, as on `device`, and the facts that follow from them; no times. A caller may add
  * measured ones to planned->facts (mm_facts_load) before it plans. */
 MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,

@@ -53,7 +53,7 @@ static int open_beside(const char *path, char **temp_path_out) {
 }
 
 mm_status nets_temp_file_create(const char *path, nets_temp_file *file_out) {
-    char *resolved, *temp_path;
+    char *resolved = NULL, *temp_path = NULL;
     if (!path[0]) return mm_fail(MM_ERR_INVALID, "no file name given to write to");
     MM_TRY(resolve(path, &resolved));
     int fd = open_beside(resolved, &temp_path);

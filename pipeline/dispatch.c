@@ -1,5 +1,6 @@
 #include "pipeline/dispatch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -28,7 +29,6 @@ static void fail_iteration(mm_dispatch *d, mm_status status) {
 /* The iteration's failure, told once more to this thread. Called under the lock. */
 static mm_status tell_failure(mm_dispatch *d) {
     if (d->failed == MM_OK) return MM_OK;
-    d->reported = true;
     return mm_fail(d->failed, "%s", d->message);
 }
 
@@ -202,7 +202,11 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
         if (jobs == 0) continue;
         if (!d->worker[s]) {
             bool threaded = d->config.issue == MM_ISSUE_THREAD;
-            MM_TRY(mm_worker_create(d->config.device, names[s], threaded, run_job, d, &d->worker[s]));
+            mm_worker *worker;
+            MM_TRY(mm_worker_create(d->config.device, names[s], threaded, run_job, d, &worker));
+            pthread_mutex_lock(&d->lock); /* mm_dispatch_stats_get looks for it from any thread */
+            d->worker[s] = worker;
+            pthread_mutex_unlock(&d->lock);
         }
         MM_TRY(mm_worker_reserve(d->worker[s], jobs));
     }
@@ -211,7 +215,6 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
         for (int t = 0; t < MM_STREAM_COUNT; t++) d->joined[s][t] = -1;
     }
     d->failed = MM_OK;
-    d->reported = false;
     d->inline_compute = false;
     d->program = program;
     return MM_OK;
@@ -258,6 +261,9 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
 
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->program) return;
+    /* The caller's reason to abort stays its last error. */
+    char reason[sizeof d->message];
+    snprintf(reason, sizeof reason, "%s", mm_last_error());
     /* Whoever waits for an operation that is dropped here must not wait for ever. */
     mm_fail_set("the iteration was aborted");
     fail_iteration(d, MM_ERR_ORDER);
@@ -265,6 +271,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     mm_status drained = drain(d);
     (void)drained; /* given up anyway */
+    mm_fail_set("%s", reason);
     mm_unplanned_reset(d->program);
     d->program = NULL;
 }
@@ -310,12 +317,12 @@ void mm_dispatch_destroy(mm_dispatch *d) {
 mm_stream *mm_dispatch_compute(const mm_dispatch *d) { return d->compute; }
 
 void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
+    mm_stream *streams[MM_STREAM_COUNT];
     pthread_mutex_lock(&d->lock);
     *stats_out = d->stats;
+    for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
     stats_out->nonfinite_blocks = atomic_load(&d->counters.nonfinite_blocks);
-    for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        mm_stream *stream = stream_of(d, s);
-        if (stream) mm_stream_stats_get(stream, &stats_out->stream[s]);
-    }
+    for (int s = 0; s < MM_STREAM_COUNT; s++)
+        if (streams[s]) mm_stream_stats_get(streams[s], &stats_out->stream[s]);
 }

@@ -53,7 +53,7 @@ MM_CHECKED mm_status mm_dispatch_begin(mm_dispatch *dispatch, mm_program *progra
 /* stream NULL: blocks until the node's inputs are there. *waited_ns_out: how long the caller was held up, 0 if not. */
 MM_CHECKED mm_status mm_dispatch_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream, int64_t *waited_ns_out);
 MM_CHECKED mm_status mm_dispatch_step_end(mm_dispatch *dispatch, int node);
-/* Drains. The iteration is over whatever it returns; the first failure of it, if it was not returned before. */
+/* Drains. The iteration is over whatever it returns: its first failure, told to a step before or not. */
 MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
 /* Drops what is queued, drains, clears failures. */
 void mm_dispatch_abort(mm_dispatch *dispatch);

@@ -9,7 +9,7 @@
 
 /* Segments that are placed at run time. */
 typedef struct mm_unplanned {
-    mm_heap *heap;
+    mm_heap *heap[2]; /* of codes, and of the rest; NULL where there are none */
     pthread_mutex_t lock;
     pthread_cond_t freed;
     /* under the lock */
@@ -56,7 +56,6 @@ struct mm_dispatch {
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last operation issued */
     mm_status failed;
-    bool reported;
     char message[512];
     mm_dispatch_stats stats;
 };

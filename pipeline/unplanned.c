@@ -10,6 +10,18 @@
 
 enum { PATIENCE_S = 20 };
 
+static mm_status open_heaps(mm_program *p) {
+    const mm_plan *plan = p->plan;
+    mm_pool *pool = p->dispatch->config.pool;
+    int64_t codes = plan->heap_code_bytes, rest = plan->heap_bytes - codes;
+    if (codes > 0) MM_TRY(mm_heap_open(pool, plan->heap_offset, codes, &p->unplanned.heap[0]));
+    return rest > 0 ? mm_heap_open(pool, plan->heap_offset + codes, rest, &p->unplanned.heap[1]) : MM_OK;
+}
+
+static mm_heap *heap_of(const mm_program *p, int segment) {
+    return p->unplanned.heap[p->plan->segments[segment].content != MM_CONTENT_CODED];
+}
+
 mm_status mm_unplanned_init(mm_program *p) {
     mm_unplanned *u = &p->unplanned;
     if (!p->has_unplanned) return MM_OK;
@@ -17,9 +29,10 @@ mm_status mm_unplanned_init(mm_program *p) {
     void **address = calloc(n, sizeof *address);
     int32_t *late = malloc(n * sizeof *late);
     mm_status status = address && late ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a program");
-    if (status == MM_OK)
-        status = mm_heap_open(p->dispatch->config.pool, p->plan->heap_offset, p->plan->heap_bytes, &u->heap);
+    if (status == MM_OK) status = open_heaps(p);
     if (status != MM_OK) {
+        for (int i = 0; i < 2; i++) mm_heap_close(u->heap[i]);
+        u->heap[0] = u->heap[1] = NULL;
         free(address);
         free(late);
         return status;
@@ -33,9 +46,9 @@ mm_status mm_unplanned_init(mm_program *p) {
 
 void mm_unplanned_fini(mm_program *p) {
     mm_unplanned *u = &p->unplanned;
-    if (!u->heap) return;
+    if (!u->address) return;
     mm_unplanned_reset(p);
-    mm_heap_close(u->heap);
+    for (int i = 0; i < 2; i++) mm_heap_close(u->heap[i]);
     pthread_cond_destroy(&u->freed);
     pthread_mutex_destroy(&u->lock);
     free(u->address);
@@ -43,12 +56,13 @@ void mm_unplanned_fini(mm_program *p) {
 }
 
 /* Called without the lock: frees charge the device's price. */
-static void free_segment(mm_unplanned *u, int segment) {
+static void free_segment(mm_program *p, int segment) {
+    mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
     void *memory = u->address[segment];
     u->address[segment] = NULL;
     pthread_mutex_unlock(&u->lock);
-    mm_heap_free(u->heap, memory);
+    mm_heap_free(heap_of(p, segment), memory);
     pthread_mutex_lock(&u->lock);
     u->frees++;
     pthread_cond_broadcast(&u->freed);
@@ -74,7 +88,8 @@ static int next_late(mm_program *p, bool wait) {
 }
 
 /* Blocks until something has been freed since `frees`. */
-static mm_status wait_for_free(mm_unplanned *u, int64_t frees, int64_t bytes) {
+static mm_status wait_for_free(mm_program *p, int segment, int64_t frees) {
+    mm_unplanned *u = &p->unplanned;
     struct timespec deadline;
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += PATIENCE_S;
@@ -84,8 +99,9 @@ static mm_status wait_for_free(mm_unplanned *u, int64_t frees, int64_t bytes) {
         error = pthread_cond_timedwait(&u->freed, &u->lock, &deadline);
     pthread_mutex_unlock(&u->lock);
     if (error != ETIMEDOUT) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "no room for %lld bytes in the heap of %lld, and nothing was freed for %d s",
-                   (long long)bytes, (long long)mm_heap_used(u->heap), PATIENCE_S);
+    return mm_fail(MM_ERR_NOMEM, "no room for %lld bytes in a heap with %lld in use, and nothing was freed for %d s",
+                   (long long)p->plan->segments[segment].bytes, (long long)mm_heap_used(heap_of(p, segment)),
+                   PATIENCE_S);
 }
 
 static void count_alloc(mm_dispatch *d) {
@@ -96,15 +112,14 @@ static void count_alloc(mm_dispatch *d) {
 
 static mm_status take_segment(mm_program *p, int segment) {
     mm_unplanned *u = &p->unplanned;
-    int64_t bytes = p->plan->segments[segment].bytes;
     int late;
-    while ((late = next_late(p, false)) >= 0) free_segment(u, late);
+    while ((late = next_late(p, false)) >= 0) free_segment(p, late);
     for (;;) {
         pthread_mutex_lock(&u->lock);
         int64_t frees = u->frees;
         pthread_mutex_unlock(&u->lock);
         void *memory;
-        mm_status status = mm_heap_alloc(u->heap, bytes, &memory);
+        mm_status status = mm_heap_alloc(heap_of(p, segment), p->plan->segments[segment].bytes, &memory);
         if (status == MM_OK) {
             pthread_mutex_lock(&u->lock);
             u->address[segment] = memory;
@@ -114,9 +129,9 @@ static mm_status take_segment(mm_program *p, int segment) {
         }
         if (status != MM_ERR_NOMEM) return status;
         if ((late = next_late(p, true)) >= 0)
-            free_segment(u, late);
+            free_segment(p, late);
         else
-            MM_TRY(wait_for_free(u, frees, bytes));
+            MM_TRY(wait_for_free(p, segment, frees));
     }
 }
 
@@ -160,7 +175,7 @@ static void give_if_last(void *ctx, int segment) {
     const mm_segment *s = &p->plan->segments[segment];
     if (!s->dynamic || s->last_node != v->node) return;
     if (mm_node_is_op(&p->plan->nodes[v->node])) {
-        free_segment(u, segment);
+        free_segment(p, segment);
         return;
     }
     pthread_mutex_lock(&u->lock);
@@ -180,6 +195,6 @@ void mm_unplanned_reset(mm_program *p) {
     if (!p->has_unplanned) return;
     mm_unplanned *u = &p->unplanned;
     for (int i = 0; i < p->plan->n_segments; i++)
-        if (u->address[i]) free_segment(u, i);
+        if (u->address[i]) free_segment(p, i);
     u->late_head = u->late_count = 0;
 }

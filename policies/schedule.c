@@ -272,20 +272,41 @@ static mm_status place_buffers(const mm_schedule *s, mm_interval *lives, int wan
     return status;
 }
 
-/* Room for what is placed at run time: the most that can be alive at once. */
+/* Whether a group holds codes, which live long; what else is placed at run time comes and goes. */
+static bool holds_code(const mm_schedule *s, int group) {
+    for (int i = 0; i < s->plan->n_segments; i++)
+        if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;
+    return false;
+}
+
+/* Heap bytes for the most of these items that can be alive at once. */
+static int64_t heap_part(const mm_interval *items, size_t n) {
+    int64_t largest = 0;
+    for (size_t i = 0; i < n; i++)
+        if (items[i].bytes > largest) largest = items[i].bytes;
+    return n > 0 ? mm_heap_region_bytes(mm_layout_lower_bound(items, n, 1), largest) : 0;
+}
+
 static mm_status place_heap(const mm_schedule *s, const mm_interval *lives, int64_t *end) {
+    enum { PAGE = 4096 };
     region_items r;
     MM_TRY(items_init(s, lives, MM_REGION_HEAP, &r));
-    int64_t largest = 0;
+    /* Codes to the front. */
+    size_t codes = 0;
     for (size_t i = 0; i < r.n; i++) {
         r.items[i].bytes = mm_heap_class_bytes(r.items[i].bytes);
-        if (r.items[i].bytes > largest) largest = r.items[i].bytes;
+        if (!holds_code(s, r.which[i])) continue;
+        mm_interval item = r.items[i];
+        r.items[i] = r.items[codes];
+        r.items[codes] = item;
+        int32_t which = r.which[i];
+        r.which[i] = r.which[codes];
+        r.which[codes++] = which;
     }
     if (r.n > 0) {
-        enum { PAGE = 4096 };
-        int64_t live = mm_layout_lower_bound(r.items, r.n, 1);
         s->plan->heap_offset = (*end + PAGE - 1) / PAGE * PAGE;
-        s->plan->heap_bytes = mm_heap_region_bytes(live, largest);
+        s->plan->heap_code_bytes = heap_part(r.items, codes);
+        s->plan->heap_bytes = s->plan->heap_code_bytes + heap_part(r.items + codes, r.n - codes);
         *end = s->plan->heap_offset + s->plan->heap_bytes;
     }
     items_fini(&r);

@@ -106,6 +106,8 @@ typedef struct mm_plan {
                            aliased tensor binds it to the root's segment and writes nothing. */
     int64_t base_bytes; /* of the limits it was made for */
     int64_t heap_offset, heap_bytes; /* for dynamic segments; 0, 0 if none */
+    int64_t heap_code_bytes;         /* the heap's low part, where codes are put: among the short-lived raw maps
+                                        they would leave no hole large enough for one */
     int64_t code_region_bytes;       /* sliding compression workspace: total */
     int64_t buffer_region_bytes;     /* persistent tensor buffers: total, and how many */
     int buffers;

@@ -4,6 +4,10 @@
  * the two and runs all of `running` in place. So the thread takes the lock to fetch once a batch, and a caller wakes it
  * (the only system call of an enqueue) only when it really sleeps.
  *
+ * It sleeps at once. Spinning for 5, 20 or 50 us first, three streams on two cores: steps of 20 to 50 us became up to
+ * three times slower (faster, 5 us only, where the caller synced after each); at 300 us a step nothing showed above the
+ * noise.
+ *
  *      filling  | task | arg ...    | task | task | arg ... |      free      |   under the lock
  *      running  | task | arg ... | task |               free                |   the thread's alone
  */
@@ -173,11 +177,12 @@ static void run_wait(host_stream *stream, host_recording *recording) {
     if (!host_recording_done(recording)) {
         int64_t start_ns = host_now_ns();
         host_recording_wait(recording);
-        int64_t end_ns = host_now_ns();
         pthread_mutex_lock(&stream->lock);
         /* All calls before this wait have finished: those pending are behind it. */
-        if (stream->calls_pending > 0)
-            stream->stats.wait_ns += end_ns - (start_ns > stream->calls_since_ns ? start_ns : stream->calls_since_ns);
+        if (stream->calls_pending > 0) {
+            int64_t since_ns = start_ns > stream->calls_since_ns ? start_ns : stream->calls_since_ns;
+            stream->stats.wait_ns += host_now_ns() - since_ns;
+        }
         pthread_mutex_unlock(&stream->lock);
     }
     if (recording->failure.status != MM_OK) poison(stream, recording->failure.status, recording->failure.message);

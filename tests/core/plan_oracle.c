@@ -88,7 +88,8 @@ bool plan_walkable(const mm_plan *plan) {
         const mm_segment *s = &plan->segments[i];
         if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES) return false;
         if (!known_or_none(s->tensor, mm_graph_tensors(plan->graph))) return false;
-        if (s->bytes < 1 || s->bytes > INT64_C(1) << 50 || s->offset < 0 || s->offset > INT64_C(1) << 50) return false;
+        if (s->bytes < 1 || s->bytes > INT64_C(1) << 50) return false;
+        if (!s->dynamic && (s->offset < 0 || s->offset > INT64_C(1) << 50)) return false;
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];

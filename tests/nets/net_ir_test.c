@@ -26,12 +26,8 @@ static void resnets_have_the_published_numbers_of_parameters(void **state) {
         int n;
         double millions; /* table 6 of He et al. 2016, to the digits given there */
         double rounding;
-    } known[] = {{"resnet20", 3, 0.27, 0.005},
-                 {"resnet32", 5, 0.46, 0.01},
-                 {"resnet44", 7, 0.66, 0.005},
-                 {"resnet56", 9, 0.85, 0.01},
-                 {"resnet110", 18, 1.7, 0.05},
-                 {"resnet1202", 200, 19.4, 0.05},
+    } known[] = {{"resnet20", 3, 0.27, 0.005},     {"resnet32", 5, 0.46, 0.01},  {"resnet44", 7, 0.66, 0.005},
+                 {"resnet56", 9, 0.85, 0.01},      {"resnet110", 18, 1.7, 0.05}, {"resnet1202", 200, 19.4, 0.05},
                  {"cifar-resnet50", 8, 0.76, 0.01}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         nets_net *net;
@@ -216,7 +212,7 @@ static void zoo_builds_all_that_it_lists(void **state) {
 
 static void unknown_nets_are_not_found_and_the_message_lists_what_there_is(void **state) {
     (void)state;
-    static const char *const unknown[] = {"nope",     "resnet",   "resnet21",       "resnet2",
+    static const char *const unknown[] = {"nope",      "resnet",    "resnet21",           "resnet2",
                                           "resnet020", "resnet20x", "cifar-resnet<6n+2>", "resnet99998"};
     for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         nets_net *net;

@@ -10,14 +10,14 @@ typedef struct op_rig {
     mm_stream *stream;
     nets_backend *backend;
     nets_op *op;
-    nets_op_args args;          /* what is enqueued: tests may point roles elsewhere */
-    void *storage[NETS_ROLES];  /* what args.at points to at first */
+    nets_op_args args;         /* what is enqueued: tests may point roles elsewhere */
+    void *storage[NETS_ROLES]; /* what args.at points to at first */
     int64_t bytes[NETS_ROLES];
     int64_t w_elems, b_elems;
 } op_rig;
 
-/* The op of a single layer on an input of {n, h, w, c}, in training unless told; inputs filled at random. Fails the test
- * if it cannot. */
+/* The op of a single layer on an input of {n, h, w, c}, in training unless told; inputs filled at random. Fails the
+ * test if it cannot. */
 void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
                  bool wants_dx);
 void op_rig_fini(op_rig *rig);

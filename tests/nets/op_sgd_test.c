@@ -127,7 +127,8 @@ static void initial_values_depend_on_seed_and_name_alone(void **state) {
     assert_int_equal(nets_zoo_build("resnet32", &large), MM_OK);
     int64_t n;
     float *a = init_of(small, "layer2.1.conv2.weight", 1, &n), *same = init_of(large, "layer2.1.conv2.weight", 1, &n);
-    float *seed = init_of(small, "layer2.1.conv2.weight", 2, &n), *name = init_of(small, "layer2.2.conv2.weight", 1, &n);
+    float *seed = init_of(small, "layer2.1.conv2.weight", 2, &n),
+          *name = init_of(small, "layer2.2.conv2.weight", 1, &n);
     size_t bytes = (size_t)n * sizeof *a;
     assert_memory_equal(a, same, bytes);
     assert_memory_not_equal(a, seed, bytes);

@@ -1,5 +1,5 @@
-/* A reference executor: runs a lowered net with storage of its own for every tensor, step after step, each drained before
- * the next. What a manager does must give the same bits. */
+/* A reference executor: runs a lowered net with storage of its own for every tensor, step after step, each drained
+ * before the next. What a manager does must give the same bits. */
 #ifndef TESTS_NETS_REF_EXEC_H
 #define TESTS_NETS_REF_EXEC_H
 
@@ -17,9 +17,9 @@ typedef struct ref_exec {
     mm_stream *stream;
     nets_backend *backend;
     nets_lowered *lowered;
-    void **storage;   /* of roots; NULL for tensors that live in another's */
+    void **storage; /* of roots; NULL for tensors that live in another's */
     mm_tensor *root;
-    int shared;       /* how many tensors live in another's storage */
+    int shared; /* how many tensors live in another's storage */
     void *workspace;
     int64_t workspace_bytes;
     nets_sgd_param *params;

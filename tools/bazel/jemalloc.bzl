@@ -33,8 +33,9 @@ fi
 cp cut.a "$$out"
 """
 
-def jemalloc_arena(name, visibility = None):
-    """cc_library NAME, and NAME_whole with all of the thread state, for the test of the cut."""
+def jemalloc_arena(name, visibility_whole):
+    """cc_library NAME, private, for who defines je_malloc_conf_2_conf_harder with tcache:false (without that it writes
+    past its state), and NAME_whole with all of the state, for tests."""
     cut, whole = "lib%s.a" % name, "lib%s_whole.a" % name
     native.genrule(
         name = name + "_archives",
@@ -42,7 +43,10 @@ def jemalloc_arena(name, visibility = None):
         cmd = _CMD % (whole, whole, cut),
         toolchains = ["@bazel_tools//tools/cpp:current_cc_toolchain"],
     )
-    for library, archive in [(name, cut), (name + "_whole", whole)]:
+    for library, archive, visibility in [
+        (name, cut, ["//visibility:private"]),
+        (name + "_whole", whole, visibility_whole),
+    ]:
         native.cc_library(
             name = library,
             srcs = [archive],

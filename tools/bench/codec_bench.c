@@ -1,9 +1,9 @@
 /* How fast the host's codecs are, beside libzfp and memcpy measured in the same rounds, on one core.
  *
- *      codec_bench [ROUNDS [N H W C [SPEC...]]]
+ *      codec_bench [ROUNDS [N H W C [SPEC...]]]          H and W multiples of 4
  *
- * One line for each codec and direction: the elements' bytes a second (slowest, median and 95th percentile of the
- * rounds), and the medians' ratio to memcpy of the same bytes and to libzfp at the same bits a block. */
+ * A line for each codec and direction: the tensor's bytes a second in the slowest round, the median one and the 95th
+ * percentile, and the median's ratio to memcpy's and to libzfp's at the same bits a block, one thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +13,24 @@
 
 #include "pipeline/codec/codec.h"
 
-enum { DEFAULT_ROUNDS = 15, MAX_SPECS = 16 };
+enum { DEFAULT_ROUNDS = 15, MAX_ROUNDS = 1000, MAX_ENTRIES = 64, VALUES = 16 };
 
-static const char *const default_specs[] = {"raw", "mask", "zfp:rate=2", "zfp:rate=4", "zfp", "zfp:rate=8", "zfp:rate=16"};
+static const char *const default_specs[] = {"raw", "mask",       "zfp:rate=2", "zfp:rate=4",
+                                            "zfp", "zfp:rate=8", "zfp:rate=16"};
 
-typedef struct series {
-    char name[96];
-    double *gb_per_s; /* one a round */
-    const struct series *peer;
-} series;
+typedef struct bench bench;
 
-typedef struct bench {
+/* One thing that is measured. */
+typedef struct entry {
+    const char *spec, *direction;
+    const mm_codec *codec; /* NULL: libzfp or memcpy */
+    zfp_stream *libzfp;
+    bool encode;
+    const struct entry *peer; /* libzfp's entry */
+    double gb_per_s[MAX_ROUNDS];
+} entry;
+
+struct bench {
     mm_shape shape;
     int64_t bytes;
     int rounds;
@@ -31,24 +38,14 @@ typedef struct bench {
     mm_stream *stream;
     float *src, *dst;
     void *code;
-    int64_t code_bytes;
-} bench;
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
+    entry *entries; /* the first is memcpy */
+    int n_entries;
+};
 
 /* ---------------------------------------------------------------- what is measured */
 
-static mm_status run_memcpy(bench *b) {
-    memcpy(b->dst, b->src, (size_t)b->bytes);
-    return MM_OK;
-}
-
-/* libzfp on the blocks that our layout has where width and height are multiples of 4. */
-static mm_status run_libzfp(bench *b, zfp_stream *stream, bool encode) {
+/* libzfp on the blocks that our layout has, in its order. */
+static void run_libzfp(const bench *b, zfp_stream *stream, bool encode) {
     const int64_t *d = b->shape.dims, channels = d[3];
     const ptrdiff_t sx = channels, sy = d[2] * channels;
     float *data = encode ? b->src : b->dst;
@@ -63,22 +60,157 @@ static mm_status run_libzfp(bench *b, zfp_stream *stream, bool encode) {
                     zfp_decode_block_strided_float_2(stream, block, sx, sy);
             }
     if (encode) zfp_stream_flush(stream);
+}
+
+static mm_status run(const bench *b, const entry *e) {
+    if (e->libzfp) {
+        run_libzfp(b, e->libzfp, e->encode);
+    } else if (!e->codec) {
+        memcpy(b->dst, b->src, (size_t)b->bytes);
+    } else {
+        if (e->encode)
+            MM_TRY(mm_codec_encode(e->codec, b->stream, &b->shape, b->src, b->code, NULL, NULL));
+        else
+            MM_TRY(mm_codec_decode(e->codec, b->stream, &b->shape, b->code, b->dst, NULL, NULL));
+        return mm_stream_sync(b->stream);
+    }
     return MM_OK;
 }
 
-static mm_status run_codec(bench *b, const mm_codec *codec, bool encode) {
-    if (encode)
-        MM_TRY(mm_codec_encode(codec, b->stream, &b->shape, b->src, b->code, NULL, NULL));
-    else
-        MM_TRY(mm_codec_decode(codec, b->stream, &b->shape, b->code, b->dst, NULL, NULL));
-    return mm_stream_sync(b->stream);
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* ---------------------------------------------------------------- rounds */
+/* Entries take turns, so that what slows the machine down for a while slows all of them. A codec's decode follows its
+ * encode, whose code it reads. */
+static mm_status measure(bench *b) {
+    for (int round = -1; round < b->rounds; round++) /* one to warm up */
+        for (int i = 0; i < b->n_entries; i++) {
+            const int64_t start = now_ns();
+            MM_TRY(run(b, &b->entries[i]));
+            const int64_t ns = now_ns() - start;
+            if (round >= 0) b->entries[i].gb_per_s[round] = (double)b->bytes / (double)(ns > 0 ? ns : 1);
+        }
+    return MM_OK;
+}
 
-static int compare_doubles(const void *a, const void *b) {
+/* ---------------------------------------------------------------- what is printed */
+
+static int compare_rates(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(const series *s, int rounds) { return s->gb_per_s[rounds / 2]; }
+static void report(bench *b) {
+    const int64_t *d = b->shape.dims;
+    for (int i = 0; i < b->n_entries; i++)
+        qsort(b->entries[i].gb_per_s, (size_t)b->rounds, sizeof(double), compare_rates);
+    printf("%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 " float32, %.1f MB, n = %d\n", d[0], d[1], d[2], d[3],
+           (double)b->bytes / 1e6, b->rounds);
+    printf("%-16s %-8s %8s %8s %8s GB/s %9s %9s\n", "codec", "", "min", "median", "p95", "/memcpy", "/libzfp");
+    for (int i = 0; i < b->n_entries; i++) {
+        const entry *e = &b->entries[i];
+        const double median = e->gb_per_s[b->rounds / 2];
+        printf("%-16s %-8s %8.2f %8.2f %8.2f      %9.3f", e->spec, e->direction, e->gb_per_s[0], median,
+               e->gb_per_s[b->rounds * 95 / 100], median / b->entries[0].gb_per_s[b->rounds / 2]);
+        if (e->peer) printf(" %9.1f", median / e->peer->gb_per_s[b->rounds / 2]);
+        printf("\n");
+    }
+}
+
+/* ---------------------------------------------------------------- setup */
+
+static entry *add(bench *b, const char *spec, const char *direction) {
+    entry *e = &b->entries[b->n_entries++];
+    *e = (entry){.spec = spec, .direction = direction};
+    return e;
+}
+
+/* libzfp's two entries, for the bits that the codec's code has. The stream lives as long as the process. */
+static mm_status add_libzfp(bench *b, const mm_codec *codec, int64_t code_bytes, entry *peers_out[2]) {
+    void *memory = calloc(1, (size_t)code_bytes);
+    bitstream *bits = memory ? stream_open(memory, (size_t)code_bytes) : NULL;
+    zfp_stream *stream = bits ? zfp_stream_open(bits) : NULL;
+    if (!stream) return mm_fail(MM_ERR_NOMEM, "libzfp's stream of %" PRId64 " bytes", code_bytes);
+    stream->minbits = stream->maxbits = (uint)(code_bytes * 8 / (b->bytes / 4 / VALUES));
+    for (int i = 0; i < 2; i++) {
+        peers_out[i] = add(b, codec->spec, i == 0 ? "libzfp e" : "libzfp d");
+        peers_out[i]->libzfp = stream;
+        peers_out[i]->encode = i == 0;
+    }
+    return MM_OK;
+}
+
+static mm_status add_codec(bench *b, const char *spec) {
+    mm_codec *codec;
+    int64_t code_bytes;
+    entry *peers[2] = {NULL, NULL};
+    if (b->n_entries + 4 > MAX_ENTRIES) return mm_fail(MM_ERR_INVALID, "more than %d entries", MAX_ENTRIES);
+    MM_TRY(mm_codec_create(spec, "host", &codec));
+    MM_TRY(mm_codec_bound(codec, &b->shape, &code_bytes));
+    if (strcmp(codec->ops->name, "zfp") == 0) MM_TRY(add_libzfp(b, codec, code_bytes, peers));
+    for (int i = 0; i < (codec->ops->flags.gives_value ? 2 : 1); i++) {
+        entry *e = add(b, codec->spec, i == 0 ? "encode" : "decode");
+        e->codec = codec;
+        e->encode = i == 0;
+        e->peer = peers[i];
+    }
+    return MM_OK;
+}
+
+/* What a feature map looks like: smooth in space, with noise, half of it cut off at 0. */
+static void fill(const bench *b) {
+    const int64_t *d = b->shape.dims;
+    uint32_t random = 1;
+    for (int64_t i = 0; i < b->bytes / 4; i++) {
+        const int64_t c = i % d[3], x = i / d[3] % d[2], y = i / d[3] / d[2] % d[1];
+        random = random * 1664525 + 1013904223;
+        const float noise = (float)(random >> 8) * 0x1p-24f - 0.5f;
+        const float wave = (float)((c * 37 + x * 3 + y * 5) % 64) / 32 - 1;
+        b->src[i] = wave + 0.2f * noise > 0 ? wave + 0.2f * noise : 0;
+    }
+}
+
+static mm_status bench_init(bench *b, const char *const *specs, int n_specs) {
+    void *memory;
+    b->bytes = 4;
+    for (int i = 0; i < 4; i++) b->bytes *= b->shape.dims[i];
+    b->entries = calloc(MAX_ENTRIES, sizeof *b->entries);
+    if (!b->entries) return mm_fail(MM_ERR_NOMEM, "%zu bytes", MAX_ENTRIES * sizeof *b->entries);
+    MM_TRY(mm_device_create("host", NULL, &b->device));
+    MM_TRY(mm_stream_create(b->device, "codec", 0, &b->stream));
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, &memory));
+    b->src = memory;
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, &memory));
+    b->dst = memory;
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, 2 * b->bytes, &b->code));
+    add(b, "memcpy", "");
+    for (int i = 0; i < n_specs; i++) MM_TRY(add_codec(b, specs[i]));
+    fill(b);
+    return MM_OK;
+}
+
+int main(int argc, char **argv) {
+    bench b = {.rounds = DEFAULT_ROUNDS, .shape = {.dtype = MM_F32, .rank = 4, .dims = {128, 32, 32, 64}}};
+    bool good = argc <= 2 || argc >= 6;
+    if (good && argc > 1) b.rounds = atoi(argv[1]);
+    for (int i = 0; good && i < 4 && argc > 2; i++) b.shape.dims[i] = atoll(argv[2 + i]);
+    for (int i = 0; i < 4; i++) good = good && b.shape.dims[i] >= 1 && b.shape.dims[i] <= 1 << 14;
+    good = good && b.rounds >= 1 && b.rounds <= MAX_ROUNDS && b.shape.dims[1] % 4 == 0 && b.shape.dims[2] % 4 == 0;
+    if (!good) {
+        fprintf(stderr, "usage: codec_bench [ROUNDS [N H W C [SPEC...]]], H and W multiples of 4\n");
+        return 2;
+    }
+    const bool own = argc > 6;
+    const char *const *specs = own ? (const char *const *)argv + 6 : default_specs;
+    mm_status status = bench_init(&b, specs, own ? argc - 6 : (int)(sizeof default_specs / sizeof default_specs[0]));
+    if (status == MM_OK) status = measure(&b);
+    if (status != MM_OK) {
+        fprintf(stderr, "codec_bench: %s\n", mm_last_error());
+        return 1;
+    }
+    report(&b);
+    return 0;
+}

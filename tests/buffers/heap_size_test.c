@@ -1,0 +1,49 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <jemalloc/jemalloc.h>
+
+#include "buffers/heap_size.h"
+
+static void classes_are_jemallocs_and_a_page(void **state) {
+    (void)state;
+    for (int64_t bytes = 16384; bytes < INT64_C(1) << 40; bytes += 1 + bytes / 97) {
+        for (int64_t near = bytes - 1; near <= bytes + 1; near++) {
+            if (near < 16384) continue;
+            assert_int_equal(mm_heap_class_bytes(near), (int64_t)je_nallocx((size_t)near, MALLOCX_ALIGN(256)) + 4096);
+        }
+    }
+}
+
+static void small_sizes_take_the_smallest_class(void **state) {
+    (void)state;
+    assert_int_equal(mm_heap_class_bytes(0), 16384 + 4096);
+    assert_int_equal(mm_heap_class_bytes(1), 16384 + 4096);
+    assert_int_equal(mm_heap_class_bytes(16384), 16384 + 4096);
+    assert_int_equal(mm_heap_class_bytes(16385), 20480 + 4096);
+}
+
+static void a_region_holds_what_is_alive_and_less_than_twice_that_and_a_page(void **state) {
+    (void)state;
+    assert_int_equal(mm_heap_region_bytes(0, 0), 0);
+    for (int64_t live = 16384; live < INT64_C(1) << 38; live = live * 3 / 2 + 1) {
+        for (int64_t largest = 1; largest <= live; largest = largest * 3 + 7) {
+            int64_t region = mm_heap_region_bytes(live, largest);
+            assert_true(region >= live);
+            assert_true(region <= 2 * (live + 4096));
+            assert_int_equal(region % 4096, 0);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(classes_are_jemallocs_and_a_page),
+        cmocka_unit_test(small_sizes_take_the_smallest_class),
+        cmocka_unit_test(a_region_holds_what_is_alive_and_less_than_twice_that_and_a_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

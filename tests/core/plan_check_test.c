@@ -1,0 +1,175 @@
+/* mm_plan_check against a second opinion by brute force: over right plans, and over plans broken in one place. Every
+ * verdict must agree, in both directions: breaking a plan may be harmless. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/plan.h"
+#include "tests/core/plan_mutate.h"
+#include "tests/core/plan_oracle.h"
+#include "tests/core/plan_run.h"
+#include "tests/core/random_graph.h"
+#include "tests/core/random_plan.h"
+
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 64 };
+
+typedef struct world {
+    mm_graph *graph;
+    mm_facts *facts;
+    mm_plan *plan;
+    mm_limits limits; /* exactly what the plan needs */
+} world;
+
+static world world_create(uint64_t seed, int layers) {
+    world w = {.limits = {.base_bytes = MM_ALIGN * (int64_t)(seed % 5)}};
+    random_graph_options graph_options = {.seed = seed, .layers = layers, .max_channels = 6};
+    assert_int_equal(random_graph_create(&graph_options, &w.graph), MM_OK);
+    assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
+    random_plan_options plan_options = {.seed = seed, .lossy = seed % 2 == 0, .dynamic = seed % 3 == 0};
+    assert_int_equal(random_plan_create(w.graph, w.facts, &w.limits, &plan_options, &w.plan), MM_OK);
+    w.limits.device_bytes = w.plan->peak_bytes;
+    w.limits.pinned_bytes = w.plan->pinned_bytes;
+    return w;
+}
+
+static void world_destroy(world *w) {
+    mm_plan_destroy(w->plan);
+    mm_facts_destroy(w->facts);
+    mm_graph_destroy(w->graph);
+}
+
+static void check_accepts_random_right_plans(void **state) {
+    (void)state;
+    int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0;
+    for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
+        world w = world_create(seed, 3 + (int)(seed % 12));
+        const char *why;
+        if (mm_plan_check(w.plan, w.facts, &w.limits) != MM_OK) fail_msg("seed %d: %s", (int)seed, mm_last_error());
+        if (plan_oracle(w.plan, w.facts, &w.limits, &why) != MM_OK) fail_msg("seed %d: oracle: %s", (int)seed, why);
+        for (int i = 0; i < w.plan->n_nodes; i++) {
+            ops += w.plan->nodes[i].kind != MM_NODE_STEP;
+            for (int s = 0; s < MM_STREAM_COUNT; s++) waits += w.plan->nodes[i].wait[s] >= 0;
+        }
+        for (int i = 0; i < w.plan->n_segments; i++) {
+            inplace += w.plan->segments[i].live_last < w.plan->segments[i].last_node;
+            dynamic += w.plan->segments[i].dynamic;
+            pinned += w.plan->segments[i].pinned;
+        }
+        for (int t = 0; t < mm_graph_tensors(w.graph); t++) aliases += w.plan->alias[t] != t;
+        world_destroy(&w);
+    }
+    print_message("%d plans: %d operations, %d waits, %d in place, %d aliases, %d dynamic, %d pinned\n", GRAPHS * PLANS,
+                  ops, waits, inplace, aliases, dynamic, pinned);
+    assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
+}
+
+/* Every order gives the same, and that is what memory without a plan gives, if no code loses anything. */
+static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
+    uint64_t expected;
+    if (lossy)
+        expected = plan_run(plan, facts, 7, 2, PLAN_ORDER_ISSUE, 0);
+    else
+        assert_int_equal(random_graph_reference(plan->graph, 7, 2, &expected), MM_OK);
+    for (int order = PLAN_ORDER_ISSUE; order <= PLAN_ORDER_RANDOM; order++)
+        if (plan_run(plan, facts, 7, 2, order, 1) != expected) return false;
+    for (uint64_t seed = 2; seed < 5; seed++)
+        if (plan_run(plan, facts, 7, 2, PLAN_ORDER_RANDOM, seed) != expected) return false;
+    return true;
+}
+
+static bool has_lossy_code(const mm_plan *plan) {
+    bool lossy = false;
+    for (int i = 0; i < plan->n_segments; i++)
+        lossy |= plan->segments[i].content == MM_CONTENT_CODED && plan->segments[i].codec == RANDOM_LOSSY;
+    return lossy;
+}
+
+static void what_check_accepts_computes_the_same_in_every_order(void **state) {
+    (void)state;
+    int accepted = 0, seen_wrong = 0, refused = 0;
+    for (uint64_t seed = 0; seed < GRAPHS; seed++) {
+        world w = world_create(seed, 3 + (int)(seed % 12));
+        if (!runs_right(w.plan, w.facts, has_lossy_code(w.plan))) fail_msg("seed %d goes wrong", (int)seed);
+        for (int i = 0; mutations[i].name; i++) {
+            mutant m = {.plan = plan_clone(w.plan), .limits = w.limits, .facts = w.facts, .random = seed};
+            if (mutations[i].apply(&m) && plan_walkable(m.plan) && mm_plan_finish(m.plan) == MM_OK) {
+                m.limits.device_bytes = m.limits.pinned_bytes = 1 << 26; /* what is allocated here */
+                /* Of what is refused, only broken waits still leave a plan that can be run at all. */
+                bool accept = mm_plan_check(m.plan, m.facts, &m.limits) == MM_OK;
+                bool can_run = strcmp(mutations[i].name, "drop_wait") == 0 || accept;
+                bool right = can_run && runs_right(m.plan, m.facts, has_lossy_code(m.plan));
+                if (accept && !right) fail_msg("%s, seed %d: accepted but wrong", mutations[i].name, (int)seed);
+                accepted += accept;
+                refused += can_run && !accept;
+                seen_wrong += can_run && !accept && !right;
+            }
+            mm_plan_destroy(m.plan);
+        }
+        world_destroy(&w);
+    }
+    print_message("%d accepted mutants run right; of %d refused for a wait, %d were seen to go wrong\n", accepted,
+                  refused, seen_wrong);
+    assert_true(accepted > 200 && seen_wrong > 5);
+}
+
+typedef struct tally {
+    int rejected, infeasible, harmless;
+} tally;
+
+static void compare_verdicts(const world *w, const mutation *mutation, uint64_t seed, tally *tally) {
+    mutant m = {.plan = plan_clone(w->plan), .limits = w->limits, .facts = w->facts, .random = seed};
+    if (mutation->apply(&m)) {
+        if (!m.keep_sums && plan_walkable(m.plan)) assert_int_equal(mm_plan_finish(m.plan), MM_OK);
+        /* A plan that grew is no news: what else is wrong with it? */
+        if (m.limits.device_bytes == w->limits.device_bytes) m.limits.device_bytes = INT64_MAX;
+        if (m.limits.pinned_bytes == w->limits.pinned_bytes) m.limits.pinned_bytes = INT64_MAX;
+        const char *why;
+        mm_status expected = plan_oracle(m.plan, m.facts, &m.limits, &why);
+        mm_status status = mm_plan_check(m.plan, m.facts, &m.limits);
+        if (status != expected)
+            fail_msg("%s, seed %llu on %s: check says %s (%s), oracle says %s (%s)", mutation->name,
+                     (unsigned long long)seed, mm_graph_name(w->graph), mm_status_name(status),
+                     status == MM_OK ? "" : mm_last_error(), mm_status_name(expected), why);
+        tally->rejected += status == MM_ERR_PLAN;
+        tally->infeasible += status == MM_ERR_INFEASIBLE;
+        tally->harmless += status == MM_OK;
+    }
+    mm_plan_destroy(m.plan);
+}
+
+static void check_and_brute_force_agree_on_every_mutant(void **state) {
+    (void)state;
+    tally tallies[MUTATIONS] = {0}, all = {0};
+    for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
+        world w = world_create(seed, 3 + (int)(seed % 10));
+        for (int i = 0; mutations[i].name; i++)
+            for (int round = 0; round < ROUNDS; round++)
+                compare_verdicts(&w, &mutations[i], seed * 1000 + (uint64_t)(i * ROUNDS + round), &tallies[i]);
+        world_destroy(&w);
+    }
+    for (int i = 0; mutations[i].name; i++) {
+        print_message("%-18s rejected %5d, infeasible %5d, harmless %5d\n", mutations[i].name, tallies[i].rejected,
+                      tallies[i].infeasible, tallies[i].harmless);
+        assert_true(tallies[i].rejected + tallies[i].infeasible > 0);
+        all.rejected += tallies[i].rejected;
+        all.infeasible += tallies[i].infeasible;
+        all.harmless += tallies[i].harmless;
+    }
+    print_message("%-18s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
+                  all.harmless);
+    assert_true(all.rejected > 10000 && all.infeasible > 500 && all.harmless > 1000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(check_accepts_random_right_plans),
+        cmocka_unit_test(what_check_accepts_computes_the_same_in_every_order),
+        cmocka_unit_test(check_and_brute_force_agree_on_every_mutant),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+#include "tests/core/plan_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/core/random_graph.h"
+
+typedef struct runner {
+    const mm_plan *plan;
+    const mm_facts *facts;
+    unsigned char *memory[2]; /* arena, pinned */
+    void **dynamic;           /* per segment */
+    void **fixed;             /* per tensor that is persistent or external */
+    int32_t *node_at;         /* nodes by stream: those of stream s from first[s] on */
+    int32_t first[MM_STREAM_COUNT + 1];
+    plan_order order;
+    uint64_t random;
+} runner;
+
+static void *allocate(int64_t bytes, int fill) {
+    void *memory = malloc((size_t)bytes + 1);
+    if (!memory) abort();
+    memset(memory, fill, (size_t)bytes + 1);
+    return memory;
+}
+
+static void *segment_data(const runner *r, int segment) {
+    const mm_segment *s = &r->plan->segments[segment];
+    return s->dynamic ? r->dynamic[segment] : r->memory[s->pinned] + s->offset;
+}
+
+/* ---------------------------------------------------------------- codecs */
+
+static void make_mask(const unsigned char *elements, size_t n, unsigned char *mask) {
+    memset(mask, 0, (n + 31) / 32 * 4);
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        memcpy(&value, elements + 4 * i, 4);
+        if (value > 0) mask[i / 8] |= (unsigned char)(1u << i % 8);
+    }
+}
+
+/* Its own inverse, but for the lossy codec's lost low bytes. */
+static void transform(int codec, const unsigned char *from, size_t bytes, unsigned char *to) {
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = codec == RANDOM_LOSSY && i % 4 < 2 ? 0x5a : (unsigned char)(from[i] ^ 0x5a);
+}
+
+static void run_op(const runner *r, const mm_node *n) {
+    bool encode = n->kind == MM_NODE_ENCODE;
+    const mm_segment *code = &r->plan->segments[encode ? n->dst : n->src];
+    size_t bytes = (size_t)mm_graph_tensor(r->plan->graph, n->tensor)->bytes;
+    unsigned char *target = segment_data(r, n->stage >= 0 ? n->stage : n->dst);
+    if (n->work >= 0) memset(segment_data(r, n->work), 0xee, (size_t)r->plan->segments[n->work].bytes);
+    if (code->codec == RANDOM_MASK)
+        make_mask(segment_data(r, n->src), bytes / 4, target);
+    else
+        transform(code->codec, segment_data(r, n->src), bytes, target);
+    if (n->stage >= 0) memcpy(segment_data(r, n->dst), target, (size_t)code->bytes);
+}
+
+static void run_step(const runner *r, const mm_node *n) {
+    const mm_step_info *step = mm_graph_step(r->plan->graph, n->step);
+    random_operand operands[32];
+    for (int u = 0; u < step->n_uses; u++) {
+        int segment = r->plan->bindings[n->first_binding + u];
+        bool mask = segment >= 0 && r->plan->segments[segment].content == MM_CONTENT_CODED;
+        operands[u].data = segment >= 0 ? segment_data(r, segment) : r->fixed[step->uses[u].tensor];
+        operands[u].form = mask ? MM_FORM_SIGN : MM_FORM_VALUE;
+    }
+    void *work = n->work >= 0 ? segment_data(r, n->work) : NULL;
+    random_graph_run_step(r->plan->graph, n->step, operands, work, (size_t)step->workspace_bytes);
+}
+
+/* ---------------------------------------------------------------- order */
+
+static void sort_by_stream(runner *r) {
+    int32_t next[MM_STREAM_COUNT];
+    for (int s = 0; s < MM_STREAM_COUNT; s++) r->first[s + 1] = r->first[s] + r->plan->stream_nodes[s];
+    memcpy(next, r->first, sizeof next);
+    for (int i = 0; i < r->plan->n_nodes; i++) r->node_at[next[r->plan->nodes[i].stream]++] = i;
+}
+
+/* The next node that may run; -1 at the end. */
+static int choose(runner *r, const int32_t *ended) {
+    int ready[MM_STREAM_COUNT], n = 0;
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        int at = r->first[s] + ended[s];
+        if (at == r->first[s + 1]) continue;
+        const mm_node *node = &r->plan->nodes[r->node_at[at]];
+        bool waits = false;
+        for (int t = 0; t < MM_STREAM_COUNT; t++) waits |= node->wait[t] >= ended[t];
+        if (!waits) ready[n++] = r->node_at[at];
+    }
+    if (n == 0) return -1;
+    int chosen = r->order == PLAN_ORDER_EAGER ? ready[n - 1] : ready[0]; /* the compute stream is the first */
+    if (r->order == PLAN_ORDER_RANDOM) chosen = ready[random_below(&r->random, n)];
+    for (int i = 0; r->order == PLAN_ORDER_ISSUE && i < n; i++)
+        if (ready[i] < chosen) chosen = ready[i];
+    return chosen;
+}
+
+static void run_iteration(runner *r) {
+    int32_t ended[MM_STREAM_COUNT] = {0};
+    for (int node; (node = choose(r, ended)) >= 0;) {
+        const mm_node *n = &r->plan->nodes[node];
+        if (n->kind == MM_NODE_STEP)
+            run_step(r, n);
+        else
+            run_op(r, n);
+        ended[n->stream]++;
+    }
+}
+
+uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int iterations, plan_order order,
+                  uint64_t order_seed) {
+    int n_tensors = mm_graph_tensors(plan->graph);
+    runner r = {.plan = plan, .facts = facts, .order = order, .random = order_seed};
+    r.memory[0] = allocate(plan->extent_bytes, 0xcd);
+    r.memory[1] = allocate(plan->pinned_bytes, 0xcd);
+    r.dynamic = allocate(plan->n_segments * (int64_t)sizeof *r.dynamic, 0);
+    r.fixed = allocate(n_tensors * (int64_t)sizeof *r.fixed, 0);
+    r.node_at = allocate(plan->n_nodes * (int64_t)sizeof *r.node_at, 0);
+    for (int i = 0; i < plan->n_segments; i++)
+        if (plan->segments[i].dynamic) r.dynamic[i] = allocate(plan->segments[i].bytes, 0xcd);
+    for (int t = 0; t < n_tensors; t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->ownership == MM_MANAGED) continue;
+        r.fixed[t] = allocate(tensor->bytes, 0);
+        random_graph_fill(plan->graph, t, seed, r.fixed[t]);
+    }
+    sort_by_stream(&r);
+    for (int i = 0; i < iterations; i++) run_iteration(&r);
+    uint64_t digest = 0;
+    for (int t = 0; t < n_tensors; t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->ownership == MM_PERSISTENT) digest = random_graph_digest(digest, r.fixed[t], (size_t)tensor->bytes);
+        free(r.fixed[t]);
+    }
+    for (int i = 0; i < plan->n_segments; i++) free(r.dynamic[i]);
+    free(r.memory[0]);
+    free(r.memory[1]);
+    free(r.dynamic);
+    free(r.fixed);
+    free(r.node_at);
+    return digest;
+}

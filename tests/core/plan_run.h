@@ -1,0 +1,20 @@
+/* Runs a plan of a random graph with random_facts on real memory, one node after the other in an order that its waits
+ * allow: what the streams may do, without threads. */
+#ifndef TESTS_CORE_PLAN_RUN_H
+#define TESTS_CORE_PLAN_RUN_H
+
+#include "mm/core/plan.h"
+
+typedef enum plan_order {
+    PLAN_ORDER_ISSUE,  /* as issued */
+    PLAN_ORDER_EAGER,  /* side streams as early as possible */
+    PLAN_ORDER_LAZY,   /* side streams as late as possible */
+    PLAN_ORDER_RANDOM, /* any */
+} plan_order;
+
+/* The checksum of all persistent tensors after some iterations, as random_graph_reference gives it. `seed`: of their
+ * first values; `order_seed`: of the order. Aborts when memory is out. */
+uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int iterations, plan_order order,
+                  uint64_t order_seed);
+
+#endif

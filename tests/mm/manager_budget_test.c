@@ -1,0 +1,254 @@
+/* The budget: the least one works, one byte less is refused before anything runs; what was touched is what was
+ * predicted; statistics; what a manager cannot be made with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/rig.h"
+
+enum { SEED = 11, LAYERS = 12 };
+
+static const char *const policies[] = {
+    "naive",
+    "liveness",
+    "freelunch:codec=raw,eligible=all",
+    "freelunch:rate=8,eligible=all",
+    "freelunch:rate=8,eligible=all,buffers=naive,workspace=naive",
+};
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+static void assert_says(const char *word) {
+    if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
+}
+
+/* ---------------------------------------------------------------- least budget */
+
+static void one_byte_under_the_minimum_is_refused_naming_it_and_the_layer(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    for (int p = 0; p < POLICIES; p++) {
+        char need[64];
+        int64_t minimum = rig_minimum(graph, policies[p]);
+        snprintf(need, sizeof need, "needs at least %lld bytes", (long long)minimum);
+        mm_options options = {.device_bytes = minimum - 1, .policy = policies[p]};
+        mm_manager *m = rig_manager(&options);
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        assert_says(need);
+        assert_says(", held by ");
+        bool named = false;
+        for (int s = 0; s < mm_graph_steps(graph); s++) {
+            char step[256];
+            named |= strstr(mm_last_error(), mm_graph_step_name(graph, s, step, sizeof step)) != NULL;
+        }
+        assert_true(named);
+        assert_int_equal(mm_iteration_begin(m, graph), MM_ERR_INFEASIBLE);
+        assert_null(mm_persistent_data(m, "loss", NULL)); /* nothing changed */
+        mm_manager_destroy(m);
+    }
+    mm_graph_destroy(graph);
+}
+
+static void the_minimum_runs_and_touches_no_more_than_predicted(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    for (int p = 0; p < POLICIES; p++) {
+        mm_options options = {
+            .device_bytes = rig_minimum(graph, policies[p]), .policy = policies[p], .measure_touched = true};
+        mm_manager *m = rig_manager(&options);
+        mm_touched touched;
+        mm_stats stats;
+        rig r;
+        rig_init(&r, graph, SEED);
+        assert_int_equal(rig_bind(&r, m), MM_OK);
+        for (int i = 0; i < 3; i++) assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+        mm_stats_get(m, &stats);
+        assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+        assert_int_equal(stats.iterations, 3);
+        assert_int_equal(stats.predicted_peak_bytes, options.device_bytes);
+        assert_int_equal(touched.stray_bytes, 0);
+        assert_int_equal(touched.persistent_bytes, stats.persistent_bytes);
+        assert_true(touched.total_bytes <= stats.predicted_peak_bytes);
+        assert_true(touched.total_bytes > stats.persistent_bytes);
+        assert_int_equal(mm_manager_device_bytes(m), options.device_bytes);
+        rig_fini(&r);
+        mm_manager_destroy(m);
+    }
+    mm_graph_destroy(graph);
+}
+
+/* external tensor "x" -> persistent "sum", nothing else */
+static mm_graph *external_graph(int64_t elems) {
+    mm_graph *graph;
+    mm_tensor x, sum;
+    mm_layer layer;
+    mm_tensor_desc xd = {.name = "x", .kind = MM_INPUT, .ownership = MM_EXTERNAL, .rank = 1, .dims = {elems}};
+    mm_tensor_desc sd = {.name = "sum", .kind = MM_STATE, .ownership = MM_PERSISTENT, .rank = 1, .dims = {64}};
+    assert_int_equal(mm_graph_create("external", &graph), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &xd, &x), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &sd, &sum), MM_OK);
+    assert_int_equal(mm_graph_add_layer(graph, "sum", MM_LAYER_OTHER, &layer), MM_OK);
+    mm_use uses[] = {{x, MM_READ, MM_FORM_VALUE}, {sum, MM_MODIFY, MM_FORM_VALUE}};
+    assert_int_equal(mm_graph_add_step(graph, layer, MM_FORWARD, uses, 2, 0), MM_OK);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    return graph;
+}
+
+static void external_tensors_count_in_the_budget(void **state) {
+    (void)state;
+    mm_graph *graph = external_graph(1000);
+    assert_int_equal(rig_minimum(graph, "naive"), 256 + 4000);
+    mm_options options = {.device_bytes = 256 + 3999, .policy = "naive"};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+    assert_says("4256");
+    mm_manager_destroy(m);
+    options.device_bytes++;
+    m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- figures */
+
+static void statistics_count_what_ran(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    mm_options options = {.device_bytes = 1 << 22, .policy = "freelunch:codec=raw,eligible=all", .pinned_bytes = 1};
+    mm_manager *m = rig_manager(&options);
+    mm_stats one, two;
+    rig r;
+    rig_init(&r, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    mm_stats_get(m, &one);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    mm_stats_get(m, &two);
+    assert_true(one.encodes > 0);
+    assert_true(one.decodes > 0 && one.decodes <= one.encodes);
+    assert_true(one.stash_bytes > 0 && one.stash_bytes < one.predicted_peak_bytes);
+    assert_true(one.compute_busy_ns > 0 && one.codec_busy_ns > 0);
+    assert_true(one.coded_bytes > 0 && one.coded_bytes < one.encoded_bytes); /* raw, and some masks */
+    assert_int_equal(two.iterations, 2);
+    assert_int_equal(two.encodes, 2 * one.encodes);
+    assert_int_equal(two.decodes, 2 * one.decodes);
+    assert_int_equal(two.encoded_bytes, 2 * one.encoded_bytes);
+    assert_int_equal(two.unplanned_allocs, 0);
+    assert_int_equal(two.predicted_peak_bytes, one.predicted_peak_bytes);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw,eligible=all,buffers=naive"), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    mm_stats_get(m, &two);
+    assert_true(two.unplanned_allocs > 0);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+static void touched_bytes_need_the_pattern_from_the_start(void **state) {
+    (void)state;
+    mm_touched touched;
+    mm_options options = {.device_bytes = 4096};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_touched_get(m, &touched), MM_ERR_ORDER);
+    assert_says("measure_touched");
+    mm_manager_destroy(m);
+    options.measure_touched = true;
+    m = rig_manager(&options);
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.total_bytes, 0);
+    assert_int_equal(touched.persistent_bytes, 0);
+    assert_int_equal(touched.stray_bytes, 0);
+    mm_manager_destroy(m);
+}
+
+static void bytes_written_outside_of_every_segment_are_stray(void **state) {
+    (void)state;
+    mm_graph *graph = external_graph(10);
+    mm_touched touched;
+    mm_options options = {.device_bytes = 65536, .measure_touched = true};
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    rig_init(&r, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
+    char *sum = mm_persistent_data(m, "sum", NULL);
+    memset(sum + 8192, 1, 64);
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 64);
+    assert_int_equal(touched.total_bytes, 256 + 64);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- what a manager is not made with */
+
+static mm_status create(const mm_options *options) {
+    mm_manager *m = NULL;
+    mm_status status = mm_manager_create(options, &m);
+    if (status == MM_OK)
+        mm_manager_destroy(m);
+    else
+        assert_null(m);
+    return status;
+}
+
+static void a_budget_beyond_the_machine_is_refused_with_the_sizes(void **state) {
+    (void)state;
+    mm_options options = {.device_bytes = INT64_C(1) << 60};
+    assert_int_equal(create(&options), MM_ERR_NOMEM);
+    assert_says("1152921504606846976");
+    options.device_bytes = INT64_MAX;
+    assert_int_equal(create(&options), MM_ERR_NOMEM);
+    options = (mm_options){.device_bytes = 4096, .pinned_bytes = INT64_C(1) << 60};
+    assert_int_equal(create(&options), MM_ERR_NOMEM);
+    assert_says("pinned");
+}
+
+static void senseless_options_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(create(NULL), MM_ERR_INVALID);
+    assert_int_equal(create(&(mm_options){.device_bytes = 0}), MM_ERR_INVALID);
+    assert_says("device_bytes");
+    assert_int_equal(create(&(mm_options){.device_bytes = -1}), MM_ERR_INVALID);
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .pinned_bytes = -1}), MM_ERR_INVALID);
+    assert_says("pinned_bytes");
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .delay_max_ns = -1}), MM_ERR_INVALID);
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .alloc_cost_ns = -1}), MM_ERR_INVALID);
+}
+
+static void unknown_names_are_answered_with_those_there_are(void **state) {
+    (void)state;
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .device = "abacus"}), MM_ERR_NOT_FOUND);
+    assert_says("abacus");
+    assert_says("host");
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .policy = "hope"}), MM_ERR_NOT_FOUND);
+    assert_says("hope");
+    assert_says("naive, liveness, freelunch");
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .policy = "naive:speed=9"}), MM_ERR_INVALID);
+    assert_says("speed");
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .policy = "freelunch:codec=gzip"}), MM_ERR_NOT_FOUND);
+    assert_says("gzip");
+    assert_says("zfp");
+    assert_int_equal(create(&(mm_options){.device_bytes = 4096, .policy = "freelunch:rate=99"}), MM_ERR_INVALID);
+    assert_says("99");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_byte_under_the_minimum_is_refused_naming_it_and_the_layer),
+        cmocka_unit_test(the_minimum_runs_and_touches_no_more_than_predicted),
+        cmocka_unit_test(external_tensors_count_in_the_budget),
+        cmocka_unit_test(statistics_count_what_ran),
+        cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
+        cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
+        cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),
+        cmocka_unit_test(senseless_options_are_refused),
+        cmocka_unit_test(unknown_names_are_answered_with_those_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,279 @@
+/* Calls out of order, iterations given up, external tensors: what is refused says what was expected, and nothing that is
+ * refused changes anything. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/rig.h"
+
+enum { SEED = 7, LAYERS = 8, BUDGET = 1 << 20 };
+
+typedef struct fixture {
+    mm_graph *graph;
+    mm_manager *manager;
+    rig rig;
+} fixture;
+
+static void init(fixture *f, const char *policy) {
+    mm_options options = {.device_bytes = BUDGET, .policy = policy, .self_check = true};
+    f->graph = rig_random_graph(SEED, LAYERS, 4);
+    f->manager = rig_manager(&options);
+    rig_init(&f->rig, f->graph, SEED);
+}
+
+static void fini(fixture *f) {
+    mm_manager_destroy(f->manager);
+    rig_fini(&f->rig);
+    mm_graph_destroy(f->graph);
+}
+
+static mm_layer layer_of(const fixture *f, int step) { return mm_graph_step(f->graph, step)->layer; }
+
+static mm_phase phase_of(const fixture *f, int step) { return mm_graph_step(f->graph, step)->phase; }
+
+/* The last failure was about the order of calls, and its message has each of the words. */
+static void assert_out_of_order(mm_status status, const char *word, const char *other) {
+    assert_int_equal(status, MM_ERR_ORDER);
+    if (!strstr(mm_last_error(), word) || !strstr(mm_last_error(), other))
+        fail_msg("'%s' does not say '%s' and '%s'", mm_last_error(), word, other);
+}
+
+/* ---------------------------------------------------------------- order */
+
+static void layer_calls_outside_of_an_iteration_are_refused(void **state) {
+    (void)state;
+    fixture f;
+    init(&f, "liveness");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_out_of_order(mm_layer_begin(f.manager, 0, MM_FORWARD, NULL), "mm_layer_begin", "no iteration");
+    assert_out_of_order(mm_layer_end(f.manager, 0, MM_FORWARD), "mm_layer_end", "no iteration");
+    assert_out_of_order(mm_iteration_end(f.manager), "mm_iteration_end", "no iteration");
+    assert_null(mm_tensor_data(f.manager, 0));
+    assert_null(mm_workspace_data(f.manager));
+    assert_int_equal(mm_current_step(f.manager), -1);
+    mm_iteration_abort(f.manager); /* legal: nothing */
+    assert_int_equal(rig_iteration(&f.rig, f.manager, RIG_INLINE), MM_OK);
+    fini(&f);
+}
+
+static void a_step_before_its_turn_is_refused_naming_the_one_that_is_due(void **state) {
+    (void)state;
+    fixture f;
+    char due[256];
+    init(&f, "liveness");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    mm_graph_step_name(f.graph, 0, due, sizeof due);
+    assert_out_of_order(mm_layer_begin(f.manager, layer_of(&f, 1), phase_of(&f, 1), NULL), due, "next");
+    assert_out_of_order(mm_layer_begin(f.manager, layer_of(&f, 0), MM_BACKWARD, NULL), due, "next");
+    assert_out_of_order(mm_layer_begin(f.manager, 99999, MM_FORWARD, NULL), due, "unknown");
+    assert_out_of_order(mm_layer_begin(f.manager, -1, (mm_phase)17, NULL), due, "unknown");
+    assert_out_of_order(mm_layer_end(f.manager, layer_of(&f, 0), phase_of(&f, 0)), due, "mm_layer_end");
+    assert_out_of_order(mm_iteration_end(f.manager), due, "has not been run");
+    assert_int_equal(rig_steps(&f.rig, f.manager, RIG_INLINE, 0, mm_graph_steps(f.graph)), MM_OK);
+    assert_int_equal(mm_iteration_end(f.manager), MM_OK);
+    fini(&f);
+}
+
+static void a_step_under_way_must_be_ended_first(void **state) {
+    (void)state;
+    fixture f;
+    char due[256];
+    init(&f, "liveness");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    assert_int_equal(mm_layer_begin(f.manager, layer_of(&f, 0), phase_of(&f, 0), NULL), MM_OK);
+    mm_graph_step_name(f.graph, 0, due, sizeof due);
+    assert_out_of_order(mm_layer_begin(f.manager, layer_of(&f, 0), phase_of(&f, 0), NULL), due, "under way");
+    assert_out_of_order(mm_layer_begin(f.manager, layer_of(&f, 1), phase_of(&f, 1), NULL), due, "under way");
+    assert_out_of_order(mm_layer_end(f.manager, layer_of(&f, 1), phase_of(&f, 1)), due, "under way");
+    assert_out_of_order(mm_iteration_end(f.manager), due, "has not ended");
+    mm_iteration_abort(f.manager);
+    assert_int_equal(rig_iteration(&f.rig, f.manager, RIG_INLINE), MM_OK);
+    fini(&f);
+}
+
+static void after_the_last_step_only_the_end_is_due(void **state) {
+    (void)state;
+    fixture f;
+    init(&f, "liveness");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    assert_int_equal(rig_steps(&f.rig, f.manager, RIG_INLINE, 0, mm_graph_steps(f.graph)), MM_OK);
+    assert_out_of_order(mm_layer_begin(f.manager, layer_of(&f, 0), phase_of(&f, 0), NULL), "mm_iteration_end", "next");
+    assert_out_of_order(mm_layer_end(f.manager, layer_of(&f, 0), phase_of(&f, 0)), "mm_iteration_end", "next");
+    assert_int_equal(mm_iteration_end(f.manager), MM_OK);
+    assert_out_of_order(mm_iteration_end(f.manager), "mm_iteration_end", "no iteration");
+    fini(&f);
+}
+
+static void what_belongs_between_iterations_is_refused_within_one(void **state) {
+    (void)state;
+    fixture f;
+    mm_touched touched;
+    init(&f, "liveness");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    const char *name = mm_graph_name(f.graph);
+    assert_out_of_order(mm_iteration_begin(f.manager, f.graph), "mm_iteration_begin", name);
+    assert_out_of_order(mm_manager_prepare(f.manager, f.graph), "mm_manager_prepare", name);
+    assert_out_of_order(mm_manager_forget(f.manager, f.graph), "mm_manager_forget", name);
+    assert_out_of_order(mm_policy_set(f.manager, "naive"), "mm_policy_set", name);
+    assert_out_of_order(mm_external_set(f.manager, f.graph, 0, NULL), "mm_external_set", name);
+    assert_out_of_order(mm_touched_get(f.manager, &touched), "mm_touched_get", name);
+    assert_int_equal(rig_steps(&f.rig, f.manager, RIG_INLINE, 0, mm_graph_steps(f.graph)), MM_OK);
+    assert_int_equal(mm_iteration_end(f.manager), MM_OK);
+    fini(&f);
+}
+
+static void a_stream_of_another_manager_is_refused(void **state) {
+    (void)state;
+    fixture f, other;
+    init(&f, "liveness");
+    init(&other, "liveness");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    mm_stream *foreign = mm_compute_stream(other.manager);
+    assert_int_equal(mm_layer_begin(f.manager, layer_of(&f, 0), phase_of(&f, 0), foreign), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "mm_compute_stream"));
+    assert_int_equal(rig_steps(&f.rig, f.manager, RIG_STREAM, 0, mm_graph_steps(f.graph)), MM_OK);
+    assert_int_equal(mm_iteration_end(f.manager), MM_OK);
+    fini(&other);
+    fini(&f);
+}
+
+static void only_what_the_step_uses_has_an_address(void **state) {
+    (void)state;
+    fixture f;
+    init(&f, "naive");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    const mm_step_info *step = mm_graph_step(f.graph, 0);
+    assert_int_equal(mm_layer_begin(f.manager, step->layer, step->phase, NULL), MM_OK);
+    int unused = 0;
+    for (int t = 0; t < mm_graph_tensors(f.graph); t++) {
+        bool named = mm_graph_tensor(f.graph, t)->ownership != MM_MANAGED;
+        for (int u = 0; u < step->n_uses; u++) named |= step->uses[u].tensor == t;
+        assert_int_equal(mm_tensor_data(f.manager, t) != NULL, named);
+        unused += !named;
+    }
+    assert_true(unused > 0);
+    assert_null(mm_tensor_data(f.manager, -1));
+    assert_null(mm_tensor_data(f.manager, mm_graph_tensors(f.graph)));
+    fini(&f); /* within a step */
+}
+
+/* ---------------------------------------------------------------- abort */
+
+static void abort_at_step(const char *policy, rig_mode mode, int steps) {
+    fixture f;
+    plain expected;
+    init(&f, policy);
+    plain_init(&expected, f.graph, SEED);
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    int all = mm_graph_steps(f.graph);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    assert_int_equal(rig_steps(&f.rig, f.manager, mode, 0, steps), MM_OK);
+    /* In the middle of the next one. */
+    if (steps < all) assert_int_equal(mm_layer_begin(f.manager, layer_of(&f, steps), phase_of(&f, steps), NULL), MM_OK);
+    mm_iteration_abort(f.manager);
+    plain_steps(&expected, 0, steps);
+    if (rig_digest(&f.rig, f.manager) != plain_digest(&expected))
+        fail_msg("%s given up after %d of %d steps: persistent tensors are not as the steps left them", policy, steps,
+                 all);
+    assert_int_equal(rig_iteration(&f.rig, f.manager, mode), MM_OK);
+    plain_steps(&expected, 0, all);
+    if (rig_digest(&f.rig, f.manager) != plain_digest(&expected))
+        fail_msg("%s given up after %d of %d steps: the next iteration computed something else", policy, steps, all);
+    plain_fini(&expected);
+    fini(&f);
+}
+
+static void abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right(void **state) {
+    (void)state;
+    static const char *const policies[] = {
+        "liveness",
+        "freelunch:codec=raw,eligible=all",
+        "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+    };
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    int steps = mm_graph_steps(graph);
+    mm_graph_destroy(graph);
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
+        for (int s = 0; s <= steps; s++) abort_at_step(policies[p], (rig_mode)(s % RIG_MODES), s);
+}
+
+static void destroy_within_an_iteration_drains(void **state) {
+    (void)state;
+    fixture f;
+    init(&f, "freelunch:codec=raw,eligible=all");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    assert_int_equal(rig_steps(&f.rig, f.manager, RIG_STREAM, 0, mm_graph_steps(f.graph) / 2), MM_OK);
+    fini(&f);
+}
+
+/* ---------------------------------------------------------------- external tensors */
+
+static void an_external_tensor_without_memory_is_named(void **state) {
+    (void)state;
+    fixture f;
+    mm_tensor labels;
+    init(&f, "liveness");
+    assert_int_equal(mm_graph_find_tensor(f.graph, "labels", &labels), MM_OK);
+    assert_int_equal(mm_manager_prepare(f.manager, f.graph), MM_OK);
+    assert_out_of_order(mm_iteration_begin(f.manager, f.graph), "labels", "mm_external_set");
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(rig_iteration(&f.rig, f.manager, RIG_INLINE), MM_OK);
+    assert_int_equal(mm_external_set(f.manager, f.graph, labels, NULL), MM_OK);
+    assert_out_of_order(mm_iteration_begin(f.manager, f.graph), "labels", "mm_external_set");
+    fini(&f);
+}
+
+static void memory_for_a_tensor_that_is_not_external_is_refused(void **state) {
+    (void)state;
+    fixture f;
+    int memory = 0;
+    mm_tensor loss;
+    init(&f, "liveness");
+    assert_int_equal(mm_graph_find_tensor(f.graph, "loss", &loss), MM_OK);
+    assert_int_equal(mm_external_set(f.manager, f.graph, loss, &memory), MM_ERR_INVALID);
+    assert_int_equal(mm_external_set(f.manager, f.graph, -1, &memory), MM_ERR_INVALID);
+    assert_int_equal(mm_external_set(f.manager, f.graph, mm_graph_tensors(f.graph), &memory), MM_ERR_INVALID);
+    fini(&f);
+}
+
+static void steps_find_the_users_own_pointer_also_after_a_switch(void **state) {
+    (void)state;
+    fixture f;
+    mm_tensor labels;
+    init(&f, "liveness");
+    assert_int_equal(mm_graph_find_tensor(f.graph, "labels", &labels), MM_OK);
+    assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+    assert_int_equal(mm_policy_set(f.manager, "naive"), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
+    assert_ptr_equal(mm_tensor_data(f.manager, labels), f.rig.external[labels]);
+    fini(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layer_calls_outside_of_an_iteration_are_refused),
+        cmocka_unit_test(a_step_before_its_turn_is_refused_naming_the_one_that_is_due),
+        cmocka_unit_test(a_step_under_way_must_be_ended_first),
+        cmocka_unit_test(after_the_last_step_only_the_end_is_due),
+        cmocka_unit_test(what_belongs_between_iterations_is_refused_within_one),
+        cmocka_unit_test(a_stream_of_another_manager_is_refused),
+        cmocka_unit_test(only_what_the_step_uses_has_an_address),
+        cmocka_unit_test(abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right),
+        cmocka_unit_test(destroy_within_an_iteration_drains),
+        cmocka_unit_test(an_external_tensor_without_memory_is_named),
+        cmocka_unit_test(memory_for_a_tensor_that_is_not_external_is_refused),
+        cmocka_unit_test(steps_find_the_users_own_pointer_also_after_a_switch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* Lowering: the graphs that nets become. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/graph.h"
+#include "nets/lower.h"
+#include "nets/zoo.h"
+
+typedef struct fixture {
+    nets_net *net;
+    nets_backend *backend;
+    nets_lowered *lowered;
+} fixture;
+
+static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
+    assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
+    assert_int_equal(nets_backend_open("host", &f->backend), MM_OK);
+    if (nets_lower(f->net, f->backend, batch, mode, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void finish(fixture *f) {
+    nets_lowered_destroy(f->lowered);
+    nets_backend_close(f->backend);
+    nets_net_destroy(f->net);
+}
+
+static mm_tensor find(const fixture *f, const char *name) {
+    mm_tensor tensor;
+    return mm_graph_find_tensor(f->lowered->graph, name, &tensor) == MM_OK ? tensor : -1;
+}
+
+static const mm_tensor_info *info(const fixture *f, const char *name) {
+    mm_tensor tensor = find(f, name);
+    if (tensor < 0) fail_msg("no tensor %s", name);
+    return mm_graph_tensor(f->lowered->graph, tensor);
+}
+
+static const mm_step_info *step_of(const fixture *f, const char *name) {
+    char buffer[128];
+    for (int s = 0; s < f->lowered->n_steps; s++)
+        if (strcmp(mm_graph_step_name(f->lowered->graph, s, buffer, sizeof buffer), name) == 0)
+            return mm_graph_step(f->lowered->graph, s);
+    fail_msg("no step %s", name);
+    return NULL;
+}
+
+static const mm_use *use_of(const fixture *f, const char *step, const char *tensor) {
+    const mm_step_info *info = step_of(f, step);
+    for (int u = 0; u < info->n_uses; u++)
+        if (info->uses[u].tensor == find(f, tensor)) return &info->uses[u];
+    fail_msg("%s does not use %s", step, tensor);
+    return NULL;
+}
+
+/* The pair of two tensors in a step: 'a' alias, 'i' in place, '-' none. */
+static char pair_of(const fixture *f, const char *step, const char *input, const char *output) {
+    const mm_step_info *info = step_of(f, step);
+    for (int p = 0; p < info->n_pairs; p++)
+        if (info->pairs[p].input == find(f, input) && info->pairs[p].output == find(f, output))
+            return info->pairs[p].alias ? 'a' : 'i';
+    return '-';
+}
+
+/* 4 layers before the blocks, 9 blocks of 7, 2 projections of 2, 3 layers after. */
+enum { RESNET20_LAYERS = 4 + 9 * 7 + 2 * 2 + 3 };
+
+static void training_has_a_step_for_each_layer_both_ways_and_an_update(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    assert_true(mm_graph_frozen(f.lowered->graph));
+    assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_LAYERS + (RESNET20_LAYERS - 1) + 1);
+    assert_int_equal(f.lowered->n_steps, mm_graph_steps(f.lowered->graph));
+    assert_int_equal(mm_graph_layers(f.lowered->graph), RESNET20_LAYERS + 1);
+    for (int s = 0; s < f.lowered->n_steps; s++) {
+        assert_int_equal(mm_graph_step(f.lowered->graph, s)->layer, f.lowered->steps[s].graph_layer);
+        assert_int_equal(mm_graph_step(f.lowered->graph, s)->phase, f.lowered->steps[s].phase);
+    }
+    finish(&f);
+}
+
+static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_EVAL);
+    assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_LAYERS);
+    for (int t = 0; t < mm_graph_tensors(f.lowered->graph); t++) {
+        mm_tensor_kind kind = mm_graph_tensor(f.lowered->graph, t)->kind;
+        assert_true(kind != MM_GRADIENT_MAP && kind != MM_WEIGHT_GRADIENT && kind != MM_OPTIMIZER && kind != MM_SAVED);
+    }
+    for (int i = 0; i < nets_net_params(f.net); i++)
+        assert_int_equal(info(&f, nets_net_param(f.net, i)->name)->ownership, MM_PERSISTENT);
+    assert_int_equal(use_of(&f, "bn1 forward", "bn1.running_mean")->access, MM_READ);
+    assert_int_equal(pair_of(&f, "bn1 forward", "conv1.out", "bn1.out"), 'i');
+    finish(&f);
+}
+
+static void first_access_of_every_managed_tensor_is_a_write(void **state) {
+    (void)state;
+    static const char *const nets[] = {"resnet20", "tiny"};
+    for (size_t n = 0; n < 2; n++) {
+        fixture f;
+        start(&f, nets[n], 4, NETS_TRAIN);
+        for (int t = 0; t < mm_graph_tensors(f.lowered->graph); t++) {
+            const mm_tensor_info *tensor = mm_graph_tensor(f.lowered->graph, t);
+            if (tensor->ownership != MM_MANAGED) continue;
+            const mm_step_info *first = mm_graph_step(f.lowered->graph, tensor->first_use);
+            for (int u = 0; u < first->n_uses; u++)
+                if (first->uses[u].tensor == t) assert_int_equal(first->uses[u].access, MM_WRITE);
+            assert_int_equal(tensor->writes, 1);
+        }
+        finish(&f);
+    }
+}
+
+static void tensors_are_named_and_kept_as_documented(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "tiny", 4, NETS_TRAIN);
+    static const struct {
+        const char *name;
+        mm_tensor_kind kind;
+        mm_ownership ownership;
+        mm_dtype dtype;
+        int64_t bytes;
+    } known[] = {
+        {"images", MM_INPUT, MM_MANAGED, MM_F32, 4 * 32 * 32 * 3 * 4},
+        {"labels", MM_INPUT, MM_MANAGED, MM_I32, 4 * 4},
+        {"conv1.out", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 4 * 32 * 32 * 8 * 4},
+        {"maxpool.index", MM_SAVED, MM_MANAGED, MM_U8, 4 * 16 * 16 * 8},
+        {"bn2.mean", MM_SAVED, MM_MANAGED, MM_F32, 16 * 4},
+        {"bn2.var", MM_SAVED, MM_MANAGED, MM_F32, 16 * 4},
+        {"bn2.running_var", MM_STATE, MM_PERSISTENT, MM_F32, 16 * 4},
+        {"grad.relu1.out", MM_GRADIENT_MAP, MM_MANAGED, MM_F32, 4 * 32 * 32 * 8 * 4},
+        {"conv1.bias", MM_WEIGHT, MM_PERSISTENT, MM_F32, 8 * 4},
+        {"grad.conv1.weight", MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 8 * 3 * 25 * 4},
+        {"momentum.fc.weight", MM_OPTIMIZER, MM_PERSISTENT, MM_F32, 10 * 256 * 4},
+        {"loss", MM_STATE, MM_PERSISTENT, MM_F32, 4},
+        {"correct", MM_STATE, MM_PERSISTENT, MM_I32, 4},
+        {"rng", MM_STATE, MM_PERSISTENT, MM_I32, 16},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const mm_tensor_info *tensor = info(&f, known[i].name);
+        assert_int_equal(tensor->kind, known[i].kind);
+        assert_int_equal(tensor->ownership, known[i].ownership);
+        assert_int_equal(tensor->dtype, known[i].dtype);
+        assert_int_equal(tensor->bytes, known[i].bytes);
+    }
+    finish(&f);
+}
+
+static void images_get_no_gradient(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    for (int t = 0; t < mm_graph_tensors(f.lowered->graph); t++)
+        assert_null(strstr(mm_graph_tensor(f.lowered->graph, t)->name, "grad.data"));
+    const mm_step_info *first = step_of(&f, "conv1 backward");
+    for (int u = 0; u < first->n_uses; u++)
+        assert_true(mm_graph_tensor(f.lowered->graph, first->uses[u].tensor)->kind != MM_GRADIENT_MAP ||
+                    first->uses[u].access == MM_READ);
+    finish(&f);
+}
+
+/* A block's input goes to its first convolution and its sum. The sum's backward runs first: its contribution is the
+ * incoming gradient itself; the convolution's backward adds it. */
+static void two_consumers_contribute_one_after_the_other(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    assert_int_equal(use_of(&f, "layer1.1.add backward", "grad.layer1.0.relu2.out.1")->access, MM_WRITE);
+    assert_int_equal(pair_of(&f, "layer1.1.add backward", "grad.layer1.1.add.out", "grad.layer1.0.relu2.out.1"), 'a');
+    assert_int_equal(pair_of(&f, "layer1.1.add backward", "grad.layer1.1.add.out", "grad.layer1.1.bn2.out"), 'a');
+    assert_int_equal(use_of(&f, "layer1.1.conv1 backward", "grad.layer1.0.relu2.out.1")->access, MM_READ);
+    assert_int_equal(use_of(&f, "layer1.1.conv1 backward", "grad.layer1.0.relu2.out")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, "layer1.0.relu2 backward", "grad.layer1.0.relu2.out")->access, MM_READ);
+    assert_int_equal(find(&f, "grad.layer1.0.relu2.out.2"), -1);
+    finish(&f);
+}
+
+static void relu_needs_only_the_sign_of_its_output(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    assert_int_equal(use_of(&f, "layer1.0.relu1 backward", "layer1.0.relu1.out")->form, MM_FORM_SIGN);
+    assert_int_equal(use_of(&f, "layer1.0.conv2 backward", "layer1.0.relu1.out")->form, MM_FORM_VALUE);
+    int sign_reads = 0;
+    for (int s = 0; s < f.lowered->n_steps; s++) {
+        const mm_step_info *step = mm_graph_step(f.lowered->graph, s);
+        for (int u = 0; u < step->n_uses; u++) sign_reads += step->uses[u].form == MM_FORM_SIGN;
+    }
+    assert_int_equal(sign_reads, 19);
+    finish(&f);
+}
+
+static void what_may_run_in_place_is_said(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    assert_int_equal(pair_of(&f, "relu forward", "bn1.out", "relu.out"), 'i');
+    assert_int_equal(pair_of(&f, "relu backward", "grad.relu.out", "grad.bn1.out"), 'i');
+    assert_int_equal(pair_of(&f, "bn1 backward", "grad.bn1.out", "grad.conv1.out"), 'i');
+    assert_int_equal(pair_of(&f, "layer1.0.add forward", "layer1.0.bn2.out", "layer1.0.add.out"), 'i');
+    assert_int_equal(pair_of(&f, "layer1.0.add forward", "relu.out", "layer1.0.add.out"), 'i');
+    assert_int_equal(pair_of(&f, "loss backward", "loss.out", "grad.fc.out"), 'i');
+    finish(&f);
+    start(&f, "tiny", 4, NETS_TRAIN);
+    assert_int_equal(pair_of(&f, "dropout forward", "relu2.out", "dropout.out"), 'i');
+    assert_int_equal(pair_of(&f, "dropout backward", "grad.dropout.out", "grad.relu2.out"), 'i');
+    finish(&f);
+}
+
+static void dropout_is_the_identity_in_evaluation(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "tiny", 4, NETS_EVAL);
+    assert_int_equal(find(&f, "dropout.out"), -1);
+    assert_int_equal(find(&f, "rng"), -1);
+    assert_int_equal(use_of(&f, "avgpool forward", "relu2.out")->access, MM_READ);
+    finish(&f);
+}
+
+static void equal_layers_share_one_op(void **state) {
+    (void)state;
+    fixture small, large;
+    start(&small, "resnet20", 4, NETS_TRAIN);
+    start(&large, "resnet110", 4, NETS_TRAIN);
+    assert_true(large.lowered->n_steps > 5 * small.lowered->n_steps);
+    assert_int_equal(large.lowered->n_ops, small.lowered->n_ops);
+    finish(&small);
+    finish(&large);
+}
+
+static void batch_out_of_range_is_refused(void **state) {
+    (void)state;
+    fixture f;
+    assert_int_equal(nets_zoo_build("resnet20", &f.net), MM_OK);
+    assert_int_equal(nets_backend_open("host", &f.backend), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 0, NETS_TRAIN, &f.lowered), MM_ERR_INVALID);
+    assert_int_equal(nets_lower(f.net, f.backend, INT64_MAX / 2, NETS_TRAIN, &f.lowered), MM_ERR_INVALID);
+    nets_backend_close(f.backend);
+    nets_net_destroy(f.net);
+}
+
+static void unknown_device_has_no_backend(void **state) {
+    (void)state;
+    nets_backend *backend;
+    assert_int_equal(nets_backend_open("abacus", &backend), MM_ERR_NOT_FOUND);
+    assert_non_null(strstr(mm_last_error(), "abacus"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_has_a_step_for_each_layer_both_ways_and_an_update),
+        cmocka_unit_test(evaluation_has_only_forward_steps_and_shares_the_parameters),
+        cmocka_unit_test(first_access_of_every_managed_tensor_is_a_write),
+        cmocka_unit_test(tensors_are_named_and_kept_as_documented),
+        cmocka_unit_test(images_get_no_gradient),
+        cmocka_unit_test(two_consumers_contribute_one_after_the_other),
+        cmocka_unit_test(relu_needs_only_the_sign_of_its_output),
+        cmocka_unit_test(what_may_run_in_place_is_said),
+        cmocka_unit_test(dropout_is_the_identity_in_evaluation),
+        cmocka_unit_test(equal_layers_share_one_op),
+        cmocka_unit_test(batch_out_of_range_is_refused),
+        cmocka_unit_test(unknown_device_has_no_backend),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

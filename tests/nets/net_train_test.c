@@ -1,0 +1,213 @@
+/* Whole nets under the reference executor: gradients, learning, and equal bits whatever shares storage. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/zoo.h"
+#include "tests/nets/ref_exec.h"
+
+static const ref_options PLAIN = {0};
+
+/* Branches: the first ReLU's output has four consumers, one of them a sum whose other addend comes from it as well. */
+static nets_net *build_branches(void) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("branches", &net), MM_OK);
+    const nets_attrs conv = {.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}};
+    int x = nets_add_data(net, 6, 6, 3, 5);
+    int stem = nets_add1(net, "stem", NETS_CONV, &conv, x);
+    stem = nets_add1(net, "stem_bn", NETS_BATCH_NORM, NULL, stem);
+    stem = nets_add1(net, "stem_relu", NETS_RELU, NULL, stem);
+    int a = nets_add1(net, "a", NETS_CONV, &conv, stem);
+    int sum = nets_add(net, "sum1", NETS_ADD, NULL, (const int[]){stem, a}, 2);
+    int b = nets_add1(net, "b", NETS_BATCH_NORM, NULL, stem);
+    sum = nets_add(net, "sum2", NETS_ADD, NULL, (const int[]){sum, b}, 2);
+    int c = nets_add1(net, "c", NETS_MAX_POOL, &(nets_attrs){.kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}}, stem);
+    sum = nets_add(net, "sum3", NETS_ADD, NULL, (const int[]){c, sum}, 2);
+    x = nets_add1(net, "pool", NETS_GLOBAL_AVG_POOL, NULL, sum);
+    x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
+    nets_add1(net, "loss", NETS_LOSS, NULL, x);
+    if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
+    return net;
+}
+
+/* Moves a parameter from `base` along its gradient's direction by `h`, and gives the loss there. */
+static double loss_along(ref_exec *ref, int param, const float *base, const float *direction, double h,
+                         const float *images, const int32_t *labels) {
+    int64_t n = nets_net_param(ref->net, param)->elems;
+    float *values = ref_tensor(ref, nets_net_param(ref->net, param)->name);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)(base[i] + h * direction[i]);
+    double loss = ref_iteration(ref, images, labels, 0);
+    memcpy(values, base, (size_t)n * sizeof *base);
+    return loss;
+}
+
+/* The derivative of the loss along each parameter's gradient is that gradient's norm. The loss is a float near 2 (so
+ * differences over 2h = 0.008 carry 6e-5) and has kinks (ReLU, maximum): tolerance 5 % of the norm plus 2e-4. */
+static void check_gradients(const nets_net *net, int64_t batch) {
+    ref_exec ref;
+    float *images;
+    int32_t *labels;
+    ref_init(&ref, net, batch, NETS_TRAIN, PLAIN, 7, NULL);
+    ref.sgd.momentum = 0;
+    ref_batch(net, batch, 3, &images, &labels);
+    for (int p = 0; p < nets_net_params(net); p++) {
+        const nets_param *param = nets_net_param(net, p);
+        if (!param->learned) continue;
+        char name[160] = "grad.";
+        strcat(name, param->name);
+        ref_iteration(&ref, images, labels, 0);
+        size_t bytes = (size_t)param->elems * sizeof(float);
+        float *base = malloc(bytes), *direction = malloc(bytes);
+        assert_true(base && direction);
+        memcpy(base, ref_tensor(&ref, param->name), bytes);
+        memcpy(direction, ref_tensor(&ref, name), bytes);
+        double norm = 0;
+        for (int64_t i = 0; i < param->elems; i++) norm += (double)direction[i] * direction[i];
+        norm = sqrt(norm);
+        for (int64_t i = 0; i < param->elems; i++) direction[i] = (float)(direction[i] / (norm > 0 ? norm : 1));
+        double up = loss_along(&ref, p, base, direction, 0.004, images, labels);
+        double down = loss_along(&ref, p, base, direction, -0.004, images, labels);
+        double deviation = fabs((up - down) / 0.008 - norm);
+        if (!(deviation <= 0.05 * norm + 2e-4)) fail_msg("%s: %g of %g", param->name, deviation, norm);
+        free(base);
+        free(direction);
+    }
+    free(images);
+    free(labels);
+    ref_fini(&ref);
+}
+
+static void gradients_of_branches_match_differences(void **state) {
+    (void)state;
+    nets_net *net = build_branches();
+    check_gradients(net, 6);
+    nets_net_destroy(net);
+}
+
+static void gradients_of_a_residual_net_match_differences(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_zoo_build("resnet8", &net), MM_OK);
+    check_gradients(net, 4);
+    nets_net_destroy(net);
+}
+
+static void loss_falls_on_a_fixed_batch(const nets_net *net, float lr) {
+    ref_exec ref;
+    float *images;
+    int32_t *labels;
+    ref_init(&ref, net, 16, NETS_TRAIN, PLAIN, 1, NULL);
+    ref_batch(net, 16, 5, &images, &labels);
+    float first = ref_iteration(&ref, images, labels, lr);
+    float second = ref_iteration(&ref, images, labels, lr);
+    assert_true(first > 1.5f && first < 4.0f); /* near log(10) */
+    assert_true(second < first);
+    for (int i = 0; i < 15; i++) second = ref_iteration(&ref, images, labels, lr);
+    assert_true(second < 0.6f * first);
+    assert_int_equal(((const uint32_t *)ref_tensor(&ref, "rng"))[2], 17);
+    free(images);
+    free(labels);
+    ref_fini(&ref);
+}
+
+static void two_steps_decrease_the_loss_of_resnet20(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
+    loss_falls_on_a_fixed_batch(net, 0.02f);
+    nets_net_destroy(net);
+}
+
+static void two_steps_decrease_the_loss_of_tiny(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_zoo_build("tiny", &net), MM_OK);
+    loss_falls_on_a_fixed_batch(net, 0.05f);
+    nets_net_destroy(net);
+}
+
+static void expect_same_parameters(const ref_exec *a, const ref_exec *b) {
+    for (int p = 0; p < nets_net_params(a->net); p++) {
+        const nets_param *param = nets_net_param(a->net, p);
+        assert_memory_equal(ref_tensor(a, param->name), ref_tensor(b, param->name), (size_t)param->elems * 4);
+    }
+}
+
+static void bits_do_not_depend_on_sharing_or_masks(const nets_net *net) {
+    const ref_options variants[] = {{.share = true}, {.sign_mask = true}, {.share = true, .sign_mask = true}};
+    float *images;
+    int32_t *labels;
+    ref_exec plain;
+    ref_init(&plain, net, 5, NETS_TRAIN, PLAIN, 2, NULL);
+    ref_batch(net, 5, 8, &images, &labels);
+    for (int i = 0; i < 3; i++) ref_iteration(&plain, images, labels, 0.1f);
+    for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
+        ref_exec other;
+        ref_init(&other, net, 5, NETS_TRAIN, variants[v], 2, NULL);
+        if (variants[v].share) assert_true(other.shared > 3);
+        for (int i = 0; i < 3; i++) ref_iteration(&other, images, labels, 0.1f);
+        expect_same_parameters(&plain, &other);
+        ref_fini(&other);
+    }
+    free(images);
+    free(labels);
+    ref_fini(&plain);
+}
+
+static void bits_of_nets_do_not_depend_on_sharing_or_masks(void **state) {
+    (void)state;
+    nets_net *net = build_branches();
+    bits_do_not_depend_on_sharing_or_masks(net);
+    nets_net_destroy(net);
+    static const char *const names[] = {"resnet8", "tiny"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(nets_zoo_build(names[i], &net), MM_OK);
+        bits_do_not_depend_on_sharing_or_masks(net);
+        nets_net_destroy(net);
+    }
+}
+
+/* Evaluation of the batch that was just learned: batch norm's running statistics have to have settled for the losses to
+ * be near each other; dropout's absence makes it the better one. */
+static void evaluation_follows_training_and_changes_nothing(void **state) {
+    (void)state;
+    nets_net *net;
+    ref_exec train, eval, in_place;
+    float *images;
+    int32_t *labels;
+    assert_int_equal(nets_zoo_build("tiny", &net), MM_OK);
+    ref_init(&train, net, 16, NETS_TRAIN, PLAIN, 1, NULL);
+    ref_batch(net, 16, 5, &images, &labels);
+    float trained = 0;
+    for (int i = 0; i < 60; i++) trained = ref_iteration(&train, images, labels, 0.05f);
+    ref_init(&eval, net, 16, NETS_EVAL, PLAIN, 1, &train);
+    float loss = ref_iteration(&eval, images, labels, 0);
+    assert_true(loss < trained + 0.1f);
+    assert_int_equal(*(const int32_t *)ref_tensor(&eval, "correct"), 16);
+    expect_same_parameters(&train, &eval);
+    ref_init(&in_place, net, 16, NETS_EVAL, (ref_options){.share = true}, 1, &train);
+    assert_true(in_place.shared >= 3);
+    assert_true(ref_iteration(&in_place, images, labels, 0) == loss);
+    ref_fini(&in_place);
+    ref_fini(&eval);
+    ref_fini(&train);
+    free(images);
+    free(labels);
+    nets_net_destroy(net);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_branches_match_differences),
+        cmocka_unit_test(gradients_of_a_residual_net_match_differences),
+        cmocka_unit_test(two_steps_decrease_the_loss_of_resnet20),
+        cmocka_unit_test(two_steps_decrease_the_loss_of_tiny),
+        cmocka_unit_test(bits_of_nets_do_not_depend_on_sharing_or_masks),
+        cmocka_unit_test(evaluation_follows_training_and_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
