@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* What a search may look at: about 20 us a box, 0.1 s in total at most. */
-enum { WORK_PER_BOX = 30000, WORK_MAX = 60000000 };
+/* What a search may look at: about 30 us a box, 0.2 s in total at most. */
+enum { WORK_PER_BOX = 30000, WORK_MAX = 40000000 };
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
     mm_layout_problem problem;

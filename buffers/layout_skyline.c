@@ -107,6 +107,7 @@ static void stand(skyline *s, int32_t at, const mm_box *box) {
     stretch *to = &s->stretches[at];
     memmove(to + 1 + before + after, to + 1, (size_t)(s->n_stretches - at - 1) * sizeof *to);
     s->n_stretches += before + after;
+    s->work += (s->n_stretches - at) / 4;
     if (before) *to++ = (stretch){low.first, box->first - 1, low.height};
     *to = (stretch){box->first, box->last, low.height + box->size};
     if (after) to[1] = (stretch){box->last + 1, low.last, low.height};
@@ -123,6 +124,7 @@ static void raise(skyline *s, int32_t at) {
     s->stretches[first] = (stretch){s->stretches[first].first, s->stretches[last].last, height};
     memmove(&s->stretches[first + 1], &s->stretches[last + 1], (size_t)(s->n_stretches - last - 1) * sizeof(stretch));
     s->n_stretches -= last - first;
+    s->work += (s->n_stretches - first) / 4;
 }
 
 /* Places all boxes by s->order below `goal`. If a box finds no room, false and s->blocked; also false, with nothing

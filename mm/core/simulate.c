@@ -165,14 +165,13 @@ mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation 
         status = run(&s);
     }
     if (status == MM_OK) status = count_live(plan, s.nodes);
-    free(s.node_at);
-    if (status != MM_OK) {
+    if (status == MM_OK) {
+        *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes};
+        sum_up(&s, simulation_out);
+    } else
         free(s.nodes);
-        return status;
-    }
-    *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes};
-    sum_up(&s, simulation_out);
-    return MM_OK;
+    free(s.node_at);
+    return status;
 }
 
 void mm_simulation_fini(mm_simulation *simulation) {

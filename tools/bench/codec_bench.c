@@ -18,19 +18,17 @@ enum { DEFAULT_ROUNDS = 15, MAX_ROUNDS = 1000, MAX_ENTRIES = 64, VALUES = 16 };
 static const char *const default_specs[] = {"raw", "mask",       "zfp:rate=2", "zfp:rate=4",
                                             "zfp", "zfp:rate=8", "zfp:rate=16"};
 
-typedef struct bench bench;
-
 /* One thing that is measured. */
 typedef struct entry {
     const char *spec, *direction;
-    const mm_codec *codec; /* NULL: libzfp or memcpy */
+    mm_codec *codec; /* NULL: libzfp or memcpy */
     zfp_stream *libzfp;
     bool encode;
     const struct entry *peer; /* libzfp's entry */
     double gb_per_s[MAX_ROUNDS];
 } entry;
 
-struct bench {
+typedef struct bench {
     mm_shape shape;
     int64_t bytes;
     int rounds;
@@ -40,7 +38,7 @@ struct bench {
     void *code;
     entry *entries; /* the first is memcpy */
     int n_entries;
-};
+} bench;
 
 /* ---------------------------------------------------------------- what is measured */
 
@@ -83,8 +81,8 @@ static int64_t now_ns(void) {
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* Entries take turns, so that what slows the machine down for a while slows all of them. A codec's decode follows its
- * encode, whose code it reads. */
+/* Entries take turns, so that what slows the machine down for a while slows all of them. A decode follows its encode,
+ * whose code it reads. */
 static mm_status measure(bench *b) {
     for (int round = -1; round < b->rounds; round++) /* one to warm up */
         for (int i = 0; i < b->n_entries; i++) {
@@ -128,12 +126,11 @@ static entry *add(bench *b, const char *spec, const char *direction) {
     return e;
 }
 
-/* libzfp's two entries, for the bits that the codec's code has. The stream lives as long as the process. */
+/* libzfp's two entries, for the bits that the codec's code has. They share a stream. */
 static mm_status add_libzfp(bench *b, const mm_codec *codec, int64_t code_bytes, entry *peers_out[2]) {
-    void *memory = calloc(1, (size_t)code_bytes);
-    bitstream *bits = memory ? stream_open(memory, (size_t)code_bytes) : NULL;
+    bitstream *bits = stream_open(b->code, (size_t)code_bytes);
     zfp_stream *stream = bits ? zfp_stream_open(bits) : NULL;
-    if (!stream) return mm_fail(MM_ERR_NOMEM, "libzfp's stream of %" PRId64 " bytes", code_bytes);
+    if (!stream) return mm_fail(MM_ERR_NOMEM, "libzfp's stream");
     stream->minbits = stream->maxbits = (uint)(code_bytes * 8 / (b->bytes / 4 / VALUES));
     for (int i = 0; i < 2; i++) {
         peers_out[i] = add(b, codec->spec, i == 0 ? "libzfp e" : "libzfp d");
@@ -185,11 +182,28 @@ static mm_status bench_init(bench *b, const char *const *specs, int n_specs) {
     b->src = memory;
     MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, &memory));
     b->dst = memory;
-    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, 2 * b->bytes, &b->code));
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, &b->code)); /* no code is larger */
     add(b, "memcpy", "");
     for (int i = 0; i < n_specs; i++) MM_TRY(add_codec(b, specs[i]));
     fill(b);
     return MM_OK;
+}
+
+static void bench_fini(bench *b) {
+    for (int i = 0; i < b->n_entries; i++) {
+        const entry *e = &b->entries[i];
+        if (!e->encode) continue;
+        mm_codec_destroy(e->codec);
+        if (!e->libzfp) continue;
+        stream_close(e->libzfp->stream);
+        zfp_stream_close(e->libzfp);
+    }
+    free(b->entries);
+    mm_stream_destroy(b->stream);
+    mm_device_release(b->device, MM_MEMORY_DEVICE, b->src, b->bytes);
+    mm_device_release(b->device, MM_MEMORY_DEVICE, b->dst, b->bytes);
+    mm_device_release(b->device, MM_MEMORY_DEVICE, b->code, b->bytes);
+    mm_device_destroy(b->device);
 }
 
 int main(int argc, char **argv) {
@@ -212,5 +226,6 @@ int main(int argc, char **argv) {
         return 1;
     }
     report(&b);
+    bench_fini(&b);
     return 0;
 }

@@ -1,0 +1,342 @@
+/* Several graphs and changing policies in one manager: persistent tensors stay where and what they are, a change that is
+ * refused changes nothing, events tell what happened. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/rig.h"
+
+enum { SEED = 21, LAYERS = 10, BUDGET = 1 << 20 };
+
+static void assert_says(const char *word) {
+    if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
+}
+
+/* Where the graph's persistent tensors lie, in order of their indices; the caller frees it. */
+static void **addresses(const mm_graph *graph, mm_manager *m) {
+    void **all = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *all);
+    assert_non_null(all);
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
+            all[t] = mm_persistent_data(m, mm_graph_tensor(graph, t)->name, NULL);
+    return all;
+}
+
+static void assert_same_addresses(const mm_graph *graph, mm_manager *m, void **before) {
+    void **now = addresses(graph, m);
+    assert_memory_equal(now, before, (size_t)mm_graph_tensors(graph) * sizeof *now);
+    free(now);
+}
+
+/* ---------------------------------------------------------------- switching */
+
+static void a_switch_keeps_persistents_in_place_and_the_results_right(void **state) {
+    (void)state;
+    static const char *const order[] = {
+        "liveness",
+        "freelunch:codec=raw,eligible=all",
+        "liveness",
+        "naive",
+        "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+        "freelunch:codec=raw,depth=4",
+        "liveness",
+    };
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    mm_options options = {.device_bytes = BUDGET, .self_check = true, .measure_touched = true};
+    mm_manager *m = rig_manager(&options);
+    plain expected;
+    rig r;
+    rig_init(&r, graph, SEED);
+    plain_init(&expected, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    void **places = addresses(graph, m);
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        uint64_t before = rig_digest(&r, m);
+        assert_int_equal(mm_policy_set(m, order[i]), MM_OK);
+        assert_same_addresses(graph, m, places);
+        assert_int_equal(rig_digest(&r, m), before);
+        assert_int_equal(rig_iteration(&r, m, (rig_mode)(i % RIG_MODES)), MM_OK);
+        plain_steps(&expected, 0, mm_graph_steps(graph));
+        if (rig_digest(&r, m) != plain_digest(&expected)) fail_msg("after %s, number %zu", order[i], i);
+    }
+    mm_touched touched;
+    mm_stats stats;
+    mm_stats_get(m, &stats);
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes <= stats.predicted_peak_bytes);
+    free(places);
+    plain_fini(&expected);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+static void a_refused_switch_leaves_the_old_policy_at_work(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    int64_t budget = rig_minimum(graph, "liveness");
+    assert_true(budget < rig_minimum(graph, "naive"));
+    mm_options options = {.device_bytes = budget, .policy = "liveness"};
+    mm_manager *m = rig_manager(&options);
+    plain expected;
+    rig r;
+    rig_init(&r, graph, SEED);
+    plain_init(&expected, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    void **places = addresses(graph, m);
+    assert_int_equal(mm_policy_set(m, "naive"), MM_ERR_INFEASIBLE);
+    assert_says("naive");
+    assert_int_equal(mm_policy_set(m, "hope"), MM_ERR_NOT_FOUND);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=gzip"), MM_ERR_NOT_FOUND);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=mask"), MM_ERR_INVALID);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw,eligible=all,k=1"), MM_ERR_INFEASIBLE);
+    assert_int_equal(mm_policy_set(m, NULL), MM_ERR_INVALID);
+    assert_same_addresses(graph, m, places);
+    assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
+    plain_steps(&expected, 0, mm_graph_steps(graph));
+    assert_int_equal(rig_digest(&r, m), plain_digest(&expected));
+    free(places);
+    plain_fini(&expected);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- several graphs */
+
+/* One layer that adds its persistent tensors up in place: "shared" of every such graph, and one of its own. */
+static mm_graph *small_graph(const char *own, int64_t elems) {
+    mm_graph *graph;
+    mm_tensor shared, mine;
+    mm_layer layer;
+    mm_tensor_desc sd = {.name = "shared", .kind = MM_STATE, .ownership = MM_PERSISTENT, .rank = 1, .dims = {100}};
+    mm_tensor_desc od = {.name = own, .kind = MM_STATE, .ownership = MM_PERSISTENT, .rank = 1, .dims = {elems}};
+    assert_int_equal(mm_graph_create(own, &graph), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &sd, &shared), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &od, &mine), MM_OK);
+    assert_int_equal(mm_graph_add_layer(graph, "layer", MM_LAYER_OTHER, &layer), MM_OK);
+    mm_use uses[] = {{shared, MM_MODIFY, MM_FORM_VALUE}, {mine, MM_MODIFY, MM_FORM_VALUE}};
+    assert_int_equal(mm_graph_add_step(graph, layer, MM_FORWARD, uses, 2, 64), MM_OK);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    return graph;
+}
+
+static void a_second_graph_adds_persistents_above_those_that_stay(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *small = small_graph("mine", 1000);
+    mm_options options = {.device_bytes = BUDGET, .policy = "liveness", .measure_touched = true};
+    mm_manager *m = rig_manager(&options);
+    plain expected;
+    rig r, rs;
+    rig_init(&r, graph, SEED);
+    rig_init(&rs, small, SEED);
+    plain_init(&expected, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    void **places = addresses(graph, m);
+    uint64_t before = rig_digest(&r, m);
+    mm_stats first, second;
+    mm_stats_get(m, &first);
+
+    assert_int_equal(mm_manager_prepare(m, small), MM_OK);
+    mm_stats_get(m, &second);
+    assert_int_equal(second.persistent_bytes, first.persistent_bytes + 512 + 4096);
+    assert_same_addresses(graph, m, places);
+    assert_int_equal(rig_digest(&r, m), before);
+    /* New ones are zero, though the first graph's plan had those bytes. */
+    size_t bytes;
+    const char *mine = mm_persistent_data(m, "mine", &bytes);
+    assert_int_equal(bytes, 4000);
+    for (size_t i = 0; i < bytes; i++) assert_int_equal(mine[i], 0);
+
+    assert_int_equal(rig_iteration(&rs, m, RIG_STREAM), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    plain_steps(&expected, 0, mm_graph_steps(graph));
+    plain_steps(&expected, 0, mm_graph_steps(graph));
+    assert_int_equal(rig_digest(&r, m), plain_digest(&expected));
+    mm_touched touched;
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    free(places);
+    plain_fini(&expected);
+    rig_fini(&r);
+    rig_fini(&rs);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+    mm_graph_destroy(small);
+}
+
+static void a_second_graph_that_does_not_fit_changes_nothing(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *small = small_graph("mine", 1000);
+    mm_options options = {.device_bytes = rig_minimum(graph, "liveness") + 4095, .policy = "liveness"};
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    plain expected;
+    rig_init(&r, graph, SEED);
+    plain_init(&expected, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, small), MM_ERR_INFEASIBLE);
+    assert_says("needs at least");
+    assert_null(mm_persistent_data(m, "mine", NULL));
+    assert_int_equal(mm_manager_forget(m, small), MM_ERR_NOT_FOUND);
+    assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
+    plain_steps(&expected, 0, mm_graph_steps(graph));
+    assert_int_equal(rig_digest(&r, m), plain_digest(&expected));
+    plain_fini(&expected);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+    mm_graph_destroy(small);
+}
+
+static void a_persistent_tensor_of_another_size_is_refused(void **state) {
+    (void)state;
+    mm_graph *one = small_graph("mine", 1000), *two = small_graph("mine", 999);
+    mm_options options = {.device_bytes = BUDGET};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, one), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, two), MM_ERR_INVALID);
+    assert_says("mine");
+    assert_says("3996");
+    assert_says("4000");
+    assert_int_equal(mm_manager_prepare(m, one), MM_OK); /* again: nothing */
+    mm_manager_destroy(m);
+    mm_graph_destroy(one);
+    mm_graph_destroy(two);
+}
+
+static void a_forgotten_graph_may_be_destroyed_and_its_persistents_stay(void **state) {
+    (void)state;
+    mm_graph *one = small_graph("mine", 1000), *two = small_graph("yours", 1000);
+    mm_options options = {.device_bytes = BUDGET};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, one), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, two), MM_OK);
+    float *mine = mm_persistent_data(m, "mine", NULL);
+    mine[999] = 42;
+    assert_int_equal(mm_manager_forget(m, one), MM_OK);
+    assert_int_equal(mm_manager_forget(m, one), MM_ERR_NOT_FOUND);
+    mm_graph_destroy(one);
+    assert_int_equal(mm_policy_set(m, "naive"), MM_OK); /* plans what is left */
+    rig r;
+    rig_init(&r, two, SEED);
+    assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
+    assert_ptr_equal(mm_persistent_data(m, "mine", NULL), mine);
+    assert_true(mine[999] == 42);
+    mm_graph *again = small_graph("mine", 1000);
+    assert_int_equal(mm_manager_prepare(m, again), MM_OK);
+    assert_ptr_equal(mm_persistent_data(m, "mine", NULL), mine);
+    assert_true(mine[999] == 42);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(two);
+    mm_graph_destroy(again);
+}
+
+static void a_graph_that_is_not_frozen_is_refused(void **state) {
+    (void)state;
+    mm_graph *graph;
+    mm_options options = {.device_bytes = BUDGET};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_graph_create("open", &graph), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_ORDER);
+    assert_says("mm_graph_freeze");
+    assert_int_equal(mm_iteration_begin(m, graph), MM_ERR_ORDER);
+    assert_int_equal(mm_manager_prepare(m, NULL), MM_ERR_ORDER);
+    mm_graph_destroy(graph);
+    mm_manager_destroy(m);
+}
+
+/* ---------------------------------------------------------------- events and log */
+
+typedef struct journal {
+    char text[1024];
+} journal;
+
+static void note(journal *j, const char *format, ...) {
+    va_list arguments;
+    size_t used = strlen(j->text);
+    va_start(arguments, format);
+    vsnprintf(j->text + used, sizeof j->text - used, format, arguments);
+    va_end(arguments);
+}
+
+static void on_event(void *ctx, const mm_event_info *event) {
+    static const char *const names[] = {"plan", "policy", "begin", "end", "abort", "wait"};
+    if (event->kind == MM_EVENT_WAIT) return; /* as the threads happen to run */
+    note(ctx, "%s %s\n", names[event->kind], event->name);
+    assert_int_equal(event->bytes > 0, event->kind == MM_EVENT_PLAN || event->kind == MM_EVENT_ITERATION_BEGIN);
+    assert_int_equal(event->ns > 0, event->kind == MM_EVENT_ITERATION_END || event->kind == MM_EVENT_ABORT);
+}
+
+static void on_log(void *ctx, mm_log_level level, const char *message) {
+    note(ctx, "log %d %s\n", (int)level, strstr(message, "liveness") ? "policy" : message);
+}
+
+static void events_and_log_tell_what_happened_in_order(void **state) {
+    (void)state;
+    journal j = {""};
+    mm_graph *one = small_graph("one", 1000), *two = small_graph("two", 1000);
+    mm_options options = {.device_bytes = BUDGET,
+                          .event_fn = on_event,
+                          .event_ctx = &j,
+                          .log = {.fn = on_log, .ctx = &j, .level = MM_LOG_INFO}};
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    rig_init(&r, one, SEED);
+    assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, two), MM_OK);
+    assert_int_equal(mm_policy_set(m, "naive"), MM_OK);
+    assert_int_equal(mm_policy_set(m, "hope"), MM_ERR_NOT_FOUND);
+    assert_int_equal(mm_iteration_begin(m, one), MM_OK);
+    mm_iteration_abort(m);
+    mm_manager_destroy(m);
+    assert_string_equal(j.text, "log 2 policy\n"
+                                "plan one\nbegin one\nend one\n"
+                                "plan one\nplan two\n"
+                                "plan one\nplan two\npolicy naive\n"
+                                "begin one\nabort one\n");
+    rig_fini(&r);
+    mm_graph_destroy(one);
+    mm_graph_destroy(two);
+}
+
+static void lists_name_all_there_is(void **state) {
+    (void)state;
+    static const char *(*const lists[])(size_t, const char **) = {mm_policy_list, mm_codec_list, mm_device_list};
+    static const char *const expected[] = {"naive liveness freelunch ", "raw mask zfp ", "host "};
+    for (int l = 0; l < 3; l++) {
+        char names[256] = "";
+        const char *name, *summary;
+        size_t i = 0;
+        for (; (name = lists[l](i, &summary)); i++) {
+            assert_true(strlen(summary) > 0);
+            assert_ptr_equal(lists[l](i, NULL), name);
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s ", name);
+        }
+        assert_null(lists[l](i + 1, &summary));
+        if (strncmp(names, expected[l], strlen(expected[l])) != 0) fail_msg("'%s'", names);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
+        cmocka_unit_test(a_refused_switch_leaves_the_old_policy_at_work),
+        cmocka_unit_test(a_second_graph_adds_persistents_above_those_that_stay),
+        cmocka_unit_test(a_second_graph_that_does_not_fit_changes_nothing),
+        cmocka_unit_test(a_persistent_tensor_of_another_size_is_refused),
+        cmocka_unit_test(a_forgotten_graph_may_be_destroyed_and_its_persistents_stay),
+        cmocka_unit_test(a_graph_that_is_not_frozen_is_refused),
+        cmocka_unit_test(events_and_log_tell_what_happened_in_order),
+        cmocka_unit_test(lists_name_all_there_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
