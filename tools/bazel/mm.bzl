@@ -22,7 +22,6 @@ def mm_test(name, srcs = None, copts = [], linkopts = [], size = "small", **kw):
         srcs = srcs or [name + ".c"],
         copts = MM_COPTS + copts,
         linkopts = ["-lcmocka"] + linkopts,
-        linkstatic = True,  # what is tested is hidden from shared libraries
         size = size,
         **kw
     )

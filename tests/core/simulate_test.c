@@ -1,0 +1,254 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/simulate.h"
+#include "tests/core/random_graph.h"
+#include "tests/core/random_plan.h"
+#include "tests/core/small_graph.h"
+
+/* The small graph: steps of 1000 ns, a codec that takes 500 each way; `out` is encoded after relu, decoded for
+ * loss backward. Nothing is placed: times do not depend on it. */
+typedef struct fixture {
+    small_graph g;
+    mm_facts *facts;
+    mm_plan *plan;
+    int steps[SMALL_STEPS], encode, decode; /* nodes */
+} fixture;
+
+static fixture fixture_create(bool with_codec, int contention_permille) {
+    fixture f = {.g = small_graph_create()};
+    mm_limits limits = {.base_bytes = 512};
+    assert_int_equal(mm_facts_create(f.g.graph, 1, &f.facts), MM_OK);
+    assert_int_equal(mm_plan_create(f.g.graph, &limits, &f.plan), MM_OK);
+    f.facts->contention_permille = contention_permille;
+    for (int s = 0; s < SMALL_STEPS; s++) f.facts->variants[s].ns = 1000;
+    f.facts->codes[f.g.out] = (mm_code_facts){.code_bytes = 1000, .encode_ns = 500, .decode_ns = 500};
+    int raw = mm_plan_segment(f.plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f.g.out, SMALL_MAP_BYTES);
+    int code = mm_plan_segment(f.plan, MM_CONTENT_CODED, MM_CAT_CODE, f.g.out, 1000);
+    f.plan->segments[code].codec = 0;
+    for (int s = 0; s < SMALL_STEPS; s++) {
+        if (with_codec && s == LOSS_B) {
+            f.decode = mm_plan_op(f.plan, MM_NODE_DECODE, f.g.out, code, raw);
+            mm_plan_wait(f.plan, f.decode, f.encode);
+        }
+        f.steps[s] = mm_plan_step(f.plan, s);
+        if (with_codec && s == RELU_F) {
+            f.encode = mm_plan_op(f.plan, MM_NODE_ENCODE, f.g.out, raw, code);
+            mm_plan_wait(f.plan, f.encode, f.steps[s]);
+        }
+    }
+    if (with_codec) mm_plan_wait(f.plan, f.steps[LOSS_B], f.decode);
+    assert_int_equal(mm_plan_finish(f.plan), MM_OK);
+    return f;
+}
+
+static void fixture_destroy(fixture *f) {
+    mm_plan_destroy(f->plan);
+    mm_facts_destroy(f->facts);
+    mm_graph_destroy(f->g.graph);
+}
+
+static void steps_alone_take_the_sum_of_their_times(void **state) {
+    (void)state;
+    fixture f = fixture_create(false, 500);
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.iteration_ns, 7000);
+    assert_int_equal(sim.compute_ns, 7000);
+    assert_int_equal(sim.stall_ns, 0);
+    assert_int_equal(sim.hidden_permille, 1000);
+    assert_int_equal(sim.n_nodes, 7);
+    assert_int_equal(sim.nodes[3].start_ns, 3000);
+    assert_int_equal(sim.nodes[3].end_ns, 4000);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
+static void codec_beside_the_computation_is_hidden(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    /* relu ends at 2000; encode to 2500; decode, which waits for nothing else, to 3000: when loss forward ends. */
+    assert_int_equal(sim.nodes[f.encode].start_ns, 2000);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2500);
+    assert_int_equal(sim.nodes[f.decode].end_ns, 3000);
+    assert_int_equal(sim.iteration_ns, 7000);
+    assert_int_equal(sim.stall_ns, 0);
+    assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 500);
+    assert_int_equal(sim.busy_ns[MM_STREAM_DECODE], 500);
+    assert_int_equal(sim.hidden_permille, 1000);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
+static void compute_waits_for_a_slow_decode(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    f.facts->codes[f.g.out].decode_ns = 1500;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    /* Decode from 2500 to 4000; loss backward would have started at 3000. */
+    assert_int_equal(sim.nodes[f.steps[LOSS_B]].start_ns, 4000);
+    assert_int_equal(sim.stall_ns, 1000);
+    assert_int_equal(sim.iteration_ns, 8000);
+    assert_int_equal(sim.compute_ns, 7000);
+    assert_int_equal(sim.hidden_permille, 500); /* 1000 of the codec's 2000 */
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
+static void contention_slows_a_step_only_while_a_side_stream_works(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 500);
+    f.facts->codes[f.g.out] = (mm_code_facts){.code_bytes = 1000, .encode_ns = 300, .decode_ns = 0};
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    /* During the encode's 300 ns loss forward gets 200 ns of its work done; the other 800 are undisturbed. */
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].start_ns, 2000);
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3100);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2300);
+    assert_int_equal(sim.iteration_ns, 7100);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
+static void the_step_takes_its_variants_time(void **state) {
+    (void)state;
+    fixture f = fixture_create(false, 0);
+    mm_variant variants[SMALL_STEPS + 1];
+    memcpy(variants, f.facts->variants, SMALL_STEPS * sizeof *variants);
+    variants[SMALL_STEPS] = (mm_variant){.id = 1, .ns = 50};
+    free(f.facts->variants);
+    f.facts->variants = test_malloc(sizeof variants);
+    memcpy(f.facts->variants, variants, sizeof variants);
+    f.facts->variant_first[SMALL_STEPS] = SMALL_STEPS + 1;
+    f.plan->nodes[f.steps[UPDATE]].variant = 1;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.iteration_ns, 6050);
+    mm_simulation_fini(&sim);
+    test_free(f.facts->variants);
+    f.facts->variants = NULL;
+    fixture_destroy(&f);
+}
+
+static void live_bytes_are_those_of_the_plans_accounts(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        mm_plan *plan;
+        mm_simulation sim;
+        mm_limits limits = {.base_bytes = 512};
+        random_graph_options graph_options = {.seed = seed, .layers = 12, .max_channels = 4};
+        random_plan_options plan_options = {.seed = seed, .lossy = true, .dynamic = seed % 2 == 0};
+        assert_int_equal(random_graph_create(&graph_options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        assert_int_equal(random_plan_create(graph, facts, &limits, &plan_options, &plan), MM_OK);
+        assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
+        int64_t peak = 0;
+        for (int i = 0; i < plan->n_nodes; i++) {
+            int64_t bytes[MM_CATEGORIES], sum = 0;
+            mm_plan_live_at(plan, i, bytes);
+            for (int c = 0; c < MM_CATEGORIES; c++) sum += bytes[c];
+            assert_int_equal(sim.nodes[i].live_bytes, sum);
+            if (sum > peak) peak = sum;
+        }
+        assert_int_equal(peak, plan->live_peak_bytes);
+        mm_simulation_fini(&sim);
+        mm_plan_destroy(plan);
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+}
+
+/* Nothing starts before what it waits for has ended, streams do one thing at a time, and nobody idles who could work.
+ */
+static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
+    int last[MM_STREAM_COUNT] = {-1, -1, -1, -1, -1};
+    int64_t end = 0;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        int64_t earliest = last[n->stream] < 0 ? 0 : sim->nodes[last[n->stream]].end_ns;
+        for (int k = 0; k < i; k++)
+            if (n->wait[plan->nodes[k].stream] >= plan->nodes[k].seq && sim->nodes[k].end_ns > earliest)
+                earliest = sim->nodes[k].end_ns;
+        assert_int_equal(sim->nodes[i].start_ns, earliest);
+        assert_true(sim->nodes[i].end_ns >= sim->nodes[i].start_ns);
+        if (sim->nodes[i].end_ns > end) end = sim->nodes[i].end_ns;
+        last[n->stream] = i;
+    }
+    assert_int_equal(sim->iteration_ns, end);
+}
+
+static void random_plans_run_as_early_as_their_waits_allow(void **state) {
+    (void)state;
+    for (uint64_t seed = 100; seed < 140; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        mm_plan *plan;
+        mm_simulation sim, again;
+        mm_limits limits = {0};
+        random_graph_options graph_options = {.seed = seed, .layers = 15, .max_channels = 4};
+        random_plan_options plan_options = {.seed = seed, .lossy = true};
+        assert_int_equal(random_graph_create(&graph_options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        assert_int_equal(random_plan_create(graph, facts, &limits, &plan_options, &plan), MM_OK);
+        assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
+        assert_int_equal(mm_simulate(plan, facts, &again), MM_OK);
+        check_schedule(plan, &sim);
+        assert_memory_equal(sim.nodes, again.nodes, (size_t)sim.n_nodes * sizeof *sim.nodes);
+        assert_true(sim.hidden_permille >= 0 && sim.hidden_permille <= 1000);
+        assert_int_equal(sim.compute_ns, sim.busy_ns[MM_STREAM_COMPUTE]);
+        mm_simulation_fini(&sim);
+        mm_simulation_fini(&again);
+        mm_plan_destroy(plan);
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+}
+
+static void times_out_of_range_are_refused(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    mm_simulation sim;
+    f.facts->variants[2].ns = -1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    f.facts->variants[2].ns = INT64_MAX;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "small"));
+    f.facts->variants[2].ns = 0;
+    f.facts->contention_permille = -1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&f);
+}
+
+static void a_plan_that_cannot_end_is_refused(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    mm_simulation sim;
+    f.plan->nodes[f.encode].wait[MM_STREAM_DECODE] = 0; /* and decode waits for it */
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_PLAN);
+    fixture_destroy(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_alone_take_the_sum_of_their_times),
+        cmocka_unit_test(codec_beside_the_computation_is_hidden),
+        cmocka_unit_test(compute_waits_for_a_slow_decode),
+        cmocka_unit_test(contention_slows_a_step_only_while_a_side_stream_works),
+        cmocka_unit_test(the_step_takes_its_variants_time),
+        cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
+        cmocka_unit_test(random_plans_run_as_early_as_their_waits_allow),
+        cmocka_unit_test(times_out_of_range_are_refused),
+        cmocka_unit_test(a_plan_that_cannot_end_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
