@@ -1,5 +1,6 @@
 /* Statistics, touched bytes, and what this build has. */
 #include "mm/manager.h"
+#include "mm/measured.h"
 
 void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     mm_dispatch_stats d;
@@ -44,6 +45,15 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     }
     touched.stray_bytes = touched.total_bytes - covered;
     *touched_out = touched;
+    return MM_OK;
+}
+
+mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
+    MM_TRY(mm_manager_check_idle(m, "mm_measured_get"));
+    const mm_record *r = mm_manager_find(m, graph);
+    if (!r || !m->options.measure_times)
+        return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
+    *measured_out = (mm_measured){.plan = r->planned.plan, .facts = r->planned.facts, .program = r->program};
     return MM_OK;
 }
 

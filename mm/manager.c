@@ -190,8 +190,11 @@ static mm_status open_parts(mm_manager *m) {
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, o->device_bytes));
-    mm_dispatch_config dispatch = {
-        .device = m->device, .pool = m->pool, .issue = o->issue, .self_check = o->self_check};
+    mm_dispatch_config dispatch = {.device = m->device,
+                                   .pool = m->pool,
+                                   .issue = o->issue,
+                                   .self_check = o->self_check,
+                                   .measure_times = o->measure_times};
     return mm_dispatch_create(&dispatch, &m->dispatch);
 }
 

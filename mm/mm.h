@@ -224,6 +224,7 @@ typedef struct mm_options {
     const char *policy;    /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;        /* who issues side-stream operations */
     bool self_check;       /* poison freed ranges, checksum lossless evictions; slow */
+    bool measure_times;    /* time every step and operation, for facts (the mm command's bench --facts) */
     bool measure_touched;  /* fill the arena with a pattern at start, so that mm_touched_get can count */
     uint64_t delay_seed;   /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
     int64_t delay_max_ns;  /* out races */

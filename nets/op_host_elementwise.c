@@ -1,4 +1,5 @@
-/* ReLU and the residual sum: own loops, element by element, so in place or not is the same. */
+/* ReLU and the residual sum: own loops, element by element, so in place or not is the same. The pragmas tell the compiler
+ * that: it would fall back to scalar code where it sees that input and output are one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ static void destroy(nets_op *op) { free(op); }
 
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems) {
     if (!addend) return;
+#pragma omp simd
     for (int64_t i = 0; i < elems; i++) sum[i] += addend[i];
 }
 
@@ -32,19 +34,34 @@ static mm_status run_relu_forward(nets_op *base, const nets_op_args *args) {
     float *y = args->at[NETS_Y];
     int64_t n = ((elementwise_op *)base)->elems;
     /* Written so that a NaN stays one: a training that diverges shows. */
+#pragma omp simd
     for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0 ? 0 : x[i];
     return MM_OK;
 }
 
+/* The gradients are loaded whether they pass or not: a conditional load cannot be vectorised. */
 static void relu_backward_by_value(const float *y, const float *dy, float *dx, int64_t n) {
-    for (int64_t i = 0; i < n; i++) dx[i] = y[i] > 0 ? dy[i] : 0;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float gradient = dy[i];
+        dx[i] = y[i] > 0 ? gradient : 0;
+    }
 }
 
 static void relu_backward_by_mask(const uint32_t *mask, const float *dy, float *dx, int64_t n) {
-    int64_t whole = n / 32 * 32;
-    for (int64_t i = 0; i < whole; i += 32)
-        for (unsigned bit = 0; bit < 32; bit++) dx[i + bit] = mask[i / 32] & (1u << bit) ? dy[i + bit] : 0;
-    for (int64_t i = whole; i < n; i++) dx[i] = mask[i / 32] & (1u << (i % 32)) ? dy[i] : 0;
+    uint32_t bits[32]; /* a table, since not every processor shifts each lane by a number of its own */
+    for (int k = 0; k < 32; k++) bits[k] = UINT32_C(1) << k;
+    for (int64_t i = 0; i + 32 <= n; i += 32) {
+        uint32_t word = mask[i / 32];
+        const float *in = dy + i;
+        float *out = dx + i;
+#pragma omp simd
+        for (int k = 0; k < 32; k++) {
+            float gradient = in[k];
+            out[k] = (word & bits[k]) != 0 ? gradient : 0;
+        }
+    }
+    for (int64_t i = n / 32 * 32; i < n; i++) dx[i] = mask[i / 32] & bits[i % 32] ? dy[i] : 0;
 }
 
 static mm_status run_relu_backward(nets_op *base, const nets_op_args *args) {
@@ -76,6 +93,7 @@ static mm_status run_add_forward(nets_op *base, const nets_op_args *args) {
     const float *a = args->at[NETS_X], *b = args->at[NETS_X2];
     float *y = args->at[NETS_Y];
     int64_t n = ((elementwise_op *)base)->elems;
+#pragma omp simd
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
     return MM_OK;
 }
@@ -84,6 +102,7 @@ static mm_status run_add_forward(nets_op *base, const nets_op_args *args) {
 static void add_backward_one(const float *dy, const float *earlier, float *dx, int64_t n) {
     if (!dx) return;
     if (earlier) {
+#pragma omp simd
         for (int64_t i = 0; i < n; i++) dx[i] = dy[i] + earlier[i];
     } else if (dx != dy) {
         memcpy(dx, dy, (size_t)n * sizeof *dx);

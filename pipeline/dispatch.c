@@ -254,6 +254,7 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     if (d->failed != MM_OK) status = tell_failure(d);
     pthread_mutex_unlock(&d->lock);
     if (status == MM_OK) status = mm_self_check_end(d->program);
+    if (status == MM_OK) mm_program_measure(d->program);
     mm_unplanned_reset(d->program);
     d->program = NULL;
     return status;

@@ -25,7 +25,8 @@ typedef struct mm_dispatch_config {
     mm_device *device;
     mm_pool *pool; /* the arena */
     mm_issue issue;
-    bool self_check; /* poison segments after their last use, compare lossless copies by checksum */
+    bool self_check;    /* poison segments after their last use, compare lossless copies by checksum */
+    bool measure_times; /* keep how long nodes took (devices with timed events) */
 } mm_dispatch_config;
 
 typedef struct mm_dispatch_stats {
@@ -45,6 +46,9 @@ mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
 MM_CHECKED mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm_facts *facts,
                                        mm_codec *const *codecs, mm_program **program_out);
 void mm_program_destroy(mm_program *program);
+
+/* Mean ns of a node over the iterations so far but the first; 0: not known. */
+int64_t mm_program_ns(const mm_program *program, int node);
 
 /* Node of each step of the program's graph. */
 int mm_program_node(const mm_program *program, int step);

@@ -35,6 +35,8 @@ struct mm_program {
     int32_t *node_of_step;
     int32_t *node_of_seq[MM_STREAM_COUNT];
     mm_event **events; /* per node; NULL where nobody waits for it */
+    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times */
+    int64_t timed;
     bool has_unplanned;
     mm_unplanned unplanned;
     mm_self_check check;
@@ -66,6 +68,9 @@ static inline bool mm_node_is_op(const mm_node *node) { return node->kind != MM_
 static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node *node) {
     return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
 }
+
+/* Drained: adds what the iteration's nodes took, if it is to be measured. */
+void mm_program_measure(mm_program *program);
 
 /* ---- unplanned.c: nothing unless program->has_unplanned */
 MM_CHECKED mm_status mm_unplanned_init(mm_program *program);

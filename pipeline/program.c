@@ -31,14 +31,15 @@ static mm_status need_event(mm_program *p, int node) {
     return mm_event_create(p->dispatch->config.device, &p->events[node]);
 }
 
-/* Events for what is waited for; for every node where segments are placed at run time, because frees wait too. */
+/* Events for what is waited for; for every node where segments are placed at run time, because frees wait too, or where
+ * times are measured. */
 static mm_status create_events(mm_program *p) {
     const mm_plan *plan = p->plan;
     p->events = calloc((size_t)plan->n_nodes, sizeof(mm_event *));
     if (!p->events) return no_memory();
     for (int i = 0; i < plan->n_nodes; i++) mm_node_segments(plan, i, note_dynamic, p);
     for (int i = 0; i < plan->n_nodes; i++) {
-        if (p->has_unplanned) MM_TRY(need_event(p, i));
+        if (p->has_unplanned || p->dispatch->config.measure_times) MM_TRY(need_event(p, i));
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (plan->nodes[i].wait[s] >= 0) MM_TRY(need_event(p, p->node_of_seq[s][plan->nodes[i].wait[s]]));
     }
@@ -55,6 +56,10 @@ mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm
     p->codecs = codecs;
     mm_status status = index_nodes(p);
     if (status == MM_OK) status = create_events(p);
+    if (status == MM_OK && dispatch->config.measure_times) {
+        p->total_ns = calloc((size_t)plan->n_nodes + 1, sizeof *p->total_ns);
+        if (!p->total_ns) status = no_memory();
+    }
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status != MM_OK) {
@@ -71,9 +76,35 @@ void mm_program_destroy(mm_program *p) {
     mm_unplanned_fini(p);
     for (int i = 0; p->events && i < p->plan->n_nodes; i++) mm_event_destroy(p->events[i]);
     free(p->events);
+    free(p->total_ns);
     for (int s = 0; s < MM_STREAM_COUNT; s++) free(p->node_of_seq[s]);
     free(p->node_of_step);
     free(p);
 }
 
 int mm_program_node(const mm_program *p, int step) { return p->node_of_step[step]; }
+
+/* A node starts when its stream is free and what it waits for has ended. */
+static int64_t started_ns(const mm_program *p, const mm_node *node) {
+    int64_t start = 0;
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        int32_t awaited = s == (int)node->stream ? node->seq - 1 : node->wait[s];
+        if (awaited < 0) continue;
+        int64_t end = mm_event_ns(p->events[p->node_of_seq[s][awaited]]);
+        if (end > start) start = end;
+    }
+    return start;
+}
+
+/* The first iteration warms caches up, and its first step has no beginning. */
+void mm_program_measure(mm_program *p) {
+    if (!p->total_ns || p->timed++ == 0) return;
+    for (int i = 0; i < p->plan->n_nodes; i++) {
+        int64_t start = started_ns(p, &p->plan->nodes[i]), end = mm_event_ns(p->events[i]);
+        if (start > 0 && end > start) p->total_ns[i] += end - start;
+    }
+}
+
+int64_t mm_program_ns(const mm_program *p, int node) {
+    return p->total_ns && p->timed > 1 ? p->total_ns[node] / (p->timed - 1) : 0;
+}

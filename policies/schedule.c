@@ -315,6 +315,7 @@ static mm_status place_heap(const mm_schedule *s, const mm_interval *lives, int6
 
 mm_status mm_schedule_finish(mm_schedule *s, int wanted_buffers, bool keep_all, mm_plan **plan_out) {
     mm_plan *plan = s->plan;
+    plan->keeps_all = keep_all;
     MM_TRY(mm_plan_finish(plan));
     mm_interval *lives = group_lives(s, keep_all);
     if (!lives) return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");

@@ -4,15 +4,17 @@
 
 #include "nets/safetensors.h"
 #include "nets/zoo.h"
+#include "tools/collect.h"
 #include "tools/commands.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
 
 typedef struct bench {
-    const char *net_list, *batch_list, *policy_list, *budget_list, *data, *device, *json, *issue;
+    const char *net_list, *batch_list, *policy_list, *budget_list, *data, *device, *json, *facts, *issue;
     int64_t iterations, seed, alloc_cost_us;
     bool quiet, help;
     arg_texts nets, batches, policies, budgets;
+    collector *collector; /* of facts; NULL: not asked for */
     row *rows;
     int n_rows, capacity;
     bool failed; /* some run failed, other than by its budget */
@@ -85,6 +87,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
                              .seed = (uint64_t)b->seed,
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .measure = true,
+                             .measure_times = b->facts != NULL,
                              .issue = strcmp(b->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
                              .alloc_cost_ns = b->alloc_cost_us * 1000};
     snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
@@ -92,6 +95,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
     mm_status status = session_init(&s, &config);
     if (status == MM_OK) {
         status = train_once(b, &s, r);
+        if (status == MM_OK && b->collector) status = collector_add(b->collector, &s);
         session_fini(&s);
     } else {
         snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
@@ -114,9 +118,20 @@ static mm_status run_batch(bench *b, const nets_net *net, const char *batch_text
     int64_t budgets[2 * ARG_TEXTS_MAX + ARG_TEXTS_MAX * ARG_TEXTS_MAX];
     int n;
     MM_TRY(list_budgets(b, net, batch, budgets, &n));
+    collector c;
+    if (b->facts) {
+        MM_TRY(collector_init(&c, net, batch, b->device, &b->policies));
+        b->collector = &c;
+    }
+    mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
-        for (int p = 0; p < b->policies.n; p++) MM_TRY(run_one(b, net, batch, b->policies.text[p], budgets[i]));
-    return MM_OK;
+        for (int p = 0; status == MM_OK && p < b->policies.n; p++)
+            status = run_one(b, net, batch, b->policies.text[p], budgets[i]);
+    if (!b->facts) return status;
+    if (status == MM_OK) status = collector_save(&c, b->facts);
+    collector_fini(&c);
+    b->collector = NULL;
+    return status;
 }
 
 static mm_status run_all(bench *b) {
@@ -159,6 +174,9 @@ static mm_status prepare(bench *b) {
         mm_policy policy;
         MM_TRY(mm_policy_parse(b->policies.text[i], &policy));
     }
+    if (b->facts && (b->nets.n > 1 || b->batches.n > 1))
+        return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
+    if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
     return b->json ? nets_safetensors_writable(b->json) : MM_OK;
 }
 
@@ -193,6 +211,8 @@ int cmd_bench(int argc, char **argv) {
         {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
         {"--issue", "HOW", "thread or inline (thread)", ARG_TEXT, &b.issue, 0, 0},
+        {"--facts", "FILE", "write what was measured of steps and codecs, for 'mm plan --facts'", ARG_TEXT, &b.facts, 0,
+         0},
         {"--json", "FILE", "the rows as an array", ARG_TEXT, &b.json, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},

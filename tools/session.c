@@ -86,6 +86,7 @@ static mm_status open_manager(session *s) {
                           .issue = c->issue,
                           .self_check = c->self_check,
                           .measure_touched = c->measure,
+                          .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};
     MM_TRY(mm_manager_create(&options, &s->manager));
     graph_wanted wanted[4];

@@ -23,6 +23,7 @@ typedef struct session_config {
     bool evaluate;
     bool self_check;
     bool measure; /* touched bytes */
+    bool measure_times;
     mm_issue issue;
     int64_t alloc_cost_ns;
 } session_config;

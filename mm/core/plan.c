@@ -160,6 +160,9 @@ static void account_nodes(mm_plan *plan) {
     }
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_STEP) account_inplace(plan, i);
+    for (int i = 0; plan->keeps_all && i < plan->n_segments; i++)
+        if (plan->segments[i].content != MM_CONTENT_WORK && plan->segments[i].first_node >= 0)
+            plan->segments[i].live_last = plan->n_nodes - 1;
 }
 
 static void account_extents(mm_plan *plan) {

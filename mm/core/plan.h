@@ -101,6 +101,7 @@ typedef struct mm_plan {
     int n_segments;
     int32_t *bindings; /* -1: persistent or external tensor */
     int n_bindings;
+    bool keeps_all;     /* nothing is freed: what was written counts as alive to the end (naive) */
     mm_tensor *alias;   /* per tensor of the graph: the tensor whose storage it shares, or itself. Roots alias
                            themselves; a tensor aliases only along mm_graph_allow_alias pairs. The step that "writes" an
                            aliased tensor binds it to the root's segment and writes nothing. */

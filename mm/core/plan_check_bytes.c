@@ -24,10 +24,13 @@ typedef struct ground {
     int n_arrivals;
 } ground;
 
-static bool all_ended(const mm_check *c, const mm_residence *r, int node) {
-    for (int s = 0; s < MM_STREAM_COUNT; s++)
-        if (r->users[s] >= 0 && !mm_check_ended(c, s, r->users[s], node)) return false;
-    return true;
+/* A user of the segment, on one of the streams from `first` on, that may not have ended when `node` starts; -1: all
+ * have. */
+static int find_active(const mm_check *c, int segment, int first, int node) {
+    const int32_t *users = c->residences[segment].users;
+    for (int s = first; s < MM_STREAM_COUNT; s++)
+        if (users[s] >= 0 && !mm_check_ended(c, s, users[s], node)) return c->node_at[s][users[s]];
+    return -1;
 }
 
 static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output) {
@@ -54,19 +57,17 @@ static bool is_inplace(const mm_check *c, int node, int old, int heir) {
 
 /* Segment `heir` gets bytes that were `old`'s. */
 static mm_status check_handover(const mm_check *c, int old, int heir) {
-    const mm_residence *r = &c->residences[old];
-    int node = c->residences[heir].first;
-    if (all_ended(c, r, node)) return MM_OK;
-    mm_residence others = *r; /* the last user is left out, if it is this very step */
-    if (r->last == node) others.users[c->plan->nodes[node].stream]--;
-    if (r->last == node && is_inplace(c, node, old, heir) && all_ended(c, &others, node)) return MM_OK;
     const mm_segment *s = &c->plan->segments[old];
+    int node = c->residences[heir].first, active = find_active(c, old, 0, node);
+    /* In place: the step itself is the last user on its stream, and the side streams have ended. */
+    if (active == node && is_inplace(c, node, old, heir)) active = find_active(c, old, MM_STREAM_COMPUTE + 1, node);
+    if (active < 0) return MM_OK;
     mm_tensor tensor = c->plan->segments[heir].tensor;
     char user[320];
-    mm_check_node_name(c, r->last, user, sizeof user);
     return mm_check_refuse(c, node, tensor >= 0 ? tensor : s->tensor,
-                           "segment %d is put over segment %d (%s), which %s and others may still use", heir, old,
-                           s->tensor >= 0 ? mm_graph_tensor(c->graph, s->tensor)->name : "a workspace", user);
+                           "segment %d is put over segment %d (%s), which %s may still use", heir, old,
+                           s->tensor >= 0 ? mm_graph_tensor(c->graph, s->tensor)->name : "a workspace",
+                           mm_check_node_name(c, active, user, sizeof user));
 }
 
 /* Gives runs [from, to) to a segment, in the part of the tree below `at`, which spans [low, high). */

@@ -173,15 +173,17 @@ static void make_mixed(pattern_items *out, int depth) {
     }
 }
 
+/* "compressed" is hard: codes of uneven sizes between short-lived maps, and workspaces larger than these. About one
+ * case in fifty ends above 1 %. */
 const pattern training_patterns[] = {
-    {"chain", make_chain},
-    {"chain uneven", make_chain_uneven},
-    {"chain workspaces", make_chain_workspaces},
-    {"residual", make_residual},
-    {"dense", make_dense},
-    {"unet", make_unet},
-    {"compressed", make_compressed},
-    {"recomputed", make_recomputed},
-    {"mixed", make_mixed},
-    {NULL, NULL},
+    {"chain", make_chain, 10},
+    {"chain uneven", make_chain_uneven, 10},
+    {"chain workspaces", make_chain_workspaces, 10},
+    {"residual", make_residual, 10},
+    {"dense", make_dense, 10},
+    {"unet", make_unet, 10},
+    {"compressed", make_compressed, 50},
+    {"recomputed", make_recomputed, 10},
+    {"mixed", make_mixed, 10},
+    {NULL, NULL, 0},
 };

@@ -14,6 +14,7 @@ typedef struct pattern_items {
 typedef struct pattern {
     const char *name;
     void (*make)(pattern_items *out, int depth);
+    int worst_permille; /* how far above the lower bound the best placement may end, at the worst */
 } pattern;
 
 /* Ends with a NULL name. */

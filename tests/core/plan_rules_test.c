@@ -1,0 +1,377 @@
+/* The rules of mm_plan_check one by one, on a plan made by hand: what breaks each, and what the message says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/plan.h"
+#include "tests/core/small_graph.h"
+
+/* All of the small graph: `out` in the place of `map`, its mask and its lossy code made after loss forward, decoded
+ * for loss backward; `d_map` in the place of `d_out`.
+ *
+ *   0     512        4608            8704       12800  13312    14336
+ *   | base | map, out | out (decoded) | d_out, d_map | mask | code | workspace */
+enum {
+    BASE = 512,
+    RAW_AT = 512,
+    DECODED_AT = 4608,
+    GRADIENT_AT = 8704,
+    MASK_AT = 12800,
+    CODE_AT = 13312,
+    WORK_AT = 14336
+};
+enum { LOSSY, MASK, CODECS };
+enum { MASK_BYTES = 128, CODE_BYTES = 1000 };
+
+typedef struct fixture {
+    small_graph g;
+    mm_facts *facts;
+    mm_plan *plan;
+    mm_limits limits;
+    int steps[SMALL_STEPS], encode_mask, encode, decode;        /* nodes */
+    int map, out, decoded, d_out, d_map, mask, code, workspace; /* segments */
+} fixture;
+
+static int segment(fixture *f, mm_content content, mm_tensor tensor, int64_t offset, int64_t bytes, int codec) {
+    int index = mm_plan_segment(f->plan, content, MM_CAT_FEATURE_MAP, tensor, bytes);
+    assert_true(index >= 0);
+    f->plan->segments[index].offset = offset;
+    f->plan->segments[index].codec = codec;
+    return index;
+}
+
+static void bind(fixture *f, int step, int use, int to) {
+    f->plan->bindings[f->plan->nodes[f->steps[step]].first_binding + use] = to;
+}
+
+static void make_facts(fixture *f) {
+    assert_int_equal(mm_facts_create(f->g.graph, CODECS, &f->facts), MM_OK);
+    f->facts->codecs[LOSSY] = (mm_codec_facts){.spec = "lossy", .gives_value = true};
+    f->facts->codecs[MASK] = (mm_codec_facts){.spec = "mask", .lossless = true, .gives_sign = true};
+    int n = f->facts->n_tensors;
+    f->facts->codes[LOSSY * n + f->g.out] = (mm_code_facts){.code_bytes = CODE_BYTES};
+    f->facts->codes[MASK * n + f->g.out] = (mm_code_facts){.code_bytes = MASK_BYTES};
+}
+
+static void make_segments(fixture *f) {
+    f->map = segment(f, MM_CONTENT_RAW, f->g.map, RAW_AT, SMALL_MAP_BYTES, -1);
+    f->out = segment(f, MM_CONTENT_RAW, f->g.out, RAW_AT, SMALL_MAP_BYTES, -1);
+    f->decoded = segment(f, MM_CONTENT_RAW, f->g.out, DECODED_AT, SMALL_MAP_BYTES, -1);
+    f->d_out = segment(f, MM_CONTENT_RAW, f->g.d_out, GRADIENT_AT, SMALL_MAP_BYTES, -1);
+    f->d_map = segment(f, MM_CONTENT_RAW, f->g.d_map, GRADIENT_AT, SMALL_MAP_BYTES, -1);
+    f->mask = segment(f, MM_CONTENT_CODED, f->g.out, MASK_AT, MASK_BYTES, MASK);
+    f->code = segment(f, MM_CONTENT_CODED, f->g.out, CODE_AT, CODE_BYTES, LOSSY);
+    f->workspace = segment(f, MM_CONTENT_WORK, -1, WORK_AT, 1000, -1);
+}
+
+static void make_nodes(fixture *f) {
+    for (int s = 0; s < SMALL_STEPS; s++) {
+        if (s == LOSS_B) f->decode = mm_plan_op(f->plan, MM_NODE_DECODE, f->g.out, f->code, f->decoded);
+        f->steps[s] = mm_plan_step(f->plan, s);
+        if (s != LOSS_F) continue;
+        f->encode_mask = mm_plan_op(f->plan, MM_NODE_ENCODE, f->g.out, f->out, f->mask);
+        f->encode = mm_plan_op(f->plan, MM_NODE_ENCODE, f->g.out, f->out, f->code);
+    }
+    mm_plan_wait(f->plan, f->encode_mask, f->steps[RELU_F]);
+    mm_plan_wait(f->plan, f->decode, f->encode);
+    mm_plan_wait(f->plan, f->steps[LOSS_B], f->decode);
+    f->plan->nodes[f->steps[CONV_B]].work = f->workspace;
+    bind(f, CONV_F, 2, f->map);
+    bind(f, RELU_F, 0, f->map);
+    bind(f, RELU_F, 1, f->out);
+    bind(f, LOSS_F, 0, f->out);
+    bind(f, LOSS_B, 0, f->decoded);
+    bind(f, LOSS_B, 1, f->d_out);
+    bind(f, RELU_B, 0, f->mask);
+    bind(f, RELU_B, 1, f->d_out);
+    bind(f, RELU_B, 2, f->d_map);
+    bind(f, CONV_B, 1, f->d_map);
+}
+
+static int setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->g = small_graph_create();
+    f->limits = (mm_limits){.base_bytes = BASE, .device_bytes = WORK_AT + 1000 + SMALL_IMAGE_BYTES};
+    make_facts(f);
+    assert_int_equal(mm_plan_create(f->g.graph, &f->limits, &f->plan), MM_OK);
+    strcpy(f->plan->policy, "by-hand");
+    make_segments(f);
+    make_nodes(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    mm_plan_destroy(f->plan);
+    mm_facts_destroy(f->facts);
+    mm_graph_destroy(f->g.graph);
+    free(f);
+    return 0;
+}
+
+/* Finishes the plan and checks it: the status, and that the message has all the words ("a|b|c"). */
+static void expect(fixture *f, mm_status status, const char *words) {
+    char copy[200];
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    mm_status got = mm_plan_check(f->plan, f->facts, &f->limits);
+    if (got != status)
+        fail_msg("expected %s, got %s: %s", mm_status_name(status), mm_status_name(got), mm_last_error());
+    strcpy(copy, words);
+    for (char *rest = copy, *word; (word = strtok_r(rest, "|", &rest));)
+        if (!strstr(mm_last_error(), word)) fail_msg("no '%s' in: %s", word, mm_last_error());
+}
+
+static mm_node *node(fixture *f, int index) { return &f->plan->nodes[index]; }
+static mm_segment *seg(fixture *f, int index) { return &f->plan->segments[index]; }
+
+static void plan_by_hand_is_right(void **state) { expect(*state, MM_OK, ""); }
+
+static void step_reads_a_decode_without_waiting_for_it(void **state) {
+    fixture *f = *state;
+    node(f, f->steps[LOSS_B])->wait[MM_STREAM_DECODE] = -1;
+    expect(f, MM_ERR_PLAN, "by-hand|small|loss backward|tensor out|without a wait for decode of out");
+}
+
+static void encode_reads_a_map_without_waiting_for_its_step(void **state) {
+    fixture *f = *state;
+    node(f, f->encode_mask)->wait[MM_STREAM_COMPUTE] = CONV_F;
+    expect(f, MM_ERR_PLAN, "encode of out after loss forward|without a wait for relu forward");
+}
+
+static void operation_waits_for_one_that_is_issued_later(void **state) {
+    fixture *f = *state;
+    node(f, f->encode)->wait[MM_STREAM_DECODE] = 0;
+    expect(f, MM_ERR_PLAN, "encode of out|decode stream|not issued before");
+}
+
+static void signs_are_read_from_a_decoded_lossy_code(void **state) {
+    fixture *f = *state;
+    bind(f, RELU_B, 0, f->decoded);
+    expect(f, MM_ERR_PLAN, "relu backward|tensor out|lossy");
+}
+
+static void elements_are_read_from_a_mask(void **state) {
+    fixture *f = *state;
+    bind(f, LOSS_B, 0, f->mask);
+    expect(f, MM_ERR_PLAN, "loss backward|tensor out|mask|elements");
+}
+
+static void mask_is_decoded(void **state) {
+    fixture *f = *state;
+    node(f, f->decode)->src = f->mask;
+    expect(f, MM_ERR_PLAN, "decode of out|mask|does not give the elements");
+}
+
+static void output_is_written_in_place_while_an_encode_may_read_it(void **state) {
+    fixture *f = *state;
+    seg(f, f->d_out)->offset = seg(f, f->d_map)->offset = RAW_AT;
+    /* The decode, for which loss backward waits, waits for the encode: as it should be. */
+    expect(f, MM_OK, "");
+    node(f, f->decode)->wait[MM_STREAM_ENCODE] = 0; /* the mask's only */
+    expect(f, MM_ERR_PLAN, "tensor out|without a wait for encode of out");
+}
+
+static void decode_over_a_map_that_a_step_may_still_read(void **state) {
+    fixture *f = *state;
+    seg(f, f->decoded)->offset = RAW_AT;
+    expect(f, MM_ERR_PLAN, "decode of out|segment 2 is put over segment 1 (out), which loss forward may still use");
+    node(f, f->decode)->wait[MM_STREAM_COMPUTE] = LOSS_F;
+    expect(f, MM_OK, "");
+}
+
+static void code_over_the_map_that_it_is_made_of(void **state) {
+    fixture *f = *state;
+    seg(f, f->code)->offset = RAW_AT + 256;
+    expect(f, MM_ERR_PLAN, "encode of out|tensor out|is put over");
+}
+
+static void workspace_lies_over_what_its_step_reads(void **state) {
+    fixture *f = *state;
+    seg(f, f->workspace)->offset = GRADIENT_AT + 1024;
+    expect(f, MM_ERR_PLAN, "conv backward|tensor d_map|is put over");
+}
+
+static void place_is_taken_in_place_at_another_offset(void **state) {
+    fixture *f = *state;
+    seg(f, f->d_map)->offset = GRADIENT_AT - MM_ALIGN;
+    expect(f, MM_ERR_PLAN, "relu backward|tensor d_map|is put over");
+}
+
+static void place_is_taken_of_a_tensor_that_is_still_needed(void **state) {
+    fixture *f = *state;
+    seg(f, f->d_out)->offset = DECODED_AT;
+    expect(f, MM_ERR_PLAN, "loss backward|tensor d_out|is put over");
+}
+
+static void alias_that_the_graph_does_not_allow(void **state) {
+    fixture *f = *state;
+    f->plan->alias[f->g.d_map] = f->g.d_out;
+    expect(f, MM_ERR_PLAN, "d_map");
+}
+
+static void decode_that_nobody_reads(void **state) {
+    fixture *f = *state;
+    bind(f, LOSS_B, 0, f->out);
+    expect(f, MM_ERR_PLAN, "decode of out|not used");
+}
+
+static void segment_that_nobody_uses(void **state) {
+    fixture *f = *state;
+    segment(f, MM_CONTENT_WORK, -1, WORK_AT + 1024, 10, -1);
+    expect(f, MM_ERR_PLAN, "segment 8|no node uses it");
+}
+
+static void tensor_that_is_not_bound(void **state) {
+    fixture *f = *state;
+    bind(f, CONV_B, 1, -1);
+    expect(f, MM_ERR_PLAN, "conv backward|tensor d_map|not bound");
+}
+
+static void external_tensor_that_is_bound(void **state) {
+    fixture *f = *state;
+    bind(f, CONV_F, 0, f->map);
+    expect(f, MM_ERR_PLAN, "conv forward|tensor images|fixed place");
+}
+
+static void workspace_too_small_for_the_variant(void **state) {
+    fixture *f = *state;
+    f->facts->variants[CONV_B].workspace_bytes = 1001;
+    expect(f, MM_ERR_PLAN, "conv backward|1000 bytes of the 1001");
+}
+
+static void code_smaller_than_the_facts_say(void **state) {
+    fixture *f = *state;
+    seg(f, f->code)->bytes = CODE_BYTES - 1;
+    expect(f, MM_ERR_PLAN, "tensor out|not of the code's size");
+}
+
+static void step_twice(void **state) {
+    fixture *f = *state;
+    node(f, f->steps[UPDATE])->step = CONV_B;
+    expect(f, MM_ERR_PLAN, "step 5|step 6 is due");
+}
+
+static void step_missing(void **state) {
+    fixture *f = *state;
+    f->plan->n_nodes--;
+    f->plan->stream_nodes[MM_STREAM_COMPUTE]--;
+    expect(f, MM_ERR_PLAN, "6 of the graph's 7 steps");
+}
+
+static void segment_below_the_base(void **state) {
+    fixture *f = *state;
+    seg(f, f->mask)->offset = 256;
+    expect(f, MM_ERR_PLAN, "tensor out|below");
+}
+
+static void base_that_grew_since_the_plan_was_made(void **state) {
+    fixture *f = *state;
+    f->limits.base_bytes = 256;
+    expect(f, MM_OK, "");
+    f->plan->base_bytes = 0;
+    expect(f, MM_ERR_PLAN, "base");
+}
+
+static void budget_one_byte_short(void **state) {
+    fixture *f = *state;
+    f->limits.device_bytes--;
+    expect(f, MM_ERR_INFEASIBLE, "small|16536");
+}
+
+static void pinned_code_counts_against_the_pinned_limit(void **state) {
+    fixture *f = *state;
+    seg(f, f->code)->pinned = true;
+    seg(f, f->code)->offset = 0;
+    f->limits.pinned_bytes = CODE_BYTES;
+    expect(f, MM_OK, "");
+    f->limits.pinned_bytes--;
+    expect(f, MM_ERR_INFEASIBLE, "pinned");
+}
+
+static void map_in_pinned_memory(void **state) {
+    fixture *f = *state;
+    seg(f, f->decoded)->pinned = true;
+    f->limits.pinned_bytes = INT64_MAX;
+    expect(f, MM_ERR_PLAN, "tensor out|pinned");
+}
+
+static void heap_smaller_than_what_lives_in_it(void **state) {
+    fixture *f = *state;
+    seg(f, f->code)->dynamic = seg(f, f->mask)->dynamic = true;
+    f->plan->heap_offset = WORK_AT + 1024;
+    f->plan->heap_bytes = 1024 + 256;
+    f->limits.device_bytes = INT64_MAX;
+    expect(f, MM_OK, "");
+    f->plan->heap_bytes -= 1;
+    expect(f, MM_ERR_PLAN, "encode of out|1280 bytes of a heap of 1279");
+}
+
+static void segment_inside_the_heap(void **state) {
+    fixture *f = *state;
+    seg(f, f->code)->dynamic = true;
+    f->plan->heap_offset = WORK_AT;
+    f->plan->heap_bytes = 1024;
+    expect(f, MM_ERR_PLAN, "lies in the heap");
+}
+
+static void plan_that_was_not_finished(void **state) {
+    fixture *f = *state;
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    f->plan->peak_bytes -= 100;
+    assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    seg(f, f->code)->last_node--;
+    assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+}
+
+static void facts_of_another_graph(void **state) {
+    fixture *f = *state;
+    f->facts->n_steps--;
+    expect(f, MM_ERR_PLAN, "facts");
+    f->facts->n_steps++;
+}
+
+#define RULE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        RULE(plan_by_hand_is_right),
+        RULE(step_reads_a_decode_without_waiting_for_it),
+        RULE(encode_reads_a_map_without_waiting_for_its_step),
+        RULE(operation_waits_for_one_that_is_issued_later),
+        RULE(signs_are_read_from_a_decoded_lossy_code),
+        RULE(elements_are_read_from_a_mask),
+        RULE(mask_is_decoded),
+        RULE(output_is_written_in_place_while_an_encode_may_read_it),
+        RULE(decode_over_a_map_that_a_step_may_still_read),
+        RULE(code_over_the_map_that_it_is_made_of),
+        RULE(workspace_lies_over_what_its_step_reads),
+        RULE(place_is_taken_in_place_at_another_offset),
+        RULE(place_is_taken_of_a_tensor_that_is_still_needed),
+        RULE(alias_that_the_graph_does_not_allow),
+        RULE(decode_that_nobody_reads),
+        RULE(segment_that_nobody_uses),
+        RULE(tensor_that_is_not_bound),
+        RULE(external_tensor_that_is_bound),
+        RULE(workspace_too_small_for_the_variant),
+        RULE(code_smaller_than_the_facts_say),
+        RULE(step_twice),
+        RULE(step_missing),
+        RULE(segment_below_the_base),
+        RULE(base_that_grew_since_the_plan_was_made),
+        RULE(budget_one_byte_short),
+        RULE(pinned_code_counts_against_the_pinned_limit),
+        RULE(map_in_pinned_memory),
+        RULE(heap_smaller_than_what_lives_in_it),
+        RULE(segment_inside_the_heap),
+        RULE(plan_that_was_not_finished),
+        RULE(facts_of_another_graph),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

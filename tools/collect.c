@@ -1,0 +1,89 @@
+#include "tools/collect.h"
+
+#include <string.h>
+
+#include "mm/measured.h"
+#include "pipeline/codec/codec_facts.h"
+
+/* Adds the codecs that a policy uses and that are not listed yet. */
+static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n) {
+    mm_policy policy;
+    char used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    MM_TRY(mm_policy_parse(policy_spec, &policy));
+    int n_used = policy.ops->codecs ? policy.ops->codecs(&policy.options, used, MM_MAX_CODECS) : 0;
+    for (int u = 0; u < n_used; u++) {
+        int known = 0;
+        while (known < *n && strcmp(specs[known], used[u]) != 0) known++;
+        if (known < *n) continue;
+        if (*n == MM_MAX_CODECS)
+            return mm_fail(MM_ERR_UNSUPPORTED, "facts of more than %d codecs at once", MM_MAX_CODECS);
+        strcpy(specs[(*n)++], used[u]);
+    }
+    return MM_OK;
+}
+
+static mm_status make(collector *c, const nets_net *net, int64_t batch, const char *device, const arg_texts *policies) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    int n = 0;
+    for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
+    for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], device, &c->codecs[i]));
+    MM_TRY(nets_backend_open(device, &c->backend));
+    MM_TRY(nets_lower(net, c->backend, batch, NETS_TRAIN, &c->lowered));
+    return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
+}
+
+mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const char *device,
+                         const arg_texts *policies) {
+    memset(c, 0, sizeof *c);
+    mm_status status = make(c, net, batch, device, policies);
+    if (status != MM_OK) collector_fini(c);
+    return status;
+}
+
+void collector_fini(collector *c) {
+    mm_facts_destroy(c->facts);
+    nets_lowered_destroy(c->lowered);
+    nets_backend_close(c->backend);
+    for (int i = 0; i < MM_MAX_CODECS; i++) mm_codec_destroy(c->codecs[i]);
+    memset(c, 0, sizeof *c);
+}
+
+static void add_operation(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
+    int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
+    const char *spec = m->facts->codecs[m->plan->segments[code].codec].spec;
+    int codec = mm_facts_codec(c->facts, spec);
+    if (codec < 0) return;
+    mm_code_facts *facts = &c->facts->codes[(size_t)codec * (size_t)c->facts->n_tensors + (size_t)node->tensor];
+    *(node->kind == MM_NODE_ENCODE ? &facts->encode_ns : &facts->decode_ns) = ns;
+}
+
+mm_status collector_add(collector *c, session *s) {
+    mm_measured m;
+    MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
+    int64_t compute = 0, side = 0;
+    for (int i = 0; i < m.plan->n_nodes; i++)
+        *(m.plan->nodes[i].kind == MM_NODE_STEP ? &compute : &side) += mm_program_ns(m.program, i);
+    for (int i = 0; i < m.plan->n_nodes; i++) {
+        const mm_node *node = &m.plan->nodes[i];
+        int64_t ns = mm_program_ns(m.program, i);
+        if (node->kind != MM_NODE_STEP)
+            add_operation(c, &m, node, ns);
+        else if (side == 0 || c->alone_ns == 0)
+            c->facts->variants[c->facts->variant_first[node->step]].ns = ns;
+    }
+    if (side == 0)
+        c->alone_ns = compute;
+    else {
+        c->beside_ns = compute;
+        c->side_ns = side;
+    }
+    return MM_OK;
+}
+
+mm_status collector_save(collector *c, const char *path) {
+    if (c->alone_ns > 0 && c->beside_ns > c->alone_ns) {
+        int64_t together = c->side_ns < c->beside_ns ? c->side_ns : c->beside_ns;
+        c->facts->contention_permille = (int)(1000 * (c->beside_ns - c->alone_ns) / together);
+    }
+    return mm_facts_save(path, c->lowered->graph, c->facts);
+}
