@@ -26,12 +26,8 @@ mm_status mm_ranges_reserve(mm_ranges *ranges, size_t n) {
     return MM_OK;
 }
 
-/* Where `bytes` would begin in the span: at its low end, or at its high end. */
+/* Where something would begin in the span. */
 static int64_t span_low(const mm_span *span, int64_t align) { return (span->begin + align - 1) / align * align; }
-
-static int64_t span_high(const mm_span *span, int64_t bytes, int64_t align) {
-    return (span->end - bytes) / align * align;
-}
 
 static bool span_fits(const mm_span *span, int64_t bytes, int64_t align) {
     return span->end - bytes >= span_low(span, align);
@@ -65,19 +61,10 @@ static size_t find_closest(const mm_ranges *ranges, int64_t bytes, int64_t align
     return best;
 }
 
-static size_t find_highest(const mm_ranges *ranges, int64_t bytes, int64_t align) {
-    for (size_t i = ranges->n; i-- > 0;) {
-        if (span_fits(&ranges->free[i], bytes, align)) return i;
-    }
-    return ranges->n;
-}
-
 static size_t find(const mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit) {
     switch (fit) {
     case MM_FIT_CLOSEST:
         return find_closest(ranges, bytes, align);
-    case MM_FIT_HIGHEST:
-        return find_highest(ranges, bytes, align);
     case MM_FIT_EXACT_LOWEST: {
         size_t exact = find_exact(ranges, bytes, align);
         if (exact < ranges->n) return exact;
@@ -106,7 +93,7 @@ int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit f
     size_t at = find(ranges, bytes, align, fit);
     if (at == ranges->n) return -1;
     mm_span *span = &ranges->free[at];
-    int64_t offset = fit == MM_FIT_HIGHEST ? span_high(span, bytes, align) : span_low(span, align);
+    int64_t offset = span_low(span, align);
     mm_span above = {offset + bytes, span->end};
     span->end = offset;
     if (span->begin == span->end) {

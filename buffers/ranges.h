@@ -19,7 +19,6 @@ typedef enum mm_fit {
     MM_FIT_LOWEST,       /* first fit */
     MM_FIT_EXACT_LOWEST, /* a span of exactly that size, else first fit */
     MM_FIT_CLOSEST,      /* best fit, the lowest of equals */
-    MM_FIT_HIGHEST,      /* the upper end of the highest span that fits */
 } mm_fit;
 
 /* All of [begin, end) is free. */

@@ -177,17 +177,11 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
     return MM_OK;
 }
 
-static mm_status add_saved(lowering *lo, int index) {
-    mm_tensor *saved = lo->layers[index].saved;
-    switch (nets_net_layer(lo->out->net, index)->op) {
-    case NETS_BATCH_NORM:
-        MM_TRY(add_map(lo, index, MM_SAVED, MM_F32, true, "", "mean", &saved[NETS_SAVED_MEAN]));
-        return add_map(lo, index, MM_SAVED, MM_F32, true, "", "var", &saved[NETS_SAVED_VAR]);
-    case NETS_MAX_POOL:
-        return add_map(lo, index, MM_SAVED, MM_U8, false, "", "index", &saved[NETS_INDEX]);
-    default:
-        return MM_OK;
-    }
+static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[NETS_STEP_SAVED]) {
+    for (int i = 0; i < NETS_STEP_SAVED && saved[i].role != NETS_WORKSPACE; i++)
+        MM_TRY(add_map(lo, index, MM_SAVED, saved[i].dtype, saved[i].channels_only, "", saved[i].suffix,
+                       &lo->layers[index].saved[saved[i].role]));
+    return MM_OK;
 }
 
 static mm_status lower_forward(lowering *lo, int index) {
@@ -209,7 +203,7 @@ static mm_status lower_forward(lowering *lo, int index) {
         MM_TRY(make_op(lo, index));
     bool has_output = layer->op != NETS_DATA && (train || layer->op != NETS_LOSS);
     if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, MM_F32, false, "", "out", &state->value));
-    if (train) MM_TRY(add_saved(lo, index));
+    if (train) MM_TRY(add_saved(lo, index, how->saved));
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
     return add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors);

@@ -25,6 +25,7 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
     },
     [NETS_BATCH_NORM] = {
         .kind = MM_LAYER_BATCH_NORM,
+        .saved = {{NETS_SAVED_MEAN, MM_F32, true, "mean"}, {NETS_SAVED_VAR, MM_F32, true, "var"}},
         .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)}},
         .eval = {.uses = {R(X), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y)}},
         .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
@@ -38,6 +39,7 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
     },
     [NETS_MAX_POOL] = {
         .kind = MM_LAYER_POOL,
+        .saved = {{NETS_INDEX, MM_U8, false, "index"}},
         .forward = {.uses = {R(X), W(Y), W(INDEX)}},
         .eval = {.uses = {R(X), W(Y)}},
         .backward = {.uses = {R(INDEX), R(DY), GIVES_DX}},

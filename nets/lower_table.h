@@ -4,7 +4,7 @@
 
 #include "nets/op.h"
 
-enum { NETS_STEP_USES = 10, NETS_STEP_PAIRS = 4 };
+enum { NETS_STEP_USES = 10, NETS_STEP_PAIRS = 4, NETS_STEP_SAVED = 3 };
 
 typedef struct nets_role_use {
     nets_role role; /* NETS_WORKSPACE (0) ends a list */
@@ -22,9 +22,18 @@ typedef struct nets_step_spec {
     nets_role_pair pairs[NETS_STEP_PAIRS];
 } nets_step_spec;
 
+/* A tensor that the forward saves for the backward. */
+typedef struct nets_saved_spec {
+    nets_role role; /* NETS_WORKSPACE (0) ends a list */
+    mm_dtype dtype;
+    bool channels_only; /* one element for each channel, else for each of the output */
+    const char *suffix; /* of its name, after the layer's */
+} nets_saved_spec;
+
 typedef struct nets_op_lowering {
     mm_layer_kind kind;
     bool identity_in_eval; /* no step there: the output is the input */
+    nets_saved_spec saved[NETS_STEP_SAVED];
     nets_step_spec forward, eval, backward;
 } nets_op_lowering;
 

@@ -175,8 +175,7 @@ static mm_status check_segments_after(const mm_check *c) {
         const mm_residence *r = &c->residences[i];
         if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
         if (r->unread) return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
-        bool handed_over = s->live_last == s->last_node - 1;
-        if (s->first_node != r->first || s->last_node != r->last || (s->live_last != s->last_node && !handed_over))
+        if (s->first_node != r->first || s->last_node != r->last)
             return mm_check_refuse_segment(c, i, "its first and last node are not what the plan says");
     }
     return MM_OK;

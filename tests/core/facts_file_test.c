@@ -1,0 +1,301 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/core/random_graph.h"
+#include "tests/core/small_graph.h"
+
+/* A directory of its own for each test; the file that it uses. */
+typedef struct fixture {
+    char directory[128], path[160];
+    small_graph g;
+    mm_facts *facts;
+} fixture;
+
+static int setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    const char *root = getenv("TEST_TMPDIR");
+    snprintf(f->directory, sizeof f->directory, "%.100s/factsXXXXXX", root ? root : "/tmp");
+    assert_non_null(mkdtemp(f->directory));
+    snprintf(f->path, sizeof f->path, "%s/facts.json", f->directory);
+    f->g = small_graph_create();
+    assert_int_equal(mm_facts_create(f->g.graph, 1, &f->facts), MM_OK);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    unlink(f->path);
+    /* Fails if anything was left behind. */
+    assert_int_equal(rmdir(f->directory), 0);
+    mm_facts_destroy(f->facts);
+    mm_graph_destroy(f->g.graph);
+    free(f);
+    return 0;
+}
+
+static void write_text(const fixture *f, const char *text) {
+    FILE *file = fopen(f->path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A file of the small graph: header and link, then `rest`. */
+static void write_file(const fixture *f, const char *rest) {
+    char text[4096];
+    int64_t sum = 0;
+    for (int t = 0; t < mm_graph_tensors(f->g.graph); t++) sum += mm_graph_tensor(f->g.graph, t)->bytes;
+    snprintf(text, sizeof text,
+             "{\"format\": \"mm facts\", \"version\": 1,"
+             "\"graph\": {\"name\": \"whatever\", \"steps\": %d, \"tensors\": %d, \"tensor_bytes\": %lld},"
+             "\"link\": {\"out_bytes_per_s\": 1, \"in_bytes_per_s\": 2, \"out_both_bytes_per_s\": 3,"
+             " \"in_both_bytes_per_s\": 4}, \"contention_permille\": 5, \"issue_ns\": 6, %s}",
+             mm_graph_steps(f->g.graph), mm_graph_tensors(f->g.graph), (long long)sum, rest);
+    write_text(f, text);
+}
+
+static void expect_format_error(fixture *f, const char *words) {
+    mm_facts before = *f->facts;
+    mm_status status = mm_facts_load(f->path, f->g.graph, f->facts);
+    if (status != MM_ERR_FORMAT) fail_msg("%s: %s", words, mm_status_name(status));
+    if (!strstr(mm_last_error(), words)) fail_msg("no '%s' in: %s", words, mm_last_error());
+    assert_non_null(strstr(mm_last_error(), f->path));
+    assert_memory_equal(&before, f->facts, sizeof before); /* the same arrays */
+}
+
+static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
+    assert_int_equal(a->n_steps, b->n_steps);
+    assert_int_equal(a->n_tensors, b->n_tensors);
+    assert_int_equal(a->n_codecs, b->n_codecs);
+    for (int s = 0; s <= a->n_steps; s++) assert_int_equal(a->variant_first[s], b->variant_first[s]);
+    for (int v = 0; v < a->variant_first[a->n_steps]; v++) {
+        assert_int_equal(a->variants[v].id, b->variants[v].id);
+        assert_int_equal(a->variants[v].deterministic, b->variants[v].deterministic);
+        assert_int_equal(a->variants[v].workspace_bytes, b->variants[v].workspace_bytes);
+        assert_int_equal(a->variants[v].ns, b->variants[v].ns);
+    }
+    for (int c = 0; c < a->n_codecs; c++) {
+        assert_string_equal(a->codecs[c].spec, b->codecs[c].spec);
+        assert_int_equal(a->codecs[c].lossless, b->codecs[c].lossless);
+        assert_int_equal(a->codecs[c].fixed_size, b->codecs[c].fixed_size);
+        assert_int_equal(a->codecs[c].gives_value, b->codecs[c].gives_value);
+        assert_int_equal(a->codecs[c].gives_sign, b->codecs[c].gives_sign);
+    }
+    for (int i = 0; i < a->n_codecs * a->n_tensors; i++) {
+        assert_int_equal(a->codes[i].code_bytes, b->codes[i].code_bytes);
+        if (a->codes[i].code_bytes < 0) continue;
+        assert_int_equal(a->codes[i].scratch_bytes, b->codes[i].scratch_bytes);
+        assert_int_equal(a->codes[i].encode_ns, b->codes[i].encode_ns);
+        assert_int_equal(a->codes[i].decode_ns, b->codes[i].decode_ns);
+    }
+    assert_int_equal(a->out_bytes_per_s, b->out_bytes_per_s);
+    assert_int_equal(a->in_bytes_per_s, b->in_bytes_per_s);
+    assert_int_equal(a->out_both_bytes_per_s, b->out_both_bytes_per_s);
+    assert_int_equal(a->in_both_bytes_per_s, b->in_both_bytes_per_s);
+    assert_int_equal(a->contention_permille, b->contention_permille);
+    assert_int_equal(a->issue_ns, b->issue_ns);
+}
+
+static void save_then_load_gives_the_same_facts(void **state) {
+    fixture *f = *state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        mm_graph *graph;
+        mm_facts *facts, *loaded;
+        random_graph_options options = {.seed = seed, .layers = 10, .max_channels = 4};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        facts->out_bytes_per_s = 55000000000;
+        facts->in_bytes_per_s = 54000000000;
+        facts->out_both_bytes_per_s = 46000000000;
+        facts->in_both_bytes_per_s = 45000000000;
+        facts->issue_ns = 2000;
+        assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
+        assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
+        assert_int_equal(mm_facts_load(f->path, graph, loaded), MM_OK);
+        assert_same_facts(facts, loaded);
+        mm_facts_destroy(loaded);
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+}
+
+static void saved_file_is_readable_by_others(void **state) {
+    fixture *f = *state;
+    struct stat status;
+    assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(stat(f->path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0644);
+}
+
+static void what_the_file_leaves_out_stays(void **state) {
+    fixture *f = *state;
+    strcpy(f->facts->codecs[0].spec, "mine");
+    f->facts->codes[f->g.map] = (mm_code_facts){.code_bytes = 77};
+    f->facts->variants[LOSS_F].ns = 123;
+    write_file(f, "\"steps\": [{\"layer\": \"conv\", \"phase\": \"backward\", \"variants\": ["
+                  "{\"id\": 3, \"deterministic\": false, \"workspace_bytes\": 5, \"ns\": 10},"
+                  "{\"id\": 4, \"deterministic\": true, \"workspace_bytes\": 6, \"ns\": 20}]}],"
+                  "\"codecs\": [{\"spec\": \"theirs\", \"lossless\": true, \"fixed_size\": true,"
+                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 9,"
+                  " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6}}}]");
+    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    const mm_facts *facts = f->facts;
+    assert_int_equal(facts->variants[facts->variant_first[LOSS_F]].ns, 123);
+    assert_int_equal(facts->variant_first[CONV_B + 1] - facts->variant_first[CONV_B], 2);
+    assert_int_equal(facts->variants[facts->variant_first[CONV_B] + 1].id, 4);
+    assert_int_equal(facts->variants[facts->variant_first[CONV_B] + 1].workspace_bytes, 6);
+    assert_int_equal(facts->n_codecs, 2);
+    assert_int_equal(mm_facts_codec(facts, "mine"), 0);
+    assert_int_equal(mm_facts_code(facts, 0, f->g.map)->code_bytes, 77);
+    assert_int_equal(mm_facts_codec(facts, "theirs"), 1);
+    assert_int_equal(mm_facts_code(facts, 1, f->g.out)->decode_ns, 6);
+    assert_int_equal(mm_facts_code(facts, 1, f->g.map)->code_bytes, -1);
+    assert_int_equal(facts->in_bytes_per_s, 2);
+    assert_int_equal(facts->contention_permille, 5);
+}
+
+static void codec_takes_the_slot_of_its_spec_or_an_empty_one(void **state) {
+    fixture *f = *state;
+    write_file(f, "\"steps\": [], \"codecs\": [{\"spec\": \"theirs\", \"lossless\": true, \"fixed_size\": true,"
+                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {}}]");
+    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(f->facts->n_codecs, 1);
+    assert_string_equal(f->facts->codecs[0].spec, "theirs");
+    f->facts->codecs[0].lossless = false;
+    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(f->facts->n_codecs, 1);
+    assert_true(f->facts->codecs[0].lossless);
+}
+
+static void file_of_another_graph_is_refused(void **state) {
+    fixture *f = *state;
+    mm_graph *other;
+    mm_facts *facts;
+    random_graph_options options = {.seed = 5, .layers = 5, .max_channels = 4};
+    assert_int_equal(random_graph_create(&options, &other), MM_OK);
+    assert_int_equal(mm_facts_create(other, 0, &facts), MM_OK);
+    assert_int_equal(mm_facts_save(f->path, other, facts), MM_OK);
+    expect_format_error(f, "another graph");
+    mm_facts_destroy(facts);
+    mm_graph_destroy(other);
+}
+
+static void names_that_the_graph_lacks_are_refused(void **state) {
+    fixture *f = *state;
+    write_file(f, "\"steps\": [{\"layer\": \"pool\", \"phase\": \"forward\", \"variants\": [{}]}], \"codecs\": []");
+    expect_format_error(f, "no step pool forward");
+    write_file(f, "\"steps\": [{\"layer\": \"relu\", \"phase\": \"update\", \"variants\": [{}]}], \"codecs\": []");
+    expect_format_error(f, "no step relu update");
+    write_file(f, "\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": true,"
+                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"elsewhere\": {}}}]");
+    expect_format_error(f, "no tensor elsewhere");
+}
+
+static void corrupt_files_are_refused(void **state) {
+    fixture *f = *state;
+    static const struct {
+        const char *rest, *words;
+    } cases[] = {
+        {"\"steps\": []", "codecs are missing"},
+        {"\"steps\": 7, \"codecs\": []", "steps or codecs"},
+        {"\"steps\": [7], \"codecs\": []", "no layer or phase"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": []}], \"codecs\": []", "no variants"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
+         " \"deterministic\": true, \"workspace_bytes\": -1, \"ns\": 0}]}], \"codecs\": []",
+         "workspace_bytes is -1"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
+         " \"deterministic\": 1, \"workspace_bytes\": 1, \"ns\": 0}]}], \"codecs\": []",
+         "deterministic is not true or false"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
+         " \"deterministic\": true, \"workspace_bytes\": 1, \"ns\": 1.5}]}], \"codecs\": []",
+         "ns is not an integer"},
+        {"\"steps\": [], \"codecs\": [{}]", "spec is missing"},
+        {"\"steps\": [], \"codecs\": [{\"spec\": \"c\"}]", "has no codes"},
+        {"\"steps\": [], \"steps\": []", "duplicate"},
+        {"\"steps\": [", "line 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(f, cases[i].rest);
+        expect_format_error(f, cases[i].words);
+    }
+    write_text(f, "");
+    expect_format_error(f, "line 1");
+    write_text(f, "[]");
+    expect_format_error(f, "no file of facts");
+    write_text(f, "{\"format\": \"mm facts\", \"version\": 2}");
+    expect_format_error(f, "version is 2");
+}
+
+static void every_cut_of_a_file_is_refused(void **state) {
+    fixture *f = *state;
+    assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_OK);
+    FILE *file = fopen(f->path, "r");
+    char text[8192];
+    size_t n = fread(text, 1, sizeof text, file);
+    fclose(file);
+    assert_true(n > 500 && n < sizeof text);
+    while (n > 0 && text[n - 1] != '}') n--;
+    while (n-- > 0) {
+        text[n] = '\0';
+        write_text(f, text);
+        assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_ERR_FORMAT);
+    }
+}
+
+static void missing_file_says_its_name(void **state) {
+    fixture *f = *state;
+    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), f->path));
+}
+
+static void save_that_fails_leaves_nothing(void **state) {
+    fixture *f = *state;
+    char path[256];
+    snprintf(path, sizeof path, "%s/nowhere/facts.json", f->directory);
+    assert_int_equal(mm_facts_save(path, f->g.graph, f->facts), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), path));
+    /* A directory cannot be replaced by a file; the new file must not stay. */
+    assert_int_equal(mkdir(f->path, 0755), 0);
+    assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_ERR_IO);
+    assert_int_equal(rmdir(f->path), 0);
+}
+
+static void layers_of_one_name_are_refused(void **state) {
+    fixture *f = *state;
+    mm_graph *graph;
+    mm_facts *facts;
+    assert_int_equal(mm_graph_create("twins", &graph), MM_OK);
+    mm_use use = {small_tensor(graph, "t", MM_STATE, MM_PERSISTENT, 4), MM_WRITE, MM_FORM_VALUE};
+    for (int i = 0; i < 2; i++) small_step(graph, small_layer(graph, "twin", MM_LAYER_OTHER), MM_FORWARD, &use, 1, 0);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
+    assert_int_equal(mm_facts_load(f->path, graph, facts), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "twin"));
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(save_then_load_gives_the_same_facts), CASE(saved_file_is_readable_by_others),
+        CASE(what_the_file_leaves_out_stays),      CASE(codec_takes_the_slot_of_its_spec_or_an_empty_one),
+        CASE(file_of_another_graph_is_refused),    CASE(names_that_the_graph_lacks_are_refused),
+        CASE(corrupt_files_are_refused),           CASE(every_cut_of_a_file_is_refused),
+        CASE(missing_file_says_its_name),          CASE(save_that_fails_leaves_nothing),
+        CASE(layers_of_one_name_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

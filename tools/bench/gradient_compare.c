@@ -1,0 +1,62 @@
+#include "tools/bench/gradient_compare.h"
+
+#include <math.h>
+#include <string.h>
+
+static void collect(const nets_exec *exec, float *gradients_out) {
+    const nets_net *net = nets_exec_lowered(exec)->net;
+    for (int p = 0; p < nets_net_params(net); p++) {
+        const nets_param *param = nets_net_param(net, p);
+        if (!param->learned) continue;
+        memcpy(gradients_out, nets_exec_param(exec, p, NETS_GRADIENT), (size_t)param->elems * sizeof *gradients_out);
+        gradients_out += param->elems;
+    }
+}
+
+mm_status gradient_probe(const trainer *from, const char *policy, const gradient_batch *batch, float *gradients_out) {
+    const nets_sgd sgd = {0};
+    trainer probe;
+    MM_TRY(trainer_init(&probe, nets_exec_lowered(from->exec)->net, batch->n, &sgd, &(mm_options){.policy = policy}));
+    trainer_copy(from, &probe);
+    nets_result result;
+    mm_status status = nets_exec_iteration(probe.exec, batch->images, batch->labels, batch->n, 0, &result);
+    if (status == MM_OK) collect(probe.exec, gradients_out);
+    trainer_fini(&probe);
+    return status;
+}
+
+static void compare(const float *exact, const float *tested, int64_t n, gradient_figure *figure) {
+    double exact2 = 0, tested2 = 0, product = 0, error2 = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double e = exact[i], t = tested[i];
+        exact2 += e * e;
+        tested2 += t * t;
+        product += e * t;
+        error2 += (t - e) * (t - e);
+    }
+    figure->norm = sqrt(exact2);
+    const double norms = sqrt(exact2) * sqrt(tested2);
+    figure->cosine = error2 == 0 ? 1 : isfinite(norms) && norms > 0 ? product / norms : 0;
+    figure->relative_error = error2 == 0 ? 0 : isfinite(error2) ? sqrt(error2 / exact2) : INFINITY;
+}
+
+int gradient_compare(const nets_net *net, const float *exact, const float *tested, gradient_figure *figures_out) {
+    int n = 0;
+    for (int p = 0; p < nets_net_params(net); p++) {
+        const nets_param *param = nets_net_param(net, p);
+        if (!param->learned) continue;
+        gradient_figure *figure = &figures_out[n++];
+        *figure = (gradient_figure){.param = p, .conv = nets_net_layer(net, param->layer)->op == NETS_CONV};
+        compare(exact, tested, param->elems, figure);
+        exact += param->elems;
+        tested += param->elems;
+    }
+    return n;
+}
+
+const gradient_figure *gradient_worst(const gradient_figure *figures, int n, bool conv_only) {
+    const gradient_figure *worst = NULL;
+    for (int i = 0; i < n; i++)
+        if ((figures[i].conv || !conv_only) && (!worst || figures[i].cosine < worst->cosine)) worst = &figures[i];
+    return worst;
+}

@@ -1,0 +1,42 @@
+#include "tools/bench/trainer.h"
+
+#include <string.h>
+
+#include "mm/core/graph.h"
+#include "tools/requirement.h"
+
+static mm_status least_budget(const nets_net *net, int64_t batch, const char *policy, int64_t *bytes_out) {
+    requirement r;
+    MM_TRY(requirement_init(&r, net, batch, NETS_TRAIN, "host", policy, 0, NULL));
+    *bytes_out = r.planned.plan->peak_bytes;
+    requirement_fini(&r);
+    return MM_OK;
+}
+
+mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_sgd *sgd, const mm_options *options) {
+    memset(t, 0, sizeof *t);
+    mm_options own = *options;
+    own.device = "host";
+    MM_TRY(least_budget(net, batch, own.policy, &own.device_bytes));
+    MM_TRY(mm_manager_create(&own, &t->manager));
+    t->budget_bytes = own.device_bytes;
+    mm_status status = nets_exec_create(net, batch, NETS_TRAIN, t->manager, own.device, sgd, &t->exec);
+    if (status != MM_OK) trainer_fini(t);
+    return status;
+}
+
+void trainer_fini(trainer *t) {
+    nets_exec_destroy(t->exec);
+    mm_manager_destroy(t->manager);
+    memset(t, 0, sizeof *t);
+}
+
+void trainer_copy(const trainer *from, trainer *to) {
+    const mm_graph *graph = nets_exec_lowered(from->exec)->graph;
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *info = mm_graph_tensor(graph, t);
+        if (info->ownership != MM_PERSISTENT) continue;
+        memcpy(mm_persistent_data(to->manager, info->name, NULL), mm_persistent_data(from->manager, info->name, NULL),
+               (size_t)info->bytes);
+    }
+}
