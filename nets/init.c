@@ -62,7 +62,7 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, float *value
         double fan_out = (double)(param->dims[0] * param->dims[2] * param->dims[3]);
         fill_normal(&s, sqrt(2 / fan_out), values_out, param->elems);
     } else {
-        double fan_in = (double)(weight->elems / weight->dims[0]);
-        fill_uniform(&s, 1 / sqrt(fan_in), values_out, param->elems);
+        int64_t fan_in = weight->elems / weight->dims[0];
+        fill_uniform(&s, 1 / sqrt((double)fan_in), values_out, param->elems);
     }
 }

@@ -280,11 +280,14 @@ static bool holds_code(const mm_schedule *s, int group) {
 }
 
 /* Heap bytes for the most of these items that can be alive at once. */
-static int64_t heap_part(const mm_interval *items, size_t n) {
+static mm_status heap_part(const mm_interval *items, size_t n, int64_t *bytes_out) {
     int64_t largest = 0;
     for (size_t i = 0; i < n; i++)
         if (items[i].bytes > largest) largest = items[i].bytes;
-    return n > 0 ? mm_heap_region_bytes(mm_layout_lower_bound(items, n, 1), largest) : 0;
+    int64_t live = mm_layout_lower_bound(items, n, 1);
+    if (live < 0) return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
+    *bytes_out = mm_heap_region_bytes(live, largest);
+    return MM_OK;
 }
 
 static mm_status place_heap(const mm_schedule *s, const mm_interval *lives, int64_t *end) {
@@ -303,14 +306,18 @@ static mm_status place_heap(const mm_schedule *s, const mm_interval *lives, int6
         r.which[i] = r.which[codes];
         r.which[codes++] = which;
     }
+    mm_status status = MM_OK;
     if (r.n > 0) {
+        int64_t code_bytes = 0, rest_bytes = 0;
+        status = heap_part(r.items, codes, &code_bytes);
+        if (status == MM_OK) status = heap_part(r.items + codes, r.n - codes, &rest_bytes);
         s->plan->heap_offset = (*end + PAGE - 1) / PAGE * PAGE;
-        s->plan->heap_code_bytes = heap_part(r.items, codes);
-        s->plan->heap_bytes = s->plan->heap_code_bytes + heap_part(r.items + codes, r.n - codes);
+        s->plan->heap_code_bytes = code_bytes;
+        s->plan->heap_bytes = code_bytes + rest_bytes;
         *end = s->plan->heap_offset + s->plan->heap_bytes;
     }
     items_fini(&r);
-    return MM_OK;
+    return status;
 }
 
 mm_status mm_schedule_finish(mm_schedule *s, int wanted_buffers, bool keep_all, mm_plan **plan_out) {

@@ -49,18 +49,18 @@ static void parameters_are_called_as_torchvision_does(void **state) {
     static const struct {
         const char *name;
         int rank;
-        int64_t dims[4];
         bool learned;
+        int64_t dims[4];
     } known[] = {
-        {"conv1.weight", 4, {16, 3, 3, 3}, true},
-        {"bn1.running_mean", 1, {16, 1, 1, 1}, false},
-        {"layer1.0.conv1.weight", 4, {16, 16, 3, 3}, true},
-        {"layer1.2.bn2.running_var", 1, {16, 1, 1, 1}, false},
-        {"layer2.0.downsample.0.weight", 4, {32, 16, 1, 1}, true},
-        {"layer2.0.downsample.1.bias", 1, {32, 1, 1, 1}, true},
-        {"layer3.0.conv1.weight", 4, {64, 32, 3, 3}, true},
-        {"fc.weight", 2, {10, 64, 1, 1}, true},
-        {"fc.bias", 1, {10, 1, 1, 1}, true},
+        {"conv1.weight", 4, true, {16, 3, 3, 3}},
+        {"bn1.running_mean", 1, false, {16, 1, 1, 1}},
+        {"layer1.0.conv1.weight", 4, true, {16, 16, 3, 3}},
+        {"layer1.2.bn2.running_var", 1, false, {16, 1, 1, 1}},
+        {"layer2.0.downsample.0.weight", 4, true, {32, 16, 1, 1}},
+        {"layer2.0.downsample.1.bias", 1, true, {32, 1, 1, 1}},
+        {"layer3.0.conv1.weight", 4, true, {64, 32, 3, 3}},
+        {"fc.weight", 2, true, {10, 64, 1, 1}},
+        {"fc.bias", 1, true, {10, 1, 1, 1}},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         int param = nets_net_find_param(net, known[i].name);

@@ -142,6 +142,14 @@ static void evaluation_in_place_gives_the_same_bits(void **state) {
     op_rig_fini(&together);
 }
 
+static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true, true);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_normalises_with_the_batch_and_saves_its_statistics),
@@ -151,6 +159,7 @@ int main(void) {
         cmocka_unit_test(gradients_by_parameters_do_not_need_the_one_by_the_input),
         cmocka_unit_test(backward_in_place_gives_the_same_bits),
         cmocka_unit_test(evaluation_in_place_gives_the_same_bits),
+        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,14 @@ static void both_ways_in_place_give_the_same_bits(void **state) {
     op_rig_fini(&together);
 }
 
+static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_words),
@@ -116,6 +124,7 @@ int main(void) {
         cmocka_unit_test(backward_replays_the_forwards_choices),
         cmocka_unit_test(seed_iteration_and_layer_each_change_the_choices),
         cmocka_unit_test(both_ways_in_place_give_the_same_bits),
+        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,6 +149,14 @@ static void add_backward_adds_earlier_contributions_also_in_their_place(void **s
     op_rig_fini(&fresh);
 }
 
+static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(relu_forward_keeps_the_positive),
@@ -159,6 +167,7 @@ int main(void) {
         cmocka_unit_test(add_forward_sums_also_in_place_of_either_addend),
         cmocka_unit_test(add_backward_copies_unless_storage_is_shared),
         cmocka_unit_test(add_backward_adds_earlier_contributions_also_in_their_place),
+        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

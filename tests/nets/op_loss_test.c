@@ -25,8 +25,8 @@ static double expected_loss(const op_rig *rig) {
     for (int i = 0; i < BATCH; i++) {
         const float *row = op_rig_floats(rig, NETS_X) + i * CLASSES;
         double sum = 0;
-        for (int k = 0; k < CLASSES; k++) sum += exp(row[k]);
-        loss -= log(exp(row[LABELS[i]]) / sum);
+        for (int k = 0; k < CLASSES; k++) sum += exp((double)row[k]);
+        loss -= log(exp((double)row[LABELS[i]]) / sum);
     }
     return loss / BATCH;
 }
@@ -105,6 +105,14 @@ static void label_out_of_range_fails_the_stream(void **state) {
     op_rig_fini(&rig);
 }
 
+static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_the_mean_cross_entropy),
@@ -112,6 +120,7 @@ int main(void) {
         cmocka_unit_test(huge_scores_do_not_overflow),
         cmocka_unit_test(gradient_matches_differences_also_in_place),
         cmocka_unit_test(label_out_of_range_fails_the_stream),
+        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,10 @@ static const nets_attrs OVERLAPPING = {.kernel = {3, 3}, .stride = {2, 2}, .pad 
 static void fill_distinct(op_rig *rig) {
     float *x = op_rig_floats(rig, NETS_X);
     int64_t n = op_rig_elems(rig, NETS_X);
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 389 % n - n / 2) * 0.01f; /* 389: a prime beside n */
+    for (int64_t i = 0; i < n; i++) {
+        int64_t place = i * 389 % n - n / 2; /* 389 is a prime that does not divide n */
+        x[i] = (float)place * 0.01f;
+    }
 }
 
 /* One window: its maximum and where, its sum, its elements inside the image. */
@@ -115,6 +118,17 @@ static void global_average_pool(void **state) {
     check_average(NETS_GLOBAL_AVG_POOL, NULL);
 }
 
+static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_MAX_POOL, &OVERLAPPING, X, true, true);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+    op_rig_init(&rig, NETS_GLOBAL_AVG_POOL, NULL, X, true, true);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(max_pool_gives_the_maximum_and_its_place_in_the_window),
@@ -123,6 +137,7 @@ int main(void) {
         cmocka_unit_test(average_pool_counts_the_padding),
         cmocka_unit_test(average_pool_excluding_the_padding),
         cmocka_unit_test(global_average_pool),
+        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,3 +141,19 @@ void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, dou
     if (!(deviation <= tolerance * largest))
         fail_msg("%s: gradient %d deviates by %g of %g", nets_op_name(rig->desc.kind), (int)by, deviation, largest);
 }
+
+void op_rig_check_earlier(op_rig *rig) {
+    int64_t n = op_rig_elems(rig, NETS_DX);
+    float *alone = malloc((size_t)n * sizeof *alone), *earlier = malloc((size_t)n * sizeof *earlier);
+    assert_true(alone && earlier);
+    for (int64_t i = 0; i < n; i++) earlier[i] = (float)(i % 17 - 8);
+    op_rig_run(rig, MM_FORWARD);
+    op_rig_run(rig, MM_BACKWARD);
+    memcpy(alone, rig->args.at[NETS_DX], (size_t)n * sizeof *alone);
+    rig->args.at[NETS_EARLIER] = earlier;
+    op_rig_run(rig, MM_BACKWARD);
+    rig->args.at[NETS_EARLIER] = NULL;
+    for (int64_t i = 0; i < n; i++) assert_true(op_rig_floats(rig, NETS_DX)[i] == alone[i] + earlier[i]);
+    free(alone);
+    free(earlier);
+}

@@ -36,4 +36,7 @@ void op_rig_run(op_rig *rig, mm_phase phase);
  * times the largest gradient. */
 void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, double tolerance);
 
+/* The backward with an earlier contribution gives DX of the backward without, plus that contribution, exactly. */
+void op_rig_check_earlier(op_rig *rig);
+
 #endif

@@ -1,0 +1,34 @@
+/* Measurements of one thing: collected, then told as n, min, median, p95. */
+#ifndef TOOLS_BENCH_SAMPLES_H
+#define TOOLS_BENCH_SAMPLES_H
+
+#include <stdint.h>
+
+#include "mm/core/status.h"
+
+/* Zeroed: none. */
+typedef struct samples {
+    double *at;
+    int64_t n, capacity;
+} samples;
+
+typedef struct samples_summary {
+    int64_t n;
+    double min, median, p95;
+} samples_summary;
+
+MM_CHECKED mm_status samples_add(samples *s, double value);
+void samples_fini(samples *s);
+
+/* Sorts them. All zero if there are none. */
+samples_summary samples_summarize(samples *s);
+
+/* Prints "  label  n  min  median  p95 unit" and, with the two, "  ratio x peer"; peer NULL: none. The values are
+ * multiplied by `scale` first. */
+void samples_print(samples *s, const char *label, double scale, const char *unit, double ratio, const char *peer);
+/* What stands above it. */
+void samples_print_head(const char *title);
+
+int64_t samples_now_ns(void);
+
+#endif
