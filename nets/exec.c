@@ -124,11 +124,8 @@ static mm_status enqueue_data(const nets_exec *exec, const iteration *it) {
 }
 
 static mm_status enqueue_update(const nets_exec *exec, const iteration *it) {
-    const nets_sgd_args args = {.params = exec->sgd_params,
-                                .n_params = exec->n_sgd_params,
-                                .lr = it->lr,
-                                .sgd = exec->sgd,
-                                .rng = exec->rng};
+    const nets_sgd_args args = {
+        .params = exec->sgd_params, .n_params = exec->n_sgd_params, .lr = it->lr, .sgd = exec->sgd, .rng = exec->rng};
     return exec->backend->ops->sgd(&args, it->stream);
 }
 

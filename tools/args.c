@@ -43,9 +43,10 @@ static mm_status set_size(const arg *a, const char *value) {
     return MM_OK;
 }
 
-static mm_status add_text(arg_texts *texts, const char *begin, size_t length) {
-    if (texts->n == ARG_TEXTS_MAX || length >= ARG_TEXT_CAPACITY)
-        return mm_fail(MM_ERR_INVALID, "'%.40s': too long, or more than %d of them", begin, ARG_TEXTS_MAX);
+static mm_status add_text(const char *name, arg_texts *texts, const char *begin, size_t length) {
+    if (texts->n == ARG_TEXTS_MAX) return mm_fail(MM_ERR_INVALID, "%s: more than %d of them", name, ARG_TEXTS_MAX);
+    if (length >= ARG_TEXT_CAPACITY)
+        return mm_fail(MM_ERR_INVALID, "%s %.40s...: at most %d characters", name, begin, ARG_TEXT_CAPACITY - 1);
     memcpy(texts->text[texts->n], begin, length);
     texts->text[texts->n++][length] = '\0';
     return MM_OK;
@@ -63,7 +64,7 @@ static mm_status set_value(const arg *a, const char *value) {
     case ARG_SIZE:
         return set_size(a, value);
     default:
-        return add_text(a->target, value, strlen(value));
+        return add_text(a->name, a->target, value, strlen(value));
     }
 }
 
@@ -71,6 +72,12 @@ static const arg *find(const arg *table, const char *name, size_t length) {
     for (const arg *a = table; a->kind != ARG_END; a++)
         if (strlen(a->name) == length && memcmp(a->name, name, length) == 0) return a;
     return NULL;
+}
+
+/* The argument after `i`, unless that is an option: "--json --quiet" does not name a file. NULL: there is none. */
+static const char *value_after(int argc, char **argv, int *i) {
+    if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
+    return argv[++*i];
 }
 
 mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text, bool *help_out) {
@@ -90,7 +97,7 @@ mm_status args_parse(int argc, char **argv, const arg *table, const char *usage,
             *(bool *)a->target = true;
             continue;
         }
-        const char *value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
+        const char *value = equals ? equals + 1 : value_after(argc, argv, &i);
         if (!value || !*value) return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
         MM_TRY(set_value(a, value));
     }
@@ -103,7 +110,7 @@ static bool is_option(const char *piece, size_t length) {
     return name < length && piece[name] == '=';
 }
 
-mm_status args_split(const char *text, arg_texts *texts_out) {
+mm_status args_split(const char *name, const char *text, arg_texts *texts_out) {
     arg_texts texts = {0};
     for (const char *p = text; *p; p += strcspn(p, ","), p += *p == ',') {
         size_t length = strcspn(p, ",");
@@ -111,12 +118,12 @@ mm_status args_split(const char *text, arg_texts *texts_out) {
         if (texts.n > 0 && is_option(p, length)) {
             char *last = texts.text[texts.n - 1];
             if (strlen(last) + 1 + length >= ARG_TEXT_CAPACITY)
-                return mm_fail(MM_ERR_INVALID, "'%.40s...' is too long", last);
+                return mm_fail(MM_ERR_INVALID, "%s: '%.40s...' is too long", name, last);
             sprintf(last + strlen(last), ",%.*s", (int)length, p);
         } else
-            MM_TRY(add_text(&texts, p, length));
+            MM_TRY(add_text(name, &texts, p, length));
     }
-    if (texts.n == 0) return mm_fail(MM_ERR_INVALID, "an empty list");
+    if (texts.n == 0) return mm_fail(MM_ERR_INVALID, "%s %s: names nothing", name, text);
     *texts_out = texts;
     return MM_OK;
 }

@@ -36,7 +36,7 @@ MM_CHECKED mm_status args_parse(int argc, char **argv, const arg *table, const c
                                 bool *help_out);
 
 /* Splits "a,b,c"; a policy's own commas bind closer: "naive,freelunch:rate=4,depth=2" is two (a piece without a name of
- * its own, key=value, belongs to the piece before). */
-MM_CHECKED mm_status args_split(const char *text, arg_texts *texts_out);
+ * its own, key=value, belongs to the piece before). `name` is the option, for messages. */
+MM_CHECKED mm_status args_split(const char *name, const char *text, arg_texts *texts_out);
 
 #endif

@@ -1,5 +1,6 @@
 /* The state of a training as a safetensors file: parameters under torchvision's names, "momentum.<parameter>", "rng",
  * and the iteration in the metadata. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,14 +75,26 @@ static mm_status take(session *s, const nets_safetensors_file *file, bool copy) 
     return MM_OK;
 }
 
+/* A file of weights alone has none: the training begins. */
+static mm_status read_iteration(const nets_safetensors_file *file, const char *path, int64_t *iteration_out) {
+    const char *text = nets_safetensors_metadata(file, "iteration");
+    char *end;
+    errno = 0;
+    long long iteration = text ? strtoll(text, &end, 10) : 0;
+    if (text && (errno || end == text || *end || iteration < 0 || iteration > SESSION_ITERATIONS_MAX))
+        return mm_fail(MM_ERR_FORMAT, "%s: its iteration is '%.32s', not a count", path, text);
+    *iteration_out = iteration;
+    return MM_OK;
+}
+
 mm_status session_load(session *s, const char *path) {
     nets_safetensors_file *file;
+    int64_t iteration;
     MM_TRY(nets_safetensors_open(path, &file));
-    mm_status status = take(s, file, false);
+    mm_status status = read_iteration(file, path, &iteration);
+    if (status == MM_OK) status = take(s, file, false);
     if (status == MM_OK) status = take(s, file, true);
-    const char *iteration = status == MM_OK ? nets_safetensors_metadata(file, "iteration") : NULL;
-    if (iteration) s->iteration = strtoll(iteration, NULL, 10);
-    if (s->iteration < 0) s->iteration = 0;
+    if (status == MM_OK) s->iteration = iteration;
     nets_safetensors_close(file);
-    return status == MM_OK ? MM_OK : mm_fail_in(status, "%s is not a state of %s", path, nets_net_name(s->config.net));
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(s->config.net));
 }

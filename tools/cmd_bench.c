@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/net_file.h"
 #include "nets/safetensors.h"
-#include "nets/zoo.h"
 #include "tools/collect.h"
 #include "tools/commands.h"
 #include "tools/requirement.h"
@@ -18,6 +18,7 @@ typedef struct bench {
     row *rows;
     int n_rows, capacity;
     bool failed; /* some run failed, other than by its budget */
+    const volatile sig_atomic_t *interrupted;
 } bench;
 
 static row *next_row(bench *b) {
@@ -48,6 +49,14 @@ static int by_size_falling(const void *a, const void *b) {
     return (*x < *y) - (*x > *y);
 }
 
+static mm_status read_budget(const char *text, int64_t *bytes_out) {
+    int64_t bytes;
+    if (mm_size_parse(text, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--budgets, beside 'own' and 'plans'");
+    if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than nothing", text);
+    *bytes_out = bytes;
+    return MM_OK;
+}
+
 /* The budgets of one net and batch: sizes as given; "plans" stands for what the plan of each policy needs, falling;
  * "own" (0) for what the policy that runs needs. */
 static mm_status list_budgets(const bench *b, const nets_net *net, int64_t batch, int64_t *budgets, int *n_out) {
@@ -62,7 +71,7 @@ static mm_status list_budgets(const bench *b, const nets_net *net, int64_t batch
                 MM_TRY(minimum_of(b, net, batch, b->policies.text[p], &budgets[n++]));
             qsort(budgets + first, (size_t)(n - first), sizeof *budgets, by_size_falling);
         } else
-            MM_TRY(mm_size_parse(text, &budgets[n++]));
+            MM_TRY(read_budget(text, &budgets[n++]));
     }
     *n_out = n;
     return MM_OK;
@@ -89,6 +98,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
                              .measure = true,
                              .measure_times = b->facts != NULL,
                              .issue = strcmp(b->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
+                             .stop = b->interrupted,
                              .alloc_cost_ns = b->alloc_cost_us * 1000};
     snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
     session s;
@@ -105,16 +115,24 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
         r->budget_bytes = budget;
         r->minimum_bytes = s.minimum_bytes;
     }
-    snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? "ok" : mm_last_error());
-    b->failed |= status != MM_OK && status != MM_ERR_INFEASIBLE;
+    const char *good = *b->interrupted ? "interrupted" : "ok";
+    snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
+    if (status == MM_OK || status == MM_ERR_INFEASIBLE) return MM_OK;
+    b->failed = true;
+    fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)batch, policy, mm_last_error());
     return MM_OK;
 }
 
-static mm_status run_batch(bench *b, const nets_net *net, const char *batch_text) {
+static mm_status read_batch(const char *text, int64_t *batch_out) {
     char *end;
-    long long batch = strtoll(batch_text, &end, 10);
-    if (end == batch_text || *end || batch < 1 || batch > 1 << 20)
-        return mm_fail(MM_ERR_INVALID, "--batch %s: must be whole numbers from 1 to %d", batch_text, 1 << 20);
+    long long batch = strtoll(text, &end, 10);
+    if (end == text || *end || batch < 1 || batch > 1 << 20)
+        return mm_fail(MM_ERR_INVALID, "--batch %s: must be whole numbers from 1 to %d", text, 1 << 20);
+    *batch_out = batch;
+    return MM_OK;
+}
+
+static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
     int64_t budgets[2 * ARG_TEXTS_MAX + ARG_TEXTS_MAX * ARG_TEXTS_MAX];
     int n;
     MM_TRY(list_budgets(b, net, batch, budgets, &n));
@@ -125,10 +143,10 @@ static mm_status run_batch(bench *b, const nets_net *net, const char *batch_text
     }
     mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
-        for (int p = 0; status == MM_OK && p < b->policies.n; p++)
+        for (int p = 0; status == MM_OK && !*b->interrupted && p < b->policies.n; p++)
             status = run_one(b, net, batch, b->policies.text[p], budgets[i]);
     if (!b->facts) return status;
-    if (status == MM_OK) status = collector_save(&c, b->facts);
+    if (status == MM_OK && !*b->interrupted) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
     return status;
@@ -137,9 +155,13 @@ static mm_status run_batch(bench *b, const nets_net *net, const char *batch_text
 static mm_status run_all(bench *b) {
     for (int i = 0; i < b->nets.n; i++) {
         nets_net *net;
-        MM_TRY(nets_zoo_build(b->nets.text[i], &net));
+        MM_TRY(nets_open(b->nets.text[i], &net));
         mm_status status = MM_OK;
-        for (int j = 0; status == MM_OK && j < b->batches.n; j++) status = run_batch(b, net, b->batches.text[j]);
+        for (int j = 0; status == MM_OK && !*b->interrupted && j < b->batches.n; j++) {
+            int64_t batch;
+            status = read_batch(b->batches.text[j], &batch);
+            if (status == MM_OK) status = run_batch(b, net, batch);
+        }
         nets_net_destroy(net);
         MM_TRY(status);
     }
@@ -163,17 +185,34 @@ static void compare_with_liveness(bench *b) {
     }
 }
 
-static mm_status prepare(bench *b) {
-    MM_TRY(args_split(b->net_list, &b->nets));
-    MM_TRY(args_split(b->batch_list, &b->batches));
-    MM_TRY(args_split(b->policy_list, &b->policies));
-    MM_TRY(args_split(b->budget_list, &b->budgets));
-    if (strcmp(b->issue, "thread") != 0 && strcmp(b->issue, "inline") != 0)
-        return mm_fail(MM_ERR_INVALID, "--issue %s: must be thread or inline", b->issue);
+/* Every list is read through before the first run, so that no long table ends at a misspelt name. */
+static mm_status read_lists(bench *b) {
+    MM_TRY(args_split("--net", b->net_list, &b->nets));
+    MM_TRY(args_split("--batch", b->batch_list, &b->batches));
+    MM_TRY(args_split("--policies", b->policy_list, &b->policies));
+    MM_TRY(args_split("--budgets", b->budget_list, &b->budgets));
+    for (int i = 0; i < b->nets.n; i++) {
+        nets_net *net;
+        MM_TRY(nets_open(b->nets.text[i], &net));
+        nets_net_destroy(net);
+    }
+    int64_t number;
+    for (int i = 0; i < b->batches.n; i++) MM_TRY(read_batch(b->batches.text[i], &number));
     for (int i = 0; i < b->policies.n; i++) {
         mm_policy policy;
         MM_TRY(mm_policy_parse(b->policies.text[i], &policy));
     }
+    for (int i = 0; i < b->budgets.n; i++)
+        if (strcmp(b->budgets.text[i], "own") != 0 && strcmp(b->budgets.text[i], "plans") != 0)
+            MM_TRY(read_budget(b->budgets.text[i], &number));
+    return MM_OK;
+}
+
+static mm_status prepare(bench *b) {
+    MM_TRY(read_lists(b));
+    MM_TRY(requirement_device(b->device));
+    if (strcmp(b->issue, "thread") != 0 && strcmp(b->issue, "inline") != 0)
+        return mm_fail(MM_ERR_INVALID, "--issue %s: must be thread or inline", b->issue);
     if (b->facts && (b->nets.n > 1 || b->batches.n > 1))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
     if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
@@ -181,13 +220,19 @@ static mm_status prepare(bench *b) {
 }
 
 static const char help_text[] =
-    "Runs every combination of networks, batches, policies and budgets, and prints one table. A policy that does not\n"
-    "fit a budget is a row that says what it needs. --budgets takes sizes, 'own' (what the policy's plan needs) and\n"
-    "'plans' (what each listed policy's plan needs, one after the other). Columns:\n"
-    "  predicted, measured   peak device bytes: of the plan, and touched; outside: taken by libraries elsewhere\n"
+    "Trains every combination of networks, batches, policies and budgets for some iterations, and prints one table.\n"
+    "A policy that does not fit a budget is a row that says what it needs. --budgets takes sizes, 'own' (what the\n"
+    "policy's plan needs) and 'plans' (what each listed policy's plan needs, one after the other). Ctrl-C ends it\n"
+    "with the rows so far. Columns:\n"
+    "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
+    "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
-    "  hidden                share of the codecs' time that did not lengthen the step\n\n"
-    "  mm bench --net resnet32 --batch 128 --policies naive,liveness,freelunch:rate=4 --budgets plans --iterations 10";
+    "  img/s                 images a second, by the median iteration\n"
+    "  hidden                share of the codecs' time that did not lengthen the step; measured against the step of\n"
+    "                        liveness if that is in the table, else by how long computation waited\n"
+    "  loss                  of the first iteration and of the last\n"
+    "\n"
+    "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans";
 
 int cmd_bench(int argc, char **argv) {
     bench b = {.net_list = "resnet32",
@@ -217,16 +262,19 @@ int cmd_bench(int argc, char **argv) {
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };
-    if (args_parse(argc, argv, table, "mm bench [OPTIONS]", help_text, &b.help) != MM_OK) return command_usage("bench");
+    mm_status status = args_parse(argc, argv, table, "mm bench [OPTIONS]", help_text, &b.help);
+    if (status != MM_OK) return command_failed("bench", status);
     if (b.help) return EXIT_OK;
-    mm_status status = prepare(&b);
-    if (status == MM_OK) status = run_all(&b);
+    b.interrupted = command_interruptible();
+    status = prepare(&b);
     if (status == MM_OK) {
+        status = run_all(&b);
         compare_with_liveness(&b);
         rows_print(stdout, b.rows, b.n_rows);
-        if (b.json) status = rows_save(b.json, b.rows, b.n_rows);
     }
-    int code = status != MM_OK ? command_failed("bench", status) : b.failed ? EXIT_FAILED : EXIT_OK;
+    if (status == MM_OK && b.json) status = rows_save(b.json, b.rows, b.n_rows);
+    int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
+    if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);
     return code;
 }

@@ -1,7 +1,6 @@
-/* mm nets, mm policies, mm codecs: what there is. */
+/* mm policies, mm codecs: what there is. */
 #include <stdio.h>
 
-#include "nets/zoo.h"
 #include "policies/policy.h"
 #include "tools/args.h"
 #include "tools/commands.h"
@@ -12,28 +11,16 @@ static const char *text_or(const char *text, const char *otherwise) { return tex
 static bool only_help(int argc, char **argv, const char *usage, const char *text, int *exit_out) {
     static const arg none[] = {{0}};
     bool help;
-    *exit_out = EXIT_OK;
-    if (args_parse(argc, argv, none, usage, text, &help) == MM_OK) return help;
-    *exit_out = command_usage(argv[0]);
-    return true;
-}
-
-static void print_list(const char *(*list)(size_t i, const char **summary_out)) {
-    const char *name, *summary;
-    for (size_t i = 0; (name = list(i, &summary)); i++) printf("%-20s %s\n", name, summary);
-}
-
-int cmd_nets(int argc, char **argv) {
-    int code;
-    if (only_help(argc, argv, "mm nets", "Lists the networks that --net takes.", &code)) return code;
-    print_list(nets_zoo_list);
-    return EXIT_OK;
+    mm_status status = args_parse(argc, argv, none, usage, text, &help);
+    *exit_out = status == MM_OK ? EXIT_OK : command_failed(argv[0], status);
+    return status != MM_OK || help;
 }
 
 int cmd_codecs(int argc, char **argv) {
     int code;
     if (only_help(argc, argv, "mm codecs", "Lists the codecs that a policy's codec= takes.", &code)) return code;
-    print_list(mm_codec_list);
+    const char *name, *summary;
+    for (size_t i = 0; (name = mm_codec_list(i, &summary)); i++) printf("%-20s %s\n", name, summary);
     return EXIT_OK;
 }
 

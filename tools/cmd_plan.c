@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "mm/core/simulate.h"
+#include "nets/net_file.h"
 #include "nets/safetensors.h"
-#include "nets/zoo.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/json_file.h"
@@ -32,7 +32,7 @@ static void print_size(const char *what, int64_t bytes) {
 static void print_plan(const plan_command *c, const mm_plan *plan, const mm_simulation *sim) {
     char step[256];
     int64_t live[MM_CATEGORIES];
-    printf("%s, batch %lld, %s\n", mm_graph_name(plan->graph), (long long)c->batch, plan->policy);
+    printf("%s, batch %lld, %s\n", c->net, (long long)c->batch, plan->policy);
     print_size("minimum budget", plan->peak_bytes);
     print_size("live bytes at the peak", plan->live_peak_bytes);
     printf("  %-22s %s\n", "held by", mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
@@ -96,9 +96,10 @@ static mm_status plan_one(plan_command *c, const nets_net *net, const char *poli
 static mm_status run_plan(plan_command *c) {
     arg_texts policies;
     nets_net *net;
-    MM_TRY(args_split(c->policy_list, &policies));
+    MM_TRY(requirement_device(c->device));
+    MM_TRY(args_split("--policy", c->policy_list, &policies));
     if (c->json) MM_TRY(nets_safetensors_writable(c->json));
-    MM_TRY(nets_zoo_build(c->net, &net));
+    MM_TRY(nets_open(c->net, &net));
     c->rows = json_array();
     mm_status status = c->rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
     for (int i = 0; status == MM_OK && i < policies.n; i++) status = plan_one(c, net, policies.text[i]);
@@ -109,11 +110,10 @@ static mm_status run_plan(plan_command *c) {
 }
 
 static const char help_text[] =
-    "Plans a training iteration without a device and without data: the smallest budget in which each policy runs, "
-    "what\n"
-    "holds it, and what lies there at the peak. With --budget, exits with 1 if a policy does not fit. With --facts "
-    "(times\n"
-    "measured by 'mm bench --facts') also the predicted step time.\n\n"
+    "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
+    "which step holds it, and what lies in memory at that step. With --budget, exits with 1 if a policy does not\n"
+    "fit. With --facts (times that 'mm bench --facts' measured) also the step time to expect.\n"
+    "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB";
 
 int cmd_plan(int argc, char **argv) {
@@ -128,9 +128,10 @@ int cmd_plan(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
         {0},
     };
-    if (args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help) != MM_OK) return command_usage("plan");
+    mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);
+    if (status != MM_OK) return command_failed("plan", status);
     if (c.help) return EXIT_OK;
-    mm_status status = run_plan(&c);
+    status = run_plan(&c);
     if (status != MM_OK) return command_failed("plan", status);
     return c.misfit ? EXIT_FAILED : EXIT_OK;
 }

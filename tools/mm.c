@@ -1,4 +1,5 @@
 /* mm: the command. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,22 +23,30 @@ static void print_help(FILE *file) {
     fprintf(file, "mm: trains neural networks inside a byte budget\n\nusage: mm COMMAND [OPTIONS]\n\n");
     for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
     fprintf(file, "\n'mm COMMAND --help' tells more. For a start:\n"
-                  "  mm plan --net resnet32 --batch 128\n"
-                  "  mm train --net resnet20 --data synthetic --iterations 50 --policy freelunch:rate=8\n");
+                  "  mm plan --net resnet32 --batch 128      what does each policy need?\n"
+                  "  mm bench --net resnet20 --batch 32      what does each cost?\n"
+                  "  mm train --net resnet20 --iterations 50 --policy freelunch:rate=8\n");
 }
 
 int command_failed(const char *command, mm_status status) {
-    (void)status;
     fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
-    return EXIT_FAILED;
+    return status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
 }
 
-int command_usage(const char *command) {
-    fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
-    return EXIT_USAGE;
+/* The one global: a signal handler has no other way to be heard. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal) {
+    (void)signal;
+    interrupted = 1;
 }
 
-int main(int argc, char **argv) {
+const volatile sig_atomic_t *command_interruptible(void) {
+    signal(SIGINT, on_interrupt);
+    return &interrupted;
+}
+
+static int run(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
@@ -50,4 +59,13 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "mm: unknown command '%s'; 'mm --help' lists them\n", argv[1]);
     return EXIT_USAGE;
+}
+
+/* Output that did not reach its file is a failure, though the work was done. */
+int main(int argc, char **argv) {
+    int code = run(argc, argv);
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "mm: cannot write to standard output: %s\n", strerror(errno ? errno : EIO));
+    return code == EXIT_OK ? EXIT_FAILED : code;
 }

@@ -1,6 +1,17 @@
 #include "tools/requirement.h"
 
+#include <stdio.h>
 #include <string.h>
+
+mm_status requirement_device(const char *device) {
+    char known[128] = "";
+    const char *name, *summary;
+    for (size_t i = 0; (name = mm_device_list(i, &summary)); i++) {
+        if (strcmp(name, device) == 0) return MM_OK;
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name);
+    }
+    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s", device, known);
+}
 
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {

@@ -11,6 +11,9 @@ typedef struct requirement {
     mm_planned planned;
 } requirement;
 
+/* MM_ERR_NOT_FOUND: this build has no such device; the message lists those that it has. */
+MM_CHECKED mm_status requirement_device(const char *device);
+
 /* Lowers and plans. base_bytes 0: what the graph's own persistent tensors take. facts_path: measured times to go with
  * it, or NULL. The net must outlive it. */
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,

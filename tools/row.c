@@ -20,7 +20,7 @@ void row_times(row *r, double *seconds, int64_t n) {
 
 /* ---------------------------------------------------------------- table */
 
-enum { COLUMNS = 12, CELL = 256 };
+enum { COLUMNS = 12, FIGURES_FROM = 4, CELL = 256 };
 
 typedef char cells[COLUMNS][CELL];
 
@@ -64,7 +64,9 @@ void rows_print(FILE *file, const row *rows, int n) {
             if (strlen(all[i][c]) > width[c]) width[c] = strlen(all[i][c]);
     }
     for (int i = 0; i <= n; i++) {
-        for (int c = 0; c < COLUMNS - 1; c++) {
+        /* What did not run has no figures: its status stands in their place. */
+        int figures = i == 0 || rows[i - 1].iteration_seconds_median > 0 ? COLUMNS - 1 : FIGURES_FROM;
+        for (int c = 0; c < figures; c++) {
             bool left = c == 0 || c == 2 || c == 10;
             fprintf(file, left ? "%-*s  " : "%*s  ", (int)width[c], all[i][c]);
         }

@@ -88,7 +88,10 @@ static mm_status open_manager(session *s) {
                           .measure_touched = c->measure,
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};
-    MM_TRY(mm_manager_create(&options, &s->manager));
+    char size[32];
+    mm_status status = mm_manager_create(&options, &s->manager);
+    if (status != MM_OK)
+        return mm_fail_in(status, "a budget of %s", mm_size_format(c->budget_bytes, size, sizeof size));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
@@ -133,12 +136,16 @@ void session_fini(session *s) {
 
 /* ---------------------------------------------------------------- training */
 
-/* The state of a run that the row is made of. */
+/* The state of a run that the row is made of. Of a fixed size, since the heap is counted as outside_bytes. */
+enum { TIMES = 4096 };
+
 typedef struct tally {
-    double *seconds; /* of full batches */
+    double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
     int64_t full, images, correct;
     mm_stats before;
 } tally;
+
+static bool stopped(const session *s) { return s->config.stop && *s->config.stop; }
 
 static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t n, double seconds) {
     if (log)
@@ -156,7 +163,7 @@ static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
     MM_TRY(nets_exec_iteration(full ? s->train : s->train_last, batch.images, batch.labels, batch.n, rate, &result));
     double seconds = now() - start;
     s->iteration++;
-    if (full) t->seconds[t->full++] = seconds;
+    if (full) t->seconds[t->full++ % TIMES] = seconds;
     t->images += batch.n;
     t->correct += result.correct;
     if (r->iterations++ == 0) r->loss_first = result.loss;
@@ -166,14 +173,12 @@ static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
 }
 
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
-    while (s->iteration < run->iterations) {
-        bool stop = false;
-        if (run->hook) MM_TRY(run->hook(run->hook_ctx, s, &stop));
-        if (stop) return MM_OK;
+    while (s->iteration < run->iterations && !stopped(s)) {
+        if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(iterate(s, run, t, r));
         double mean = 0;
         int64_t window = t->full < 20 ? t->full : 20;
-        for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i];
+        for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
         progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f images/s", r->loss_last,
                       100.0 * (double)t->correct / (double)t->images,
                       mean > 0 ? (double)(window * s->config.batch) / mean : 0);
@@ -192,14 +197,14 @@ static double hidden_share(const mm_stats *before, const mm_stats *after) {
 static mm_status fill_row(session *s, tally *t, row *r) {
     mm_stats after;
     mm_stats_get(s->manager, &after);
-    row_times(r, t->seconds, t->full);
+    row_times(r, t->seconds, t->full < TIMES ? t->full : TIMES);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;
     r->stash_bytes = after.stash_bytes;
     r->codec_hidden_share = hidden_share(&t->before, &after);
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
-    if (!s->config.measure) return MM_OK;
+    if (!s->config.measure || r->iterations == 0) return MM_OK;
     mm_touched touched;
     MM_TRY(mm_touched_get(s->manager, &touched));
     r->peak_bytes = touched.total_bytes;
@@ -230,38 +235,47 @@ mm_status session_train(session *s, const session_run *run, row *r) {
     if (s->iteration > 0)
         MM_TRY(nets_reader_seek(s->train_data, s->iteration / s->train_size.batches,
                                 s->iteration % s->train_size.batches));
-    int64_t wanted = run->iterations > s->iteration ? run->iterations - s->iteration : 0;
-    tally t = {.seconds = malloc((size_t)(wanted + 1) * sizeof *t.seconds)};
-    if (!t.seconds) return mm_fail(MM_ERR_NOMEM, "out of memory for the times of %lld iterations", (long long)wanted);
+    tally t = {.full = 0};
     mm_stats_get(s->manager, &t.before);
     progress p;
     progress_begin(&p, r->policy, run->iterations, run->quiet);
     mm_status status = iterate_all(s, run, &p, &t, r);
     progress_end(&p);
-    if (status == MM_OK) status = fill_row(s, &t, r);
-    free(t.seconds);
-    return status;
+    return status == MM_OK ? fill_row(s, &t, r) : status;
+}
+
+/* ---------------------------------------------------------------- evaluation */
+
+typedef struct score {
+    int64_t images, correct;
+    double loss;
+} score;
+
+static mm_status evaluate_batch(session *s, score *all) {
+    nets_batch batch;
+    nets_result result;
+    MM_TRY(nets_reader_next(s->test_data, &batch));
+    nets_exec *exec = batch.n == s->config.batch ? s->eval : s->eval_last;
+    MM_TRY(nets_exec_iteration(exec, batch.images, batch.labels, batch.n, 0, &result));
+    all->images += batch.n;
+    all->correct += result.correct;
+    all->loss += (double)result.loss * (double)batch.n;
+    return MM_OK;
 }
 
 mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out) {
-    int64_t images = 0, correct = 0;
-    double loss = 0;
+    score all = {0};
     progress p;
+    int64_t done = 0;
     MM_TRY(nets_reader_seek(s->test_data, 0, 0));
     progress_begin(&p, "evaluation", s->test_size.batches, quiet);
-    for (int64_t i = 0; i < s->test_size.batches; i++) {
-        nets_batch batch;
-        nets_result result;
-        MM_TRY(nets_reader_next(s->test_data, &batch));
-        nets_exec *exec = batch.n == s->config.batch ? s->eval : s->eval_last;
-        MM_TRY(nets_exec_iteration(exec, batch.images, batch.labels, batch.n, 0, &result));
-        images += batch.n;
-        correct += result.correct;
-        loss += (double)result.loss * (double)batch.n;
-        progress_show(&p, i + 1, "accuracy %.2f%%", 100.0 * (double)correct / (double)images);
-    }
+    mm_status status = MM_OK;
+    while (done < s->test_size.batches && !stopped(s) && (status = evaluate_batch(s, &all)) == MM_OK)
+        progress_show(&p, ++done, "accuracy %.2f%%", 100.0 * (double)all.correct / (double)all.images);
     progress_end(&p);
-    *accuracy_out = (double)correct / (double)images;
-    *loss_out = loss / (double)images;
+    MM_TRY(status);
+    bool whole = done == s->test_size.batches;
+    *accuracy_out = whole ? (double)all.correct / (double)all.images : -1;
+    *loss_out = whole ? all.loss / (double)all.images : -1;
     return MM_OK;
 }

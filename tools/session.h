@@ -3,6 +3,8 @@
 #ifndef TOOLS_SESSION_H
 #define TOOLS_SESSION_H
 
+#include <signal.h>
+
 #include "nets/exec.h"
 #include "nets/reader.h"
 #include "nets/schedule.h"
@@ -25,6 +27,7 @@ typedef struct session_config {
     bool measure; /* touched bytes */
     bool measure_times;
     mm_issue issue;
+    const volatile sig_atomic_t *stop; /* nonzero: no further iteration; NULL: never */
     int64_t alloc_cost_ns;
 } session_config;
 
@@ -40,13 +43,15 @@ typedef struct session {
     int64_t iteration;     /* how many were run, those of a loaded state included */
 } session;
 
+enum { SESSION_ITERATIONS_MAX = 1000000000 };
+
 /* Fills minimum_bytes and holder, then everything else. If the budget is below the minimum: MM_ERR_INFEASIBLE, with
  * these two set, and nothing to be ended. */
 MM_CHECKED mm_status session_init(session *s, const session_config *config);
 void session_fini(session *s);
 
-/* One training run. Called before each iteration: may switch the policy, or stop (*stop_out). */
-typedef mm_status (*session_hook)(void *ctx, session *s, bool *stop_out);
+/* Called before each iteration of a training run: may switch the policy. */
+typedef mm_status (*session_hook)(void *ctx, session *s);
 
 typedef struct session_run {
     int64_t iterations; /* until session.iteration is this */
@@ -57,10 +62,10 @@ typedef struct session_run {
     bool quiet;
 } session_run;
 
-/* Trains. Fills the row's figures, of what was run even if it fails half-way. */
+/* Trains, or finds that nothing is left to do. Fills the row's figures; its times are of the last iterations. */
 MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_out);
 
-/* Share of the test images whose label scored highest, and mean loss. */
+/* Share of the test images whose label scored highest, and mean loss. Stopped half-way: both negative. */
 MM_CHECKED mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out);
 
 /* Weights, running statistics, optimizer state, and how far the training is: to a file and back. Saving replaces the

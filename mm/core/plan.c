@@ -182,8 +182,7 @@ static void account_extents(mm_plan *plan) {
     plan->peak_bytes = plan->extent_bytes + plan->external_bytes;
 }
 
-/* The last forward and the first backward node; -1 where there is none. */
-static void turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out) {
+void mm_plan_turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out) {
     *last_forward_out = *first_backward_out = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
         if (plan->nodes[i].kind != MM_NODE_STEP) continue;
@@ -197,7 +196,7 @@ static mm_status account_live(mm_plan *plan) {
     int64_t *change = calloc((size_t)plan->n_nodes + 1, sizeof *change);
     if (!change) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's accounts");
     int last_forward, first_backward;
-    turning_point(plan, &last_forward, &first_backward);
+    mm_plan_turning_point(plan, &last_forward, &first_backward);
     plan->stash_bytes = 0;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];

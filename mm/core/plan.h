@@ -142,6 +142,9 @@ MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 /* The root of a tensor's storage. */
 static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }
 
+/* The nodes of the last forward and the first backward step; -1 where there is none. */
+void mm_plan_turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out);
+
 /* Live bytes by category at a node, base and external included (external as feature maps). */
 void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGORIES]);
 

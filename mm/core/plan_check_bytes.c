@@ -158,13 +158,14 @@ static int64_t add_saturated(int64_t a, int64_t b) {
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/* Dynamic segments live from their first to their last node in issue order: the pipeline frees one before it issues
- * what follows its last user. */
-static mm_status check_heap_fill(const mm_check *c, int64_t *comes, int64_t *goes) {
+/* What is alive at once in one part of the heap. Dynamic segments live from their first to their last node in issue
+ * order: who finds no room waits until what ended before has been freed. `comes`, `goes`: zeroes, one for each node. */
+static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity, int64_t *comes, int64_t *goes) {
     const mm_plan *plan = c->plan;
     for (int i = 0; i < plan->n_segments; i++) {
-        if (!plan->segments[i].dynamic) continue;
-        int64_t bytes = add_saturated(plan->segments[i].bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
+        const mm_segment *s = &plan->segments[i];
+        if (!s->dynamic || (s->content == MM_CONTENT_CODED) != codes) continue;
+        int64_t bytes = add_saturated(s->bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
         int64_t *first = &comes[c->residences[i].first], *last = &goes[c->residences[i].last];
         *first = add_saturated(*first, bytes);
         *last = add_saturated(*last, bytes);
@@ -172,9 +173,9 @@ static mm_status check_heap_fill(const mm_check *c, int64_t *comes, int64_t *goe
     int64_t live = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         live = add_saturated(live, comes[i]);
-        if (live > plan->heap_bytes)
-            return mm_check_refuse(c, i, -1, "needs %lld bytes of a heap of %lld", (long long)live,
-                                   (long long)plan->heap_bytes);
+        if (live > capacity)
+            return mm_check_refuse(c, i, -1, "needs %lld bytes of a heap of %lld%s", (long long)live,
+                                   (long long)capacity, codes ? " for codes" : "");
         live -= goes[i];
     }
     return MM_OK;
@@ -186,15 +187,21 @@ static mm_status check_heap(const mm_check *c) {
         plan->heap_offset % MM_ALIGN != 0 || (plan->heap_bytes > 0 && plan->heap_offset < c->limits->base_bytes))
         return mm_check_refuse(c, -1, -1, "its heap (%lld bytes at %lld) is out of place", (long long)plan->heap_bytes,
                                (long long)plan->heap_offset);
+    if (plan->heap_code_bytes < 0 || plan->heap_code_bytes > plan->heap_bytes || plan->heap_code_bytes % MM_ALIGN != 0)
+        return mm_check_refuse(c, -1, -1, "its heap of %lld bytes has a part of %lld for codes",
+                               (long long)plan->heap_bytes, (long long)plan->heap_code_bytes);
     for (int i = 0; plan->heap_bytes > 0 && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && !s->pinned && s->offset < plan->heap_offset + plan->heap_bytes &&
             plan->heap_offset < s->offset + s->bytes)
             return mm_check_refuse_segment(c, i, "lies in the heap");
     }
-    int64_t *changes = calloc(2 * (size_t)plan->n_nodes, sizeof *changes);
+    size_t n = (size_t)plan->n_nodes;
+    int64_t *changes = calloc(4 * n, sizeof *changes);
     if (!changes) return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
-    mm_status status = check_heap_fill(c, changes, changes + plan->n_nodes);
+    int64_t rest = plan->heap_bytes - plan->heap_code_bytes;
+    mm_status status = check_heap_part(c, true, plan->heap_code_bytes, changes, changes + n);
+    if (status == MM_OK) status = check_heap_part(c, false, rest, changes + 2 * n, changes + 3 * n);
     free(changes);
     return status;
 }

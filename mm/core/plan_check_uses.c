@@ -175,7 +175,9 @@ static mm_status check_segments_after(const mm_check *c) {
         const mm_residence *r = &c->residences[i];
         if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
         if (r->unread) return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
-        if (s->first_node != r->first || s->last_node != r->last)
+        bool kept = c->plan->keeps_all && s->live_last == c->plan->n_nodes - 1;
+        if (s->first_node != r->first || s->last_node != r->last ||
+            (s->live_last != s->last_node && s->live_last != s->last_node - 1 && !kept))
             return mm_check_refuse_segment(c, i, "its first and last node are not what the plan says");
     }
     return MM_OK;

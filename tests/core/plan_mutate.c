@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"
 
 static void *copy(const void *from, size_t n, size_t room, size_t item) {
@@ -276,6 +277,12 @@ static bool move_heap(mutant *m) {
     return true;
 }
 
+static bool other_heap_parts(mutant *m) {
+    if (m->plan->heap_bytes == 0) return false;
+    m->plan->heap_code_bytes += MM_ALIGN * (int64_t)(below(m, 5) - 2) + (below(m, 4) == 0);
+    return true;
+}
+
 /* ---------------------------------------------------------------- who uses what */
 
 static bool bind_sibling(mutant *m) {
@@ -424,6 +431,13 @@ static bool wrong_life(mutant *m) {
     return true;
 }
 
+/* With live ranges that go on to the end, and some that do not. */
+static bool keep_all(mutant *m) {
+    m->plan->keeps_all = true;
+    if (!plan_walkable(m->plan) || mm_plan_finish(m->plan) != MM_OK) return false;
+    return below(m, 2) ? wrong_life(m) : true;
+}
+
 /* Any 32 bits anywhere: nothing may be trusted. */
 static bool garbage(mutant *m) {
     int32_t value = (int32_t)random_next(&m->random);
@@ -453,7 +467,7 @@ static bool garbage(mutant *m) {
     else if (which % 3 == 1)
         s->bytes = wide;
     else
-        m->plan->heap_bytes = wide;
+        *(below(m, 2) ? &m->plan->heap_bytes : &m->plan->heap_code_bytes) = wide;
     return true;
 }
 
@@ -481,6 +495,7 @@ const mutation mutations[] = {
     {"low_workspace", low_workspace},
     {"smaller_heap", smaller_heap},
     {"move_heap", move_heap},
+    {"other_heap_parts", other_heap_parts},
     {"bind_sibling", bind_sibling},
     {"bind_any", bind_any},
     {"other_bindings", other_bindings},
@@ -503,6 +518,7 @@ const mutation mutations[] = {
     {"shrink_and_drop", shrink_and_drop},
     {"wrong_sum", wrong_sum},
     {"wrong_life", wrong_life},
+    {"keep_all", keep_all},
     {"garbage", garbage},
     {NULL, NULL},
 };

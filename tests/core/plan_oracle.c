@@ -415,16 +415,22 @@ static int last_user(const access *list, int n, int segment) {
 static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access *list, int n) {
     if (plan->heap_bytes < 0 || plan->heap_offset < 0 || plan->heap_offset % MM_ALIGN) return false;
     if (plan->heap_bytes > 0 && plan->heap_offset < limits->base_bytes) return false;
+    if (plan->heap_code_bytes < 0 || plan->heap_code_bytes > plan->heap_bytes || plan->heap_code_bytes % MM_ALIGN)
+        return false;
     bool good = true;
-    int64_t *live = allocate((size_t)plan->n_nodes, sizeof *live);
+    int64_t capacity[2] = {plan->heap_bytes - plan->heap_code_bytes, plan->heap_code_bytes};
+    int64_t *live[2];
+    for (int part = 0; part < 2; part++) live[part] = allocate((size_t)plan->n_nodes, sizeof *live[part]);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        for (int node = first_user(list, n, i); s->dynamic && node <= last_user(list, n, i); node++)
-            good &= (live[node] += mm_align(s->bytes)) <= plan->heap_bytes;
+        int part = s->content == MM_CONTENT_CODED, last = last_user(list, n, i);
+        for (int node = first_user(list, n, i); s->dynamic && node <= last; node++)
+            good &= (live[part][node] += mm_align(s->bytes)) <= capacity[part];
         good &= s->dynamic || s->pinned || plan->heap_bytes == 0 || s->offset + s->bytes <= plan->heap_offset ||
                 s->offset >= plan->heap_offset + plan->heap_bytes;
     }
-    free(live);
+    free(live[0]);
+    free(live[1]);
     return good;
 }
 
@@ -435,7 +441,8 @@ static bool good_sums(const mm_plan *plan, const access *list, int n) {
         const mm_segment *s = &plan->segments[i];
         int last = last_user(list, n, i);
         if (s->first_node != first_user(list, n, i) || s->last_node != last) return false;
-        if (s->live_last != last && s->live_last != last - 1) return false;
+        bool kept = plan->keeps_all && s->live_last == plan->n_nodes - 1;
+        if (s->live_last != last && s->live_last != last - 1 && !kept) return false;
         if (s->dynamic) continue;
         if (s->pinned)
             pinned = larger(pinned, s->offset + s->bytes);

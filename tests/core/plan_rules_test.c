@@ -303,21 +303,33 @@ static void map_in_pinned_memory(void **state) {
 
 static void heap_smaller_than_what_lives_in_it(void **state) {
     fixture *f = *state;
-    seg(f, f->code)->dynamic = seg(f, f->mask)->dynamic = true;
+    seg(f, f->code)->dynamic = seg(f, f->mask)->dynamic = seg(f, f->decoded)->dynamic = true;
     f->plan->heap_offset = WORK_AT + 1024;
-    f->plan->heap_bytes = 1024 + 256;
+    f->plan->heap_code_bytes = 1024 + 256;
+    f->plan->heap_bytes = f->plan->heap_code_bytes + 4096;
     f->limits.device_bytes = INT64_MAX;
     expect(f, MM_OK, "");
-    f->plan->heap_bytes -= 1;
-    expect(f, MM_ERR_PLAN, "encode of out|1280 bytes of a heap of 1279");
+    f->plan->heap_bytes--;
+    expect(f, MM_ERR_PLAN, "decode of out|4096 bytes of a heap of 4095");
+    f->plan->heap_bytes = f->plan->heap_code_bytes + 4096 + MM_ALIGN;
+    f->plan->heap_code_bytes -= MM_ALIGN;
+    expect(f, MM_ERR_PLAN, "encode of out|1280 bytes of a heap of 1024 for codes");
 }
 
 static void segment_inside_the_heap(void **state) {
     fixture *f = *state;
     seg(f, f->code)->dynamic = true;
     f->plan->heap_offset = WORK_AT;
-    f->plan->heap_bytes = 1024;
+    f->plan->heap_bytes = f->plan->heap_code_bytes = 1024;
     expect(f, MM_ERR_PLAN, "lies in the heap");
+}
+
+static void what_is_kept_to_the_end_may_count_to_the_end(void **state) {
+    fixture *f = *state;
+    f->plan->keeps_all = true;
+    expect(f, MM_OK, "");
+    f->plan->keeps_all = false; /* but the lives are as they were */
+    assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
 }
 
 static void plan_that_was_not_finished(void **state) {
@@ -370,6 +382,7 @@ int main(void) {
         RULE(map_in_pinned_memory),
         RULE(heap_smaller_than_what_lives_in_it),
         RULE(segment_inside_the_heap),
+        RULE(what_is_kept_to_the_end_may_count_to_the_end),
         RULE(plan_that_was_not_finished),
         RULE(facts_of_another_graph),
     };

@@ -301,19 +301,26 @@ static void place(placer *q, int segment, int64_t base) {
     q->placed[segment] = true;
 }
 
-static void place_heap(planner *p) {
-    mm_plan *plan = p->plan;
-    int64_t peak = 0, end = mm_align(plan->extent_bytes);
+/* The most that lives at once in the heap's part for codes, or in the other. */
+static int64_t heap_peak(const mm_plan *plan, bool codes) {
+    int64_t peak = 0;
     for (int node = 0; node < plan->n_nodes; node++) {
         int64_t live = 0;
         for (int i = 0; i < plan->n_segments; i++) {
             const mm_segment *s = &plan->segments[i];
-            if (s->dynamic && s->first_node <= node && node <= s->last_node) live += mm_align(s->bytes);
+            if (s->dynamic && (s->content == MM_CONTENT_CODED) == codes && s->first_node <= node &&
+                node <= s->last_node)
+                live += mm_align(s->bytes);
         }
         if (live > peak) peak = live;
     }
-    plan->heap_bytes = peak;
-    plan->heap_offset = peak > 0 ? end : 0;
+    return peak;
+}
+
+static void place_heap(mm_plan *plan) {
+    plan->heap_code_bytes = heap_peak(plan, true);
+    plan->heap_bytes = plan->heap_code_bytes + heap_peak(plan, false);
+    plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
 }
 
 static mm_status place_all(planner *p, const mm_limits *limits) {
@@ -333,7 +340,7 @@ static mm_status place_all(planner *p, const mm_limits *limits) {
     free(q.list);
     free(q.placed);
     MM_TRY(mm_plan_finish(plan));
-    place_heap(p);
+    place_heap(plan);
     return mm_plan_finish(plan);
 }
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tests/mm/rig.h"
+#include "tests/mm/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 12 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/mm/rig.h"
+#include "tests/mm/manager_rig.h"
 
 enum { SEED = 21, LAYERS = 10, BUDGET = 1 << 20 };
 

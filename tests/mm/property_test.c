@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/mm/rig.h"
+#include "tests/mm/manager_rig.h"
 
 enum { ITERATIONS = 2, DELAY_NS = 50000 };
 

@@ -1,6 +1,6 @@
 /* Runs graphs of mock steps (tests/core/random_graph.h) through managers, and beside it in plain memory to compare. */
-#ifndef TESTS_MM_RIG_H
-#define TESTS_MM_RIG_H
+#ifndef TESTS_MM_MANAGER_RIG_H
+#define TESTS_MM_MANAGER_RIG_H
 
 #include "mm/mm.h"
 #include "tests/core/random_graph.h"

@@ -1,4 +1,4 @@
-#include "tests/mm/rig.h"
+#include "tests/mm/manager_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,59 @@
+#include "mm/core/account.h"
+
+/* Bytes of the exact sign mask: one bit an element, whole 32-bit words. */
+static int64_t sign_bytes(const mm_tensor_info *tensor) {
+    int64_t elems = tensor->bytes / (int64_t)mm_dtype_bytes(tensor->dtype);
+    return (elems + 31) / 32 * 4;
+}
+
+static int64_t least_workspace(const mm_graph *graph, const mm_facts *facts, int step) {
+    if (!facts) return mm_graph_step(graph, step)->workspace_bytes;
+    int64_t least = INT64_MAX;
+    for (int v = facts->variant_first[step]; v < facts->variant_first[step + 1]; v++)
+        if (facts->variants[v].workspace_bytes < least) least = facts->variants[v].workspace_bytes;
+    return least;
+}
+
+static bool may_share(const mm_step_info *step, mm_tensor output) {
+    for (int p = 0; p < step->n_pairs; p++)
+        if (step->pairs[p].output == output) return true;
+    return false;
+}
+
+/* What a step needs at least: of managed tensors and workspace, and of all others. */
+static void needs(const mm_graph *graph, const mm_facts *facts, int index, int64_t *managed_out, int64_t *other_out) {
+    const mm_step_info *step = mm_graph_step(graph, index);
+    *managed_out = least_workspace(graph, facts, index);
+    *other_out = 0;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
+        if (tensor->ownership != MM_MANAGED)
+            *other_out += tensor->bytes;
+        else if (step->uses[u].form == MM_FORM_SIGN)
+            *managed_out += sign_bytes(tensor);
+        else if (!may_share(step, step->uses[u].tensor))
+            *managed_out += tensor->bytes;
+    }
+}
+
+mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts) {
+    mm_lower_bound bound = {.step = -1, .offloaded_step = -1};
+    int64_t largest = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership != MM_MANAGED)
+            bound.persistent_bytes += mm_graph_tensor(graph, t)->bytes;
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        int64_t managed, other;
+        needs(graph, facts, s, &managed, &other);
+        if (managed > largest) {
+            largest = managed;
+            bound.step = s;
+        }
+        if (mm_graph_step(graph, s)->phase != MM_UPDATE && managed + other > bound.offloaded_bytes) {
+            bound.offloaded_bytes = managed + other;
+            bound.offloaded_step = s;
+        }
+    }
+    bound.bytes = bound.persistent_bytes + largest;
+    return bound;
+}

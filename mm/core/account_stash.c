@@ -1,0 +1,227 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/account.h"
+#include "mm/core/status.h"
+
+const char *mm_remedy_kind_name(mm_remedy_kind kind) {
+    static const char *const names[] = {"keep", "mask", "compress", "recompute", "swap"};
+    return (unsigned)kind <= MM_REMEDY_SWAP ? names[kind] : "unknown";
+}
+
+/* Layers that cost little beside a convolution: a pass over their input. */
+static bool is_cheap(mm_layer_kind kind) {
+    static const bool cheap[MM_LAYER_KINDS] = {[MM_LAYER_BATCH_NORM] = true,
+                                               [MM_LAYER_RELU] = true,
+                                               [MM_LAYER_POOL] = true,
+                                               [MM_LAYER_ADD] = true,
+                                               [MM_LAYER_DROPOUT] = true};
+    return cheap[kind];
+}
+
+/* What is known of a storage, by its root tensor. */
+typedef struct storage {
+    bool stashed;
+    int value_reads, sign_reads; /* in the backward pass */
+    int map;                     /* index in the stash; -1 */
+    /* Recomputing it: */
+    bool cheap;           /* cheap layers alone can */
+    uint32_t layer_kinds; /* these */
+    int64_t kept_bytes;   /* from storages that would have to be kept for it */
+} storage;
+
+typedef struct accountant {
+    const mm_plan *plan;
+    const mm_graph *graph;
+    const mm_facts *facts;
+    storage *storages;
+    mm_stash *stash;
+} accountant;
+
+static bool in_backward(const mm_step_info *step, const mm_use *use) {
+    return step->phase == MM_BACKWARD && use->access != MM_WRITE;
+}
+
+/* ---------------------------------------------------------------- which maps, and who reads them */
+
+static void count_reads(accountant *a) {
+    for (int i = 0; i < mm_graph_steps(a->graph); i++) {
+        const mm_step_info *step = mm_graph_step(a->graph, i);
+        for (int u = 0; u < step->n_uses; u++) {
+            storage *s = &a->storages[mm_plan_root(a->plan, step->uses[u].tensor)];
+            if (!in_backward(step, &step->uses[u])) continue;
+            *(step->uses[u].form == MM_FORM_SIGN ? &s->sign_reads : &s->value_reads) += 1;
+        }
+    }
+}
+
+static bool is_stashed(const accountant *a, mm_tensor root) {
+    const mm_tensor_info *tensor = mm_graph_tensor(a->graph, root);
+    const storage *s = &a->storages[root];
+    return tensor->ownership == MM_MANAGED && mm_plan_root(a->plan, root) == root && tensor->last_forward >= 0 &&
+           tensor->kind != MM_GRADIENT_MAP && s->value_reads + s->sign_reads > 0;
+}
+
+static mm_status find_maps(accountant *a) {
+    size_t n = (size_t)mm_graph_tensors(a->graph), reads = 0;
+    for (size_t t = 0; t < n; t++) {
+        a->storages[t].stashed = is_stashed(a, (mm_tensor)t);
+        a->storages[t].map = -1;
+        if (!a->storages[t].stashed) continue;
+        a->storages[t].map = a->stash->n_maps++;
+        reads += (size_t)(a->storages[t].value_reads + a->storages[t].sign_reads);
+    }
+    a->stash->maps = calloc((size_t)a->stash->n_maps + 1, sizeof *a->stash->maps);
+    a->stash->readers = malloc((reads + 1) * sizeof *a->stash->readers);
+    if (!a->stash->maps || !a->stash->readers)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of %d maps", a->stash->n_maps);
+    mm_stash_reader *next = a->stash->readers;
+    for (size_t t = 0; t < n; t++) {
+        const storage *s = &a->storages[t];
+        if (!s->stashed) continue;
+        a->stash->maps[s->map] = (mm_stash_map){
+            .tensor = (mm_tensor)t, .bytes = mm_graph_tensor(a->graph, (mm_tensor)t)->bytes, .readers = next};
+        next += s->value_reads + s->sign_reads;
+    }
+    return MM_OK;
+}
+
+static void list_readers(accountant *a) {
+    for (int i = 0; i < mm_graph_steps(a->graph); i++) {
+        const mm_step_info *step = mm_graph_step(a->graph, i);
+        for (int u = 0; u < step->n_uses; u++) {
+            int index = a->storages[mm_plan_root(a->plan, step->uses[u].tensor)].map;
+            if (index < 0 || !in_backward(step, &step->uses[u])) continue;
+            mm_stash_map *map = &a->stash->maps[index];
+            a->stash->readers[(map->readers - a->stash->readers) + map->n_readers++] =
+                (mm_stash_reader){i, step->uses[u].form};
+        }
+    }
+}
+
+static void find_held(accountant *a) {
+    const mm_plan *plan = a->plan;
+    int last_forward, first_backward;
+    mm_plan_turning_point(plan, &last_forward, &first_backward);
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        int map = s->tensor >= 0 ? a->storages[mm_plan_root(plan, s->tensor)].map : -1;
+        if (map >= 0 && !s->pinned && s->first_node >= 0 && s->first_node <= last_forward &&
+            s->live_last >= first_backward)
+            a->stash->maps[map].held_bytes += s->bytes;
+    }
+}
+
+/* ---------------------------------------------------------------- recomputation */
+
+/* What making `output` again by the forward step that writes it takes: its inputs, each on the device for the backward
+ * pass anyway, or made again in its turn, or kept. */
+static void consider_step(accountant *a, const mm_step_info *step, mm_tensor output) {
+    storage made = {.cheap = is_cheap(mm_graph_layer(a->graph, step->layer)->kind),
+                    .layer_kinds = 1u << mm_graph_layer(a->graph, step->layer)->kind};
+    for (int u = 0; u < step->n_uses && made.cheap; u++) {
+        mm_tensor input = mm_plan_root(a->plan, step->uses[u].tensor);
+        const mm_tensor_info *tensor = mm_graph_tensor(a->graph, input);
+        const storage *s = &a->storages[input];
+        if (step->uses[u].access == MM_WRITE || tensor->ownership != MM_MANAGED) continue;
+        if (step->uses[u].access == MM_MODIFY) made.cheap = false;
+        if (s->stashed && s->value_reads > 0) continue;
+        if (s->cheap && s->kept_bytes < tensor->bytes) {
+            made.layer_kinds |= s->layer_kinds;
+            made.kept_bytes += s->kept_bytes;
+        } else
+            made.kept_bytes += tensor->bytes;
+    }
+    storage *out = &a->storages[output];
+    out->cheap = made.cheap && mm_graph_tensor(a->graph, output)->writes == 1;
+    out->layer_kinds = made.layer_kinds;
+    out->kept_bytes = made.kept_bytes;
+}
+
+static void find_recomputable(accountant *a) {
+    for (int i = 0; i < mm_graph_steps(a->graph); i++) {
+        const mm_step_info *step = mm_graph_step(a->graph, i);
+        for (int u = 0; step->phase == MM_FORWARD && u < step->n_uses; u++)
+            if (step->uses[u].access == MM_WRITE && mm_plan_root(a->plan, step->uses[u].tensor) == step->uses[u].tensor)
+                consider_step(a, step, step->uses[u].tensor);
+    }
+}
+
+/* ---------------------------------------------------------------- remedies */
+
+static void add_remedy(mm_stash_map *map, mm_remedy remedy) {
+    if (map->n_remedies < MM_REMEDIES_MAX) map->remedies[map->n_remedies++] = remedy;
+}
+
+/* The smallest code that serves a reader of the sign; -1: none does. */
+static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
+    int best = -1;
+    for (int c = 0; c < facts->n_codecs; c++) {
+        int64_t bytes = mm_facts_code(facts, c, tensor)->code_bytes;
+        if (!facts->codecs[c].gives_sign || bytes < 0) continue;
+        if (best < 0 || bytes < mm_facts_code(facts, best, tensor)->code_bytes) best = c;
+    }
+    return best;
+}
+
+static void add_codecs(const accountant *a, mm_stash_map *map) {
+    const storage *s = &a->storages[map->tensor];
+    int sign = sign_codec(a->facts, map->tensor);
+    int64_t sign_bytes = sign >= 0 ? mm_facts_code(a->facts, sign, map->tensor)->code_bytes : 0;
+    if (s->value_reads == 0 && sign >= 0)
+        add_remedy(map, (mm_remedy){.kind = MM_REMEDY_MASK, .codec = sign, .bytes_left = sign_bytes});
+    for (int c = 0; c < a->facts->n_codecs && s->value_reads > 0; c++) {
+        const mm_codec_facts *codec = &a->facts->codecs[c];
+        int64_t bytes = mm_facts_code(a->facts, c, map->tensor)->code_bytes;
+        bool beside = s->sign_reads > 0 && !codec->lossless;
+        if (!codec->gives_value || bytes < 0 || (beside && sign < 0)) continue;
+        add_remedy(
+            map, (mm_remedy){.kind = MM_REMEDY_COMPRESS, .codec = c, .bytes_left = bytes + (beside ? sign_bytes : 0)});
+    }
+}
+
+static void add_remedies(const accountant *a, mm_stash_map *map) {
+    const storage *s = &a->storages[map->tensor];
+    add_remedy(map, (mm_remedy){.kind = MM_REMEDY_KEEP, .codec = -1, .bytes_left = map->bytes});
+    add_codecs(a, map);
+    if (s->cheap && s->kept_bytes < map->bytes)
+        add_remedy(map, (mm_remedy){.kind = MM_REMEDY_RECOMPUTE,
+                                    .codec = -1,
+                                    .layer_kinds = s->layer_kinds,
+                                    .bytes_left = s->kept_bytes});
+    add_remedy(map, (mm_remedy){.kind = MM_REMEDY_SWAP, .codec = -1});
+}
+
+/* ---------------------------------------------------------------- whole */
+
+static int larger_first(const void *a, const void *b) {
+    const mm_stash_map *x = a, *y = b;
+    if (x->bytes != y->bytes) return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *stash_out) {
+    mm_stash stash = {0};
+    accountant a = {.plan = plan, .graph = plan->graph, .facts = facts, .stash = &stash};
+    a.storages = calloc((size_t)mm_graph_tensors(plan->graph) + 1, sizeof *a.storages);
+    if (!a.storages) return mm_fail(MM_ERR_NOMEM, "out of memory for the accounts of a stash");
+    count_reads(&a);
+    mm_status status = find_maps(&a);
+    if (status == MM_OK) {
+        list_readers(&a);
+        find_held(&a);
+        find_recomputable(&a);
+        for (int i = 0; i < stash.n_maps; i++) add_remedies(&a, &stash.maps[i]);
+        qsort(stash.maps, (size_t)stash.n_maps, sizeof *stash.maps, larger_first);
+        *stash_out = stash;
+    } else
+        mm_stash_fini(&stash);
+    free(a.storages);
+    return status;
+}
+
+void mm_stash_fini(mm_stash *stash) {
+    free(stash->maps);
+    free(stash->readers);
+    memset(stash, 0, sizeof *stash);
+}

@@ -1,0 +1,285 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/core/random_graph.h"
+#include "tests/core/small_graph.h"
+
+/* The call fails with the status, and the message has the word. */
+#define EXPECT(status, word, call)                                                                                     \
+    do {                                                                                                               \
+        mm_status got_ = (call);                                                                                       \
+        if (got_ != (status)) fail_msg("%s: got %s", #call, mm_status_name(got_));                                     \
+        if (!strstr(mm_last_error(), word)) fail_msg("no '%s' in: %s", word, mm_last_error());                         \
+    } while (0)
+
+static int setup(void **state) {
+    assert_int_equal(mm_graph_create("g", (mm_graph **)state), MM_OK);
+    return 0;
+}
+
+static int teardown(void **state) {
+    mm_graph_destroy(*state);
+    return 0;
+}
+
+static void freeze_finds_each_tensors_uses(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    const mm_tensor_info *out = mm_graph_tensor(g.graph, g.out);
+    assert_int_equal(out->bytes, SMALL_MAP_BYTES);
+    assert_int_equal(out->dims[0], SMALL_MAP_BYTES / 4);
+    assert_int_equal(out->dims[1], 1);
+    assert_string_equal(mm_graph_layer(g.graph, out->producer)->name, "relu");
+    assert_int_equal(out->first_use, RELU_F);
+    assert_int_equal(out->last_use, RELU_B);
+    assert_int_equal(out->last_forward, LOSS_F);
+    assert_int_equal(out->first_backward, LOSS_B);
+    assert_int_equal(out->writes, 1);
+    const mm_tensor_info *images = mm_graph_tensor(g.graph, g.images);
+    assert_int_equal(images->producer, -1);
+    assert_int_equal(images->writes, 0);
+    assert_int_equal(images->first_backward, CONV_B);
+    const mm_tensor_info *d_map = mm_graph_tensor(g.graph, g.d_map);
+    assert_int_equal(d_map->last_forward, -1);
+    assert_int_equal(d_map->first_backward, CONV_B); /* the first that reads it */
+    assert_int_equal(mm_graph_tensor(g.graph, g.weight)->writes, 1);
+    mm_graph_destroy(g.graph);
+}
+
+static void layers_know_their_steps(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    assert_int_equal(mm_graph_layers(g.graph), 3);
+    assert_int_equal(mm_graph_steps(g.graph), SMALL_STEPS);
+    const mm_step_info *step = mm_graph_step(g.graph, RELU_B);
+    const mm_layer_info *relu = mm_graph_layer(g.graph, step->layer);
+    assert_int_equal(relu->kind, MM_LAYER_RELU);
+    assert_int_equal(relu->step[MM_FORWARD], RELU_F);
+    assert_int_equal(relu->step[MM_BACKWARD], RELU_B);
+    assert_int_equal(relu->step[MM_UPDATE], -1);
+    assert_int_equal(step->n_pairs, 1);
+    assert_int_equal(step->pairs[0].input, g.d_out);
+    assert_int_equal(step->pairs[0].output, g.d_map);
+    assert_false(step->pairs[0].alias);
+    assert_int_equal(mm_graph_step(g.graph, CONV_B)->workspace_bytes, 1000);
+    mm_graph_destroy(g.graph);
+}
+
+static void steps_have_names_for_messages(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    char name[64], tiny[6];
+    assert_string_equal(mm_graph_step_name(g.graph, CONV_B, name, sizeof name), "conv backward");
+    assert_string_equal(mm_graph_step_name(g.graph, UPDATE, name, sizeof name), "conv update");
+    assert_string_equal(mm_graph_step_name(g.graph, -1, name, sizeof name), "no step");
+    assert_string_equal(mm_graph_step_name(g.graph, SMALL_STEPS, name, sizeof name), "no step");
+    assert_string_equal(mm_graph_step_name(g.graph, CONV_B, tiny, sizeof tiny), "conv ");
+    mm_graph_destroy(g.graph);
+}
+
+static void tensors_are_found_by_name_among_many(void **state) {
+    mm_graph *graph = *state;
+    char name[32];
+    enum { MANY = 3000 };
+    mm_tensor tensors[MANY], found;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "tensor%d", i);
+        tensors[i] = small_tensor(graph, name, MM_STATE, MM_PERSISTENT, 4);
+    }
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "tensor%d", i);
+        assert_int_equal(mm_graph_find_tensor(graph, name, &found), MM_OK);
+        assert_int_equal(found, tensors[i]);
+    }
+    found = 77;
+    EXPECT(MM_ERR_NOT_FOUND, "tensor3000", mm_graph_find_tensor(graph, "tensor3000", &found));
+    assert_int_equal(found, 77);
+}
+
+static void names_are_copied(void **state) {
+    mm_graph *graph = *state;
+    char name[] = "first";
+    mm_tensor tensor = small_tensor(graph, name, MM_STATE, MM_PERSISTENT, 4), found;
+    strcpy(name, "other");
+    assert_string_equal(mm_graph_tensor(graph, tensor)->name, "first");
+    assert_int_equal(mm_graph_find_tensor(graph, "first", &found), MM_OK);
+}
+
+static void bad_tensors_are_refused(void **state) {
+    mm_graph *graph = *state;
+    char long_name[300];
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    const mm_tensor_desc good = {
+        .name = "t", .kind = MM_FEATURE_MAP, .ownership = MM_MANAGED, .dtype = MM_F32, .rank = 2, .dims = {3, 5}};
+    mm_tensor_desc d = good;
+    mm_tensor tensor = 99;
+    d.name = NULL;
+    EXPECT(MM_ERR_INVALID, "name", mm_graph_add_tensor(graph, &d, &tensor));
+    d.name = "";
+    EXPECT(MM_ERR_INVALID, "name", mm_graph_add_tensor(graph, &d, &tensor));
+    d.name = long_name;
+    EXPECT(MM_ERR_INVALID, "longer", mm_graph_add_tensor(graph, &d, &tensor));
+    d = good, d.rank = 0;
+    EXPECT(MM_ERR_INVALID, "rank 0", mm_graph_add_tensor(graph, &d, &tensor));
+    d.rank = 5;
+    EXPECT(MM_ERR_INVALID, "rank 5", mm_graph_add_tensor(graph, &d, &tensor));
+    d = good, d.dims[1] = 0;
+    EXPECT(MM_ERR_INVALID, "dimension 1 is 0", mm_graph_add_tensor(graph, &d, &tensor));
+    d.dims[0] = d.dims[1] = INT64_C(1) << 31;
+    EXPECT(MM_ERR_INVALID, "2^62", mm_graph_add_tensor(graph, &d, &tensor));
+    d = good, d.kind = MM_TENSOR_KINDS;
+    EXPECT(MM_ERR_INVALID, "kind", mm_graph_add_tensor(graph, &d, &tensor));
+    assert_int_equal(tensor, 99);
+    assert_int_equal(mm_graph_tensors(graph), 0);
+    assert_int_equal(mm_graph_add_tensor(graph, &good, &tensor), MM_OK);
+    EXPECT(MM_ERR_INVALID, "already", mm_graph_add_tensor(graph, &good, &tensor));
+}
+
+static void largest_tensor_is_of_2_to_the_62_bytes(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor_desc d = {.name = "t", .kind = MM_STATE, .ownership = MM_PERSISTENT, .dtype = MM_F32, .rank = 2};
+    d.dims[0] = INT64_C(1) << 30, d.dims[1] = INT64_C(1) << 30;
+    mm_tensor tensor;
+    assert_int_equal(mm_graph_add_tensor(graph, &d, &tensor), MM_OK);
+    assert_int_equal(mm_graph_tensor(graph, tensor)->bytes, INT64_C(1) << 62);
+}
+
+static void bad_steps_are_refused(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor t = small_tensor(graph, "t", MM_STATE, MM_PERSISTENT, 4);
+    mm_layer layer = small_layer(graph, "l", MM_LAYER_OTHER);
+    mm_use twice[] = {{t, MM_READ, MM_FORM_VALUE}, {t, MM_WRITE, MM_FORM_VALUE}};
+    EXPECT(MM_ERR_INVALID, "named twice", mm_graph_add_step(graph, layer, MM_FORWARD, twice, 2, 0));
+    mm_use unknown = {t + 1, MM_READ, MM_FORM_VALUE};
+    EXPECT(MM_ERR_INVALID, "names no tensor", mm_graph_add_step(graph, layer, MM_FORWARD, &unknown, 1, 0));
+    mm_use sign_written = {t, MM_WRITE, MM_FORM_SIGN};
+    EXPECT(MM_ERR_INVALID, "sign", mm_graph_add_step(graph, layer, MM_FORWARD, &sign_written, 1, 0));
+    mm_use access = {t, (mm_access)7, MM_FORM_VALUE};
+    EXPECT(MM_ERR_INVALID, "access", mm_graph_add_step(graph, layer, MM_FORWARD, &access, 1, 0));
+    EXPECT(MM_ERR_INVALID, "no such", mm_graph_add_step(graph, layer + 1, MM_FORWARD, twice, 1, 0));
+    EXPECT(MM_ERR_INVALID, "no such", mm_graph_add_step(graph, layer, (mm_phase)3, twice, 1, 0));
+    assert_int_equal(mm_graph_steps(graph), 0);
+    small_step(graph, layer, MM_FORWARD, twice, 1, 0);
+    EXPECT(MM_ERR_INVALID, "l forward already", mm_graph_add_step(graph, layer, MM_FORWARD, twice, 1, 0));
+}
+
+static void bad_pairs_are_refused(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor a = small_tensor(graph, "a", MM_FEATURE_MAP, MM_MANAGED, 8);
+    mm_tensor b = small_tensor(graph, "b", MM_FEATURE_MAP, MM_MANAGED, 8);
+    mm_tensor large = small_tensor(graph, "large", MM_FEATURE_MAP, MM_MANAGED, 16);
+    mm_tensor fixed = small_tensor(graph, "fixed", MM_STATE, MM_PERSISTENT, 8);
+    EXPECT(MM_ERR_ORDER, "before any step", mm_graph_allow_inplace(graph, a, b));
+    mm_use uses[] = {{a, MM_READ, MM_FORM_VALUE},
+                     {b, MM_WRITE, MM_FORM_VALUE},
+                     {large, MM_WRITE, MM_FORM_VALUE},
+                     {fixed, MM_WRITE, MM_FORM_VALUE}};
+    small_step(graph, small_layer(graph, "l", MM_LAYER_OTHER), MM_FORWARD, uses, 4, 0);
+    EXPECT(MM_ERR_INVALID, "reads and one that it writes", mm_graph_allow_inplace(graph, b, a));
+    EXPECT(MM_ERR_INVALID, "reads and one that it writes", mm_graph_allow_alias(graph, b, large));
+    EXPECT(MM_ERR_INVALID, "differ in size", mm_graph_allow_inplace(graph, a, large));
+    EXPECT(MM_ERR_INVALID, "managed", mm_graph_allow_inplace(graph, a, fixed));
+    assert_int_equal(mm_graph_step(graph, 0)->n_pairs, 0);
+    assert_int_equal(mm_graph_allow_alias(graph, a, b), MM_OK);
+    assert_true(mm_graph_step(graph, 0)->pairs[0].alias);
+}
+
+static void freeze_refuses_a_graph_without_steps(void **state) {
+    EXPECT(MM_ERR_INVALID, "no step", mm_graph_freeze(*state));
+}
+
+static void freeze_refuses_a_read_before_the_first_write(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor t = small_tensor(graph, "early", MM_FEATURE_MAP, MM_MANAGED, 4);
+    mm_use read = {t, MM_READ, MM_FORM_VALUE}, write = {t, MM_WRITE, MM_FORM_VALUE};
+    small_step(graph, small_layer(graph, "reader", MM_LAYER_OTHER), MM_FORWARD, &read, 1, 0);
+    small_step(graph, small_layer(graph, "writer", MM_LAYER_OTHER), MM_FORWARD, &write, 1, 0);
+    EXPECT(MM_ERR_INVALID, "reader forward reads early", mm_graph_freeze(graph));
+    assert_false(mm_graph_frozen(graph));
+}
+
+static void freeze_refuses_a_modify_before_the_first_write(void **state) {
+    mm_graph *graph = *state;
+    mm_use modify = {small_tensor(graph, "t", MM_FEATURE_MAP, MM_MANAGED, 4), MM_MODIFY, MM_FORM_VALUE};
+    small_step(graph, small_layer(graph, "l", MM_LAYER_OTHER), MM_FORWARD, &modify, 1, 0);
+    EXPECT(MM_ERR_INVALID, "before anything wrote it", mm_graph_freeze(graph));
+}
+
+static void freeze_refuses_a_tensor_that_no_step_uses(void **state) {
+    mm_graph *graph = *state;
+    mm_use use = {small_tensor(graph, "used", MM_STATE, MM_PERSISTENT, 4), MM_READ, MM_FORM_VALUE};
+    small_tensor(graph, "idle", MM_STATE, MM_PERSISTENT, 4);
+    small_step(graph, small_layer(graph, "l", MM_LAYER_OTHER), MM_FORWARD, &use, 1, 0);
+    EXPECT(MM_ERR_INVALID, "idle", mm_graph_freeze(graph));
+    mm_use late = {1, MM_READ, MM_FORM_VALUE};
+    small_step(graph, small_layer(graph, "late", MM_LAYER_OTHER), MM_FORWARD, &late, 1, 0);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+}
+
+static void frozen_graph_takes_nothing_more(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    mm_tensor_desc d = {
+        .name = "more", .kind = MM_STATE, .ownership = MM_PERSISTENT, .dtype = MM_F32, .rank = 1, .dims = {1}};
+    mm_tensor tensor;
+    mm_layer layer;
+    EXPECT(MM_ERR_ORDER, "frozen", mm_graph_add_tensor(g.graph, &d, &tensor));
+    EXPECT(MM_ERR_ORDER, "frozen", mm_graph_add_layer(g.graph, "more", MM_LAYER_OTHER, &layer));
+    EXPECT(MM_ERR_ORDER, "frozen", mm_graph_add_step(g.graph, 0, MM_UPDATE, NULL, 0, 0));
+    EXPECT(MM_ERR_ORDER, "frozen", mm_graph_allow_inplace(g.graph, g.map, g.out));
+    EXPECT(MM_ERR_ORDER, "frozen", mm_graph_freeze(g.graph));
+    mm_graph_destroy(g.graph);
+}
+
+static void destroy_takes_null(void **state) {
+    (void)state;
+    mm_graph_destroy(NULL);
+}
+
+static void random_graphs_are_the_same_for_the_same_seed(void **state) {
+    (void)state;
+    uint64_t first, second, other;
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        random_graph_options options = {.seed = seed, .layers = 20, .max_channels = 4};
+        mm_graph *a, *b;
+        assert_int_equal(random_graph_create(&options, &a), MM_OK);
+        assert_int_equal(random_graph_create(&options, &b), MM_OK);
+        assert_int_equal(mm_graph_steps(a), mm_graph_steps(b));
+        assert_int_equal(random_graph_reference(a, 1, 2, &first), MM_OK);
+        assert_int_equal(random_graph_reference(b, 1, 2, &second), MM_OK);
+        assert_int_equal(random_graph_reference(a, 2, 2, &other), MM_OK);
+        assert_true(first == second && first != other);
+        mm_graph_destroy(a);
+        mm_graph_destroy(b);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(freeze_finds_each_tensors_uses),
+        cmocka_unit_test(layers_know_their_steps),
+        cmocka_unit_test(steps_have_names_for_messages),
+        CASE(tensors_are_found_by_name_among_many),
+        CASE(names_are_copied),
+        CASE(bad_tensors_are_refused),
+        CASE(largest_tensor_is_of_2_to_the_62_bytes),
+        CASE(bad_steps_are_refused),
+        CASE(bad_pairs_are_refused),
+        CASE(freeze_refuses_a_graph_without_steps),
+        CASE(freeze_refuses_a_read_before_the_first_write),
+        CASE(freeze_refuses_a_modify_before_the_first_write),
+        CASE(freeze_refuses_a_tensor_that_no_step_uses),
+        cmocka_unit_test(frozen_graph_takes_nothing_more),
+        cmocka_unit_test(destroy_takes_null),
+        cmocka_unit_test(random_graphs_are_the_same_for_the_same_seed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

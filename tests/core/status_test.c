@@ -1,0 +1,200 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/status.h"
+
+static void fail_keeps_the_message_and_gives_the_status(void **state) {
+    (void)state;
+    assert_int_equal(mm_fail(MM_ERR_IO, "file %s, %d bytes", "a", 5), MM_ERR_IO);
+    assert_string_equal(mm_last_error(), "file a, 5 bytes");
+}
+
+static void fail_may_quote_the_last_message(void **state) {
+    (void)state;
+    (void)mm_fail(MM_ERR_IO, "inner");
+    (void)mm_fail(MM_ERR_IO, "outer of %s", mm_last_error());
+    assert_string_equal(mm_last_error(), "outer of inner");
+}
+
+static void fail_in_puts_a_prefix_before_the_message(void **state) {
+    (void)state;
+    (void)mm_fail(MM_ERR_NOMEM, "no room");
+    assert_int_equal(mm_fail_in(MM_ERR_NOMEM, "graph %s", "g"), MM_ERR_NOMEM);
+    assert_string_equal(mm_last_error(), "graph g: no room");
+}
+
+static void long_messages_are_cut(void **state) {
+    (void)state;
+    char text[2000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    (void)mm_fail(MM_ERR_IO, "%s", text);
+    assert_int_equal(strlen(mm_last_error()), 511);
+    (void)mm_fail_in(MM_ERR_IO, "prefix");
+    assert_int_equal(strlen(mm_last_error()), 511);
+    assert_memory_equal(mm_last_error(), "prefix: xxx", 11);
+    (void)mm_fail_in(MM_ERR_IO, "%s", text);
+    assert_int_equal(strlen(mm_last_error()), 511);
+}
+
+static mm_status tries(mm_status status, bool *passed) {
+    MM_TRY(status);
+    *passed = true;
+    return MM_OK;
+}
+
+static void try_forwards_failures_only(void **state) {
+    (void)state;
+    bool passed = false;
+    assert_int_equal(tries(MM_ERR_DEVICE, &passed), MM_ERR_DEVICE);
+    assert_false(passed);
+    assert_int_equal(tries(MM_OK, &passed), MM_OK);
+    assert_true(passed);
+}
+
+static void *fail_elsewhere(void *unused) {
+    (void)mm_fail(MM_ERR_IO, "theirs");
+    return unused;
+}
+
+static void each_thread_has_its_own_message(void **state) {
+    (void)state;
+    pthread_t thread;
+    (void)mm_fail(MM_ERR_IO, "mine");
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(mm_last_error(), "mine");
+}
+
+static void every_status_has_a_name_of_its_own(void **state) {
+    (void)state;
+    for (int a = MM_OK; a <= MM_ERR_UNSUPPORTED; a++) {
+        assert_memory_equal(mm_status_name(a), "MM_", 3);
+        for (int b = MM_OK; b < a; b++) assert_string_not_equal(mm_status_name(a), mm_status_name(b));
+    }
+    assert_string_equal(mm_status_name((mm_status)1000), "unknown status");
+}
+
+typedef struct sink {
+    int messages;
+    mm_log_level level;
+    char last[64];
+} sink;
+
+static void take_message(void *ctx, mm_log_level level, const char *message) {
+    sink *s = ctx;
+    s->messages++;
+    s->level = level;
+    strncpy(s->last, message, sizeof s->last - 1);
+}
+
+static void log_drops_what_is_above_its_level(void **state) {
+    (void)state;
+    sink s = {0};
+    mm_log log = {.fn = take_message, .ctx = &s, .level = MM_LOG_WARNING}, silent = {0};
+    mm_log_send(&log, MM_LOG_INFO, "no");
+    assert_int_equal(s.messages, 0);
+    mm_log_send(&log, MM_LOG_WARNING, "%d of %d", 1, 2);
+    mm_log_send(&log, MM_LOG_ERROR, "worse");
+    assert_int_equal(s.messages, 2);
+    assert_int_equal(s.level, MM_LOG_ERROR);
+    assert_string_equal(s.last, "worse");
+    mm_log_send(&silent, MM_LOG_ERROR, "nobody hears");
+    mm_log_send(NULL, MM_LOG_ERROR, "nobody hears");
+}
+
+static void sizes_are_written_for_people(void **state) {
+    (void)state;
+    static const struct {
+        int64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0B"},
+        {17, "17B"},
+        {1023, "1023B"},
+        {1024, "1KiB"},
+        {1536, "1.50KiB"},
+        {640 * 1024, "640KiB"},
+        {INT64_C(12884901888), "12GiB"},
+        {INT64_C(13421772800), "12.5GiB"},
+        {INT64_C(1) << 40, "1TiB"},
+        {(INT64_C(1) << 30) - 1, "1024MiB"},
+    };
+    char buffer[32];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(mm_size_format(cases[i].bytes, buffer, sizeof buffer), cases[i].text);
+}
+
+static void sizes_are_read_in_every_unit(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } cases[] = {
+        {"0", 0},
+        {"4096", 4096},
+        {"17B", 17},
+        {"64k", 65536},
+        {"64K", 65536},
+        {"1KiB", 1024},
+        {"300MiB", INT64_C(314572800)},
+        {"12GiB", INT64_C(12884901888)},
+        {"2g", INT64_C(2147483648)},
+        {"1.5GB", INT64_C(1500000000)},
+        {"1TB", INT64_C(1000000000000)},
+        {"1t", INT64_C(1) << 40},
+        {"9223372036854775807", INT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t bytes = -1;
+        if (mm_size_parse(cases[i].text, &bytes) != MM_OK || bytes != cases[i].bytes)
+            fail_msg("%s: %lld", cases[i].text, (long long)bytes);
+    }
+}
+
+static void what_is_no_size_is_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {"", "-1", "GiB", "1XB", "1GiBs", "1e30", "9223372036854775808", " 1", "nan"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int64_t bytes = 5;
+        if (mm_size_parse(texts[i], &bytes) != MM_ERR_INVALID) fail_msg("'%s' gave %lld", texts[i], (long long)bytes);
+        assert_int_equal(bytes, 5);
+    }
+    int64_t bytes;
+    assert_int_equal(mm_size_parse(NULL, &bytes), MM_ERR_INVALID);
+}
+
+static void what_is_written_exactly_is_read_back(void **state) {
+    (void)state;
+    char buffer[32];
+    for (int64_t unit = 1; unit <= INT64_C(1) << 40; unit *= 1024)
+        for (int64_t n = 1; n < 1024; n += 37) {
+            int64_t bytes;
+            assert_int_equal(mm_size_parse(mm_size_format(n * unit, buffer, sizeof buffer), &bytes), MM_OK);
+            assert_int_equal(bytes, n * unit);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fail_keeps_the_message_and_gives_the_status),
+        cmocka_unit_test(fail_may_quote_the_last_message),
+        cmocka_unit_test(fail_in_puts_a_prefix_before_the_message),
+        cmocka_unit_test(long_messages_are_cut),
+        cmocka_unit_test(try_forwards_failures_only),
+        cmocka_unit_test(each_thread_has_its_own_message),
+        cmocka_unit_test(every_status_has_a_name_of_its_own),
+        cmocka_unit_test(log_drops_what_is_above_its_level),
+        cmocka_unit_test(sizes_are_written_for_people),
+        cmocka_unit_test(sizes_are_read_in_every_unit),
+        cmocka_unit_test(what_is_no_size_is_refused),
+        cmocka_unit_test(what_is_written_exactly_is_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

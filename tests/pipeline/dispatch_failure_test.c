@@ -1,0 +1,192 @@
+/* A codec's job that fails reaches whoever waits for it: the step that begins, where the caller computes inline or the
+ * job could not even be issued; else the end of the iteration. Weights are not updated from garbage, and the dispatcher
+ * goes on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/device/device_host.h"
+#include "tests/device/host_fixture.h"
+#include "tests/pipeline/dispatch_rig.h"
+
+enum { LAYERS = 12 };
+
+static const char sliding[] = "freelunch:codec=raw,eligible=all";
+static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive";
+
+/* Whether all updates come after the backward pass: then none may follow a failed job. */
+static bool updates_last(const mm_graph *graph) {
+    bool updating = false;
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        bool update = mm_graph_step(graph, s)->phase == MM_UPDATE;
+        if (updating && !update) return false;
+        updating |= update;
+    }
+    return updating;
+}
+
+/* The first graph from `seed` on whose weights say something about failures. */
+static uint64_t seed_with_updates_last(uint64_t seed) {
+    for (;; seed++) {
+        mm_graph *graph;
+        random_graph_options options = {.seed = seed, .layers = LAYERS, .max_channels = 4};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        bool found = updates_last(graph);
+        mm_graph_destroy(graph);
+        if (found) return seed;
+    }
+}
+
+static uint64_t weights_digest(const rig *r) {
+    uint64_t digest = 0;
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
+        if (tensor->kind == MM_WEIGHT || tensor->kind == MM_OPTIMIZER)
+            digest = random_graph_digest(digest, r->memory[t], (size_t)tensor->bytes);
+    }
+    return digest;
+}
+
+/* One place of failure, one way to run. */
+typedef struct fault_case {
+    const char *policy;
+    fault_place encode, decode;
+    bool late; /* the last job of the iteration, not the first */
+    mm_issue issue;
+    bool on_stream;
+    bool told_at_end; /* nobody but the end of the iteration can tell */
+} fault_case;
+
+static void check_recovery(rig *r, uint64_t seed) {
+    r->codec.encode = r->codec.decode = FAULT_NOWHERE;
+    rig_refill(r, seed);
+    for (int i = 0; i < 2; i++)
+        if (rig_iteration(r, i == 0, NULL) != MM_OK) fail_msg("after a failure: %s", mm_last_error());
+    assert_true(rig_digest(r) == rig_expected(r, seed, 2));
+}
+
+static void check_failure(const fault_case *c) {
+    rig r;
+    int step;
+    uint64_t seed = seed_with_updates_last(1);
+    rig_options options = {
+        .seed = seed, .layers = LAYERS, .policy = c->policy, .issue = c->issue, .self_check = true};
+    rig_init(&r, &options);
+    assert_int_equal(rig_iteration(&r, c->on_stream, NULL), MM_OK);
+    int jobs = c->encode ? r.codec.encodes : r.codec.decodes;
+    assert_true(jobs > 1);
+    uint64_t before = weights_digest(&r);
+    r.codec.encode = c->encode;
+    r.codec.decode = c->decode;
+    r.codec.at = jobs + (c->late ? jobs - 1 : 0);
+    assert_int_equal(rig_iteration(&r, c->on_stream, &step), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "the codec broke"));
+    assert_int_equal(step == mm_graph_steps(r.graph), c->told_at_end);
+    assert_true(weights_digest(&r) == before);
+    check_recovery(&r, seed);
+    rig_fini(&r);
+}
+
+/* Every combination of who issues, and which job it is. */
+static void check_failures(fault_case c) {
+    for (int i = 0; i < 4; i++) {
+        c.issue = i & 1 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD;
+        c.late = i & 2;
+        check_failure(&c);
+    }
+}
+
+static void encode_that_cannot_be_issued_is_told_to_the_step_that_waits(void **state) {
+    (void)state;
+    check_failures((fault_case){.policy = sliding, .encode = FAULT_ISSUE});
+    check_failures((fault_case){.policy = sliding, .encode = FAULT_ISSUE, .on_stream = true});
+}
+
+static void decode_that_cannot_be_issued_is_told_to_the_step_that_waits(void **state) {
+    (void)state;
+    check_failures((fault_case){.policy = sliding, .decode = FAULT_ISSUE});
+    check_failures((fault_case){.policy = sliding, .decode = FAULT_ISSUE, .on_stream = true});
+}
+
+static void encode_that_fails_running_is_told_to_the_inline_step_that_waits(void **state) {
+    (void)state;
+    check_failures((fault_case){.policy = sliding, .encode = FAULT_RUN});
+}
+
+static void decode_that_fails_running_is_told_to_the_inline_step_that_waits(void **state) {
+    (void)state;
+    check_failures((fault_case){.policy = sliding, .decode = FAULT_RUN});
+}
+
+static void encode_that_fails_running_poisons_the_stream_and_is_told_at_the_end(void **state) {
+    (void)state;
+    check_failures((fault_case){.policy = sliding, .encode = FAULT_RUN, .on_stream = true, .told_at_end = true});
+}
+
+static void decode_that_fails_running_poisons_the_stream_and_is_told_at_the_end(void **state) {
+    (void)state;
+    check_failures((fault_case){.policy = sliding, .decode = FAULT_RUN, .on_stream = true, .told_at_end = true});
+}
+
+static void failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits(void **state) {
+    (void)state;
+    for (int stream = 0; stream < 2; stream++) {
+        check_failures((fault_case){.policy = naive, .encode = FAULT_ISSUE, .on_stream = stream});
+        check_failures((fault_case){.policy = naive, .encode = FAULT_RUN, .on_stream = stream});
+        check_failures((fault_case){.policy = naive, .decode = FAULT_ISSUE, .on_stream = stream});
+        check_failures((fault_case){.policy = naive, .decode = FAULT_RUN, .on_stream = stream});
+    }
+}
+
+static void the_message_names_the_operation_that_could_not_be_issued(void **state) {
+    (void)state;
+    rig r;
+    rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding};
+    rig_init(&r, &options);
+    r.codec.encode = FAULT_ISSUE;
+    assert_int_equal(rig_iteration(&r, true, NULL), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "encode of map"));
+    rig_fini(&r);
+}
+
+static void a_users_failed_step_is_told_at_the_end_and_updates_nothing(void **state) {
+    (void)state;
+    rig r;
+    int64_t waited_ns;
+    uint64_t seed = seed_with_updates_last(1);
+    rig_options options = {.seed = seed, .layers = LAYERS, .policy = sliding, .self_check = true};
+    rig_init(&r, &options);
+    uint64_t before = rig_digest(&r);
+    mm_stream *stream = mm_dispatch_compute(r.dispatch);
+    assert_int_equal(mm_dispatch_begin(r.dispatch, r.program), MM_OK);
+    for (int s = 0; s < mm_graph_steps(r.graph); s++) {
+        int node = mm_program_node(r.program, s);
+        assert_int_equal(mm_dispatch_step_begin(r.dispatch, node, stream, &waited_ns), MM_OK);
+        if (s == 0) host_launch_failure(stream, 17);
+        assert_int_equal(mm_dispatch_step_end(r.dispatch, node), MM_OK);
+    }
+    assert_int_equal(mm_dispatch_end(r.dispatch), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "task 17 broke"));
+    assert_true(rig_digest(&r) == before);
+    check_recovery(&r, seed);
+    rig_fini(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encode_that_cannot_be_issued_is_told_to_the_step_that_waits),
+        cmocka_unit_test(decode_that_cannot_be_issued_is_told_to_the_step_that_waits),
+        cmocka_unit_test(encode_that_fails_running_is_told_to_the_inline_step_that_waits),
+        cmocka_unit_test(decode_that_fails_running_is_told_to_the_inline_step_that_waits),
+        cmocka_unit_test(encode_that_fails_running_poisons_the_stream_and_is_told_at_the_end),
+        cmocka_unit_test(decode_that_fails_running_poisons_the_stream_and_is_told_at_the_end),
+        cmocka_unit_test(failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits),
+        cmocka_unit_test(the_message_names_the_operation_that_could_not_be_issued),
+        cmocka_unit_test(a_users_failed_step_is_told_at_the_end_and_updates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+#include "tests/pipeline/dispatch_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "mm/core/status.h"
+#include "mm/device/device_host.h"
+
+/* ---------------------------------------------------------------- the codec that fails */
+
+static mm_status fault_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    return mm_codec_bound(((const fault_codec *)codec)->raw, shape, bytes_out);
+}
+
+static int64_t fault_scratch(const mm_codec *codec, const mm_shape *shape) {
+    return mm_codec_scratch(((const fault_codec *)codec)->raw, shape);
+}
+
+static mm_status broken(void *arg) {
+    (void)arg;
+    return mm_fail(MM_ERR_DEVICE, "the codec broke");
+}
+
+static mm_status pause_task(void *arg) {
+    struct timespec time = {.tv_nsec = (long)*(int64_t *)arg};
+    nanosleep(&time, NULL);
+    return MM_OK;
+}
+
+static mm_status fault_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                              void *dst, void *scratch, mm_codec_counters *counters) {
+    fault_codec *f = (fault_codec *)codec;
+    bool now = atomic_fetch_add(&f->encodes, 1) == f->at;
+    if (f->encode_ns > 0) MM_TRY(mm_host_launch(stream, pause_task, &f->encode_ns, sizeof f->encode_ns));
+    if (now && f->encode == FAULT_ISSUE) return broken(NULL);
+    if (now && f->encode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
+    return mm_codec_encode(f->raw, stream, shape, src, dst, scratch, counters);
+}
+
+static mm_status fault_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                              void *dst, void *scratch, mm_codec_counters *counters) {
+    fault_codec *f = (fault_codec *)codec;
+    bool now = atomic_fetch_add(&f->decodes, 1) == f->at;
+    if (now && f->decode == FAULT_ISSUE) return broken(NULL);
+    if (now && f->decode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
+    return mm_codec_decode(f->raw, stream, shape, src, dst, scratch, counters);
+}
+
+static const mm_codec_ops fault_ops = {
+    .name = "fault",
+    .summary = "raw, until it breaks",
+    .device = "host",
+    .flags = {.lossless = true, .fixed_size = true, .gives_value = true},
+    .bound = fault_bound,
+    .scratch = fault_scratch,
+    .encode = fault_encode,
+    .decode = fault_decode,
+};
+
+/* ---------------------------------------------------------------- life */
+
+static void plan(rig *r, const char *spec) {
+    mm_policy policy;
+    mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = mm_planned_base(r->graph)};
+    if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&r->planned, &policy, r->graph, "host") != MM_OK ||
+        mm_planned_make(&r->planned, &policy, r->graph, &limits) != MM_OK)
+        fail_msg("%s: %s", spec, mm_last_error());
+}
+
+static void open_memory(rig *r) {
+    int64_t offset = 0;
+    r->memory = calloc((size_t)mm_graph_tensors(r->graph), sizeof *r->memory);
+    r->operands = calloc((size_t)mm_graph_steps(r->graph), sizeof *r->operands);
+    assert_non_null(r->memory);
+    assert_non_null(r->operands);
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
+        if (tensor->ownership == MM_EXTERNAL) r->memory[t] = malloc((size_t)tensor->bytes);
+        if (tensor->ownership != MM_PERSISTENT) continue;
+        r->memory[t] = (char *)mm_pool_base(r->pool) + offset;
+        offset += mm_align(tensor->bytes);
+    }
+}
+
+void rig_refill(rig *r, uint64_t seed) {
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++)
+        if (r->memory[t]) random_graph_fill(r->graph, t, seed, r->memory[t]);
+}
+
+void rig_init(rig *r, const rig_options *o) {
+    memset(r, 0, sizeof *r);
+    random_graph_options graph = {.seed = o->seed, .layers = o->layers, .max_channels = 4};
+    assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
+    plan(r, o->policy);
+    mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};
+    assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
+    assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
+    mm_dispatch_config dispatch = {
+        .device = r->device, .pool = r->pool, .issue = o->issue, .self_check = o->self_check};
+    assert_int_equal(mm_dispatch_create(&dispatch, &r->dispatch), MM_OK);
+    memcpy(r->codecs, r->planned.codecs, sizeof r->codecs);
+    r->codec = (fault_codec){.base = {.ops = &fault_ops, .spec = "fault"}, .raw = r->codecs[0]};
+    assert_string_equal(r->codecs[0]->spec, "raw");
+    r->codecs[0] = &r->codec.base;
+    if (mm_program_create(r->dispatch, r->planned.plan, r->planned.facts, r->codecs, &r->program) != MM_OK)
+        fail_msg("%s", mm_last_error());
+    open_memory(r);
+    rig_refill(r, o->seed);
+}
+
+void rig_fini(rig *r) {
+    mm_memory_info info;
+    mm_program_destroy(r->program);
+    mm_dispatch_destroy(r->dispatch);
+    mm_pool_destroy(r->pool);
+    mm_device_memory_info(r->device, &info);
+    assert_int_equal(info.reserved_bytes, 0);
+    mm_device_destroy(r->device); /* asserts that no stream or event is left */
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++)
+        if (mm_graph_tensor(r->graph, t)->ownership == MM_EXTERNAL) free(r->memory[t]);
+    free(r->memory);
+    free(r->operands);
+    mm_planned_fini(&r->planned);
+    mm_graph_destroy(r->graph);
+}
+
+/* ---------------------------------------------------------------- iterations */
+
+typedef struct step_task {
+    const mm_graph *graph;
+    int step;
+    const random_operand *operands;
+    void *workspace;
+} step_task;
+
+static mm_status run_task(void *arg) {
+    const step_task *task = arg;
+    size_t workspace_bytes = (size_t)mm_graph_step(task->graph, task->step)->workspace_bytes;
+    random_graph_run_step(task->graph, task->step, task->operands, task->workspace, workspace_bytes);
+    return MM_OK;
+}
+
+static mm_status run_step(rig *r, int s, mm_stream *stream) {
+    const mm_plan *p = r->planned.plan;
+    const mm_step_info *step = mm_graph_step(r->graph, s);
+    int index = mm_program_node(r->program, s);
+    const mm_node *node = &p->nodes[index];
+    int64_t waited_ns;
+    assert_true(step->n_uses <= RIG_USES);
+    MM_TRY(mm_dispatch_step_begin(r->dispatch, index, stream, &waited_ns));
+    for (int u = 0; u < step->n_uses; u++) {
+        int segment = p->bindings[node->first_binding + u];
+        bool coded = segment >= 0 && p->segments[segment].content == MM_CONTENT_CODED;
+        void *data = segment < 0 ? r->memory[step->uses[u].tensor] : mm_dispatch_address(r->dispatch, segment);
+        r->operands[s][u] = (random_operand){data, coded ? MM_FORM_SIGN : MM_FORM_VALUE};
+    }
+    void *workspace = node->work < 0 ? NULL : mm_dispatch_address(r->dispatch, node->work);
+    step_task task = {r->graph, s, r->operands[s], workspace};
+    MM_TRY(stream ? mm_host_launch(stream, run_task, &task, sizeof task) : run_task(&task));
+    return mm_dispatch_step_end(r->dispatch, index);
+}
+
+mm_status rig_iteration(rig *r, bool on_stream, int *failed_step) {
+    mm_stream *stream = on_stream ? mm_dispatch_compute(r->dispatch) : NULL;
+    int steps = mm_graph_steps(r->graph), s = 0;
+    mm_status status = mm_dispatch_begin(r->dispatch, r->program);
+    while (status == MM_OK && s < steps) {
+        status = run_step(r, s, stream);
+        s += status == MM_OK;
+    }
+    if (failed_step) *failed_step = s;
+    if (status == MM_OK) return mm_dispatch_end(r->dispatch);
+    mm_dispatch_abort(r->dispatch);
+    return status;
+}
+
+uint64_t rig_digest(const rig *r) {
+    uint64_t digest = 0;
+    for (int t = 0; t < mm_graph_tensors(r->graph); t++)
+        if (mm_graph_tensor(r->graph, t)->ownership == MM_PERSISTENT)
+            digest = random_graph_digest(digest, r->memory[t], (size_t)mm_graph_tensor(r->graph, t)->bytes);
+    return digest;
+}
+
+uint64_t rig_expected(const rig *r, uint64_t seed, int iterations) {
+    uint64_t digest;
+    assert_int_equal(random_graph_reference(r->graph, seed, iterations, &digest), MM_OK);
+    return digest;
+}

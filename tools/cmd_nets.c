@@ -1,0 +1,121 @@
+/* mm nets: the networks that there are, or one of them, layer by layer. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nets/net_attrs.h"
+#include "nets/net_file.h"
+#include "nets/zoo.h"
+#include "tools/args.h"
+#include "tools/commands.h"
+
+enum { INPUTS_CAPACITY = NETS_MAX_INPUTS * (NETS_NAME_CAPACITY + 2) };
+
+typedef struct widths {
+    int name, op, inputs;
+} widths;
+
+static const char *inputs_text(const nets_net *net, const nets_layer *layer, char text_out[INPUTS_CAPACITY]) {
+    text_out[0] = '\0';
+    for (int i = 0; i < layer->n_inputs; i++)
+        sprintf(text_out + strlen(text_out), "%s%s", i ? ", " : "", nets_net_layer(net, layer->inputs[i])->name);
+    return text_out;
+}
+
+static int wider(int width, const char *text) {
+    int length = (int)strlen(text);
+    return length > width ? length : width;
+}
+
+static widths measure(const nets_net *net) {
+    widths w = {.name = (int)strlen("layer"), .op = (int)strlen("operation"), .inputs = (int)strlen("inputs")};
+    char inputs[INPUTS_CAPACITY];
+    for (int i = 0; i < nets_net_layers(net); i++) {
+        const nets_layer *layer = nets_net_layer(net, i);
+        w.name = wider(w.name, layer->name);
+        w.op = wider(w.op, nets_op_name(layer->op));
+        w.inputs = wider(w.inputs, inputs_text(net, layer, inputs));
+    }
+    return w;
+}
+
+static int64_t learned_elems(const nets_net *net, const nets_layer *layer) {
+    int64_t sum = 0;
+    for (int i = 0; i < layer->n_params; i++) {
+        const nets_param *param = nets_net_param(net, layer->first_param + i);
+        if (param->learned) sum += param->elems;
+    }
+    return sum;
+}
+
+static mm_status print_layer(const nets_net *net, int index, const widths *w) {
+    const nets_layer *layer = nets_net_layer(net, index);
+    const int64_t *shape = layer->shape;
+    char inputs[INPUTS_CAPACITY], output[64], text[NETS_ATTR_TEXT_CAPACITY];
+    nets_attrs told;
+    MM_TRY(nets_attrs_told(net, index, &told));
+    snprintf(output, sizeof output, "%lldx%lldx%lld", (long long)shape[0], (long long)shape[1], (long long)shape[2]);
+    printf("%-*s  %-*s  %-*s  %-14s  %11lld", w->name, layer->name, w->op, nets_op_name(layer->op), w->inputs,
+           inputs_text(net, layer, inputs), output, (long long)learned_elems(net, layer));
+    const nets_attr *attr;
+    const char *separator = "  ";
+    for (size_t i = 0; (attr = nets_attr_table(i)); i++) {
+        if (!nets_attr_is_told(attr, &told)) continue;
+        printf("%s%s=%s", separator, attr->name, nets_attr_text(attr, &told, text));
+        separator = " ";
+    }
+    printf("\n");
+    return MM_OK;
+}
+
+static mm_status print_net(const nets_net *net) {
+    const int64_t *image = nets_net_layer(net, 0)->shape;
+    int64_t elems = nets_net_learned_elems(net);
+    char size[32];
+    printf("%s: images of %lldx%lldx%lld, %lld classes; %d layers, %lld learned parameters (%s)\n\n",
+           nets_net_name(net), (long long)image[0], (long long)image[1], (long long)image[2],
+           (long long)nets_net_classes(net), nets_net_layers(net), (long long)elems,
+           mm_size_format(elems * (int64_t)sizeof(float), size, sizeof size));
+    widths w = measure(net);
+    printf("%-*s  %-*s  %-*s  %-14s  %11s  %s\n", w.name, "layer", w.op, "operation", w.inputs, "inputs", "output",
+           "parameters", "attributes");
+    for (int i = 0; i < nets_net_layers(net); i++) MM_TRY(print_layer(net, i, &w));
+    return MM_OK;
+}
+
+static void print_list(void) {
+    const char *name, *summary;
+    for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) printf("%-20s %s\n", name, summary);
+}
+
+static mm_status show(const char *name, bool json) {
+    if (!name && json) return mm_fail(MM_ERR_INVALID, "--json prints one network: say which with --net");
+    if (!name) {
+        print_list();
+        return MM_OK;
+    }
+    nets_net *net;
+    MM_TRY(nets_open(name, &net));
+    mm_status status = json ? nets_net_print(net, stdout) : print_net(net);
+    nets_net_destroy(net);
+    return status;
+}
+
+static const char help_text[] =
+    "Lists the networks that --net takes; with --net, the layers of one: shapes are height x width x channels of one\n"
+    "image. --json prints it as a network file, which --net file:PATH reads, here and in the other commands.\n"
+    "\n"
+    "  mm nets --net resnet20 --json > my.json\n"
+    "  mm train --net file:my.json --iterations 10";
+
+int cmd_nets(int argc, char **argv) {
+    const char *name = NULL;
+    bool json = false, help;
+    const arg table[] = {
+        {"--net", "NAME", "print this network: one of the list, or file:PATH", ARG_TEXT, &name, 0, 0},
+        {"--json", NULL, "... as a network file", ARG_FLAG, &json, 0, 0},
+        {0},
+    };
+    mm_status status = args_parse(argc, argv, table, "mm nets [OPTIONS]", help_text, &help);
+    if (status == MM_OK && !help) status = show(name, json);
+    return status == MM_OK ? EXIT_OK : command_failed("nets", status);
+}
