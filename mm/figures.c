@@ -22,6 +22,8 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .decodes = d.decodes,
         .encoded_bytes = d.encoded_bytes,
         .coded_bytes = d.coded_bytes,
+        .out_bytes = d.out_bytes,
+        .in_bytes = d.in_bytes,
         .nonfinite_blocks = d.nonfinite_blocks,
         .unplanned_allocs = d.unplanned_allocs,
         .host_waits = d.host_waits,

@@ -181,17 +181,22 @@ static mm_status check_options(const mm_options *o) {
 static mm_status open_parts(mm_manager *m) {
     mm_options *o = &m->options;
     MM_TRY(mm_policy_parse(o->policy ? o->policy : "liveness", &m->policy));
-    mm_device_config config = {
-        .alloc_cost_ns = o->alloc_cost_ns, .delay_seed = o->delay_seed, .delay_max_ns = o->delay_max_ns};
+    mm_device_config config = {.link_out_bytes_per_s = o->link_bytes_per_s,
+                               .link_in_bytes_per_s = o->link_bytes_per_s,
+                               .alloc_cost_ns = o->alloc_cost_ns,
+                               .delay_seed = o->delay_seed,
+                               .delay_max_ns = o->delay_max_ns};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->ops->name;
     o->policy = NULL; /* the caller's string; m->policy has it */
     MM_TRY(mm_planned_try_codecs(&m->policy, o->device));
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
+    MM_TRY(mm_pool_create(m->device, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, o->device_bytes));
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,
+                                   .staging = m->staging,
                                    .issue = o->issue,
                                    .self_check = o->self_check,
                                    .measure_times = o->measure_times};
@@ -222,6 +227,7 @@ void mm_manager_destroy(mm_manager *m) {
     for (int i = 0; i < m->n_records; i++) record_fini(&m->records[i]);
     free(m->records);
     mm_dispatch_destroy(m->dispatch);
+    mm_pool_destroy(m->staging);
     mm_pool_destroy(m->staging);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);

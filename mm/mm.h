@@ -218,17 +218,18 @@ typedef struct mm_event_info {
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
 typedef struct mm_options {
-    const char *device;    /* "host" (default); "cuda" where the build has it */
-    int64_t device_bytes;  /* the budget: arena, and external tensors; reserved at once, never exceeded. Required */
-    int64_t pinned_bytes;  /* the host-side budget for offloaded tensors; reserved at once */
-    const char *policy;    /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
-    mm_issue issue;        /* who issues side-stream operations */
-    bool self_check;       /* poison freed ranges, checksum lossless evictions; slow */
-    bool measure_times;    /* time every step and operation, for facts (the mm command's bench --facts) */
-    bool measure_touched;  /* fill the arena with a pattern at start, so that mm_touched_get can count */
-    uint64_t delay_seed;   /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
-    int64_t delay_max_ns;  /* out races */
-    int64_t alloc_cost_ns; /* host device: what one unplanned allocation or free costs (a GPU: 200000) */
+    const char *device;       /* "host" (default); "cuda" where the build has it */
+    int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required */
+    int64_t pinned_bytes;     /* the host-side budget for offloaded tensors; reserved at once */
+    const char *policy;       /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
+    mm_issue issue;           /* who issues side-stream operations */
+    bool self_check;          /* poison freed ranges, checksum lossless evictions; slow */
+    bool measure_times;       /* time every step and operation, for facts (the mm command's bench --facts) */
+    bool measure_touched;     /* fill the arena with a pattern at start, so that mm_touched_get can count */
+    uint64_t delay_seed;      /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
+    int64_t delay_max_ns;     /* out races */
+    int64_t link_bytes_per_s; /* host device: speed of the link to pinned memory, each way; 0: as memcpy */
+    int64_t alloc_cost_ns;    /* host device: what one unplanned allocation or free costs (a GPU: 200000) */
     mm_log log;
     mm_event_fn event_fn;
     void *event_ctx;
@@ -309,11 +310,12 @@ typedef struct mm_stats {
     int64_t compute_wait_ns;      /* the compute stream, or the caller of mm_layer_begin, stood waiting */
     int64_t codec_busy_ns;        /* encode and decode streams at work */
     int64_t encodes, decodes;
-    int64_t encoded_bytes;    /* raw bytes that went into encoders */
-    int64_t coded_bytes;      /* bytes that came out */
-    int64_t nonfinite_blocks; /* ZFP blocks that held Inf or NaN */
-    int64_t unplanned_allocs; /* naive modes only */
-    int64_t host_waits;       /* times mm_layer_begin waited for a worker to issue */
+    int64_t encoded_bytes;       /* raw bytes that went into encoders */
+    int64_t coded_bytes;         /* bytes that came out */
+    int64_t out_bytes, in_bytes; /* to pinned memory and back */
+    int64_t nonfinite_blocks;    /* ZFP blocks that held Inf or NaN */
+    int64_t unplanned_allocs;    /* naive modes only */
+    int64_t host_waits;          /* times mm_layer_begin waited for a worker to issue */
 } mm_stats;
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);

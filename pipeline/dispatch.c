@@ -114,6 +114,30 @@ static mm_status enqueue_decode(mm_dispatch *d, const mm_node *node, mm_stream *
     return MM_OK;
 }
 
+/* Offload and prefetch. */
+static mm_status enqueue_copy(mm_dispatch *d, const mm_node *node, mm_stream *stream) {
+    const mm_plan *plan = d->program->plan;
+    bool out = node->kind == MM_NODE_OUT;
+    int64_t bytes = plan->segments[node->dst].bytes;
+    MM_TRY(mm_copy_async(stream, mm_dispatch_address(d, node->dst), mm_dispatch_address(d, node->src), bytes,
+                         out ? MM_COPY_OUT : MM_COPY_IN));
+    pthread_mutex_lock(&d->lock);
+    *(out ? &d->stats.out_bytes : &d->stats.in_bytes) += bytes;
+    pthread_mutex_unlock(&d->lock);
+    return MM_OK;
+}
+
+static mm_status enqueue_op(mm_dispatch *d, const mm_node *node, mm_stream *stream) {
+    switch (node->kind) {
+    case MM_NODE_ENCODE:
+        return enqueue_encode(d, node, stream);
+    case MM_NODE_DECODE:
+        return enqueue_decode(d, node, stream);
+    default:
+        return enqueue_copy(d, node, stream);
+    }
+}
+
 static mm_status record(mm_dispatch *d, int index, mm_stream *stream) {
     mm_event *event = d->program->events[index];
     return event ? mm_event_record(event, stream) : MM_OK;
@@ -126,7 +150,7 @@ static mm_status issue(mm_dispatch *d, int index) {
     MM_TRY(enqueue_waits(d, node));
     MM_TRY(mm_unplanned_take(p, index));
     MM_TRY(mm_self_check_before(p, index));
-    MM_TRY(node->kind == MM_NODE_ENCODE ? enqueue_encode(d, node, stream) : enqueue_decode(d, node, stream));
+    MM_TRY(enqueue_op(d, node, stream));
     MM_TRY(mm_self_check_after(p, index));
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for it, as cudaFree would. */
@@ -279,7 +303,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
 
 void *mm_dispatch_address(mm_dispatch *d, int segment) {
     const mm_segment *s = &d->program->plan->segments[segment];
-    if (!s->dynamic) return d->base + s->offset;
+    if (!s->dynamic) return (s->pinned ? d->staging : d->base) + s->offset;
     mm_unplanned *u = &d->program->unplanned;
     pthread_mutex_lock(&u->lock);
     void *address = u->address[segment];
@@ -294,6 +318,7 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
     d->config = *config;
     d->base = mm_pool_base(config->pool);
+    d->staging = mm_pool_base(config->staging);
     mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
     if (status != MM_OK) {
         free(d);

@@ -23,7 +23,8 @@ typedef struct mm_program mm_program; /* a plan made ready to run */
 
 typedef struct mm_dispatch_config {
     mm_device *device;
-    mm_pool *pool; /* the arena */
+    mm_pool *pool;    /* the arena */
+    mm_pool *staging; /* pinned memory */
     mm_issue issue;
     bool self_check;    /* poison segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* keep how long nodes took (devices with timed events) */
@@ -31,6 +32,7 @@ typedef struct mm_dispatch_config {
 
 typedef struct mm_dispatch_stats {
     int64_t encodes, decodes, encoded_bytes, coded_bytes;
+    int64_t out_bytes, in_bytes; /* over the link */
     int64_t unplanned_allocs;
     int64_t host_waits, host_wait_ns; /* step_begin waited for a worker to issue, or (no stream) for data */
     int64_t nonfinite_blocks;

@@ -44,7 +44,7 @@ struct mm_program {
 
 struct mm_dispatch {
     mm_dispatch_config config;
-    uint8_t *base;
+    uint8_t *base, *staging;
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
     mm_codec_counters counters;

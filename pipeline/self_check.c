@@ -90,8 +90,10 @@ void mm_self_check_fini(mm_program *p) {
     free(p->check.compared);
 }
 
-/* The codec of an operation, if it promises the same elements back. */
+/* Whether an operation puts a map away, or brings one back, bit for bit: a lossless codec, or a copy of the raw map. */
 static bool is_exact(const mm_program *p, const mm_node *node) {
+    if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
+        return p->plan->segments[node->src].content == MM_CONTENT_RAW;
     int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
     const mm_codec_facts *codec = &p->facts->codecs[p->plan->segments[code].codec];
     return codec->lossless && codec->gives_value;
@@ -99,7 +101,8 @@ static bool is_exact(const mm_program *p, const mm_node *node) {
 
 mm_status mm_self_check_before(mm_program *p, int index) {
     const mm_node *node = &p->plan->nodes[index];
-    if (!p->dispatch->config.self_check || node->kind != MM_NODE_ENCODE || !is_exact(p, node)) return MM_OK;
+    bool puts_away = node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_OUT;
+    if (!p->dispatch->config.self_check || !puts_away || !is_exact(p, node)) return MM_OK;
     return mm_checksum_async(mm_dispatch_stream(p->dispatch, node), mm_dispatch_address(p->dispatch, node->src),
                              mm_graph_tensor(p->plan->graph, node->tensor)->bytes, &p->check.before[node->tensor]);
 }
@@ -108,7 +111,7 @@ mm_status mm_self_check_after(mm_program *p, int index) {
     if (!p->dispatch->config.self_check) return MM_OK;
     const mm_node *node = &p->plan->nodes[index];
     mm_stream *stream = mm_dispatch_stream(p->dispatch, node);
-    if (node->kind == MM_NODE_DECODE && is_exact(p, node)) {
+    if ((node->kind == MM_NODE_DECODE || node->kind == MM_NODE_IN) && is_exact(p, node)) {
         p->check.compared[node->tensor] = 1;
         MM_TRY(mm_checksum_async(stream, mm_dispatch_address(p->dispatch, node->dst),
                                  mm_graph_tensor(p->plan->graph, node->tensor)->bytes, &p->check.after[node->tensor]));

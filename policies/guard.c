@@ -89,18 +89,21 @@ static int by_first_node(const void *a, const void *b) {
 
 mm_status mm_schedule_guard(mm_plan *plan) {
     size_t n = 0;
-    occupancy o = {0};
+    occupancy memory[2] = {{0}}; /* the device's, pinned */
     int32_t *last = last_users(plan);
     int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
     bool enough = last && order;
     for (int i = 0; enough && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (!s->dynamic && !s->pinned && s->bytes > 0 && s->first_node >= 0)
-            order[n++] = ((int64_t)s->first_node << 32) | i;
+        if (!s->dynamic && s->bytes > 0 && s->first_node >= 0) order[n++] = ((int64_t)s->first_node << 32) | i;
     }
     if (enough) qsort(order, n, sizeof *order, by_first_node);
-    for (size_t i = 0; enough && i < n; i++) enough = take(plan, &o, (int)(order[i] & INT32_MAX), last);
-    free(o.runs);
+    for (size_t i = 0; enough && i < n; i++) {
+        int segment = (int)(order[i] & INT32_MAX);
+        enough = take(plan, &memory[plan->segments[segment].pinned], segment, last);
+    }
+    free(memory[0].runs);
+    free(memory[1].runs);
     free(last);
     free(order);
     return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's waits");

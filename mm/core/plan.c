@@ -11,6 +11,24 @@ const char *mm_stream_id_name(mm_stream_id id) {
     return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
 }
 
+mm_stream_id mm_node_stream(mm_node_kind kind) {
+    static const mm_stream_id streams[] = {[MM_NODE_STEP] = MM_STREAM_COMPUTE,
+                                           [MM_NODE_ENCODE] = MM_STREAM_ENCODE,
+                                           [MM_NODE_DECODE] = MM_STREAM_DECODE,
+                                           [MM_NODE_OUT] = MM_STREAM_OUT,
+                                           [MM_NODE_IN] = MM_STREAM_IN};
+    return streams[kind];
+}
+
+const char *mm_node_kind_name(mm_node_kind kind) {
+    static const char *const names[] = {[MM_NODE_STEP] = "step",
+                                        [MM_NODE_ENCODE] = "encode",
+                                        [MM_NODE_DECODE] = "decode",
+                                        [MM_NODE_OUT] = "offload",
+                                        [MM_NODE_IN] = "prefetch"};
+    return (unsigned)kind <= MM_NODE_IN ? names[kind] : "unknown";
+}
+
 const char *mm_category_name(mm_category category) {
     static const char *const names[MM_CATEGORIES] = {
         [MM_CAT_PERSISTENT] = "persistent",
@@ -94,7 +112,7 @@ int mm_plan_step(mm_plan *plan, int step) {
 }
 
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst) {
-    int index = add_node(plan, kind, kind == MM_NODE_ENCODE ? MM_STREAM_ENCODE : MM_STREAM_DECODE);
+    int index = add_node(plan, kind, mm_node_stream(kind));
     if (index < 0) return -1;
     plan->nodes[index].tensor = tensor;
     plan->nodes[index].src = src;

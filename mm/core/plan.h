@@ -45,7 +45,13 @@ typedef enum mm_node_kind {
     MM_NODE_STEP,   /* a step of the graph, compute stream */
     MM_NODE_ENCODE, /* src raw -> dst coded, encode stream */
     MM_NODE_DECODE, /* src coded -> dst raw, decode stream */
+    MM_NODE_OUT,    /* src on the device, raw or coded -> dst pinned, the same bytes; out stream */
+    MM_NODE_IN,     /* src pinned -> dst on the device, the same bytes; in stream */
 } mm_node_kind;
+
+/* The stream that a kind of node runs on; and a word for messages. */
+mm_stream_id mm_node_stream(mm_node_kind kind);
+const char *mm_node_kind_name(mm_node_kind kind);
 
 typedef struct mm_node {
     mm_node_kind kind;

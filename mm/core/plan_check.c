@@ -6,8 +6,6 @@
 
 #include "mm/core/status.h"
 
-static const char *op_name(mm_node_kind kind) { return kind == MM_NODE_ENCODE ? "encode" : "decode"; }
-
 /* "conv1 backward", or "encode of conv1 after conv2 forward". */
 const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t capacity) {
     if (node < 0 || node >= c->plan->n_nodes) return "the plan";
@@ -20,7 +18,7 @@ const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t
     if (step == node)
         snprintf(buffer, capacity, "%s", name);
     else
-        snprintf(buffer, capacity, "%s of %s after %s", op_name(n->kind),
+        snprintf(buffer, capacity, "%s of %s after %s", mm_node_kind_name(n->kind),
                  named ? mm_graph_tensor(c->graph, n->tensor)->name : "no tensor", name);
     return buffer;
 }

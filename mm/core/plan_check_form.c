@@ -89,8 +89,8 @@ static mm_status check_segment(const mm_check *c, int segment) {
     if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES)
         return mm_check_refuse_segment(c, segment, "of an unknown content or category");
     if (s->bytes <= 0) return mm_check_refuse_segment(c, segment, "has no bytes");
-    if (s->pinned && s->content != MM_CONTENT_CODED)
-        return mm_check_refuse_segment(c, segment, "in pinned memory, where steps and codecs cannot use it");
+    if (s->pinned && s->content == MM_CONTENT_WORK)
+        return mm_check_refuse_segment(c, segment, "a workspace in pinned memory");
     if (s->pinned && s->dynamic) return mm_check_refuse_segment(c, segment, "in pinned memory and yet in the heap");
     if (!s->dynamic) {
         if (s->offset % MM_ALIGN != 0) return mm_check_refuse_segment(c, segment, "its offset is not aligned");
@@ -129,6 +129,8 @@ static mm_status check_bindings(const mm_check *c, int node) {
         }
         if (!in_range(segment, c->plan->n_segments))
             return mm_check_refuse(c, node, tensor, "is not bound to a segment");
+        if (c->plan->segments[segment].pinned)
+            return mm_check_refuse(c, node, tensor, "is bound to segment %d, in pinned memory", segment);
         if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, of another tensor", segment);
     }
@@ -158,6 +160,23 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
     return MM_OK;
 }
 
+/* An offload or a prefetch: the same content on the other side of the link. */
+static mm_status check_move(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_segment *src = &c->plan->segments[n->src], *dst = &c->plan->segments[n->dst];
+    bool out = n->kind == MM_NODE_OUT;
+    if (src->pinned == out || dst->pinned != out)
+        return mm_check_refuse(c, node, n->tensor, "does not go %s",
+                               out ? "from the device to pinned memory" : "from pinned memory to the device");
+    if (src->content != dst->content || src->content == MM_CONTENT_WORK || src->codec != dst->codec ||
+        (src->content == MM_CONTENT_CODED && src->bytes != dst->bytes))
+        return mm_check_refuse(c, node, n->tensor, "source and target are not of one form");
+    if (src->tensor != n->tensor || dst->tensor != n->tensor)
+        return mm_check_refuse(c, node, n->tensor, "source or target is of another tensor");
+    if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a copy with a workspace");
+    return MM_OK;
+}
+
 static mm_status check_op(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *segments = c->plan->segments;
@@ -165,6 +184,9 @@ static mm_status check_op(const mm_check *c, int node) {
     if (n->step != -1) return mm_check_refuse(c, node, -1, "an operation that names a step");
     if (!in_range(n->src, c->plan->n_segments) || !in_range(n->dst, c->plan->n_segments))
         return mm_check_refuse(c, node, n->tensor, "source or target is no segment");
+    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return check_move(c, node);
+    if (segments[n->src].pinned || segments[n->dst].pinned)
+        return mm_check_refuse(c, node, n->tensor, "a codec cannot use pinned memory");
     const mm_segment *raw = &segments[encode ? n->src : n->dst], *code = &segments[encode ? n->dst : n->src];
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED)
         return mm_check_refuse(c, node, n->tensor, "source and target are not %s",
@@ -178,13 +200,10 @@ static mm_status check_op(const mm_check *c, int node) {
     return check_work(c, node, mm_facts_code(c->facts, code->codec, n->tensor)->scratch_bytes);
 }
 
-static const mm_stream_id stream_of[] = {
-    [MM_NODE_STEP] = MM_STREAM_COMPUTE, [MM_NODE_ENCODE] = MM_STREAM_ENCODE, [MM_NODE_DECODE] = MM_STREAM_DECODE};
-
 /* `issued`: how many nodes each stream has before this one. */
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
-    if ((unsigned)n->kind > MM_NODE_DECODE || n->stream != stream_of[n->kind])
+    if ((unsigned)n->kind > MM_NODE_IN || n->stream != mm_node_stream(n->kind))
         return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind or on another's stream", node);
     if (n->seq != issued[n->stream])
         return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);

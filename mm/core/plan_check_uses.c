@@ -161,7 +161,7 @@ static mm_status walk_op(mm_check *c, int node) {
     add_user(c, node, n->src);
     if (c->residences[n->dst].first >= 0)
         return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
-    bool lossless = n->kind == MM_NODE_ENCODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
+    bool lossless = n->kind != MM_NODE_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
     set_content(c, node, n->dst, src->value, src->exact && lossless);
     MM_TRY(use_work(c, node, n->work));
     return use_work(c, node, n->stage);

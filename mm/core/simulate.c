@@ -25,10 +25,24 @@ typedef struct simulator {
     int64_t now;
 } simulator;
 
-static mm_status node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int64_t *ns_out) {
+/* A copy over the link takes its bytes at the rate that the link has when it begins. A rate of 0 is not known. */
+static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes, bool both) {
+    bool out = n->kind == MM_NODE_OUT;
+    int64_t rate = out ? facts->out_bytes_per_s : facts->in_bytes_per_s;
+    int64_t shared = out ? facts->out_both_bytes_per_s : facts->in_both_bytes_per_s;
+    if (both && shared > 0) rate = shared;
+    return rate > 0 ? (int64_t)((double)bytes / (double)rate * 1e9) : 0;
+}
+
+static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) {
+    const mm_plan *plan = s->plan;
+    const mm_facts *facts = s->facts;
     int64_t ns;
     if (n->kind == MM_NODE_STEP) {
         ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
+    } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
+        mm_stream_id other = n->kind == MM_NODE_OUT ? MM_STREAM_IN : MM_STREAM_OUT;
+        ns = link_ns(facts, n, plan->segments[n->dst].bytes, s->running[other] >= 0);
     } else {
         bool encode = n->kind == MM_NODE_ENCODE;
         const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
@@ -64,7 +78,7 @@ static mm_status start_nodes(simulator *s, bool *any_out) {
         int32_t next = s->first[t] + s->ended[t];
         if (s->running[t] < 0 && next < s->first[t + 1] && is_ready(s, &s->plan->nodes[s->node_at[next]])) {
             int64_t ns;
-            MM_TRY(node_ns(s->plan, s->facts, &s->plan->nodes[s->node_at[next]], &ns));
+            MM_TRY(node_ns(s, &s->plan->nodes[s->node_at[next]], &ns));
             s->running[t] = s->node_at[next];
             s->left[t] = ns * s->full_rate;
             s->nodes[s->running[t]].start_ns = s->now;
