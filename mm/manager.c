@@ -192,7 +192,6 @@ static mm_status open_parts(mm_manager *m) {
     MM_TRY(mm_planned_try_codecs(&m->policy, o->device));
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(mm_pool_create(m->device, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
-    MM_TRY(mm_pool_create(m->device, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, o->device_bytes));
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,
@@ -227,7 +226,6 @@ void mm_manager_destroy(mm_manager *m) {
     for (int i = 0; i < m->n_records; i++) record_fini(&m->records[i]);
     free(m->records);
     mm_dispatch_destroy(m->dispatch);
-    mm_pool_destroy(m->staging);
     mm_pool_destroy(m->staging);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);

@@ -22,8 +22,8 @@ typedef struct mm_record {
 struct mm_manager {
     mm_options options;
     mm_device *device;
-    mm_pool *pool, *staging; /* the arena; pinned memory */ /* the arena */
-    mm_pool *staging;                                       /* pinned memory */
+    mm_pool *pool;    /* the arena */
+    mm_pool *staging; /* pinned memory */
     mm_dispatch *dispatch;
     mm_policy policy;
     mm_directory directory;
