@@ -12,9 +12,9 @@ static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
     return mm_schedule_finish(s, 0, keep_all, plan_out);
 }
 
-static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                            const mm_policy_options *options, mm_plan **plan_out) {
-    (void)options;
+static mm_status naive_plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts,
+                            const mm_limits *limits, const mm_policy_options *options, mm_plan **plan_out) {
+    (void)ops, (void)options;
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, false));
     s.workspace_group = mm_schedule_group(&s, MM_REGION_GENERAL, 0);
@@ -23,9 +23,9 @@ static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const 
     return status;
 }
 
-static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                               const mm_policy_options *options, mm_plan **plan_out) {
-    (void)options;
+static mm_status liveness_plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts,
+                               const mm_limits *limits, const mm_policy_options *options, mm_plan **plan_out) {
+    (void)ops, (void)options;
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, true));
     mm_status status = plan_steps(&s, false, plan_out);

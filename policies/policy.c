@@ -8,7 +8,10 @@
 #include "mm/core/status.h"
 #include "policies/strategies.h"
 
-static const mm_policy_ops *const table[] = {&mm_policy_naive, &mm_policy_liveness, &mm_policy_freelunch};
+static const mm_policy_ops *const table[] = {
+    &mm_policy_naive,  &mm_policy_liveness, &mm_policy_freelunch, &mm_policy_swap, &mm_policy_swap_async,
+    &mm_policy_hybrid, &mm_policy_vdnn_all, &mm_policy_vdnn_conv, &mm_policy_cdma, &mm_policy_rules,
+};
 
 const mm_policy_ops *mm_policy_table(size_t i) { return i < sizeof table / sizeof *table ? table[i] : NULL; }
 
@@ -74,11 +77,8 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
     return MM_OK;
 }
 
-static mm_status add_option(mm_policy *policy, char *text) {
+static mm_status set_option(mm_policy *policy, const char *text, const char *value) {
     mm_policy_options *options = &policy->options;
-    char *value = strchr(text, '=');
-    if (!value) return mm_fail(MM_ERR_INVALID, "policy %s: '%s' is not key=value", policy->ops->name, text);
-    *value++ = '\0';
     const mm_option_desc *desc = find_option(policy->ops, text);
     if (!desc) return unknown_option(policy->ops, text);
     MM_TRY(check_value(policy->ops, desc, value));
@@ -90,6 +90,20 @@ static mm_status add_option(mm_policy *policy, char *text) {
     strcpy(options->key[options->n], text);
     strcpy(options->value[options->n++], value);
     return MM_OK;
+}
+
+/* One piece between commas: key=value, or the text of a policy that takes one. */
+static mm_status add_option(mm_policy *policy, char *piece, bool first) {
+    const mm_policy_ops *ops = policy->ops;
+    char *value = strchr(piece, '=');
+    if (value) *value = '\0';
+    bool known = value && find_option(ops, piece);
+    if (first && ops->takes_text && !known) {
+        if (value) *value = '=';
+        return set_option(policy, ops->options[0].key, piece);
+    }
+    if (!value) return mm_fail(MM_ERR_INVALID, "policy %s: '%s' is not key=value", ops->name, piece);
+    return set_option(policy, piece, value + 1);
 }
 
 mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
@@ -105,7 +119,8 @@ mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
     MM_TRY(find_policy(text, &policy.ops));
     char *rest = NULL;
     for (char *o = options ? strtok_r(options, ",", &rest) : NULL; o; o = strtok_r(NULL, ",", &rest))
-        MM_TRY(add_option(&policy, o));
+        MM_TRY(add_option(&policy, o, o == options));
+    if (policy.ops->check) MM_TRY(policy.ops->check(policy.ops, &policy.options));
     *policy_out = policy;
     return MM_OK;
 }
@@ -113,7 +128,7 @@ mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
 mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_plan **plan_out) {
     mm_plan *plan;
-    MM_TRY(policy->ops->plan(graph, facts, limits, &policy->options, &plan));
+    MM_TRY(policy->ops->plan(policy->ops, graph, facts, limits, &policy->options, &plan));
     strcpy(plan->policy, policy->spec);
     *plan_out = plan;
     return MM_OK;

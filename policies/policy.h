@@ -5,7 +5,7 @@
 
 #include "mm/core/plan.h"
 
-enum { MM_OPTION_MAX = 16, MM_OPTION_KEY = 24, MM_OPTION_VALUE = 64 };
+enum { MM_OPTION_MAX = 16, MM_OPTION_KEY = 24, MM_OPTION_VALUE = 128 };
 
 /* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4). */
 typedef struct mm_policy_options {
@@ -21,22 +21,27 @@ typedef struct mm_option_desc {
     int64_t min, max;    /* of an integer option, if min < max */
 } mm_option_desc;
 
-typedef struct mm_policy_ops {
+typedef struct mm_policy_ops mm_policy_ops;
+struct mm_policy_ops {
     const char *name, *summary;
     const mm_option_desc *options; /* ended by a NULL key; NULL: none */
+    bool takes_text;               /* the first option may be given without its key: NAME:text,key=value */
+    /* Whether the options make sense together, beyond what their table says. NULL: they do. */
+    mm_status (*check)(const mm_policy_ops *ops, const mm_policy_options *options);
     /* Specs of the codecs whose facts it needs, at most `capacity`; returns how many. NULL: none. */
-    int (*codecs)(const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY], int capacity);
+    int (*codecs)(const mm_policy_ops *ops, const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY],
+                  int capacity);
     /* The plan with the lowest peak that the options allow, if none fits the limits: the caller tells from
      * plan->peak_bytes (mm_plan_fits). The plan is the caller's. */
-    mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+    mm_status (*plan)(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                       const mm_policy_options *options, mm_plan **plan_out);
-} mm_policy_ops;
+};
 
 /* A parsed "name:key=value,...", checked against the policy's option table. */
 typedef struct mm_policy {
     const mm_policy_ops *ops;
     mm_policy_options options;
-    char spec[128]; /* as given */
+    char spec[MM_POLICY_SPEC]; /* as given */
 } mm_policy;
 
 /* The i-th policy, NULL past the last. */

@@ -123,6 +123,7 @@ int mm_schedule_segment(mm_schedule *s, mm_content content, mm_category category
     }
     s->segment_group[index] = group;
     s->plan->segments[index].dynamic = s->groups[group].region == MM_REGION_HEAP;
+    s->plan->segments[index].pinned = s->groups[group].region == MM_REGION_PINNED;
     if (s->groups[group].bytes < bytes) s->groups[group].bytes = bytes;
     return index;
 }
@@ -235,10 +236,10 @@ static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     return lives;
 }
 
-static mm_status place_general(const mm_schedule *s, mm_interval *lives, int64_t *end) {
+static mm_status place_by_life(const mm_schedule *s, mm_region region, mm_interval *lives, int64_t *end) {
     region_items r;
     int64_t height = 0;
-    MM_TRY(items_init(s, lives, MM_REGION_GENERAL, &r));
+    MM_TRY(items_init(s, lives, region, &r));
     mm_status status = mm_layout_place(r.items, r.n, MM_LAYOUT_BEST, MM_ALIGN, &height);
     for (size_t i = 0; i < r.n; i++) lives[r.which[i]].offset = *end + r.items[i].offset;
     *end += height;
@@ -326,8 +327,9 @@ mm_status mm_schedule_finish(mm_schedule *s, int wanted_buffers, bool keep_all, 
     MM_TRY(mm_plan_finish(plan));
     mm_interval *lives = group_lives(s, keep_all);
     if (!lives) return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
-    int64_t end = mm_align(plan->base_bytes);
-    mm_status status = place_general(s, lives, &end);
+    int64_t end = mm_align(plan->base_bytes), pinned_end = 0;
+    mm_status status = place_by_life(s, MM_REGION_GENERAL, lives, &end);
+    if (status == MM_OK) status = place_by_life(s, MM_REGION_PINNED, lives, &pinned_end);
     if (status == MM_OK) status = place_codes(s, lives, &end);
     if (status == MM_OK) status = place_buffers(s, lives, wanted_buffers, &end);
     if (status == MM_OK) status = place_heap(s, lives, &end);

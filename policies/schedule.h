@@ -14,6 +14,7 @@ typedef enum mm_region {
     MM_REGION_CODES,   /* the sliding compression workspace */
     MM_REGION_BUFFERS, /* the persistent tensor buffers */
     MM_REGION_HEAP,    /* placed at run time */
+    MM_REGION_PINNED,  /* pinned host memory, placed by lifetime */
 } mm_region;
 
 typedef struct mm_group {

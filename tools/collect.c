@@ -10,7 +10,7 @@ static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM
     mm_policy policy;
     char used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     MM_TRY(mm_policy_parse(policy_spec, &policy));
-    int n_used = policy.ops->codecs ? policy.ops->codecs(&policy.options, used, MM_MAX_CODECS) : 0;
+    int n_used = policy.ops->codecs ? policy.ops->codecs(policy.ops, &policy.options, used, MM_MAX_CODECS) : 0;
     for (int u = 0; u < n_used; u++) {
         int known = 0;
         while (known < *n && strcmp(specs[known], used[u]) != 0) known++;

@@ -68,6 +68,7 @@ static mm_status find_minimum(session *s) {
                                     s->config.policies.text[p], base, NULL));
             const mm_plan *plan = r.planned.plan;
             base = plan->base_bytes;
+            if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
             if (plan->peak_bytes > s->minimum_bytes) {
                 s->minimum_bytes = plan->peak_bytes;
                 mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
@@ -82,6 +83,8 @@ static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
     mm_options options = {.device = c->device,
                           .device_bytes = c->budget_bytes,
+                          .pinned_bytes = c->pinned_bytes,
+                          .link_bytes_per_s = c->link_bytes_per_s,
                           .policy = c->policies.text[0],
                           .issue = c->issue,
                           .self_check = c->self_check,
@@ -105,6 +108,7 @@ static mm_status init(session *s) {
     MM_TRY(open_data(s));
     MM_TRY(find_minimum(s));
     if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
+    if (s->config.pinned_bytes == 0) s->config.pinned_bytes = s->pinned_needed_bytes;
     if (s->config.budget_bytes < s->minimum_bytes) {
         char need[32];
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes (%s), held by %s",
@@ -222,7 +226,7 @@ static void name_row(const session *s, row *r) {
     mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     if (mm_policy_parse(r->policy, &policy) == MM_OK && policy.ops->codecs &&
-        policy.ops->codecs(&policy.options, specs, MM_MAX_CODECS) > 0)
+        policy.ops->codecs(policy.ops, &policy.options, specs, MM_MAX_CODECS) > 0)
         copy_text(r->codec, sizeof r->codec, specs[0]);
     r->batch = s->config.batch;
     r->budget_bytes = s->config.budget_bytes;

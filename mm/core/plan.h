@@ -20,7 +20,7 @@
 #include "mm/core/facts.h"
 #include "mm/core/graph.h"
 
-enum { MM_ALIGN = 256 };
+enum { MM_ALIGN = 256, MM_POLICY_SPEC = 160 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
 
@@ -99,7 +99,7 @@ typedef struct mm_segment {
 
 typedef struct mm_plan {
     const mm_graph *graph; /* borrowed */
-    char policy[128];      /* name and options */
+    char policy[MM_POLICY_SPEC];      /* name and options */
     mm_node *nodes;
     int n_nodes;
     int32_t stream_nodes[MM_STREAM_COUNT]; /* how many of them on each stream */

@@ -1,0 +1,325 @@
+#include "policies/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/simulate.h"
+#include "mm/core/status.h"
+#include "policies/engine_maps.h"
+
+typedef struct engine {
+    const mm_engine_config *config;
+    mm_schedule schedule;
+    mm_maps maps;
+    int mask;   /* codec of signs, in the facts */
+    int issued; /* maps of the queue that were fetched in advance */
+    int32_t
+        holding[3]; /* groups of the map put away last: held until the next one is, so that one in flight never stops
+                           the compute stream */
+    int n_holding;
+    int *leaving; /* per step: operation that it must wait for, because a map leaves synchronously; -1 */
+} engine;
+
+/* ---------------------------------------------------------------- operations */
+
+/* An operation and the segment that it makes, in a group of its own of that region. Returns the node, or -1. */
+static int add_op(engine *e, mm_node_kind kind, const mm_map *m, int src, int codec, mm_region region, int64_t bytes,
+                  int *segment_out) {
+    mm_schedule *s = &e->schedule;
+    int group = mm_schedule_group(s, region, bytes);
+    if (group < 0) return -1;
+    s->groups[group].rank = m->first_backward;
+    mm_category category = region == MM_REGION_BUFFERS ? MM_CAT_BUFFER : codec >= 0 ? MM_CAT_CODE : MM_CAT_FEATURE_MAP;
+    mm_content content = codec >= 0 ? MM_CONTENT_CODED : MM_CONTENT_RAW;
+    int segment = mm_schedule_segment(s, content, category, m->tensor, bytes, group);
+    if (segment < 0) return -1;
+    s->plan->segments[segment].codec = codec;
+    *segment_out = segment;
+    return mm_plan_op(s->plan, kind, m->tensor, src, segment);
+}
+
+/* In the unoptimised workflow a code is made in a place of its own, then copied to where it stays. */
+static bool add_stage(engine *e, int node, int64_t bytes) {
+    mm_schedule *s = &e->schedule;
+    int group = mm_schedule_group(s, MM_REGION_HEAP, bytes);
+    int stage = group < 0 ? -1 : mm_schedule_segment(s, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, bytes, group);
+    s->plan->nodes[node].stage = stage;
+    return stage >= 0;
+}
+
+/* ENCODE after node `after`; to the sliding workspace, or (`passing`) to where it waits to be copied out. */
+static int encode(engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
+    mm_schedule *s = &e->schedule;
+    int64_t bytes = mm_facts_code(s->facts, codec, m->tensor)->code_bytes;
+    mm_region region = passing ? MM_REGION_GENERAL : e->config->naive_workspace ? MM_REGION_HEAP : MM_REGION_CODES;
+    int node = add_op(e, MM_NODE_ENCODE, m, s->value[m->tensor], codec, region, bytes, code_out);
+    if (node < 0 || (region == MM_REGION_HEAP && !add_stage(e, node, bytes))) return -1;
+    mm_plan_wait(s->plan, node, after);
+    return node;
+}
+
+/* A copy of segment `src` over the link, after node `after`. */
+static int move(engine *e, mm_node_kind kind, const mm_map *m, int src, int after, mm_region region, int *copy_out) {
+    mm_schedule *s = &e->schedule;
+    const mm_segment from = s->plan->segments[src];
+    int node = add_op(e, kind, m, src, from.codec, region, from.bytes, copy_out);
+    if (node >= 0) mm_plan_wait(s->plan, node, after);
+    return node;
+}
+
+/* ---------------------------------------------------------------- forward: put away */
+
+static mm_status put_away_value(engine *e, mm_map *m, int after) {
+    int from = e->schedule.value[m->tensor];
+    m->away_node = after;
+    m->away_segment = from;
+    if (m->action != MM_ACTION_SWAP) {
+        bool passing = m->action == MM_ACTION_CODE_SWAP;
+        m->away_node = encode(e, m, m->codec, after, passing, &m->away_segment);
+        if (m->away_node < 0) return MM_ERR_NOMEM;
+    }
+    if (m->action == MM_ACTION_CODE) return MM_OK;
+    from = m->away_segment;
+    m->away_node = move(e, MM_NODE_OUT, m, from, m->away_node, MM_REGION_PINNED, &m->away_segment);
+    if (m->away_node < 0) return MM_ERR_NOMEM;
+    e->holding[e->n_holding++] = e->schedule.segment_group[from];
+    return MM_OK;
+}
+
+static mm_status put_away(engine *e, mm_map *m, int after) {
+    mm_schedule *s = &e->schedule;
+    int first = s->plan->n_nodes;
+    int32_t before[3];
+    int n_before = e->n_holding;
+    memcpy(before, e->holding, sizeof before);
+    e->n_holding = 0;
+    e->holding[e->n_holding++] = s->segment_group[s->value[m->tensor]];
+    if (m->sign) {
+        int node = encode(e, m, e->mask, after, false, &s->sign[m->tensor]);
+        if (node < 0) return MM_ERR_NOMEM;
+        s->sign_node[m->tensor] = node;
+    }
+    if (m->value) MM_TRY(put_away_value(e, m, after));
+    for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
+    return MM_OK;
+}
+
+/* Puts away what this forward step used last. */
+static mm_status put_away_after(engine *e, int step, int node) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; u < info->n_uses; u++) {
+        int index = e->maps.map_of[info->uses[u].tensor];
+        if (index < 0 || e->maps.maps[index].last_forward != step) continue;
+        MM_TRY(put_away(e, &e->maps.maps[index], node));
+        int due = step + e->config->leave_steps;
+        if (due > step && due < mm_graph_steps(e->schedule.graph)) e->leaving[due] = e->schedule.plan->n_nodes - 1;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- backward: fetch */
+
+static mm_status fetch(engine *e, mm_map *m) {
+    mm_schedule *s = &e->schedule;
+    mm_region region = (mm_region)e->maps.region_of[m->tensor];
+    int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
+    int node = m->away_node, segment = m->away_segment;
+    if (m->action != MM_ACTION_CODE) {
+        mm_region target = m->action == MM_ACTION_SWAP ? region : MM_REGION_GENERAL;
+        node = move(e, MM_NODE_IN, m, segment, node, target, &segment);
+        if (node < 0) return MM_ERR_NOMEM;
+    }
+    if (m->action != MM_ACTION_SWAP) {
+        int after = node;
+        node = add_op(e, MM_NODE_DECODE, m, segment, -1, region, bytes, &segment);
+        if (node < 0) return MM_ERR_NOMEM;
+        mm_plan_wait(s->plan, node, after);
+    }
+    s->value[m->tensor] = segment;
+    s->value_node[m->tensor] = node;
+    return MM_OK;
+}
+
+static mm_status fetch_next(engine *e) {
+    return e->issued == e->maps.n_queue ? MM_OK : fetch(e, &e->maps.maps[e->maps.queue[e->issued++]]);
+}
+
+static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
+
+/* What this backward step reads must have been fetched, however small the depth. */
+static mm_status fetch_for(engine *e, int step) {
+    if (step >= mm_graph_steps(e->schedule.graph)) return MM_OK;
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; info->phase == MM_BACKWARD && u < info->n_uses; u++) {
+        int index = e->maps.map_of[info->uses[u].tensor];
+        if (index < 0) continue;
+        mm_map *m = &e->maps.maps[index];
+        if (info->uses[u].form == MM_FORM_SIGN && m->sign) continue;
+        while (!is_fetched(e, m)) MM_TRY(e->config->fetch == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
+    }
+    return MM_OK;
+}
+
+/* One more for each map that this backward step was the last to read. */
+static mm_status fetch_after(engine *e, int step) {
+    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
+    for (int u = 0; e->config->fetch == MM_FETCH_DEPTH && u < info->n_uses; u++) {
+        int index = e->maps.map_of[info->uses[u].tensor];
+        if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e));
+    }
+    return MM_OK;
+}
+
+static mm_status fetch_before(engine *e, int step, bool first) {
+    for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++) MM_TRY(fetch_next(e));
+    MM_TRY(fetch_for(e, step));
+    return e->config->fetch == MM_FETCH_LAYER ? fetch_for(e, step + 1) : MM_OK;
+}
+
+/* ---------------------------------------------------------------- a whole plan */
+
+/* Codecs' scratch: one region for each stream, since a stream runs one operation at a time. */
+static mm_status add_scratch(engine *e) {
+    mm_schedule *s = &e->schedule;
+    int group[MM_STREAM_COUNT] = {-1, -1, -1, -1, -1};
+    for (int i = 0; i < s->plan->n_nodes; i++) {
+        const mm_node *node = &s->plan->nodes[i];
+        if (node->kind != MM_NODE_ENCODE && node->kind != MM_NODE_DECODE) continue;
+        int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
+        int64_t bytes = mm_facts_code(s->facts, s->plan->segments[code].codec, node->tensor)->scratch_bytes;
+        if (bytes == 0) continue;
+        int *g = &group[node->stream];
+        if (*g < 0) *g = mm_schedule_group(s, MM_REGION_GENERAL, 0);
+        if (*g < 0) return MM_ERR_NOMEM;
+        int segment = mm_schedule_segment(s, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, bytes, *g);
+        if (segment < 0) return MM_ERR_NOMEM;
+        s->plan->nodes[i].work = segment;
+    }
+    return MM_OK;
+}
+
+static mm_status build(engine *e) {
+    mm_schedule *s = &e->schedule;
+    bool backward = false;
+    for (int step = 0; step < mm_graph_steps(s->graph); step++) {
+        mm_phase phase = mm_graph_step(s->graph, step)->phase;
+        if (phase == MM_BACKWARD) MM_TRY(fetch_before(e, step, !backward));
+        backward |= phase == MM_BACKWARD;
+        int node = mm_schedule_step(s, step, e->maps.region_of);
+        if (node < 0) return MM_ERR_NOMEM;
+        if (e->leaving[step] >= 0) mm_plan_wait(s->plan, node, e->leaving[step]);
+        if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
+        if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
+    }
+    return add_scratch(e);
+}
+
+/* The plan that does its actions to the first `limit` maps. *eligible_out: how many maps there are. */
+static mm_status plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           const mm_engine_config *config, int limit, int *eligible_out, mm_plan **plan_out) {
+    engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
+    MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
+    e.leaving = malloc((size_t)mm_graph_steps(graph) * sizeof *e.leaving);
+    mm_status status = e.leaving ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    for (int i = 0; status == MM_OK && i < mm_graph_steps(graph); i++) e.leaving[i] = -1;
+    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, limit);
+    if (status == MM_OK) status = build(&e);
+    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, limit > 0 ? config->k : 0, false, plan_out);
+    if (status == MM_OK) *eligible_out = e.maps.eligible;
+    mm_maps_fini(&e.maps);
+    mm_schedule_fini(&e.schedule);
+    free(e.leaving);
+    return status;
+}
+
+/* ---------------------------------------------------------------- how many maps */
+
+static bool fits(const mm_plan *plan, const mm_limits *limits) {
+    return plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
+}
+
+static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+    mm_simulation simulation;
+    MM_TRY(mm_simulate(plan, facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+/* Whether plan `a` is to be had rather than `b`: what fits, then what is faster, then what does less (b came first);
+ * if neither fits, what needs less. */
+static mm_status is_better(const mm_plan *a, const mm_plan *b, const mm_facts *facts, const mm_limits *limits,
+                           bool *better_out) {
+    bool a_fits = fits(a, limits), b_fits = fits(b, limits);
+    if (!a_fits || !b_fits) {
+        *better_out = a_fits || (!b_fits && a->peak_bytes < b->peak_bytes);
+        return MM_OK;
+    }
+    int64_t a_ns, b_ns;
+    MM_TRY(step_time(a, facts, &a_ns));
+    MM_TRY(step_time(b, facts, &b_ns));
+    *better_out = a_ns < b_ns;
+    return MM_OK;
+}
+
+/* The candidates do not depend on the budget, so a larger one never makes the best of those that fit slower. */
+static mm_status plan_as_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                const mm_engine_config *config, mm_plan **plan_out) {
+    int eligible;
+    mm_plan *best;
+    MM_TRY(plan_maps(graph, facts, limits, config, 0, &eligible, &best));
+    if (fits(best, limits) || eligible == 0) {
+        *plan_out = best;
+        return MM_OK;
+    }
+    int candidates = mm_graph_steps(graph) > 2000 ? 8 : 32;
+    if (candidates > eligible) candidates = eligible;
+    mm_status status = MM_OK;
+    for (int i = 1; status == MM_OK && i <= candidates; i++) {
+        mm_plan *plan;
+        bool better = false;
+        int limit = (int)((int64_t)eligible * i / candidates);
+        status = plan_maps(graph, facts, limits, config, limit, &eligible, &plan);
+        if (status != MM_OK) break;
+        status = is_better(plan, best, facts, limits, &better);
+        mm_plan_destroy(better ? best : plan);
+        if (better) best = plan;
+    }
+    if (status == MM_OK)
+        *plan_out = best;
+    else
+        mm_plan_destroy(best);
+    return status;
+}
+
+mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         const mm_engine_config *config, mm_plan **plan_out) {
+    for (int r = 0; r < config->n_rules; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
+        int codec = mm_facts_codec(facts, rule->codec);
+        if (codec < 0) return mm_fail(MM_ERR_INVALID, "the facts know no codec '%s'", rule->codec);
+        if (!facts->codecs[codec].gives_value && strcmp(rule->codec, mm_mask_spec) != 0)
+            return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
+    }
+    int eligible;
+    if (config->always) return plan_maps(graph, facts, limits, config, INT32_MAX, &eligible, plan_out);
+    return plan_as_needed(graph, facts, limits, config, plan_out);
+}
+
+int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity) {
+    int n = 0;
+    bool coded = false;
+    for (int r = 0; r < config->n_rules && n < capacity; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
+        coded = true;
+        int known = 0;
+        while (known < n && strcmp(specs_out[known], rule->codec) != 0) known++;
+        if (known == n) strcpy(specs_out[n++], rule->codec);
+    }
+    int known = 0;
+    while (known < n && strcmp(specs_out[known], mm_mask_spec) != 0) known++;
+    if (coded && known == n && n < capacity) strcpy(specs_out[n++], mm_mask_spec);
+    return n;
+}

@@ -1,0 +1,58 @@
+/* The engine behind every policy that does something about feature maps: rules say what becomes of a map between its
+ * last forward and its first backward use, the engine schedules it.
+ *
+ * A rule looks at the layers whose outputs lie in a map's storage (conv -> bn -> relu in one storage is all three). The
+ * first rule that names one of them counts; a map that none names is kept.
+ *
+ *   put away    after the last forward step that uses the map:  ENCODE and OUT, as the action says
+ *   fetched     ahead of the backward step that needs it:       IN and DECODE
+ *   recomputed  right before that step                                                                            */
+#ifndef POLICIES_ENGINE_H
+#define POLICIES_ENGINE_H
+
+#include "policies/schedule.h"
+
+typedef enum mm_action {
+    MM_ACTION_KEEP,
+    MM_ACTION_CODE,      /* compressed, on the device */
+    MM_ACTION_SWAP,      /* in pinned memory */
+    MM_ACTION_CODE_SWAP, /* compressed, in pinned memory */
+} mm_action;
+
+typedef struct mm_rule {
+    uint32_t kinds;   /* of the layers that made it: bit per mm_layer_kind */
+    uint32_t readers; /* or of the layers that read it in the forward pass */
+    mm_action action;
+    char codec[MM_SPEC_CAPACITY];
+} mm_rule;
+
+enum { MM_RULES_MAX = 12, MM_RULES_TEXT = 256, MM_ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };
+
+typedef enum mm_fetch {
+    MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more for each it has finished with */
+    MM_FETCH_LAYER,  /* one backward step ahead (vDNN) */
+    MM_FETCH_DEMAND, /* when it is needed */
+} mm_fetch;
+
+typedef struct mm_engine_config {
+    mm_rule rules[MM_RULES_MAX];
+    int n_rules;
+    mm_fetch fetch;
+    int depth;
+    int leave_steps;   /* a map put away holds up the step that comes this many steps later; 0: none (asynchronous) */
+    mm_region buffers; /* of maps that are put away and fetched */
+    int k;             /* buffers wanted; 0: as many as needed */
+    bool naive_workspace;
+    bool always; /* whatever the budget; else no more maps than it forces, those used longest ago first */
+} mm_engine_config;
+
+/* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap". MM_ERR_INVALID says where and what. */
+MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
+
+/* The codecs that the rules name, and the mask. */
+int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity);
+
+MM_CHECKED mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                    const mm_engine_config *config, mm_plan **plan_out);
+
+#endif

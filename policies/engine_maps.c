@@ -1,0 +1,144 @@
+#include "policies/engine_maps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+const char mm_mask_spec[] = "mask";
+
+/* The kinds of the layers that read a tensor in the forward pass. */
+static uint32_t readers_of(const mm_schedule *s, mm_tensor tensor) {
+    uint32_t kinds = 0;
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    for (int i = info->first_use; i <= info->last_forward; i++) {
+        const mm_step_info *step = mm_graph_step(s->graph, i);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].tensor == tensor && step->uses[u].access == MM_READ)
+                kinds |= 1u << mm_graph_layer(s->graph, step->layer)->kind;
+    }
+    return kinds;
+}
+
+/* The first rule that names a layer whose output lies in the tensor's storage: whatever was written in its place
+ * counts, conv -> bn -> relu in one storage is a convolution's output too. */
+static const mm_rule *find_rule(const mm_schedule *s, const mm_engine_config *config, mm_tensor tensor) {
+    uint32_t kinds = 0, readers = readers_of(s, tensor);
+    for (; tensor >= 0; tensor = s->over[tensor]) {
+        mm_layer producer = mm_graph_tensor(s->graph, tensor)->producer;
+        kinds |= 1u << mm_graph_layer(s->graph, producer)->kind;
+    }
+    for (int r = 0; r < config->n_rules; r++)
+        if ((config->rules[r].kinds & kinds) || (config->rules[r].readers & readers)) return &config->rules[r];
+    return NULL;
+}
+
+/* Which forms of a tensor the backward pass reads, and when. */
+static void backward_reads(const mm_schedule *s, mm_map *m) {
+    m->last_value = -1;
+    for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
+        const mm_step_info *step = mm_graph_step(s->graph, i);
+        for (int u = 0; u < step->n_uses; u++) {
+            if (step->uses[u].tensor != m->tensor) continue;
+            m->value |= step->uses[u].form == MM_FORM_VALUE;
+            m->sign |= step->uses[u].form == MM_FORM_SIGN;
+            if (step->uses[u].form == MM_FORM_VALUE) m->last_value = i;
+        }
+    }
+}
+
+/* Whether the codec takes the tensor, and gives its elements back. */
+static bool codes_value(const mm_facts *facts, int codec, mm_tensor tensor) {
+    return codec >= 0 && facts->codecs[codec].gives_value && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
+}
+
+static bool takes(const mm_facts *facts, int codec, mm_tensor tensor) {
+    return codec >= 0 && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
+}
+
+/* Signs come with the elements when those come back exactly. */
+static void read_signs_from_value(const mm_schedule *s, mm_map *m) {
+    m->value = true;
+    m->sign = false;
+    m->last_value = s->last_step[m->tensor];
+}
+
+/* Settles what is put away of the map; false if the action does nothing for it. */
+static bool settle(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
+    int mask = mm_facts_codec(s->facts, mm_mask_spec);
+    m->action = rule->action;
+    m->codec = -1;
+    if (rule->action == MM_ACTION_SWAP) {
+        read_signs_from_value(s, m);
+        return true;
+    }
+    m->codec = mm_facts_codec(s->facts, rule->codec);
+    if (m->value && !codes_value(s->facts, m->codec, m->tensor)) return false;
+    if (m->value && m->sign && s->facts->codecs[m->codec].lossless) read_signs_from_value(s, m);
+    return !m->sign || takes(s->facts, mask, m->tensor);
+}
+
+static bool is_eligible(const mm_schedule *s, const mm_engine_config *config, mm_tensor tensor, mm_map *m) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
+    if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
+    if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
+    const mm_rule *rule = find_rule(s, config, tensor);
+    if (!rule || rule->action == MM_ACTION_KEEP) return false;
+    *m = (mm_map){.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward};
+    backward_reads(s, m);
+    return settle(s, rule, m);
+}
+
+static int by_first_backward(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static mm_status order_fetches(mm_maps *maps) {
+    int64_t *keys = malloc(((size_t)maps->n + 1) * sizeof *keys);
+    if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan");
+    for (int i = 0; i < maps->n; i++)
+        if (maps->maps[i].value) keys[maps->n_queue++] = ((int64_t)maps->maps[i].first_backward << 32) | i;
+    qsort(keys, (size_t)maps->n_queue, sizeof *keys, by_first_backward);
+    for (int i = 0; i < maps->n_queue; i++) maps->queue[i] = (int)(keys[i] & INT32_MAX);
+    free(keys);
+    return MM_OK;
+}
+
+static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+    for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
+        mm_map *m = &maps->maps[maps->n];
+        maps->map_of[t] = -1;
+        if (!is_eligible(s, config, t, m) || maps->eligible++ >= limit) continue;
+        maps->map_of[t] = maps->n++;
+        /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
+        if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
+        for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+    }
+    /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
+    for (int t = 0; t < mm_graph_tensors(s->graph); t++)
+        if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
+    return order_fetches(maps);
+}
+
+mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+    size_t n = (size_t)mm_graph_tensors(s->graph) + 1;
+    *maps = (mm_maps){.maps = malloc(n * sizeof *maps->maps),
+                      .map_of = malloc(n * sizeof *maps->map_of),
+                      .queue = malloc(n * sizeof *maps->queue),
+                      .region_of = calloc(n, sizeof *maps->region_of)};
+    mm_status status = maps->maps && maps->map_of && maps->queue && maps->region_of
+                           ? choose(maps, s, config, limit)
+                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    if (status != MM_OK) mm_maps_fini(maps);
+    return status;
+}
+
+void mm_maps_fini(mm_maps *maps) {
+    free(maps->maps);
+    free(maps->map_of);
+    free(maps->queue);
+    free(maps->region_of);
+    memset(maps, 0, sizeof *maps);
+}

@@ -1,0 +1,36 @@
+/* Which maps the engine has to do with, and what is to become of each. */
+#ifndef POLICIES_ENGINE_MAPS_H
+#define POLICIES_ENGINE_MAPS_H
+
+#include "policies/engine.h"
+
+/* A map that a rule names. */
+typedef struct mm_map {
+    mm_tensor tensor;
+    mm_action action;
+    int codec;          /* in the facts, of its elements; -1: none */
+    int last_forward;   /* step after which it is put away */
+    int first_backward; /* step that first needs it again */
+    int last_value;     /* last backward step that reads its elements; -1: only its sign is read */
+    bool value, sign;   /* what is put away: elements, mask */
+    /* while the plan is built */
+    int away_node, away_segment; /* last operation that put the elements away, and where they are then */
+} mm_map;
+
+typedef struct mm_maps {
+    mm_map *maps; /* by tensor: those used longest ago at the turn of the iteration first */
+    int n;
+    int *map_of; /* per tensor; -1 */
+    int *queue;  /* maps whose elements must be fetched, by first backward use */
+    int n_queue;
+    uint8_t *region_of; /* per tensor: where its storage is to lie */
+    int eligible;       /* how many there would be without a limit */
+} mm_maps;
+
+/* The first `limit` maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
+MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config, int limit);
+void mm_maps_fini(mm_maps *maps);
+
+extern const char mm_mask_spec[];
+
+#endif

@@ -1,0 +1,166 @@
+/* The published strategies, as settings of one engine.
+ *
+ *   freelunch   compressed beside the computation, through persistent buffers and the sliding workspace
+ *   swap-async  FreeLunch's comparison: the same workflow with a copy to host memory instead of a codec
+ *   hybrid      FreeLunch's Table III: convolutions' outputs compressed, everything else swapped asynchronously
+ *   swap        SuperNeurons: maps used longest ago leave when memory is short, and the computation waits for them
+ *   vdnn-all    vDNN: offloaded at once, prefetched one layer ahead; a transfer overlaps with one layer only
+ *   vdnn-conv   the same for what convolutions read
+ *   cdma        vdnn-all with a code instead of the map on the link
+ *   rules       whatever the user writes
+ *
+ * Each acts on no more maps than the budget forces (when=needed), or on all, as published (when=always). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/engine.h"
+#include "policies/strategies.h"
+
+#define WHEN                                                                                                           \
+    {                                                                                                                  \
+        .key = "when", .fallback = "needed", .choices = "needed|always",                                               \
+        .help = "act on what the budget forces, or on all maps, as published"                                          \
+    }
+#define DEPTH                                                                                                          \
+    { .key = "depth", .fallback = "2", .min = 1, .max = 1024, .help = "maps fetched ahead of the backward pass" }
+#define BUFFERS                                                                                                        \
+    { .key = "k", .fallback = "0", .min = 0, .max = 4096, .help = "how many tensor buffers; 0: as many as needed" }
+#define CODEC(otherwise)                                                                                               \
+    { .key = "codec", .fallback = otherwise, .help = "codec of the maps' elements, as in 'mm codecs'" }
+#define RATE                                                                                                           \
+    { .key = "rate", .fallback = "", .help = "short for codec=zfp:rate=R, bits per value" }
+
+static const mm_option_desc freelunch_options[] = {
+    CODEC("zfp:rate=6.4"),
+    RATE,
+    {.key = "eligible",
+     .fallback = "conv",
+     .choices = "conv|all",
+     .help = "maps to compress: convolutions' outputs, or every map that the backward reads"},
+    DEPTH,
+    {.key = "buffers",
+     .fallback = "persistent",
+     .choices = "persistent|naive",
+     .help = "k tensor buffers for all maps, or an allocation for each"},
+    BUFFERS,
+    {.key = "workspace",
+     .fallback = "sliding",
+     .choices = "sliding|naive",
+     .help = "codes one after the other, or an allocation and a copy for each"},
+    WHEN,
+    {0},
+};
+
+static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
+static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
+static const mm_option_desc plain_options[] = {WHEN, {0}};
+static const mm_option_desc cdma_options[] = {CODEC("raw"), RATE, WHEN, {0}};
+static const mm_option_desc rules_options[] = {
+    {.key = "rules", .fallback = "*=swap", .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
+    DEPTH,
+    BUFFERS,
+    WHEN,
+    {0},
+};
+
+/* What is fixed of a preset; the rest are options. */
+typedef struct preset {
+    const mm_policy_ops *ops;
+    const char *rules; /* %s: the codec */
+    mm_fetch fetch;
+    int leave_steps;
+    mm_region buffers;
+} preset;
+
+static const preset presets[] = {
+    {&mm_policy_freelunch, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
+    {&mm_policy_swap_async, "*=swap", MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
+    {&mm_policy_hybrid, "conv=compress(%s);*=swap", MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
+    {&mm_policy_swap, "*=swap", MM_FETCH_DEMAND, 1, MM_REGION_GENERAL},
+    {&mm_policy_vdnn_all, "*=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
+    {&mm_policy_vdnn_conv, "conv-in=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
+    {&mm_policy_cdma, "*=compress-swap(%s)", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
+    {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
+};
+
+static const preset *find_preset(const mm_policy_ops *ops) {
+    const preset *p = presets;
+    while (p->ops != ops) p++;
+    return p;
+}
+
+static bool is_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key, const char *value) {
+    return strcmp(mm_policy_option(ops, options, key), value) == 0;
+}
+
+static void codec_spec(const mm_policy_ops *ops, const mm_policy_options *options, char spec_out[MM_SPEC_CAPACITY]) {
+    const char *rate = mm_policy_option(ops, options, "rate");
+    if (*rate)
+        snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate);
+    else
+        snprintf(spec_out, MM_SPEC_CAPACITY, "%s", mm_policy_option(ops, options, "codec"));
+}
+
+static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *options, mm_engine_config *config) {
+    const preset *p = find_preset(ops);
+    char codec[MM_SPEC_CAPACITY], rules[MM_RULES_TEXT];
+    codec_spec(ops, options, codec);
+    *config = (mm_engine_config){.fetch = p->fetch, .leave_steps = p->leave_steps, .buffers = p->buffers};
+    if (ops == &mm_policy_freelunch)
+        snprintf(rules, sizeof rules, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",
+                 codec);
+    else if (ops == &mm_policy_rules)
+        snprintf(rules, sizeof rules, "%s", mm_policy_option(ops, options, "rules"));
+    else
+        snprintf(rules, sizeof rules, p->rules, codec);
+    config->depth = atoi(mm_policy_option(ops, options, "depth"));
+    config->k = atoi(mm_policy_option(ops, options, "k"));
+    config->always = is_option(ops, options, "when", "always");
+    config->naive_workspace = is_option(ops, options, "workspace", "naive");
+    if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
+    return mm_rules_parse(rules, config);
+}
+
+static int codecs(const mm_policy_ops *ops, const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY],
+                  int capacity) {
+    mm_engine_config config;
+    return configure(ops, options, &config) == MM_OK ? mm_engine_codecs(&config, specs_out, capacity) : 0;
+}
+
+static mm_status check(const mm_policy_ops *ops, const mm_policy_options *options) {
+    mm_engine_config config;
+    return configure(ops, options, &config);
+}
+
+static mm_status plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                      const mm_policy_options *options, mm_plan **plan_out) {
+    mm_engine_config config;
+    MM_TRY(configure(ops, options, &config));
+    mm_status status = mm_engine_plan(graph, facts, limits, &config, plan_out);
+    return status == MM_ERR_INVALID ? mm_fail_in(status, "policy %s", ops->name) : status;
+}
+
+#define PRESET(symbol, word, text, table)                                                                              \
+    const mm_policy_ops symbol = {                                                                                     \
+        .name = word, .summary = text, .options = table, .check = check, .codecs = codecs, .plan = plan}
+
+PRESET(mm_policy_freelunch, "freelunch", "maps compressed and decompressed beside the computation", freelunch_options);
+PRESET(mm_policy_swap_async, "swap-async", "maps copied to host memory and back beside the computation",
+       swap_async_options);
+PRESET(mm_policy_hybrid, "hybrid", "convolutions' outputs compressed, other maps swapped, beside the computation",
+       hybrid_options);
+PRESET(mm_policy_swap, "swap", "maps used longest ago leave for host memory; the computation waits (SuperNeurons)",
+       plain_options);
+PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", plain_options);
+PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at once, prefetched one layer ahead",
+       plain_options);
+PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options);
+const mm_policy_ops mm_policy_rules = {.name = "rules",
+                                       .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",
+                                       .options = rules_options,
+                                       .takes_text = true,
+                                       .check = check,
+                                       .codecs = codecs,
+                                       .plan = plan};

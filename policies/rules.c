@@ -1,0 +1,81 @@
+/* The rules' text: "conv=compress(zfp:rate=4);conv-in=keep;relu=mask;*=swap". */
+#include <stdio.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "policies/engine.h"
+#include "policies/engine_maps.h"
+
+static const struct action_name {
+    const char *name;
+    mm_action action;
+    bool coded; /* takes a codec in parentheses */
+} actions[] = {
+    {"keep", MM_ACTION_KEEP, false},
+    {"compress", MM_ACTION_CODE, true},
+    {"swap", MM_ACTION_SWAP, false},
+    {"compress-swap", MM_ACTION_CODE_SWAP, true},
+};
+
+static const char selectors[] = "*, or a kind of layer (conv, linear, bn, relu, pool, add, dropout, ...), or with -in "
+                                "what such a layer reads (conv-in)";
+
+static mm_status parse_selector(const char *text, mm_rule *rule) {
+    if (strcmp(text, "*") == 0) {
+        rule->kinds = MM_ALL_KINDS;
+        return MM_OK;
+    }
+    size_t length = strlen(text);
+    bool input = length > 3 && strcmp(text + length - 3, "-in") == 0;
+    if (input) length -= 3;
+    for (int k = 0; k < MM_LAYER_KINDS; k++) {
+        const char *name = mm_layer_kind_name(k);
+        if (strlen(name) != length || memcmp(name, text, length) != 0) continue;
+        *(input ? &rule->readers : &rule->kinds) = 1u << k;
+        return MM_OK;
+    }
+    return mm_fail(MM_ERR_INVALID, "rule '%s=...': must name %s", text, selectors);
+}
+
+static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
+    if (strcmp(text, mm_mask_spec) == 0) {
+        rule->action = MM_ACTION_CODE;
+        strcpy(rule->codec, mm_mask_spec);
+        return MM_OK;
+    }
+    char *codec = strchr(text, '(');
+    size_t length = codec ? (size_t)(codec - text) : strlen(text);
+    for (size_t a = 0; a < sizeof actions / sizeof *actions; a++) {
+        if (strlen(actions[a].name) != length || memcmp(actions[a].name, text, length) != 0) continue;
+        size_t end = strlen(text);
+        if (actions[a].coded != (codec != NULL) || (codec && (text[end - 1] != ')' || end - length < 3))) break;
+        rule->action = actions[a].action;
+        if (!codec) return MM_OK;
+        text[end - 1] = '\0';
+        if (strlen(codec + 1) >= MM_SPEC_CAPACITY) break;
+        strcpy(rule->codec, codec + 1);
+        return MM_OK;
+    }
+    return mm_fail(MM_ERR_INVALID,
+                   "rule '%s=%s': must be keep, mask, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)",
+                   selector, text);
+}
+
+mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
+    char copy[MM_RULES_TEXT], *rest = NULL;
+    if (strlen(text) >= sizeof copy)
+        return mm_fail(MM_ERR_INVALID, "rules of more than %d characters", MM_RULES_TEXT - 1);
+    strcpy(copy, text);
+    config->n_rules = 0;
+    for (char *part = strtok_r(copy, ";", &rest); part; part = strtok_r(NULL, ";", &rest)) {
+        char *action = strchr(part, '=');
+        if (!action) return mm_fail(MM_ERR_INVALID, "rule '%s': must be SELECTOR=ACTION, as conv=swap", part);
+        if (config->n_rules == MM_RULES_MAX) return mm_fail(MM_ERR_INVALID, "more than %d rules", MM_RULES_MAX);
+        *action++ = '\0';
+        mm_rule *rule = &config->rules[config->n_rules++];
+        *rule = (mm_rule){0};
+        MM_TRY(parse_selector(part, rule));
+        MM_TRY(parse_action(part, action, rule));
+    }
+    return config->n_rules > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "no rule: give some, as conv=compress(zfp);*=swap");
+}
