@@ -2,7 +2,7 @@
  * last forward and its first backward use, the engine schedules it.
  *
  * A rule looks at the layers whose outputs lie in a map's storage (conv -> bn -> relu in one storage is all three). The
- * first rule that names one of them counts; a map that none names is kept.
+ * first rule that names one of them and can serve the map counts; a map that none does is kept.
  *
  *   put away    after the last forward step that uses the map:  ENCODE and OUT, as the action says
  *   fetched     ahead of the backward step that needs it:       IN and DECODE

@@ -20,17 +20,13 @@ static uint32_t readers_of(const mm_schedule *s, mm_tensor tensor) {
     return kinds;
 }
 
-/* The first rule that names a layer whose output lies in the tensor's storage: whatever was written in its place
- * counts, conv -> bn -> relu in one storage is a convolution's output too. */
-static const mm_rule *find_rule(const mm_schedule *s, const mm_engine_config *config, mm_tensor tensor) {
-    uint32_t kinds = 0, readers = readers_of(s, tensor);
-    for (; tensor >= 0; tensor = s->over[tensor]) {
-        mm_layer producer = mm_graph_tensor(s->graph, tensor)->producer;
-        kinds |= 1u << mm_graph_layer(s->graph, producer)->kind;
-    }
-    for (int r = 0; r < config->n_rules; r++)
-        if ((config->rules[r].kinds & kinds) || (config->rules[r].readers & readers)) return &config->rules[r];
-    return NULL;
+/* The kinds of the layers whose outputs lie in a tensor's storage: whatever was written in its place counts, conv -> bn
+ * -> relu in one storage is a convolution's output too. */
+static uint32_t makers_of(const mm_schedule *s, mm_tensor tensor) {
+    uint32_t kinds = 0;
+    for (; tensor >= 0; tensor = s->over[tensor])
+        kinds |= 1u << mm_graph_layer(s->graph, mm_graph_tensor(s->graph, tensor)->producer)->kind;
+    return kinds;
 }
 
 /* Which forms of a tensor the backward pass reads, and when. */
@@ -63,7 +59,7 @@ static void read_signs_from_value(const mm_schedule *s, mm_map *m) {
     m->last_value = s->last_step[m->tensor];
 }
 
-/* Settles what is put away of the map; false if the action does nothing for it. */
+/* Settles what is put away of the map; false if the rule cannot serve it, and the next one is tried. */
 static bool settle(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->action = rule->action;
@@ -83,11 +79,17 @@ static bool is_eligible(const mm_schedule *s, const mm_engine_config *config, mm
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
-    const mm_rule *rule = find_rule(s, config, tensor);
-    if (!rule || rule->action == MM_ACTION_KEEP) return false;
-    *m = (mm_map){.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward};
-    backward_reads(s, m);
-    return settle(s, rule, m);
+    mm_map found = {.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward};
+    backward_reads(s, &found);
+    uint32_t makers = makers_of(s, tensor), readers = readers_of(s, tensor);
+    for (int r = 0; r < config->n_rules; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (!(rule->kinds & makers) && !(rule->readers & readers)) continue;
+        if (rule->action == MM_ACTION_KEEP) return false;
+        *m = found;
+        if (settle(s, rule, m)) return true;
+    }
+    return false;
 }
 
 static int by_first_backward(const void *a, const void *b) {
