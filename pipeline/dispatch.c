@@ -24,12 +24,20 @@ static void fail_iteration(mm_dispatch *d, mm_status status) {
     }
     pthread_cond_broadcast(&d->progress);
     pthread_mutex_unlock(&d->lock);
+    mm_unplanned_stop(d->program);
 }
 
 /* The iteration's failure, told once more to this thread. Called under the lock. */
 static mm_status tell_failure(mm_dispatch *d) {
     if (d->failed == MM_OK) return MM_OK;
     return mm_fail(d->failed, "%s", d->message);
+}
+
+mm_status mm_dispatch_failure(mm_dispatch *d) {
+    pthread_mutex_lock(&d->lock);
+    mm_status status = tell_failure(d);
+    pthread_mutex_unlock(&d->lock);
+    return status;
 }
 
 /* Blocks until operation `seq` of a stream has been issued, or the iteration has failed. */
@@ -131,7 +139,8 @@ static mm_status issue(mm_dispatch *d, int index) {
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for it, as cudaFree would. */
     if (mm_unplanned_uses(p, index)) MM_TRY(mm_event_sync(p->events[index]));
-    return mm_unplanned_give(p, index);
+    mm_unplanned_give(p, index);
+    return MM_OK;
 }
 
 /* A worker's job. After a failure the remaining ones are passed over. */
@@ -187,7 +196,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int index) {
     mm_program *p = d->program;
     MM_TRY(mm_self_check_after(p, index));
     MM_TRY(record(d, index, d->compute));
-    MM_TRY(mm_unplanned_give(p, index));
+    mm_unplanned_give(p, index);
     for (int i = index + 1; i < p->plan->n_nodes && mm_node_is_op(&p->plan->nodes[i]); i++)
         mm_worker_push(d->worker[p->plan->nodes[i].stream], i);
     return MM_OK;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "mm/core/graph.h"
+#include "mm/device/device.h"
 #include "tools/requirement.h"
 
 static double now(void) {
@@ -55,27 +56,42 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     return n;
 }
 
-/* The largest plan of any graph under any policy. The training graph has all persistent tensors, so its base is all
- * graphs' base. */
-static mm_status find_minimum(session *s) {
-    graph_wanted wanted[4];
-    int n = list_graphs(s, wanted);
-    int64_t base = 0;
-    for (int g = 0; g < n; g++) {
-        for (int p = 0; p < s->config.policies.n; p++) {
-            requirement r;
-            MM_TRY(requirement_init(&r, s->config.net, wanted[g].batch, wanted[g].mode, s->config.device,
-                                    s->config.policies.text[p], base, NULL));
-            const mm_plan *plan = r.planned.plan;
-            base = plan->base_bytes;
-            if (plan->peak_bytes > s->minimum_bytes) {
-                s->minimum_bytes = plan->peak_bytes;
-                mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-            }
-            requirement_fini(&r);
+/* Raises the minimum to the largest plan of a graph under any policy. *base_bytes: what the persistent tensors of all
+ * graphs take, 0 if that is not known: then it becomes what this graph's take. */
+static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
+    for (int p = 0; p < s->config.policies.n; p++) {
+        requirement r;
+        MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
+                                *base_bytes, NULL));
+        const mm_plan *plan = r.planned.plan;
+        *base_bytes = plan->base_bytes;
+        if (plan->peak_bytes > s->minimum_bytes) {
+            s->minimum_bytes = plan->peak_bytes;
+            mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
         }
+        requirement_fini(&r);
     }
     return MM_OK;
+}
+
+static mm_status check_device_memory(const session *s) {
+    mm_device *device;
+    mm_memory_info info;
+    char size[32];
+    int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
+    MM_TRY(mm_device_create(s->config.device, NULL, &device));
+    mm_device_memory_info(device, &info);
+    mm_device_destroy(device);
+    if (wanted <= info.free_bytes) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
+                   s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
+                   mm_size_format(wanted, size, sizeof size), s->config.device, (long long)info.free_bytes);
+}
+
+static mm_status check_budget(const session *s) {
+    if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device_memory(s);
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)s->minimum_bytes,
+                   s->holder);
 }
 
 static mm_status open_manager(session *s) {
@@ -88,10 +104,7 @@ static mm_status open_manager(session *s) {
                           .measure_touched = c->measure,
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};
-    char size[32];
-    mm_status status = mm_manager_create(&options, &s->manager);
-    if (status != MM_OK)
-        return mm_fail_in(status, "a budget of %s", mm_size_format(c->budget_bytes, size, sizeof size));
+    MM_TRY(mm_manager_create(&options, &s->manager));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
@@ -101,15 +114,18 @@ static mm_status open_manager(session *s) {
     return MM_OK;
 }
 
+/* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
+ * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
+    int64_t base = 0;
+    MM_TRY(raise_minimum(s, s->config.batch, NETS_TRAIN, &base));
+    MM_TRY(check_budget(s));
     MM_TRY(open_data(s));
-    MM_TRY(find_minimum(s));
+    graph_wanted wanted[4];
+    int n = list_graphs(s, wanted);
+    for (int g = 1; g < n; g++) MM_TRY(raise_minimum(s, wanted[g].batch, wanted[g].mode, &base));
+    MM_TRY(check_budget(s));
     if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
-    if (s->config.budget_bytes < s->minimum_bytes) {
-        char need[32];
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes (%s), held by %s",
-                       (long long)s->minimum_bytes, mm_size_format(s->minimum_bytes, need, sizeof need), s->holder);
-    }
     return open_manager(s);
 }
 
@@ -179,7 +195,7 @@ static mm_status iterate_all(session *s, const session_run *run, progress *p, ta
         double mean = 0;
         int64_t window = t->full < 20 ? t->full : 20;
         for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
-        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f images/s", r->loss_last,
+        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
                       100.0 * (double)t->correct / (double)t->images,
                       mean > 0 ? (double)(window * s->config.batch) / mean : 0);
     }

@@ -150,7 +150,7 @@ static mm_status check_step(const mm_check *c, int node, int expected) {
 static mm_status check_stage(const mm_check *c, int node, const mm_segment *code) {
     const mm_node *n = &c->plan->nodes[node];
     if (n->stage == -1) return MM_OK;
-    if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments) || n->stage == n->work)
+    if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments))
         return mm_check_refuse(c, node, -1, "its stage, segment %d, is none", n->stage);
     const mm_segment *stage = &c->plan->segments[n->stage];
     if (stage->content != MM_CONTENT_WORK || stage->bytes < code->bytes)
