@@ -136,8 +136,8 @@ static mm_status enqueue_op(const nets_exec *exec, const iteration *it, const ne
         mm_tensor tensor = step->tensors[r];
         if (tensor < 0) continue;
         args.at[r] = mm_tensor_data(exec->manager, tensor);
-        if (step->sign_roles & 1u << r && mm_tensor_form(exec->manager, tensor) == MM_FORM_SIGN)
-            args.sign_roles |= 1u << r;
+        if (step->sign_roles & NETS_ROLE_BIT(r) && mm_tensor_form(exec->manager, tensor) == MM_FORM_SIGN)
+            args.sign_roles |= NETS_ROLE_BIT(r);
     }
     return nets_op_enqueue(step->op, step->phase, &args, it->stream);
 }

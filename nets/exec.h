@@ -10,8 +10,8 @@
 typedef struct nets_exec nets_exec;
 
 typedef struct nets_result {
-    float loss;      /* mean over the batch */
-    int32_t correct; /* images whose label scored highest */
+    float loss;      /* mean over the batch's labels */
+    int32_t correct; /* how many labels scored highest */
 } nets_result;
 
 typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
@@ -33,7 +33,7 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 /* Sets all parameters to their initial values (init.h), momentum and the count of iterations to zero. */
 void nets_exec_init(nets_exec *exec, uint64_t seed);
 
-/* One iteration over `n` images (f32 NHWC, normalised) and their labels; n must be the executor's batch. Blocks until
+/* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the executor's batch. Blocks until
  * it is done, allocates nothing. In training the weights are updated with the learning rate `lr`. On failure the
  * iteration was aborted, and the manager is usable. */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,

@@ -1,4 +1,5 @@
-/* The ops of device "host": oneDNN for convolutions, batch norm and pools, own loops for the rest. Internal. */
+/* The ops of device "host": oneDNN for what multiplies, normalises, pools and resamples, own loops for the rest.
+ * Internal. */
 #ifndef NETS_HOST_OPS_H
 #define NETS_HOST_OPS_H
 
@@ -12,12 +13,16 @@ typedef struct nets_host_backend {
 
 extern const nets_backend_ops nets_host_backend_ops;
 
-extern const nets_op_impl nets_host_conv, nets_host_linear; /* op_onednn_conv.c */
-extern const nets_op_impl nets_host_batch_norm;             /* op_onednn_batch_norm.c */
-extern const nets_op_impl nets_host_pool;                   /* op_onednn_pool.c */
-extern const nets_op_impl nets_host_relu, nets_host_add;    /* op_host_elementwise.c */
-extern const nets_op_impl nets_host_dropout;                /* op_host_dropout.c */
-extern const nets_op_impl nets_host_loss;                   /* op_host_loss.c */
+extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* op_onednn_conv.c */
+extern const nets_op_impl nets_host_linear;                         /* op_onednn_linear.c */
+extern const nets_op_impl nets_host_batch_norm;                     /* op_onednn_batch_norm.c */
+extern const nets_op_impl nets_host_pool;                           /* op_onednn_pool.c */
+extern const nets_op_impl nets_host_upsample;                       /* op_onednn_upsample.c */
+extern const nets_op_impl nets_host_lrn;                            /* op_host_lrn.c */
+extern const nets_op_impl nets_host_relu, nets_host_add;            /* op_host_elementwise.c */
+extern const nets_op_impl nets_host_concat, nets_host_crop;         /* op_host_slices.c */
+extern const nets_op_impl nets_host_dropout;                        /* op_host_dropout.c */
+extern const nets_op_impl nets_host_loss;                           /* op_host_loss.c */
 
 /* A phase's computation, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
@@ -33,7 +38,18 @@ static inline int64_t nets_elems(const int64_t dims[4]) { return dims[0] * dims[
 /* Offsets within a workspace are kept as aligned as the workspace is. */
 static inline int64_t nets_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
+static inline int64_t nets_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The windows of a convolution or pool. */
+nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
+
 /* sum[i] += addend[i], where there is an addend. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
+
+/* Adds a bias (NULL: nothing) to each of the rows. */
+void nets_host_add_bias(float *values, const float *bias, int64_t rows, int64_t columns);
+
+/* A bias's gradient, the sum of the rows; NULL: nothing. `sums`: scratch of `columns` doubles. */
+void nets_host_sum_rows(const float *values, int64_t rows, int64_t columns, double *sums, float *gradient_out);
 
 #endif

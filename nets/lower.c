@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nets/lower_table.h"
+#include "nets/net_attrs.h"
 
 /* What is known of a layer's output while lowering. */
 typedef struct layer_state {
@@ -65,10 +66,12 @@ static mm_status add_global_tensors(lowering *lo) {
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &out->rng));
-    int64_t images[4];
+    int64_t images[4], scores[4];
     MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
+    MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, scores));
     MM_TRY(add_tensor(lo, MM_INPUT, MM_MANAGED, MM_F32, 4, images, "images", &out->images));
-    return add_tensor(lo, MM_INPUT, MM_MANAGED, MM_I32, 1, images, "labels", &out->labels);
+    int rank = nets_net_labels(out->net) == 1 ? 1 : 3;
+    return add_tensor(lo, MM_INPUT, MM_MANAGED, MM_I32, rank, scores, "labels", &out->labels);
 }
 
 /* The tensor that holds a layer's parameter of a role, as value or as gradient. */
@@ -82,15 +85,17 @@ static mm_tensor param_tensor(const lowering *lo, const nets_layer *layer, nets_
 /* ---------------------------------------------------------------- ops */
 
 static bool attrs_equal(const nets_attrs *a, const nets_attrs *b) {
-    return a->out_channels == b->out_channels && memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 &&
-           memcmp(a->stride, b->stride, sizeof a->stride) == 0 && memcmp(a->pad, b->pad, sizeof a->pad) == 0 &&
-           a->bias == b->bias && a->exclude_pad == b->exclude_pad && a->eps == b->eps && a->momentum == b->momentum &&
-           a->p == b->p;
+    const nets_attr *attr;
+    for (size_t i = 0; (attr = nets_attr_table(i)); i++)
+        if (!nets_attr_equal(attr, a, b)) return false;
+    return true;
 }
 
 static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     return a->kind == b->kind && attrs_equal(&a->attrs, &b->attrs) && memcmp(a->x, b->x, sizeof a->x) == 0 &&
-           memcmp(a->y, b->y, sizeof a->y) == 0 && a->training == b->training && a->wants_dx == b->wants_dx;
+           memcmp(a->y, b->y, sizeof a->y) == 0 && a->n_inputs == b->n_inputs &&
+           memcmp(a->channels, b->channels, sizeof a->channels) == 0 && a->training == b->training &&
+           a->wants_dx == b->wants_dx;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -108,7 +113,9 @@ static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_ou
 
 static mm_status make_op(lowering *lo, int index) {
     const nets_layer *layer = nets_net_layer(lo->out->net, index);
-    nets_op_desc desc = {.kind = layer->op, .attrs = layer->attrs};
+    nets_op_desc desc = {.kind = layer->op, .attrs = layer->attrs, .n_inputs = layer->n_inputs};
+    for (int i = 0; i < layer->n_inputs; i++)
+        desc.channels[i] = nets_net_layer(lo->out->net, layer->inputs[i])->shape[2];
     MM_TRY(nets_net_shape(lo->out->net, layer->inputs[0], lo->out->batch, desc.x));
     MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
@@ -123,8 +130,7 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     const nets_layer *layer = nets_net_layer(lo->out->net, index);
     const layer_state *state = &lo->layers[index];
     for (int r = 0; r < NETS_ROLES; r++) tensors[r] = state->saved[r];
-    if (layer->n_inputs > 0) tensors[NETS_X] = lo->layers[layer->inputs[0]].value;
-    if (layer->n_inputs > 1) tensors[NETS_X2] = lo->layers[layer->inputs[1]].value;
+    for (int i = 0; i < layer->n_inputs; i++) tensors[NETS_X + i] = lo->layers[layer->inputs[i]].value;
     tensors[NETS_Y] = state->value;
     tensors[NETS_DY] = state->gradient;
     tensors[NETS_W] = param_tensor(lo, layer, NETS_PARAM_WEIGHT, false);
@@ -154,7 +160,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         const nets_role_use *use = &spec->uses[u];
         if (tensors[use->role] < 0) continue;
         step->tensors[use->role] = tensors[use->role];
-        if (use->form == MM_FORM_SIGN) step->sign_roles |= 1u << use->role;
+        if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
         uses[n_uses++] = (mm_use){tensors[use->role], use->access, use->form};
     }
     int64_t workspace = state->op ? nets_op_workspace_bytes(state->op, phase) : 0;
@@ -164,11 +170,11 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (input < 0 || output < 0) continue;
         /* Where an earlier contribution is added in, the output no longer equals the gradient that flows through; it
          * can take the contribution's place instead. */
-        nets_role earlier = spec->pairs[p].output == NETS_DX ? NETS_EARLIER : NETS_EARLIER2;
         bool alias = spec->pairs[p].alias;
-        if (alias && step->tensors[earlier] >= 0) {
-            input = step->tensors[earlier];
-            alias = false;
+        if (alias) {
+            mm_tensor earlier = step->tensors[NETS_EARLIER + (spec->pairs[p].output - NETS_DX)];
+            alias = earlier < 0;
+            if (!alias) input = earlier;
         }
         MM_TRY(alias ? mm_graph_allow_alias(out->graph, input, output)
                      : mm_graph_allow_inplace(out->graph, input, output));
@@ -226,9 +232,8 @@ static mm_status lower_backward(lowering *lo, int index) {
     if (!lo->layers[index].wants_gradient) return MM_OK;
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
-    if (layer->n_inputs > 0) MM_TRY(add_contribution(lo, layer->inputs[0], &tensors[NETS_EARLIER], &tensors[NETS_DX]));
-    if (layer->n_inputs > 1)
-        MM_TRY(add_contribution(lo, layer->inputs[1], &tensors[NETS_EARLIER2], &tensors[NETS_DX2]));
+    for (int i = 0; i < layer->n_inputs; i++)
+        MM_TRY(add_contribution(lo, layer->inputs[i], &tensors[NETS_EARLIER + i], &tensors[NETS_DX + i]));
     return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(layer->op)->backward, tensors);
 }
 

@@ -11,6 +11,16 @@
 /* Gradients by inputs, with the earlier consumers' contributions. */
 #define GIVES_DX R(EARLIER), W(DX)
 
+/* Of each input. */
+#define EACH_X R(X), R(X + 1), R(X + 2), R(X + 3), R(X + 4), R(X + 5), R(X + 6), R(X + 7)
+#define GIVES_DX_OF(i) R(EARLIER + i), W(DX + i)
+#define GIVES_EACH_DX GIVES_DX_OF(0), GIVES_DX_OF(1), GIVES_DX_OF(2), GIVES_DX_OF(3), GIVES_DX_OF(4), GIVES_DX_OF(5), \
+    GIVES_DX_OF(6), GIVES_DX_OF(7)
+#define EARLIER_INPLACE(i) INPLACE(EARLIER + i, DX + i)
+#define EACH_EARLIER_INPLACE EARLIER_INPLACE(0), EARLIER_INPLACE(1), EARLIER_INPLACE(2), EARLIER_INPLACE(3), \
+    EARLIER_INPLACE(4), EARLIER_INPLACE(5), EARLIER_INPLACE(6), EARLIER_INPLACE(7)
+_Static_assert(NETS_MAX_INPUTS == 8, "each input is listed");
+
 static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
     [NETS_DATA] = {
         .kind = MM_LAYER_DATA,
@@ -23,6 +33,12 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
         .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
         .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
     },
+    [NETS_CONV_TRANSPOSE] = {
+        .kind = MM_LAYER_CONV,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+    },
     [NETS_BATCH_NORM] = {
         .kind = MM_LAYER_BATCH_NORM,
         .saved = {{NETS_SAVED_MEAN, MM_F32, true, "mean"}, {NETS_SAVED_VAR, MM_F32, true, "var"}},
@@ -30,6 +46,12 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
         .eval = {.uses = {R(X), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y)}},
         .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
                      .pairs = {INPLACE(DY, DX)}},
+    },
+    [NETS_LRN] = {
+        .kind = MM_LAYER_LRN,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
     },
     [NETS_RELU] = {
         .kind = MM_LAYER_RELU,
@@ -67,6 +89,24 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
         .forward = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
         .eval = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
         .backward = {.uses = {R(DY), GIVES_DX, R(EARLIER2), W(DX2)}, .pairs = {ALIAS(DY, DX), ALIAS(DY, DX2)}},
+    },
+    [NETS_CONCAT] = {
+        .kind = MM_LAYER_CONCAT,
+        .forward = {.uses = {EACH_X, W(Y)}},
+        .eval = {.uses = {EACH_X, W(Y)}},
+        .backward = {.uses = {R(DY), GIVES_EACH_DX}, .pairs = {EACH_EARLIER_INPLACE}},
+    },
+    [NETS_CROP] = {
+        .kind = MM_LAYER_CROP,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX}, .pairs = {EARLIER_INPLACE(0)}},
+    },
+    [NETS_UPSAMPLE] = {
+        .kind = MM_LAYER_UPSAMPLE,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX}},
     },
     [NETS_DROPOUT] = {
         .kind = MM_LAYER_DROPOUT,

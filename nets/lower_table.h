@@ -4,7 +4,7 @@
 
 #include "nets/op.h"
 
-enum { NETS_STEP_USES = 10, NETS_STEP_PAIRS = 4, NETS_STEP_SAVED = 3 };
+enum { NETS_STEP_USES = 2 * NETS_MAX_INPUTS + 2, NETS_STEP_PAIRS = NETS_MAX_INPUTS, NETS_STEP_SAVED = 3 };
 
 typedef struct nets_role_use {
     nets_role role; /* NETS_WORKSPACE (0) ends a list */

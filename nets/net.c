@@ -69,7 +69,9 @@ static mm_status add_param(nets_net *net, const nets_layer *layer, const nets_pa
 static mm_status add_layer(nets_net *net, nets_layer *layer, const int64_t (*in)[3]) {
     const nets_op_info *info = nets_op_info_of(layer->op);
     if (info->infer) MM_TRY(info->infer(layer, in));
-    if (nets_mul(nets_mul(layer->shape[0], layer->shape[1]), layer->shape[2]) < 1)
+    /* Extents of 32 bits: what infer computes of them cannot overflow. */
+    bool fits = layer->shape[0] <= INT32_MAX && layer->shape[1] <= INT32_MAX && layer->shape[2] <= INT32_MAX;
+    if (!fits || nets_mul(nets_mul(layer->shape[0], layer->shape[1]), layer->shape[2]) < 1)
         return mm_fail(MM_ERR_INVALID, "layer %s: its output is empty or too large", layer->name);
     layer->first_param = net->n_params;
     nets_param_spec specs[NETS_MAX_PARAMS];
@@ -80,14 +82,21 @@ static mm_status add_layer(nets_net *net, nets_layer *layer, const int64_t (*in)
     return MM_OK;
 }
 
+static mm_status check_arity(const char *name, const nets_op_info *info, int n_inputs) {
+    if (n_inputs >= info->min_inputs && n_inputs <= info->max_inputs) return MM_OK;
+    if (info->min_inputs == info->max_inputs)
+        return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d inputs, not %d", name, info->name, info->min_inputs,
+                       n_inputs);
+    return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d to %d inputs, not %d", name, info->name, info->min_inputs,
+                   info->max_inputs, n_inputs);
+}
+
 static mm_status try_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, const int *inputs,
                          int n_inputs) {
     MM_TRY(check_name(net, name));
     const nets_op_info *info = nets_op_info_of(op);
     if (!info || op == NETS_DATA) return mm_fail(MM_ERR_INVALID, "layer %s: %d is no operation to add", name, (int)op);
-    if (n_inputs != info->n_inputs)
-        return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d inputs, not %d", name, info->name, info->n_inputs,
-                       n_inputs);
+    MM_TRY(check_arity(name, info, n_inputs));
     nets_layer layer = {.op = op, .n_inputs = n_inputs};
     strcpy(layer.name, name);
     if (attrs) layer.attrs = *attrs;
@@ -163,9 +172,8 @@ mm_status nets_net_finish(nets_net *net) {
             return mm_fail(MM_ERR_INVALID, "net %s: nothing uses layer %s", net->name, net->layers[i].name);
     MM_TRY(check_names_differ(net));
     const nets_layer *loss = &net->layers[net->n_layers - 1];
-    int64_t scores = loss->shape[0] * loss->shape[1] * loss->shape[2];
-    if (scores != net->classes)
-        return mm_fail(MM_ERR_INVALID, "layer %s: %lld scores for %lld classes", loss->name, (long long)scores,
+    if (loss->shape[2] != net->classes)
+        return mm_fail(MM_ERR_INVALID, "layer %s: %lld scores for %lld classes", loss->name, (long long)loss->shape[2],
                        (long long)net->classes);
     return MM_OK;
 }
@@ -181,6 +189,11 @@ int nets_net_find_param(const nets_net *net, const char *name) {
     for (int i = 0; i < net->n_params; i++)
         if (strcmp(net->params[i].name, name) == 0) return i;
     return -1;
+}
+
+int64_t nets_net_labels(const nets_net *net) {
+    const int64_t *scores = net->layers[net->n_layers - 1].shape;
+    return scores[0] * scores[1];
 }
 
 int64_t nets_net_learned_elems(const nets_net *net) {

@@ -8,20 +8,26 @@
 
 #include "mm/core/status.h"
 
-enum { NETS_MAX_INPUTS = 2, NETS_MAX_PARAMS = 4, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
+enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 4, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
 
 typedef enum nets_op_kind {
     NETS_DATA, /* the batch: images and labels */
     NETS_CONV,
+    NETS_CONV_TRANSPOSE, /* the gradient of a convolution by its input, as torch's ConvTranspose2d */
     NETS_BATCH_NORM,
+    NETS_LRN, /* local response normalisation across channels, as torch's LocalResponseNorm */
     NETS_RELU,
     NETS_MAX_POOL,
     NETS_AVG_POOL,
     NETS_GLOBAL_AVG_POOL,
-    NETS_LINEAR, /* of all the image's elements, flattened in torch's order (channel, height, width) */
-    NETS_ADD,    /* residual sum of two inputs of one shape */
+    NETS_LINEAR,   /* of all the image's elements, flattened in torch's order (channel, height, width) */
+    NETS_ADD,      /* residual sum of two inputs of one shape */
+    NETS_CONCAT,   /* of 2 to NETS_MAX_INPUTS inputs, along the channels, in their order */
+    NETS_CROP,     /* a rectangle of every channel */
+    NETS_UPSAMPLE, /* by a whole factor, as torch's Upsample: nearest, or bilinear with align_corners=False */
     NETS_DROPOUT,
-    NETS_LOSS, /* softmax cross-entropy against the labels, mean over the batch; the last layer */
+    NETS_LOSS, /* softmax cross-entropy against the labels at each pixel, mean over the batch and, of a map larger than
+                  one, its pixels; the last layer */
     NETS_OP_KINDS
 } nets_op_kind;
 
@@ -30,12 +36,24 @@ const char *nets_op_name(nets_op_kind op);
 
 /* What an operation is told; what does not concern it is zero. Pairs are {height, width}. */
 typedef struct nets_attrs {
-    int64_t out_channels; /* conv, linear */
-    int64_t kernel[2];    /* conv, pools */
-    int64_t stride[2];    /* conv: 0 is 1; pools: 0 is the kernel's */
-    int64_t pad[2];       /* conv, pools: zeros (pools: nothing) around the input, on both sides */
-    bool bias;            /* conv, linear */
-    bool exclude_pad;     /* avg_pool: divide by the elements inside the image only (torch divides by the kernel's) */
+    int64_t out_channels; /* conv, conv_transpose, linear */
+    int64_t kernel[2];    /* conv, conv_transpose, pools */
+    int64_t stride[2];    /* conv, conv_transpose: 0 is 1; pools: 0 is the kernel's */
+    int64_t pad[2]; /* conv, pools: zeros (pools: nothing) around the input, on both sides; conv_transpose: what is
+                              cut off its output */
+    int64_t output_pad[2]; /* conv_transpose: rows and columns more, below and on the right; less than the stride */
+    int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements; 0 is 1 */
+    int64_t groups;        /* conv, conv_transpose: of channels, each convolved for itself; 0 is 1 */
+    bool bias;             /* conv, conv_transpose, linear */
+    bool ceil_mode;   /* pools: a last window may reach beyond the image, if it begins in it or in the padding before */
+    bool exclude_pad; /* avg_pool: divide by the elements inside the image only (torch divides by the kernel's) */
+    int64_t size;     /* lrn: channels of a window, odd */
+    float alpha, beta, k; /* lrn: y = x / (k + alpha / size * sum of x^2)^beta; 0 is 1e-4, 0.75, 1 */
+    int64_t scale[2];     /* upsample: the factor */
+    bool bilinear;        /* upsample: else nearest */
+    int64_t out_size[2];  /* crop: height and width of what is kept */
+    int64_t offset[2];    /* crop: what is cut off at the top and left */
+    bool center;          /* crop: the offset is half of what is cut off, rounded down */
     float eps;            /* batch_norm: 0 is 1e-5 */
     float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new; 0 is 0.1 */
     float p;              /* dropout: the rate of zeros, in [0, 1) */
@@ -54,7 +72,8 @@ typedef struct nets_layer {
 
 /* What a parameter tensor is to its layer. */
 typedef enum nets_param_role {
-    NETS_PARAM_WEIGHT, /* conv [out, in, kh, kw], linear [out, in], batch norm's scale [c] */
+    NETS_PARAM_WEIGHT, /* conv [out, in / groups, kh, kw], conv_transpose [in, out / groups, kh, kw], linear [out, in],
+                          batch norm's scale [c] */
     NETS_PARAM_BIAS,
     NETS_PARAM_RUNNING_MEAN,
     NETS_PARAM_RUNNING_VAR,
@@ -87,7 +106,7 @@ int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs 
 /* With one input. */
 int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, int input);
 
-/* Checks the whole: one loss, last, whose input has as many elements as there are classes; every other layer used. */
+/* Checks the whole: one loss, last, whose input has as many channels as there are classes; every other layer used. */
 MM_CHECKED mm_status nets_net_finish(nets_net *net);
 
 /* Reading a finished net; everything is borrowed from it. */
@@ -99,6 +118,8 @@ int nets_net_params(const nets_net *net);
 const nets_param *nets_net_param(const nets_net *net, int param);
 /* The parameter's index, or -1. */
 int nets_net_find_param(const nets_net *net, const char *name);
+/* Labels of one image: one, or one for each pixel of the loss's input. */
+int64_t nets_net_labels(const nets_net *net);
 /* How many learned numbers it has. */
 int64_t nets_net_learned_elems(const nets_net *net);
 

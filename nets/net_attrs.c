@@ -14,15 +14,29 @@
 /* clang-format on */
 #define OP(kind) (UINT64_C(1) << NETS_##kind)
 #define POOLS    (OP(MAX_POOL) | OP(AVG_POOL))
+#define CONVS    (OP(CONV) | OP(CONV_TRANSPOSE))
 
 /* In the order in which they are printed. */
 static const nets_attr ATTRS[] = {
-    ATTR(out_channels, OP(CONV) | OP(LINEAR)),
-    ATTR(kernel, OP(CONV) | POOLS),
-    ATTR(stride, OP(CONV) | POOLS),
-    ATTR(pad, OP(CONV) | POOLS),
-    ATTR(bias, OP(CONV) | OP(LINEAR)),
+    ATTR(out_channels, CONVS | OP(LINEAR)),
+    ATTR(kernel, CONVS | POOLS),
+    ATTR(stride, CONVS | POOLS),
+    ATTR(pad, CONVS | POOLS),
+    ATTR(output_pad, OP(CONV_TRANSPOSE)),
+    ATTR(dilation, CONVS),
+    ATTR(groups, CONVS),
+    ATTR(bias, CONVS | OP(LINEAR)),
+    ATTR(ceil_mode, POOLS),
     ATTR(exclude_pad, OP(AVG_POOL)),
+    ATTR(size, OP(LRN)),
+    ATTR(alpha, OP(LRN)),
+    ATTR(beta, OP(LRN)),
+    ATTR(k, OP(LRN)),
+    ATTR(scale, OP(UPSAMPLE)),
+    ATTR(bilinear, OP(UPSAMPLE)),
+    ATTR(out_size, OP(CROP)),
+    ATTR(offset, OP(CROP)),
+    ATTR(center, OP(CROP)),
     ATTR(eps, OP(BATCH_NORM)),
     ATTR(momentum, OP(BATCH_NORM)),
     ATTR(p, OP(DROPOUT)),

@@ -61,7 +61,7 @@ mm_status nets_net_print(const nets_net *net, FILE *stream) {
 /* ---------------------------------------------------------------- load */
 
 static mm_status cannot_read(const char *path, int error) {
-    return mm_fail(error == ENOENT ? MM_ERR_NOT_FOUND : MM_ERR_IO, "cannot read %s: %s", path, strerror(error));
+    return mm_fail(MM_ERR_IO, "cannot read %s: %s", path, strerror(error));
 }
 
 /* What is no regular file (a pipe) tells no size: so all is read up to the limit, and one byte more. */

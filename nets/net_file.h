@@ -32,9 +32,8 @@ enum { NETS_NET_FILE_VERSION = 1 };
  * caller destroys it. Errors as of nets_net_load and nets_zoo_build. */
 MM_CHECKED mm_status nets_open(const char *name, nets_net **net_out);
 
-/* Reads a file. MM_ERR_NOT_FOUND: there is none of that path; MM_ERR_IO: it cannot be read, or is a folder;
- * MM_ERR_FORMAT: it is above 16 MiB, or no network as above: the message is one line with the path and the layer;
- * MM_ERR_UNSUPPORTED: a network that the operations cannot do. */
+/* Reads a file. MM_ERR_IO: there is none, or it cannot be read; MM_ERR_FORMAT: it is above 16 MiB, or no network as above:
+ * the message is one line with the path and the layer; MM_ERR_UNSUPPORTED: a network that the operations cannot do. */
 MM_CHECKED mm_status nets_net_load(const char *path, nets_net **net_out);
 
 /* The same from memory; messages call it `path`. */

@@ -27,33 +27,34 @@ typedef struct parser {
 
 /* A text from a file as a message can hold it: one line, not long, whole UTF-8 characters. */
 typedef struct shown {
-    char text[112];
+    char text[256];
 } shown;
+
+enum { SHOWN_TEXT = 108, SHOWN_PATH = sizeof(shown) - sizeof "......" };
 
 static bool continues_character(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
 static shown show(const char *text) {
     shown s;
-    size_t n = strlen(text), capacity = sizeof s.text - sizeof "...";
-    bool cut = n > capacity;
+    size_t n = strlen(text);
+    bool cut = n > SHOWN_TEXT;
     if (cut)
-        for (n = capacity; n > 0 && continues_character(text[n]);) n--;
-    memcpy(s.text, text, n);
-    strcpy(s.text + n, cut ? "..." : "");
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)s.text[i] < ' ' || s.text[i] == 0x7F) s.text[i] = '?';
+        for (n = SHOWN_TEXT; n > 0 && continues_character(text[n]);) n--;
+    snprintf(s.text, sizeof s.text, "%.*s%s", (int)n, text, cut ? "..." : "");
+    for (char *c = s.text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7F) *c = '?';
     return s;
 }
 
 /* A path's end tells more than its beginning. */
 static shown show_path(const char *path) {
-    size_t n = strlen(path), capacity = sizeof((shown *)0)->text - 2 * sizeof "...";
-    if (n <= capacity) return show(path);
-    const char *tail = path + n - capacity;
-    while (continues_character(*tail)) tail++;
-    char text[sizeof((shown *)0)->text];
-    snprintf(text, sizeof text, "...%s", tail);
-    return show(text);
+    shown s;
+    size_t n = strlen(path);
+    bool cut = n > SHOWN_PATH;
+    if (cut)
+        for (path += n - SHOWN_PATH; continues_character(*path);) path++;
+    snprintf(s.text, sizeof s.text, "%s%s", cut ? "..." : "", path);
+    return s;
 }
 
 static const char *type_name(const json_t *value) {
@@ -150,7 +151,10 @@ static const char *wanted_of(const nets_attr *attr) {
     return wanted[attr->type];
 }
 
-/* False if the value is of another type, or no float can hold it. */
+/* No extent of a network is larger; what the operations compute of such numbers does not overflow. */
+static bool is_in_range(int64_t whole) { return whole >= -INT32_MAX && whole <= INT32_MAX; }
+
+/* False if the value is of another type or too large. */
 static bool read_elem(const nets_attr *attr, const json_t *value, void *out) {
     int64_t whole = json_integer_value(value);
     double number = json_number_value(value);
@@ -159,7 +163,7 @@ static bool read_elem(const nets_attr *attr, const json_t *value, void *out) {
     switch (attr->type) {
     case NETS_ATTR_WHOLE:
         memcpy(out, &whole, sizeof whole);
-        return json_is_integer(value);
+        return json_is_integer(value) && is_in_range(whole);
     case NETS_ATTR_REAL:
         if (real == 0) real = 0; /* no sign on a zero: it is "not told" */
         memcpy(out, &real, sizeof real);
@@ -169,6 +173,12 @@ static bool read_elem(const nets_attr *attr, const json_t *value, void *out) {
         return json_is_boolean(value);
     }
     return false;
+}
+
+static bool is_of_type(const nets_attr *attr, const json_t *value) {
+    return attr->type == NETS_ATTR_WHOLE  ? json_is_integer(value)
+           : attr->type == NETS_ATTR_REAL ? json_is_number(value)
+                                          : json_is_boolean(value);
 }
 
 /* One value stands for all elements. */
@@ -182,7 +192,7 @@ static mm_status read_attr(const nets_attr *attr, const char *where, const json_
     if (n > 1)
         return mm_fail(MM_ERR_FORMAT, "%s\"%s\" must be %s, or an array of %zu", where, attr->name, wanted_of(attr), n);
     return mm_fail(MM_ERR_FORMAT, "%s\"%s\" must be %s, not %s", where, attr->name, wanted_of(attr),
-                   json_is_number(value) && attr->type == NETS_ATTR_REAL ? "one so large" : type_name(value));
+                   is_of_type(attr, value) ? "one so large" : type_name(value));
 }
 
 static bool is_layer_key(const char *key) {
@@ -300,7 +310,7 @@ static mm_status read_layer(parser *p, const json_t *object, size_t index) {
     const char *name;
     nets_op_kind op;
     nets_attrs attrs = {0};
-    int inputs[NETS_MAX_INPUTS], n_inputs;
+    int inputs[NETS_MAX_INPUTS], n_inputs = 0;
     snprintf(where, sizeof where, "layers[%zu]: ", index);
     if (!json_is_object(object)) return mm_fail(MM_ERR_FORMAT, "%smust be an object, not %s", where, type_name(object));
     MM_TRY(get_name(object, where, &name));

@@ -15,7 +15,7 @@ typedef struct nets_param_spec {
 
 typedef struct nets_op_info {
     const char *name;
-    int n_inputs;
+    int min_inputs, max_inputs;
     /* Fills in default attributes, checks them, and sets layer->shape. `in` are the inputs' shapes. */
     mm_status (*infer)(nets_layer *layer, const int64_t (*in)[3]);
     /* Its parameters; returns how many. NULL: none. */

@@ -1,6 +1,6 @@
-/* All that knows oneDNN's version (2.6: operation descriptors). A kernel is one primitive with its memory objects; it
+/* All that knows oneDNN's version (2.6: operation descriptors): this and onednn_*.c. A kernel is one primitive with its memory objects; it
  * is made once, bound to pointers and run any number of times, without allocation of ours. Layouts: activations NHWC,
- * plain weights OIHW. Kernels are made for one thread, and run with one: results do not depend on the machine's cores.
+ * plain weights OIHW, grouped GOIHW. Kernels are made for one thread, and run with one: results do not depend on the machine's cores.
  */
 #ifndef NETS_ONEDNN_H
 #define NETS_ONEDNN_H
@@ -26,8 +26,16 @@ typedef struct nets_dnn_kernel {
 /* Windows over an image: convolutions and pools. NHWC dims; pairs are {height, width}. */
 typedef struct nets_dnn_windows {
     int64_t x[4], y[4];
-    int64_t kernel[2], stride[2], pad[2];
+    int64_t kernel[2], stride[2], pad[2], dilation[2];
+    int64_t groups; /* convolutions */
 } nets_dnn_windows;
+
+/* Of a matrix product y[rows, columns] = a[rows, inner] b[inner, columns] (+ bias[columns]): `transposed` means stored as
+ * the transposed matrix; all are row by row. */
+typedef struct nets_dnn_product_desc {
+    int64_t rows, inner, columns;
+    bool a_transposed, b_transposed, bias;
+} nets_dnn_product_desc;
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
 
@@ -48,6 +56,14 @@ MM_CHECKED mm_status nets_dnn_conv_backward_weights(const nets_dnn *dnn, const n
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_kernel *kernel, int arg,
                                               bool to_plain, nets_dnn_kernel *reorder_out);
 
+/* Arguments SRC (a), WEIGHTS (b), BIAS, DST (y), none of which oneDNN wants otherwise than as described. */
+MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,
+                                      nets_dnn_kernel *kernel_out);
+
+/* Of images of dims x: FROM pixels (NHWC) TO planes (NCHW), or the other way round. */
+MM_CHECKED mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool to_planes,
+                                             nets_dnn_kernel *reorder_out);
+
 /* SRC, DST and, of a max pool in training, WORKSPACE: a byte for each element of DST, the window's element. */
 MM_CHECKED mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
                                            bool training, nets_dnn_kernel *kernel_out);
@@ -60,6 +76,12 @@ MM_CHECKED mm_status nets_dnn_batch_norm_forward(const nets_dnn *dnn, const int6
 /* SRC, SCALE, SHIFT, MEAN, VARIANCE, DIFF_DST; DIFF_SRC, DIFF_SCALE, DIFF_SHIFT. */
 MM_CHECKED mm_status nets_dnn_batch_norm_backward(const nets_dnn *dnn, const int64_t x[4], float eps,
                                                   nets_dnn_kernel *kernel_out);
+
+/* SRC, DST; DIFF_DST, DIFF_SRC. By whole factors, pixels being squares: bilinear does not align the corners. */
+MM_CHECKED mm_status nets_dnn_upsample_forward(const nets_dnn *dnn, const int64_t x[4], const int64_t y[4],
+                                               bool bilinear, nets_dnn_kernel *kernel_out);
+MM_CHECKED mm_status nets_dnn_upsample_backward(const nets_dnn *dnn, const int64_t x[4], const int64_t y[4],
+                                                bool bilinear, nets_dnn_kernel *kernel_out);
 
 void nets_dnn_kernel_fini(nets_dnn_kernel *kernel);
 

@@ -6,7 +6,7 @@
  * the order in which one stream runs them.
  *
  * Where tensors lie is given by role (below), the same for every device. Activations are f32 NHWC; weights are in
- * torchvision's order, [out, in, kh, kw]; an op that wants them otherwise reorders them in its workspace. Pointers are
+ * torchvision's order (net.h); an op that wants them otherwise reorders them in its workspace. Pointers are
  * 256-byte aligned. Ops write the same bits for the same inputs wherever the tensors lie, in place or not. */
 #ifndef NETS_OP_H
 #define NETS_OP_H
@@ -16,9 +16,10 @@
 #include "nets/sgd.h"
 
 typedef enum nets_role {
-    NETS_WORKSPACE,  /* scratch of workspace_bytes(phase); no tensor */
-    NETS_X,          /* first input; f32 unless said */
-    NETS_X2,         /* second input */
+    NETS_WORKSPACE, /* scratch of workspace_bytes(phase); no tensor */
+    NETS_X,         /* first input; f32 unless said */
+    NETS_X2,        /* second input; of a concat, input i is NETS_X + i */
+    NETS_X_LAST = NETS_X + NETS_MAX_INPUTS - 1,
     NETS_Y,          /* output. Of the loss in training: the probabilities */
     NETS_W,          /* weight, batch norm's scale */
     NETS_B,          /* bias, batch norm's shift */
@@ -27,32 +28,39 @@ typedef enum nets_role {
     NETS_SAVED_MEAN, /* of the batch, [c] */
     NETS_SAVED_VAR,  /* biased, as it normalises */
     NETS_INDEX,      /* u8, as the pool's output: which of the window's elements, row by row, was the maximum */
-    NETS_LABELS,     /* i32 [n] */
+    NETS_LABELS,     /* i32 [n], or one for each of X's pixels [n, h, w] */
     NETS_RNG,        /* i32 [4]: seed low and high word, iteration low and high word */
-    NETS_LOSS_VALUE, /* [1], mean over the batch */
+    NETS_LOSS_VALUE, /* [1], mean over the labels */
     NETS_CORRECT,    /* i32 [1], how many labels had the highest score */
     NETS_DY,         /* the loss's gradient by Y */
     NETS_DX,         /* by X; absent if nobody needs it */
     NETS_DX2,
+    NETS_DX_LAST = NETS_DX + NETS_MAX_INPUTS - 1,
     NETS_EARLIER, /* what other consumers of X contributed to its gradient; to be added into DX; absent: nothing */
     NETS_EARLIER2,
+    NETS_EARLIER_LAST = NETS_EARLIER + NETS_MAX_INPUTS - 1,
     NETS_DW, /* by W and B */
     NETS_DB,
     NETS_ROLES
 } nets_role;
 
+#define NETS_ROLE_BIT(role) (UINT64_C(1) << (role))
+_Static_assert(NETS_ROLES <= 64, "sets of roles are bits of 64");
+
 typedef struct nets_op_args {
     void *at[NETS_ROLES]; /* NULL: absent */
-    uint32_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
+    uint64_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
     uint32_t layer;       /* the layer's number, to tell dropout layers apart */
 } nets_op_args;
 
 typedef struct nets_op_desc {
     nets_op_kind kind;
     nets_attrs attrs;
-    int64_t x[4], y[4]; /* NHWC */
-    bool training;      /* else evaluation: no backward */
-    bool wants_dx;
+    int64_t x[4], y[4]; /* NHWC; x: of the first input */
+    int n_inputs;
+    int64_t channels[NETS_MAX_INPUTS]; /* of each */
+    bool training;                     /* else evaluation: no backward */
+    bool wants_dx;                     /* by the first input; the others' DX may be absent too */
 } nets_op_desc;
 
 typedef struct nets_backend nets_backend;

@@ -27,6 +27,22 @@ void nets_host_accumulate(float *sum, const float *addend, int64_t elems) {
     for (int64_t i = 0; i < elems; i++) sum[i] += addend[i];
 }
 
+void nets_host_add_bias(float *values, const float *bias, int64_t rows, int64_t columns) {
+    if (!bias) return;
+    for (int64_t r = 0; r < rows; r++) nets_host_accumulate(values + r * columns, bias, columns);
+}
+
+void nets_host_sum_rows(const float *values, int64_t rows, int64_t columns, double *sums, float *gradient_out) {
+    if (!gradient_out) return;
+    for (int64_t c = 0; c < columns; c++) sums[c] = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *row = values + r * columns;
+#pragma omp simd
+        for (int64_t c = 0; c < columns; c++) sums[c] += (double)row[c];
+    }
+    for (int64_t c = 0; c < columns; c++) gradient_out[c] = (float)sums[c];
+}
+
 /* ---------------------------------------------------------------- ReLU */
 
 static mm_status run_relu_forward(nets_op *base, const nets_op_args *args) {
@@ -66,7 +82,7 @@ static void relu_backward_by_mask(const uint32_t *mask, const float *dy, float *
 
 static mm_status run_relu_backward(nets_op *base, const nets_op_args *args) {
     int64_t n = ((elementwise_op *)base)->elems;
-    if (args->sign_roles & (1u << NETS_Y))
+    if (args->sign_roles & NETS_ROLE_BIT(NETS_Y))
         relu_backward_by_mask(args->at[NETS_Y], args->at[NETS_DY], args->at[NETS_DX], n);
     else
         relu_backward_by_value(args->at[NETS_Y], args->at[NETS_DY], args->at[NETS_DX], n);

@@ -1,4 +1,5 @@
-/* Softmax cross-entropy, mean over the batch. Rows are a few scores each: plain loops, sums in double, in order. */
+/* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each: plain
+ * loops, sums in double, in order. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +7,7 @@
 
 typedef struct loss_op {
     nets_op base;
-    int64_t batch, classes;
+    int64_t labels, labels_per_image, classes;
 } loss_op;
 
 static int64_t highest(const float *row, int64_t n) {
@@ -33,15 +34,15 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     float *probabilities = args->at[NETS_Y];
     double loss = 0;
     int32_t correct = 0;
-    for (int64_t i = 0; i < op->batch; i++) {
+    for (int64_t i = 0; i < op->labels; i++) {
         const float *row = scores + i * op->classes;
         if (labels[i] < 0 || labels[i] >= op->classes)
-            return mm_fail(MM_ERR_INVALID, "label %d of image %lld is not one of %lld classes", labels[i], (long long)i,
-                           (long long)op->classes);
+            return mm_fail(MM_ERR_INVALID, "label %d of image %lld is not one of %lld classes", labels[i],
+                           (long long)(i / op->labels_per_image), (long long)op->classes);
         correct += highest(row, op->classes) == labels[i];
         loss += softmax_row(row, op->classes, labels[i], probabilities ? probabilities + i * op->classes : NULL);
     }
-    *(float *)args->at[NETS_LOSS_VALUE] = (float)(loss / (double)op->batch);
+    *(float *)args->at[NETS_LOSS_VALUE] = (float)(loss / (double)op->labels);
     *(int32_t *)args->at[NETS_CORRECT] = correct;
     return MM_OK;
 }
@@ -51,12 +52,12 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const float *probabilities = args->at[NETS_Y];
     const int32_t *labels = args->at[NETS_LABELS];
     float *dx = args->at[NETS_DX];
-    for (int64_t i = 0; i < op->batch; i++)
+    for (int64_t i = 0; i < op->labels; i++)
         for (int64_t k = 0; k < op->classes; k++) {
             int64_t e = i * op->classes + k;
-            dx[e] = (probabilities[e] - (k == labels[i] ? 1.0f : 0.0f)) / (float)op->batch;
+            dx[e] = (probabilities[e] - (k == labels[i] ? 1.0f : 0.0f)) / (float)op->labels;
         }
-    nets_host_accumulate(dx, args->at[NETS_EARLIER], op->batch * op->classes);
+    nets_host_accumulate(dx, args->at[NETS_EARLIER], op->labels * op->classes);
     return MM_OK;
 }
 
@@ -73,8 +74,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
     op->base.impl = &nets_host_loss;
-    op->batch = desc->x[0];
-    op->classes = nets_elems(desc->x) / desc->x[0];
+    op->classes = desc->x[3];
+    op->labels_per_image = desc->x[1] * desc->x[2];
+    op->labels = desc->x[0] * op->labels_per_image;
     *op_out = &op->base;
     return MM_OK;
 }

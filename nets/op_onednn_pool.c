@@ -50,17 +50,14 @@ static void destroy(nets_op *base) {
 
 static nets_dnn_pool pool_kind(const nets_op_desc *desc) {
     if (desc->kind == NETS_MAX_POOL) return NETS_DNN_POOL_MAX;
-    return desc->attrs.exclude_pad ? NETS_DNN_POOL_AVG_EXCLUDE_PAD : NETS_DNN_POOL_AVG;
+    /* What a window in ceil mode has beyond image and padding does not count in either: the IR lets no other padding
+     * come together with it. */
+    bool exclude = desc->attrs.exclude_pad || (desc->attrs.ceil_mode && !desc->attrs.pad[0] && !desc->attrs.pad[1]);
+    return exclude ? NETS_DNN_POOL_AVG_EXCLUDE_PAD : NETS_DNN_POOL_AVG;
 }
 
 static mm_status make_kernels(pool_op *op, const nets_op_desc *desc) {
-    nets_dnn_windows w = {.x = {desc->x[0], desc->x[1], desc->x[2], desc->x[3]},
-                          .y = {desc->y[0], desc->y[1], desc->y[2], desc->y[3]}};
-    for (int d = 0; d < 2; d++) {
-        w.kernel[d] = desc->attrs.kernel[d];
-        w.stride[d] = desc->attrs.stride[d];
-        w.pad[d] = desc->attrs.pad[d];
-    }
+    const nets_dnn_windows w = nets_host_windows(desc);
     nets_dnn_pool kind = pool_kind(desc);
     MM_TRY(nets_dnn_pool_forward(op->dnn, &w, kind, desc->training, &op->forward));
     if (!desc->training) return MM_OK;

@@ -62,10 +62,13 @@ struct nets_reader {
 
 /* ---------------------------------------------------------------- the thread */
 
-static mm_status fill_sample(nets_reader *reader, int64_t epoch, int64_t sample, float *image_out, int32_t *label_out) {
+static mm_status fill_sample(nets_reader *reader, int64_t epoch, int64_t sample, float *image_out,
+                             int32_t *labels_out) {
     nets_source *source = reader->source;
-    if (!reader->plain) return source->ops->read(source, sample, image_out, label_out);
-    MM_TRY(source->ops->read(source, sample, reader->plain, label_out));
+    const int64_t *map = reader->options.label_map;
+    if (map[0]) return source->ops->read_map(source, sample, map, image_out, labels_out);
+    if (!reader->plain) return source->ops->read(source, sample, image_out, labels_out);
+    MM_TRY(source->ops->read(source, sample, reader->plain, labels_out));
     nets_augmentation augmentation = nets_augmentation_draw(reader->options.seed, epoch, sample, source->augment_pad);
     nets_augmentation_apply(&augmentation, source->augment_pad, &source->image, reader->plain, image_out);
     return MM_OK;
@@ -82,7 +85,8 @@ static mm_status fill_batch(nets_reader *reader, position at, slot *slot_out) {
     int64_t n = epoch_end ? size->last : reader->options.batch;
     for (int64_t i = 0; i < n; i++) {
         int64_t sample = reader->order ? reader->order[first + i] : first + i;
-        MM_TRY(fill_sample(reader, at.epoch, sample, slot_out->images + i * reader->image_elems, &slot_out->labels[i]));
+        MM_TRY(fill_sample(reader, at.epoch, sample, slot_out->images + i * reader->image_elems,
+                           slot_out->labels + i * size->labels));
     }
     slot_out->batch = (nets_batch){
         .images = slot_out->images,
@@ -179,6 +183,7 @@ static mm_status size_of(const nets_source *source, const nets_reader_options *o
         .batches = full + smaller_last,
         .last = smaller_last ? rest : options->batch,
         .image = source->image,
+        .labels = options->label_map[0] ? options->label_map[0] * options->label_map[1] : 1,
     };
     return MM_OK;
 }
@@ -197,7 +202,7 @@ static mm_status buffers_alloc(nets_reader *reader) {
     for (int i = 0; i < reader->depth; i++) {
         slot *s = &reader->slots[i];
         s->images = array_alloc(capacity, reader->image_elems * (int64_t)sizeof(float));
-        s->labels = array_alloc(capacity, sizeof(int32_t));
+        s->labels = array_alloc(capacity, reader->size.labels * (int64_t)sizeof(int32_t));
         failed |= !s->images || !s->labels;
     }
     if (reader->options.split == NETS_SPLIT_TRAIN) {
@@ -244,9 +249,21 @@ static mm_status options_check(const nets_reader_options *options) {
     return MM_OK;
 }
 
+static mm_status label_map_check(const nets_source *source, const int64_t map[2]) {
+    if (map[0] == 0 && map[1] == 0) return MM_OK;
+    if (!source->ops->read_map)
+        return mm_fail(MM_ERR_UNSUPPORTED, "%s has one label an image, the network wants a map of %lldx%lld",
+                       source->ops->name, (long long)map[0], (long long)map[1]);
+    if (map[0] < 1 || map[1] < 1 || map[0] > source->image.height || map[1] > source->image.width)
+        return mm_fail(MM_ERR_INVALID, "a map of %lldx%lld labels for images of %lldx%lld", (long long)map[0],
+                       (long long)map[1], (long long)source->image.height, (long long)source->image.width);
+    return MM_OK;
+}
+
 mm_status nets_reader_create_over(nets_source *source, const nets_reader_options *options, nets_reader **reader_out) {
     nets_reader_size size;
     mm_status status = options_check(options);
+    if (status == MM_OK) status = label_map_check(source, options->label_map);
     if (status == MM_OK) status = size_of(source, options, &size);
     nets_reader *reader = status == MM_OK ? calloc(1, sizeof *reader) : NULL;
     if (!reader) {

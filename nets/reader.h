@@ -27,6 +27,8 @@ typedef struct nets_reader_options {
     int prefetch;            /* batch buffers, the caller's own included: 1 to 16; 0: 3 */
     nets_image_shape wanted; /* what the network takes. A member of 0: as the data has it. Data of one fixed shape
                                 refuses any other */
+    int64_t label_map[2];    /* a label for each pixel of the image's middle of this height and width; {0, 0}: one
+                                label an image. Data without such labels refuses it */
 } nets_reader_options;
 
 typedef struct nets_reader_size {
@@ -34,12 +36,13 @@ typedef struct nets_reader_size {
     int64_t batches; /* an epoch, the smaller last one included unless dropped */
     int64_t last;    /* images in the epoch's last batch */
     nets_image_shape image;
+    int64_t labels; /* an image: 1, or the label map's pixels */
 } nets_reader_size;
 
 /* A batch, borrowed from the reader until its next call of next, seek or destroy. */
 typedef struct nets_batch {
     const float *images;   /* n * height * width * channels, 64-byte aligned */
-    const int32_t *labels; /* n */
+    const int32_t *labels; /* n * labels of an image, row by row */
     int64_t n;             /* `batch`, or fewer in an epoch's last one */
     int64_t epoch;         /* from 0 */
     int64_t index;         /* within the epoch, from 0 */
@@ -48,8 +51,8 @@ typedef struct nets_batch {
 
 /* Opens data and starts to prepare its first batch. `spec`: "cifar10:DIR", where DIR or DIR/cifar-10-batches-bin holds
  * the binary version's files; "synthetic" or "synthetic:samples=N" (nets_reader_list).
- * MM_ERR_NOT_FOUND: unknown data. MM_ERR_INVALID: options or argument. MM_ERR_IO: a missing or unreadable file.
- * MM_ERR_FORMAT: a file of a wrong size. */
+ * MM_ERR_NOT_FOUND: unknown data. MM_ERR_INVALID: options or argument. MM_ERR_UNSUPPORTED: no labels of pixels.
+ * MM_ERR_IO: a missing or unreadable file. MM_ERR_FORMAT: a file of a wrong size. */
 MM_CHECKED mm_status nets_reader_create(const char *spec, const nets_reader_options *options, nets_reader **reader_out);
 
 /* Stops and joins the thread, frees. NULL is legal. */

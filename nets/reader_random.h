@@ -8,7 +8,13 @@
 #define NETS_RANDOM_GAMMA UINT64_C(0x9e3779b97f4a7c15)
 
 /* What a sequence is for: sequences of different purposes are unrelated. */
-enum nets_random_purpose { NETS_RANDOM_SHUFFLE = 1, NETS_RANDOM_AUGMENT, NETS_RANDOM_PATTERN, NETS_RANDOM_NOISE };
+enum nets_random_purpose {
+    NETS_RANDOM_SHUFFLE = 1,
+    NETS_RANDOM_AUGMENT,
+    NETS_RANDOM_PATTERN,
+    NETS_RANDOM_NOISE,
+    NETS_RANDOM_REGION
+};
 
 static inline uint64_t nets_random_mix(uint64_t x) {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

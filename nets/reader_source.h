@@ -21,6 +21,12 @@ typedef struct nets_source_ops {
      * 0..classes-1. The same index gives the same bits. Called by one thread at a time. */
     mm_status (*read)(nets_source *source, int64_t index, float *image_out, int32_t *label_out);
 
+    /* An image with a label for each pixel of its middle, `map` {height, width} of them, which is no larger than the
+     * image: the rows and columns before the middle are as many as after it, or one fewer. The image may be another
+     * than read's. NULL: cannot. Such samples are not augmented. */
+    mm_status (*read_map)(nets_source *source, int64_t index, const int64_t map[2], float *image_out,
+                          int32_t *labels_out);
+
     void (*close)(nets_source *source);
 } nets_source_ops;
 

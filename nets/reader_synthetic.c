@@ -1,5 +1,6 @@
 /* Synthetic data: learnable images of any shape that need no file. A sample's class is a smooth colour pattern, its
- * own noise lies over it. The data is fixed: the same for every seed, run and machine (no libm). */
+ * own noise lies over it. With labels for pixels an image is a grid of regions of one colour and class each, under the
+ * same noise. The data is fixed: the same for every seed, run and machine (no libm). */
 #include "mm/core/status.h"
 #include "nets/reader_random.h"
 #include "nets/reader_source.h"
@@ -57,15 +58,46 @@ static void pattern_write(const nets_image_shape *shape, int64_t label, float *i
     }
 }
 
+/* Adds sample `index`'s noise to its image. */
+static void noise_add(const synthetic *data, int64_t index, float *image) {
+    const nets_image_shape *shape = &data->source.image;
+    uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);
+    int64_t elems = shape->height * shape->width * shape->channels;
+    for (int64_t i = 0; i < elems; i++) image[i] += unit_of(nets_random_at(key, (uint64_t)i));
+}
+
 static mm_status synthetic_read(nets_source *source, int64_t index, float *image_out, int32_t *label_out) {
     const synthetic *data = (const synthetic *)source;
     const nets_image_shape *shape = &source->image;
     int64_t label = index % shape->classes;
     pattern_write(shape, label, image_out);
-    uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);
-    int64_t elems = shape->height * shape->width * shape->channels;
-    for (int64_t i = 0; i < elems; i++) image_out[i] += unit_of(nets_random_at(key, (uint64_t)i));
+    noise_add(data, index, image_out);
     *label_out = (int32_t)label;
+    return MM_OK;
+}
+
+/* The class of a sample's pixel: of the grid's cell that it lies in. */
+static int64_t region_class(const synthetic *data, int64_t index, int64_t y, int64_t x) {
+    const nets_image_shape *shape = &data->source.image;
+    uint64_t key = nets_random_key(NETS_RANDOM_REGION, DATA_SEED, data->split, (uint64_t)index);
+    int64_t cell = y * GRID / shape->height * GRID + x * GRID / shape->width;
+    return (int64_t)nets_random_below(nets_random_at(key, (uint64_t)cell), (uint64_t)shape->classes);
+}
+
+static mm_status synthetic_read_map(nets_source *source, int64_t index, const int64_t map[2], float *image_out,
+                                    int32_t *labels_out) {
+    const synthetic *data = (const synthetic *)source;
+    const nets_image_shape *shape = &source->image;
+    int64_t top = (shape->height - map[0]) / 2, left = (shape->width - map[1]) / 2;
+    for (int64_t y = 0; y < shape->height; y++)
+        for (int64_t x = 0; x < shape->width; x++) {
+            int64_t label = region_class(data, index, y, x);
+            float *pixel = image_out + (y * shape->width + x) * shape->channels;
+            for (int64_t c = 0; c < shape->channels; c++) pixel[c] = pattern_corner(label, c, 0, 0);
+            if (y >= top && y < top + map[0] && x >= left && x < left + map[1])
+                labels_out[(y - top) * map[1] + (x - left)] = (int32_t)label;
+        }
+    noise_add(data, index, image_out);
     return MM_OK;
 }
 
@@ -124,5 +156,6 @@ const nets_source_ops nets_source_synthetic = {
     .summary = "made-up learnable images of the network's shape: N for training (5000), a fifth of it for testing",
     .open = synthetic_open,
     .read = synthetic_read,
+    .read_map = synthetic_read_map,
     .close = synthetic_close,
 };

@@ -1,25 +1,26 @@
-/* The networks that there are, by name. */
+/* The networks that there are, by name.
+ *
+ *   NAME[@HEIGHTxWIDTH][,classes=K][,thin=T]      resnet50    vgg16@32,classes=10    resnet50@64x96,thin=8
+ *
+ * NAME is an entry of the list below, or a member of a family in it. Without more, a network has the input and the
+ * classes of its paper. HEIGHTxWIDTH (one number for a square) is another input's size: windows and strides stay, maps
+ * and the first linear layer follow; an input that some layer's window does not fit into is refused by that layer.
+ * `thin` divides the channels of all layers but the last (rounded up), for small instances.
+ *
+ * Names of layers and parameters are torchvision's for those that torchvision has, else those of the network's first
+ * published description (each file says which). Where torchvision pools adaptively to a fixed size (AlexNet, VGG) a net
+ * of another input size has that many more or fewer inputs to its first linear layer instead. */
 #ifndef NETS_ZOO_H
 #define NETS_ZOO_H
 
 #include "nets/net.h"
 
-/* Builds and finishes a net. MM_ERR_NOT_FOUND lists what there is. The caller destroys it. */
+/* Builds and finishes a net. MM_ERR_NOT_FOUND lists what there is; MM_ERR_INVALID: a size out of range, or one that a
+ * layer refuses. The caller destroys it. */
 MM_CHECKED mm_status nets_zoo_build(const char *name, nets_net **net_out);
 
-/* Name and one-line description of the i-th entry, NULL past the last; static strings. An entry may stand for a family
- * ("cifar-resnet<6n+2>"). */
+/* Name and one-line description of the i-th entry, NULL past the last; static strings. An entry with a '<' stands for a
+ * family ("cifar-resnet<6n+2>"). */
 const char *nets_zoo_list(size_t i, const char **summary_out);
-
-/* Builders: add layers to an empty net; failures are kept in it (net.h). */
-
-/* He et al. 2016, section 4.2: 32x32x3, 10 classes, three stages of n basic blocks of 16, 32, 64 channels, depth
- * 6n + 2. Where the shape changes the shortcut is a 1x1 convolution with batch norm (their option B), named
- * downsample.0 and downsample.1 as torchvision does: it needs no padding of channels, and 2752 more parameters than
- * their option A. */
-void nets_build_resnet_cifar(nets_net *net, int blocks_per_stage);
-
-/* conv-relu-maxpool-conv-bn-relu-dropout-avgpool-linear on 32x32x3: every kind of layer but a residual sum, small. */
-void nets_build_tiny(nets_net *net);
 
 #endif

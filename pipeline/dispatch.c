@@ -24,12 +24,20 @@ static void fail_iteration(mm_dispatch *d, mm_status status) {
     }
     pthread_cond_broadcast(&d->progress);
     pthread_mutex_unlock(&d->lock);
+    mm_unplanned_stop(d->program);
 }
 
 /* The iteration's failure, told once more to this thread. Called under the lock. */
 static mm_status tell_failure(mm_dispatch *d) {
     if (d->failed == MM_OK) return MM_OK;
     return mm_fail(d->failed, "%s", d->message);
+}
+
+mm_status mm_dispatch_failure(mm_dispatch *d) {
+    pthread_mutex_lock(&d->lock);
+    mm_status status = tell_failure(d);
+    pthread_mutex_unlock(&d->lock);
+    return status;
 }
 
 /* Blocks until operation `seq` of a stream has been issued, or the iteration has failed. */
@@ -155,7 +163,8 @@ static mm_status issue(mm_dispatch *d, int index) {
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for it, as cudaFree would. */
     if (mm_unplanned_uses(p, index)) MM_TRY(mm_event_sync(p->events[index]));
-    return mm_unplanned_give(p, index);
+    mm_unplanned_give(p, index);
+    return MM_OK;
 }
 
 /* A worker's job. After a failure the remaining ones are passed over. */
@@ -211,7 +220,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int index) {
     mm_program *p = d->program;
     MM_TRY(mm_self_check_after(p, index));
     MM_TRY(record(d, index, d->compute));
-    MM_TRY(mm_unplanned_give(p, index));
+    mm_unplanned_give(p, index);
     for (int i = index + 1; i < p->plan->n_nodes && mm_node_is_op(&p->plan->nodes[i]); i++)
         mm_worker_push(d->worker[p->plan->nodes[i].stream], i);
     return MM_OK;
@@ -318,7 +327,7 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
     d->config = *config;
     d->base = mm_pool_base(config->pool);
-    d->staging = mm_pool_base(config->staging);
+    if (config->staging) d->staging = mm_pool_base(config->staging);
     mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
     if (status != MM_OK) {
         free(d);

@@ -24,7 +24,7 @@ typedef struct mm_program mm_program; /* a plan made ready to run */
 typedef struct mm_dispatch_config {
     mm_device *device;
     mm_pool *pool;    /* the arena */
-    mm_pool *staging; /* pinned memory */
+    mm_pool *staging; /* pinned memory; NULL: none */
     mm_issue issue;
     bool self_check;    /* poison segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* keep how long nodes took (devices with timed events) */

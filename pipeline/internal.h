@@ -7,16 +7,31 @@
 #include "pipeline/dispatch.h"
 #include "pipeline/worker.h"
 
-/* Segments that are placed at run time. */
+/* Segments by node: those of node n are segments[first[n]] to segments[first[n + 1] - 1]. */
+typedef struct mm_node_list {
+    int32_t *first, *segments;
+} mm_node_list;
+
+static inline bool mm_node_list_has(const mm_node_list *list, int node) {
+    return list->first[node] < list->first[node + 1];
+}
+
+/* Segments that are placed at run time. Bytes are as the heaps count them. */
 typedef struct mm_unplanned {
-    mm_heap *heap[2]; /* of codes, and of the rest; NULL where there are none */
+    mm_heap *heap[2];          /* of codes, of the rest; NULL if empty */
+    int64_t capacity[2];       /* what the plan has alive at once at most */
+    mm_node_list takes, gives; /* dynamic segments by their first and their last user */
     pthread_mutex_t lock;
-    pthread_cond_t freed;
+    pthread_cond_t changed;
     /* under the lock */
-    void **address; /* per segment */
-    int32_t *late;  /* queue of segments whose last user is a step: freed once its event is complete */
+    void **address;         /* per segment */
+    int64_t held[2];        /* allocated, or promised to a node that is about to allocate */
+    uint8_t *served;        /* per node: it was promised its memory */
+    int32_t first_unserved; /* all takers before this node were */
+    int32_t *late;          /* queue of segments whose last user is a step: freed once its event is complete */
     int late_head, late_count;
     int64_t frees;
+    bool stopped; /* the iteration has failed: nobody may wait */
 } mm_unplanned;
 
 /* Segments to poison once a node has ended. */
@@ -72,15 +87,21 @@ static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node 
 /* Drained: adds what the iteration's nodes took, if it is to be measured. */
 void mm_program_measure(mm_program *program);
 
+/* The iteration's failure, told to this thread; MM_OK if there is none. */
+mm_status mm_dispatch_failure(mm_dispatch *dispatch);
+
 /* ---- unplanned.c: nothing unless program->has_unplanned */
 MM_CHECKED mm_status mm_unplanned_init(mm_program *program);
 void mm_unplanned_fini(mm_program *program);
-/* Memory for the dynamic segments whose first user the node is. Waits for frees that are under way. */
+/* Memory for the dynamic segments whose first user the node is. Waits for frees that are under way, and for earlier
+ * nodes to take theirs. */
 MM_CHECKED mm_status mm_unplanned_take(mm_program *program, int node);
 /* A node has been issued; an operation that uses dynamic segments has been waited for too. Frees what it used last. */
-MM_CHECKED mm_status mm_unplanned_give(mm_program *program, int node);
+void mm_unplanned_give(mm_program *program, int node);
 /* Whether the node uses any dynamic segment. */
 bool mm_unplanned_uses(const mm_program *program, int node);
+/* The iteration has failed: whoever waits for memory is told. */
+void mm_unplanned_stop(mm_program *program);
 /* Everything is drained: frees all. */
 void mm_unplanned_reset(mm_program *program);
 

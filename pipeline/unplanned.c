@@ -1,14 +1,21 @@
-/* Segments that are placed at run time: the unoptimised workflow, which allocates and frees for each tensor. Capacity
- * is planned for the most that is alive at once in issue order, so an allocation that finds no room waits for frees
- * that are under way; it fails only if nothing is freed for long. */
+/* Segments that are placed at run time: the unoptimised workflow, which allocates and frees for each tensor.
+ *
+ * Memory is promised in issue order, for which the plan has room: a node may take its segments ahead of earlier nodes
+ * only if theirs fit beside them. So the first node that has nothing yet never waits for anything but nodes that have
+ * all they need, and whatever the order in which threads get on, they cannot lock each other out. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "buffers/heap_size.h"
 #include "pipeline/internal.h"
 
 enum { PATIENCE_S = 20 };
+
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a program"); }
+
+/* ---------------------------------------------------------------- life */
 
 static mm_status open_heaps(mm_program *p) {
     const mm_plan *plan = p->plan;
@@ -18,42 +25,99 @@ static mm_status open_heaps(mm_program *p) {
     return rest > 0 ? mm_heap_open(pool, plan->heap_offset + codes, rest, &p->unplanned.heap[1]) : MM_OK;
 }
 
-static mm_heap *heap_of(const mm_program *p, int segment) {
-    return p->unplanned.heap[p->plan->segments[segment].content != MM_CONTENT_CODED];
+static int part_of(const mm_program *p, int segment) {
+    return p->plan->segments[segment].content == MM_CONTENT_CODED ? 0 : 1;
+}
+
+static int64_t class_bytes(const mm_program *p, int segment) {
+    return mm_heap_class_bytes(p->plan->segments[segment].bytes);
+}
+
+/* Dynamic segments by the node that uses them first, or last. */
+static mm_status list_segments(const mm_plan *plan, bool last, mm_node_list *list) {
+    list->first = calloc((size_t)plan->n_nodes + 2, sizeof *list->first);
+    list->segments = malloc(((size_t)plan->n_segments + 1) * sizeof *list->segments);
+    if (!list->first || !list->segments) return no_memory();
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < plan->n_segments; i++) {
+            const mm_segment *s = &plan->segments[i];
+            int node = last ? s->last_node : s->first_node;
+            if (!s->dynamic || node < 0) continue;
+            if (pass == 0)
+                list->first[node + 2]++;
+            else
+                list->segments[list->first[node + 1]++] = i;
+        }
+        for (int i = 0; pass == 0 && i < plan->n_nodes; i++) list->first[i + 2] += list->first[i + 1];
+    }
+    return MM_OK;
+}
+
+/* The most that is alive at once in issue order. */
+static void find_capacity(mm_program *p) {
+    mm_unplanned *u = &p->unplanned;
+    int64_t live[2] = {0, 0};
+    for (int n = 0; n < p->plan->n_nodes; n++) {
+        for (int i = u->takes.first[n]; i < u->takes.first[n + 1]; i++) {
+            int part = part_of(p, u->takes.segments[i]);
+            live[part] += class_bytes(p, u->takes.segments[i]);
+            if (live[part] > u->capacity[part]) u->capacity[part] = live[part];
+        }
+        for (int i = u->gives.first[n]; i < u->gives.first[n + 1]; i++)
+            live[part_of(p, u->gives.segments[i])] -= class_bytes(p, u->gives.segments[i]);
+    }
 }
 
 mm_status mm_unplanned_init(mm_program *p) {
     mm_unplanned *u = &p->unplanned;
     if (!p->has_unplanned) return MM_OK;
-    size_t n = (size_t)p->plan->n_segments + 1;
-    void **address = calloc(n, sizeof *address);
-    int32_t *late = malloc(n * sizeof *late);
-    mm_status status = address && late ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a program");
-    if (status == MM_OK) status = open_heaps(p);
-    if (status != MM_OK) {
-        for (int i = 0; i < 2; i++) mm_heap_close(u->heap[i]);
-        u->heap[0] = u->heap[1] = NULL;
-        free(address);
-        free(late);
-        return status;
-    }
-    u->address = address;
-    u->late = late;
+    u->address = calloc((size_t)p->plan->n_segments + 1, sizeof *u->address);
+    if (!u->address) return no_memory();
     pthread_mutex_init(&u->lock, NULL);
-    pthread_cond_init(&u->freed, NULL);
-    return MM_OK;
+    pthread_cond_init(&u->changed, NULL);
+    u->late = malloc(((size_t)p->plan->n_segments + 1) * sizeof *u->late);
+    u->served = calloc((size_t)p->plan->n_nodes + 1, sizeof *u->served);
+    if (!u->late || !u->served) return no_memory();
+    MM_TRY(list_segments(p->plan, false, &u->takes));
+    MM_TRY(list_segments(p->plan, true, &u->gives));
+    find_capacity(p);
+    return open_heaps(p);
 }
 
 void mm_unplanned_fini(mm_program *p) {
     mm_unplanned *u = &p->unplanned;
     if (!u->address) return;
-    mm_unplanned_reset(p);
+    if (u->served) mm_unplanned_reset(p);
     for (int i = 0; i < 2; i++) mm_heap_close(u->heap[i]);
-    pthread_cond_destroy(&u->freed);
+    pthread_cond_destroy(&u->changed);
     pthread_mutex_destroy(&u->lock);
+    free(u->takes.first);
+    free(u->takes.segments);
+    free(u->gives.first);
+    free(u->gives.segments);
     free(u->address);
     free(u->late);
+    free(u->served);
 }
+
+typedef struct search {
+    const mm_plan *plan;
+    bool found;
+} search;
+
+static void note_dynamic(void *ctx, int segment) {
+    search *s = ctx;
+    s->found |= s->plan->segments[segment].dynamic;
+}
+
+bool mm_unplanned_uses(const mm_program *p, int node) {
+    if (!p->has_unplanned) return false;
+    search s = {.plan = p->plan};
+    mm_node_segments(p->plan, node, note_dynamic, &s);
+    return s.found;
+}
+
+/* ---------------------------------------------------------------- give */
 
 /* Called without the lock: frees charge the device's price. */
 static void free_segment(mm_program *p, int segment) {
@@ -62,32 +126,110 @@ static void free_segment(mm_program *p, int segment) {
     void *memory = u->address[segment];
     u->address[segment] = NULL;
     pthread_mutex_unlock(&u->lock);
-    mm_heap_free(heap_of(p, segment), memory);
+    mm_heap_free(u->heap[part_of(p, segment)], memory);
     pthread_mutex_lock(&u->lock);
+    u->held[part_of(p, segment)] -= class_bytes(p, segment);
     u->frees++;
-    pthread_cond_broadcast(&u->freed);
+    pthread_cond_broadcast(&u->changed);
     pthread_mutex_unlock(&u->lock);
 }
 
-/* Takes the oldest segment off the queue of late frees; -1 if there is none, or (unless `wait`) if its user still runs.
- * The event of its last user is waited for without the lock. */
-static int next_late(mm_program *p, bool wait) {
+/* Frees the oldest segment whose last user is a step. False if there is none, or (unless `wait`) if its user still
+ * runs. The event is waited for without the lock. */
+static bool free_late(mm_program *p, bool wait) {
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
     int segment = u->late_head < u->late_count ? u->late[u->late_head] : -1;
     mm_event *event = segment < 0 ? NULL : p->events[p->plan->segments[segment].last_node];
-    if (segment >= 0 && (wait || mm_event_done(event)))
-        u->late_head++;
-    else
-        segment = -1;
+    bool mine = segment >= 0 && (wait || mm_event_done(event));
+    u->late_head += mine;
     pthread_mutex_unlock(&u->lock);
+    if (!mine) return false;
     /* A failed user has ended too; whoever waits for its result is told. */
-    mm_status ended = segment >= 0 ? mm_event_sync(event) : MM_OK;
+    mm_status ended = mm_event_sync(event);
     (void)ended;
-    return segment;
+    free_segment(p, segment);
+    return true;
 }
 
-/* Blocks until something has been freed since `frees`. */
+void mm_unplanned_give(mm_program *p, int node) {
+    if (!p->has_unplanned) return;
+    mm_unplanned *u = &p->unplanned;
+    for (int i = u->gives.first[node]; i < u->gives.first[node + 1]; i++) {
+        if (mm_node_is_op(&p->plan->nodes[node])) {
+            free_segment(p, u->gives.segments[i]);
+            continue;
+        }
+        pthread_mutex_lock(&u->lock);
+        u->late[u->late_count++] = u->gives.segments[i];
+        pthread_cond_broadcast(&u->changed);
+        pthread_mutex_unlock(&u->lock);
+    }
+}
+
+void mm_unplanned_stop(mm_program *p) {
+    if (!p->has_unplanned) return;
+    mm_unplanned *u = &p->unplanned;
+    pthread_mutex_lock(&u->lock);
+    u->stopped = true;
+    pthread_cond_broadcast(&u->changed);
+    pthread_mutex_unlock(&u->lock);
+}
+
+void mm_unplanned_reset(mm_program *p) {
+    if (!p->has_unplanned) return;
+    mm_unplanned *u = &p->unplanned;
+    for (int i = 0; i < p->plan->n_segments; i++)
+        if (u->address[i]) free_segment(p, i);
+    memset(u->served, 0, (size_t)p->plan->n_nodes);
+    u->held[0] = u->held[1] = 0; /* also what was promised and not allocated */
+    u->first_unserved = u->late_head = u->late_count = 0;
+    u->stopped = false;
+}
+
+/* ---------------------------------------------------------------- take */
+
+static void add_takes(const mm_program *p, int node, int64_t bytes[2]) {
+    const mm_node_list *takes = &p->unplanned.takes;
+    for (int i = takes->first[node]; i < takes->first[node + 1]; i++)
+        bytes[part_of(p, takes->segments[i])] += class_bytes(p, takes->segments[i]);
+}
+
+/* Promises the node its memory, if what earlier nodes still have to take fits beside it. Called under the lock. */
+static bool promise(mm_program *p, int node) {
+    mm_unplanned *u = &p->unplanned;
+    int64_t own[2] = {0, 0}, earlier[2] = {0, 0};
+    add_takes(p, node, own);
+    for (int i = u->first_unserved; i < node; i++)
+        if (!u->served[i]) add_takes(p, i, earlier);
+    for (int part = 0; part < 2; part++)
+        if (own[part] > 0 && u->held[part] + earlier[part] + own[part] > u->capacity[part]) return false;
+    for (int part = 0; part < 2; part++) u->held[part] += own[part];
+    u->served[node] = 1;
+    while (u->first_unserved < p->plan->n_nodes &&
+           (u->served[u->first_unserved] || !mm_node_list_has(&u->takes, u->first_unserved)))
+        u->first_unserved++;
+    return true;
+}
+
+static mm_status wait_for_promise(mm_program *p, int node) {
+    mm_unplanned *u = &p->unplanned;
+    for (;;) {
+        pthread_mutex_lock(&u->lock);
+        bool promised = promise(p, node);
+        while (!promised && !u->stopped && u->late_head == u->late_count) {
+            pthread_cond_wait(&u->changed, &u->lock);
+            promised = promise(p, node);
+        }
+        bool stopped = u->stopped;
+        pthread_mutex_unlock(&u->lock);
+        if (stopped) return mm_dispatch_failure(p->dispatch);
+        if (promised) return MM_OK;
+        free_late(p, true);
+    }
+}
+
+/* What was promised may still be in pieces that are too small: blocks until something has been freed since `frees`. */
 static mm_status wait_for_free(mm_program *p, int segment, int64_t frees) {
     mm_unplanned *u = &p->unplanned;
     struct timespec deadline;
@@ -95,12 +237,14 @@ static mm_status wait_for_free(mm_program *p, int segment, int64_t frees) {
     deadline.tv_sec += PATIENCE_S;
     int error = 0;
     pthread_mutex_lock(&u->lock);
-    while (u->frees == frees && u->late_head == u->late_count && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&u->freed, &u->lock, &deadline);
+    while (u->frees == frees && u->late_head == u->late_count && !u->stopped && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&u->changed, &u->lock, &deadline);
+    bool stopped = u->stopped;
     pthread_mutex_unlock(&u->lock);
+    if (stopped) return mm_dispatch_failure(p->dispatch);
     if (error != ETIMEDOUT) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "no room for %lld bytes in a heap with %lld in use, and nothing was freed for %d s",
-                   (long long)p->plan->segments[segment].bytes, (long long)mm_heap_used(heap_of(p, segment)),
+                   (long long)p->plan->segments[segment].bytes, (long long)mm_heap_used(u->heap[part_of(p, segment)]),
                    PATIENCE_S);
 }
 
@@ -112,14 +256,12 @@ static void count_alloc(mm_dispatch *d) {
 
 static mm_status take_segment(mm_program *p, int segment) {
     mm_unplanned *u = &p->unplanned;
-    int late;
-    while ((late = next_late(p, false)) >= 0) free_segment(p, late);
     for (;;) {
         pthread_mutex_lock(&u->lock);
         int64_t frees = u->frees;
         pthread_mutex_unlock(&u->lock);
         void *memory;
-        mm_status status = mm_heap_alloc(heap_of(p, segment), p->plan->segments[segment].bytes, &memory);
+        mm_status status = mm_heap_alloc(u->heap[part_of(p, segment)], p->plan->segments[segment].bytes, &memory);
         if (status == MM_OK) {
             pthread_mutex_lock(&u->lock);
             u->address[segment] = memory;
@@ -128,73 +270,16 @@ static mm_status take_segment(mm_program *p, int segment) {
             return MM_OK;
         }
         if (status != MM_ERR_NOMEM) return status;
-        if ((late = next_late(p, true)) >= 0)
-            free_segment(p, late);
-        else
-            MM_TRY(wait_for_free(p, segment, frees));
+        if (!free_late(p, true)) MM_TRY(wait_for_free(p, segment, frees));
     }
-}
-
-typedef struct visit {
-    mm_program *program;
-    int node;
-    bool uses;
-    mm_status status;
-} visit;
-
-static void take_if_first(void *ctx, int segment) {
-    visit *v = ctx;
-    const mm_segment *s = &v->program->plan->segments[segment];
-    if (v->status == MM_OK && s->dynamic && s->first_node == v->node && !v->program->unplanned.address[segment])
-        v->status = take_segment(v->program, segment);
 }
 
 mm_status mm_unplanned_take(mm_program *p, int node) {
     if (!p->has_unplanned) return MM_OK;
-    visit v = {.program = p, .node = node};
-    mm_node_segments(p->plan, node, take_if_first, &v);
-    return v.status;
-}
-
-static void note_use(void *ctx, int segment) {
-    visit *v = ctx;
-    v->uses |= v->program->plan->segments[segment].dynamic;
-}
-
-bool mm_unplanned_uses(const mm_program *p, int node) {
-    if (!p->has_unplanned) return false;
-    visit v = {.program = (mm_program *)p, .node = node};
-    mm_node_segments(p->plan, node, note_use, &v);
-    return v.uses;
-}
-
-static void give_if_last(void *ctx, int segment) {
-    visit *v = ctx;
-    mm_program *p = v->program;
     mm_unplanned *u = &p->unplanned;
-    const mm_segment *s = &p->plan->segments[segment];
-    if (!s->dynamic || s->last_node != v->node) return;
-    if (mm_node_is_op(&p->plan->nodes[v->node])) {
-        free_segment(p, segment);
-        return;
-    }
-    pthread_mutex_lock(&u->lock);
-    u->late[u->late_count++] = segment;
-    pthread_cond_broadcast(&u->freed);
-    pthread_mutex_unlock(&u->lock);
-}
-
-mm_status mm_unplanned_give(mm_program *p, int node) {
-    if (!p->has_unplanned) return MM_OK;
-    visit v = {.program = p, .node = node};
-    mm_node_segments(p->plan, node, give_if_last, &v);
+    if (!mm_node_list_has(&u->takes, node)) return MM_OK;
+    while (free_late(p, false)) continue;
+    MM_TRY(wait_for_promise(p, node));
+    for (int i = u->takes.first[node]; i < u->takes.first[node + 1]; i++) MM_TRY(take_segment(p, u->takes.segments[i]));
     return MM_OK;
-}
-
-void mm_unplanned_reset(mm_program *p) {
-    if (!p->has_unplanned) return;
-    mm_unplanned *u = &p->unplanned;
-    for (int i = 0; i < p->plan->n_segments; i++)
-        if (u->address[i]) free_segment(p, i);
-    u->late_head = u->late_count = 0;
 }

@@ -299,7 +299,7 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
         int codec = mm_facts_codec(facts, rule->codec);
         if (codec < 0) return mm_fail(MM_ERR_INVALID, "the facts know no codec '%s'", rule->codec);
-        if (!facts->codecs[codec].gives_value && strcmp(rule->codec, mm_mask_spec) != 0)
+        if (!facts->codecs[codec].gives_value && !rule->mask)
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
     int eligible;

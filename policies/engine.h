@@ -24,6 +24,7 @@ typedef struct mm_rule {
     uint32_t readers; /* or of the layers that read it in the forward pass */
     mm_action action;
     char codec[MM_SPEC_CAPACITY];
+    bool mask; /* CODE: the exact mask, for maps of which only the sign is read */
 } mm_rule;
 
 enum { MM_RULES_MAX = 12, MM_RULES_TEXT = 256, MM_ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };

@@ -9,7 +9,8 @@
  *   cdma        vdnn-all with a code instead of the map on the link
  *   rules       whatever the user writes
  *
- * Each acts on no more maps than the budget forces (when=needed), or on all, as published (when=always). */
+ * Each acts on all maps that its rules name, as published (when=always), or on no more than the budget forces
+ * (when=needed). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@
 
 #define WHEN                                                                                                           \
     {                                                                                                                  \
-        .key = "when", .fallback = "needed", .choices = "needed|always",                                               \
-        .help = "act on what the budget forces, or on all maps, as published"                                          \
+        .key = "when", .fallback = "always", .choices = "always|needed",                                               \
+        .help = "act on all maps, as published, or on no more than the budget forces"                                  \
     }
 #define DEPTH                                                                                                          \
     { .key = "depth", .fallback = "2", .min = 1, .max = 1024, .help = "maps fetched ahead of the backward pass" }
@@ -95,18 +96,21 @@ static bool is_option(const mm_policy_ops *ops, const mm_policy_options *options
     return strcmp(mm_policy_option(ops, options, key), value) == 0;
 }
 
-static void codec_spec(const mm_policy_ops *ops, const mm_policy_options *options, char spec_out[MM_SPEC_CAPACITY]) {
-    const char *rate = mm_policy_option(ops, options, "rate");
-    if (*rate)
-        snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate);
-    else
-        snprintf(spec_out, MM_SPEC_CAPACITY, "%s", mm_policy_option(ops, options, "codec"));
+static mm_status codec_spec(const mm_policy_ops *ops, const mm_policy_options *options,
+                            char spec_out[MM_SPEC_CAPACITY]) {
+    const char *rate = mm_policy_option(ops, options, "rate"), *codec = mm_policy_option(ops, options, "codec");
+    int n = *rate ? snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate)
+                  : snprintf(spec_out, MM_SPEC_CAPACITY, "%s", codec);
+    if (n >= MM_SPEC_CAPACITY)
+        return mm_fail(MM_ERR_INVALID, "policy %s: its codec's name is too long, more than %d characters", ops->name,
+                       MM_SPEC_CAPACITY - 1);
+    return MM_OK;
 }
 
 static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *options, mm_engine_config *config) {
     const preset *p = find_preset(ops);
     char codec[MM_SPEC_CAPACITY], rules[MM_RULES_TEXT];
-    codec_spec(ops, options, codec);
+    MM_TRY(codec_spec(ops, options, codec));
     *config = (mm_engine_config){.fetch = p->fetch, .leave_steps = p->leave_steps, .buffers = p->buffers};
     if (ops == &mm_policy_freelunch)
         snprintf(rules, sizeof rules, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",

@@ -40,6 +40,7 @@ static mm_status parse_selector(const char *text, mm_rule *rule) {
 static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
     if (strcmp(text, mm_mask_spec) == 0) {
         rule->action = MM_ACTION_CODE;
+        rule->mask = true;
         strcpy(rule->codec, mm_mask_spec);
         return MM_OK;
     }

@@ -74,6 +74,13 @@ static const arg *find(const arg *table, const char *name, size_t length) {
     return NULL;
 }
 
+/* Wherever it stands: whoever is lost in the options adds it to what is typed already. */
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
 /* The argument after `i`, unless that is an option: "--json --quiet" does not name a file. NULL: there is none. */
 static const char *value_after(int argc, char **argv, int *i) {
     if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
@@ -81,13 +88,12 @@ static const char *value_after(int argc, char **argv, int *i) {
 }
 
 mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text, bool *help_out) {
-    *help_out = false;
+    *help_out = asks_for_help(argc, argv);
+    if (*help_out) {
+        print_help(table, usage, text);
+        return MM_OK;
+    }
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help(table, usage, text);
-            *help_out = true;
-            return MM_OK;
-        }
         const char *equals = strchr(argv[i], '=');
         size_t length = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
         const arg *a = find(table, argv[i], length);

@@ -1,112 +1,145 @@
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "mm/core/simulate.h"
 #include "nets/net_file.h"
 #include "nets/safetensors.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/explain.h"
 #include "tools/json_file.h"
-#include "tools/requirement.h"
+#include "tools/picture.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *device, *facts, *json;
+    const char *net, *policy_list, *device, *facts, *json, *svg;
     int64_t batch, budget_bytes;
-    bool help;
-    json_t *rows;
-    bool misfit;
+    bool help, explain, chart, max_batch;
+    /* made */
+    arg_texts policies;
+    nets_net *network;
+    plan_case *cases; /* one for each policy */
+    int n_cases;
+    explain_bound image; /* with explain */
 } plan_command;
 
-/* The first node at which a graph step runs. */
-static int node_of(const mm_plan *plan, int step) {
-    for (int i = 0; i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == MM_NODE_STEP && plan->nodes[i].step == step) return i;
-    return 0;
-}
+/* ---------------------------------------------------------------- planning */
 
-static void print_size(const char *what, int64_t bytes) {
-    char size[32];
-    printf("  %-22s %12lld  %s\n", what, (long long)bytes, mm_size_format(bytes, size, sizeof size));
-}
-
-static void print_plan(const plan_command *c, const mm_plan *plan, const mm_simulation *sim) {
-    char step[256];
-    int64_t live[MM_CATEGORIES];
-    printf("%s, batch %lld, %s\n", c->net, (long long)c->batch, plan->policy);
-    print_size("minimum budget", plan->peak_bytes);
-    print_size("live bytes at the peak", plan->live_peak_bytes);
-    printf("  %-22s %s\n", "held by", mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
-    mm_plan_live_at(plan, node_of(plan, plan->peak_step), live);
-    for (int i = 0; i < MM_CATEGORIES; i++) {
-        char label[32];
-        snprintf(label, sizeof label, "  %s", mm_category_name(i));
-        if (live[i] > 0) print_size(label, live[i]);
+static mm_status plan_one(plan_command *c, const char *policy) {
+    plan_case *one = &c->cases[c->n_cases];
+    *one = (plan_case){.net = c->net,
+                       .device = c->device,
+                       .facts = c->facts,
+                       .batch = c->batch,
+                       .budget_bytes = c->budget_bytes,
+                       .searched = c->max_batch};
+    if (c->max_batch) {
+        MM_TRY(max_batch_find(c->network, c->device, policy, c->budget_bytes, &one->found));
+        one->batch = one->found.batch > 0 ? one->found.batch : 1;
     }
-    print_size("stash", plan->stash_bytes);
-    if (plan->code_region_bytes > 0) print_size("compression workspace", plan->code_region_bytes);
-    if (plan->buffers > 0) {
-        char label[32];
-        snprintf(label, sizeof label, "%d tensor buffers", plan->buffers);
-        print_size(label, plan->buffer_region_bytes);
-    }
-    if (sim)
-        printf("  %-22s %12.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
-               (double)sim->iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)sim->iteration_ns,
-               sim->hidden_permille / 10);
-    if (c->budget_bytes > 0)
-        printf("  %-22s %s\n", "fits the budget", plan->peak_bytes <= c->budget_bytes ? "yes" : "no");
-}
-
-static mm_status add_row(plan_command *c, const mm_plan *plan, const mm_simulation *sim) {
-    char step[256];
-    int64_t live[MM_CATEGORIES];
-    mm_plan_live_at(plan, node_of(plan, plan->peak_step), live);
-    json_t *at_peak = json_object();
-    for (int i = 0; i < MM_CATEGORIES; i++) json_object_set_new(at_peak, mm_category_name(i), json_integer(live[i]));
-    bool fits = c->budget_bytes == 0 || plan->peak_bytes <= c->budget_bytes;
-    json_t *row = json_pack(
-        "{ss sI ss ss sI sI sI sI ss so sI sI si so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
-        c->device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan->peak_bytes, "live_peak_bytes",
-        (json_int_t)plan->live_peak_bytes, "held_by",
-        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak, "stash_bytes",
-        (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
-        plan->buffers, "iteration_seconds_predicted", sim ? json_real((double)sim->iteration_ns * 1e-9) : json_null(),
-        "status", fits ? "ok" : "infeasible");
-    if (!row || json_array_append_new(c->rows, row) != 0) return mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+    MM_TRY(plan_case_init(one, c->network, policy));
+    c->n_cases++;
     return MM_OK;
 }
 
-static mm_status plan_one(plan_command *c, const nets_net *net, const char *policy) {
-    requirement r;
-    MM_TRY(requirement_init(&r, net, c->batch, NETS_TRAIN, c->device, policy, 0, c->facts));
-    const mm_plan *plan = r.planned.plan;
-    mm_simulation sim = {0};
-    mm_status status = c->facts ? mm_simulate(plan, r.planned.facts, &sim) : MM_OK;
-    if (status == MM_OK) {
-        print_plan(c, plan, c->facts ? &sim : NULL);
-        status = add_row(c, plan, c->facts ? &sim : NULL);
+static mm_status plan_all(plan_command *c) {
+    c->cases = calloc((size_t)c->policies.n, sizeof *c->cases);
+    if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
+    MM_TRY(nets_open(c->net, &c->network));
+    for (int i = 0; i < c->policies.n; i++) MM_TRY(plan_one(c, c->policies.text[i]));
+    return c->explain ? explain_bound_of(c->network, c->device, 1, &c->image) : MM_OK;
+}
+
+static void fini(plan_command *c) {
+    for (int i = 0; i < c->n_cases; i++) plan_case_fini(&c->cases[i]);
+    free(c->cases);
+    nets_net_destroy(c->network);
+}
+
+/* ---------------------------------------------------------------- text */
+
+static const plan_case *find_case(const plan_command *c, const char *policy) {
+    for (int i = 0; i < c->n_cases; i++)
+        if (strcmp(plan_case_plan(&c->cases[i])->policy, policy) == 0) return &c->cases[i];
+    return NULL;
+}
+
+static void print_comparison(const plan_command *c) {
+    const plan_case *naive = find_case(c, "naive"), *liveness = find_case(c, "liveness");
+    if (!naive || !liveness) return;
+    if (c->max_batch && naive->found.batch > 0)
+        printf("liveness fits %.1fx the batch of naive\n", (double)liveness->batch / (double)naive->batch);
+    if (!c->max_batch)
+        printf("liveness needs %.1fx less than naive\n",
+               (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
+}
+
+static picture_panel panel_of(const plan_case *one) {
+    picture_panel panel = {.account = &one->account};
+    snprintf(panel.name, sizeof panel.name, "%s, batch %lld", plan_case_plan(one)->policy, (long long)one->batch);
+    return panel;
+}
+
+static mm_status print_all(const plan_command *c) {
+    bool chart = c->chart || (c->explain && isatty(STDOUT_FILENO)), utf8 = picture_utf8();
+    for (int i = 0; i < c->n_cases; i++) {
+        plan_case_print(stdout, &c->cases[i], c->explain);
+        picture_panel panel = panel_of(&c->cases[i]);
+        if (chart) picture_print(stdout, &panel, c->budget_bytes, utf8);
+        if (c->explain && c->max_batch) MM_TRY(explain_print(stdout, &c->cases[i], 1, &c->image));
     }
-    c->misfit |= c->budget_bytes > 0 && plan->peak_bytes > c->budget_bytes;
-    if (c->facts) mm_simulation_fini(&sim);
-    requirement_fini(&r);
+    if (c->explain && !c->max_batch) MM_TRY(explain_print(stdout, c->cases, c->n_cases, &c->image));
+    print_comparison(c);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- files */
+
+static mm_status save_rows(const plan_command *c) {
+    json_t *rows = json_array();
+    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+    for (int i = 0; status == MM_OK && i < c->n_cases; i++) {
+        json_t *row = plan_case_row(&c->cases[i]);
+        if (json_array_append_new(rows, row) != 0)
+            status = mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+        else if (c->explain)
+            status = explain_row(row, &c->cases[i], &c->image);
+    }
+    if (status == MM_OK) return json_file_save(c->json, rows);
+    json_decref(rows);
     return status;
 }
 
-static mm_status run_plan(plan_command *c) {
-    arg_texts policies;
-    nets_net *net;
-    MM_TRY(requirement_device(c->device));
-    MM_TRY(args_split("--policy", c->policy_list, &policies));
-    if (c->json) MM_TRY(nets_safetensors_writable(c->json));
-    MM_TRY(nets_open(c->net, &net));
-    c->rows = json_array();
-    mm_status status = c->rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
-    for (int i = 0; status == MM_OK && i < policies.n; i++) status = plan_one(c, net, policies.text[i]);
-    if (status == MM_OK && c->json) status = json_file_save(c->json, json_incref(c->rows));
-    json_decref(c->rows);
-    nets_net_destroy(net);
+static mm_status save_picture(const plan_command *c) {
+    picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
+    if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg);
+    for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
+    char title[256];
+    snprintf(title, sizeof title, "%.200s: device memory over one iteration", c->net);
+    picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
+    mm_status status = picture_save(c->svg, &drawn);
+    free(panels);
     return status;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static mm_status check(plan_command *c) {
+    MM_TRY(requirement_device(c->device));
+    MM_TRY(args_split("--policy", c->policy_list, &c->policies));
+    if (c->max_batch && c->budget_bytes == 0)
+        return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
+    if (c->max_batch && c->facts)
+        return mm_fail(MM_ERR_INVALID, "--facts are of one batch: they cannot go with --max-batch");
+    if (c->json) MM_TRY(nets_safetensors_writable(c->json));
+    return c->svg ? nets_safetensors_writable(c->svg) : MM_OK;
+}
+
+static mm_status run_plan(plan_command *c) {
+    MM_TRY(check(c));
+    MM_TRY(plan_all(c));
+    MM_TRY(print_all(c));
+    if (c->svg) MM_TRY(save_picture(c));
+    return c->json ? save_rows(c) : MM_OK;
 }
 
 static const char help_text[] =
@@ -114,24 +147,33 @@ static const char help_text[] =
     "which step holds it, and what lies in memory at that step. With --budget, exits with 1 if a policy does not\n"
     "fit. With --facts (times that 'mm bench --facts' measured) also the step time to expect.\n"
     "\n"
-    "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB";
+    "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
+    "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
+    "\n"
+    "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
+    "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
 
 int cmd_plan(int argc, char **argv) {
     plan_command c = {.net = "resnet32", .policy_list = "naive,liveness,freelunch", .device = "host", .batch = 128};
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
-        {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, 1 << 20},
+        {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
+        {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
+        {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
+        {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
         {"--device", "NAME", "whose workspaces to plan for (host)", ARG_TEXT, &c.device, 0, 0},
         {"--facts", "FILE", "measured times", ARG_TEXT, &c.facts, 0, 0},
         {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);
+    if (status == MM_OK && !c.help) status = run_plan(&c);
+    bool misfit = false;
+    for (int i = 0; i < c.n_cases; i++) misfit |= !plan_case_fits(&c.cases[i]);
+    fini(&c);
     if (status != MM_OK) return command_failed("plan", status);
-    if (c.help) return EXIT_OK;
-    status = run_plan(&c);
-    if (status != MM_OK) return command_failed("plan", status);
-    return c.misfit ? EXIT_FAILED : EXIT_OK;
+    return misfit ? EXIT_FAILED : EXIT_OK;
 }

@@ -168,6 +168,7 @@ static mm_status open_log(train *t) {
     if (!t->log_path) return MM_OK;
     t->log = fopen(t->log_path, "w");
     if (!t->log) return mm_fail(MM_ERR_IO, "cannot write %s: %s", t->log_path, strerror(errno));
+    setvbuf(t->log, NULL, _IOLBF, BUFSIZ); /* for whoever follows it */
     fprintf(t->log, "iteration,loss,accuracy,seconds\n");
     return MM_OK;
 }
@@ -254,7 +255,7 @@ int cmd_train(int argc, char **argv) {
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         int code = command_failed("train", status);
-        if (status == MM_ERR_INFEASIBLE)
+        if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0)
             fprintf(stderr, "'mm plan --net %s --batch %lld' tells what each policy needs\n", t.net,
                     (long long)t.batch);
         return code;

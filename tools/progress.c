@@ -23,15 +23,18 @@ static int terminal_columns(void) {
     return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
-static const char *draw_bar(const progress *p, int64_t done, char bar[static 32]) {
-    enum { WIDTH = 24 };
-    int full = p->total > 0 ? (int)(WIDTH * done / p->total) : 0;
-    if (full > WIDTH) full = WIDTH;
-    bar[0] = ' ', bar[1] = '[';
+enum { BAR_MAX = 24, BAR_MIN = 4 };
+
+/* " [###...]" in what `room` there is, up to BAR_MAX; nothing if that is too little. */
+static void draw_bar(int room, int64_t done, int64_t total, char bar[static BAR_MAX + 4]) {
+    int width = room - 3 < BAR_MAX ? room - 3 : BAR_MAX;
+    bar[0] = '\0';
+    if (width < BAR_MIN || total <= 0) return;
+    int full = done < total ? (int)(width * done / total) : width;
+    memcpy(bar, " [", 2);
     memset(bar + 2, '#', (size_t)full);
-    memset(bar + 2 + full, '.', (size_t)(WIDTH - full));
-    strcpy(bar + 2 + WIDTH, "]");
-    return bar;
+    memset(bar + 2 + full, '.', (size_t)(width - full));
+    strcpy(bar + 2 + width, "]");
 }
 
 void progress_show(progress *p, int64_t done, const char *format, ...) {
@@ -40,20 +43,20 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
     bool last = done >= p->total;
     if (p->quiet || (!last && t - p->shown < pause)) return;
     p->shown = t;
-    char text[160], bar[32] = "", left[32] = "";
+    char left[32] = "", text[160], line[256], bar[BAR_MAX + 4];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (!last && done > 0)
         snprintf(left, sizeof left, ", %.0f s left", (t - p->began) * (double)(p->total - done) / (double)done);
-    char line[512];
-    snprintf(line, sizeof line, "%s%s %lld/%lld %s%s", p->what, p->terminal ? draw_bar(p, done, bar) : "",
-             (long long)done, (long long)p->total, text, left);
-    if (p->terminal)
-        fprintf(stderr, "\r\033[K%.*s", terminal_columns() - 1, line);
-    else
-        fprintf(stderr, "%s\n", line);
+    int length = snprintf(line, sizeof line, " %lld/%lld %s%s", (long long)done, (long long)p->total, text, left);
+    if (p->terminal) {
+        int columns = terminal_columns() - 1, name = (int)strlen(p->what);
+        draw_bar(columns - name - length, done, p->total, bar);
+        fprintf(stderr, "\r\033[K%.*s%s%.*s", columns, p->what, bar, columns > name ? columns - name : 0, line);
+    } else
+        fprintf(stderr, "%s%s\n", p->what, line);
     fflush(stderr);
 }
 

@@ -24,7 +24,8 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph)};
-    return mm_planned_make(&r->planned, &policy, r->lowered->graph, &limits);
+    mm_status status = mm_planned_make(&r->planned, &policy, r->lowered->graph, &limits);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "policy %s", policy_spec);
 }
 
 mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,

@@ -46,7 +46,7 @@ static void fill(const row *r, cells c) {
         snprintf(c[9], CELL, "%.0f%%", 100 * r->codec_hidden_share);
     else
         strcpy(c[9], "-");
-    snprintf(c[10], CELL, ran ? "%.4f -> %.4f" : "-", r->loss_first, r->loss_last);
+    snprintf(c[10], CELL, ran ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
     snprintf(c[11], CELL, "%s", r->status);
 }
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "mm/core/graph.h"
+#include "mm/device/device.h"
 #include "tools/requirement.h"
 
 static double now(void) {
@@ -26,6 +27,11 @@ static mm_status open_data(session *s) {
                                               .width = data->shape[1],
                                               .channels = data->shape[2],
                                               .classes = nets_net_classes(c->net)}};
+    if (nets_net_labels(c->net) > 1) {
+        const int64_t *map = nets_net_layer(c->net, nets_net_layers(c->net) - 1)->shape;
+        options.label_map[0] = map[0];
+        options.label_map[1] = map[1];
+    }
     MM_TRY(nets_reader_create(c->data, &options, &s->train_data));
     nets_reader_size_get(s->train_data, &s->train_size);
     if (!c->evaluate) return MM_OK;
@@ -55,28 +61,43 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     return n;
 }
 
-/* The largest plan of any graph under any policy. The training graph has all persistent tensors, so its base is all
- * graphs' base. */
-static mm_status find_minimum(session *s) {
-    graph_wanted wanted[4];
-    int n = list_graphs(s, wanted);
-    int64_t base = 0;
-    for (int g = 0; g < n; g++) {
-        for (int p = 0; p < s->config.policies.n; p++) {
-            requirement r;
-            MM_TRY(requirement_init(&r, s->config.net, wanted[g].batch, wanted[g].mode, s->config.device,
-                                    s->config.policies.text[p], base, NULL));
-            const mm_plan *plan = r.planned.plan;
-            base = plan->base_bytes;
-            if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
-            if (plan->peak_bytes > s->minimum_bytes) {
-                s->minimum_bytes = plan->peak_bytes;
-                mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-            }
-            requirement_fini(&r);
+/* Raises the minimum to the largest plan of a graph under any policy. *base_bytes: what the persistent tensors of all
+ * graphs take, 0 if that is not known: then it becomes what this graph's take. */
+static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
+    for (int p = 0; p < s->config.policies.n; p++) {
+        requirement r;
+        MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
+                                *base_bytes, NULL));
+        const mm_plan *plan = r.planned.plan;
+        *base_bytes = plan->base_bytes;
+        if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
+        if (plan->peak_bytes > s->minimum_bytes) {
+            s->minimum_bytes = plan->peak_bytes;
+            mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
         }
+        requirement_fini(&r);
     }
     return MM_OK;
+}
+
+static mm_status check_device_memory(const session *s) {
+    mm_device *device;
+    mm_memory_info info;
+    char size[32];
+    int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
+    MM_TRY(mm_device_create(s->config.device, NULL, &device));
+    mm_device_memory_info(device, &info);
+    mm_device_destroy(device);
+    if (wanted <= info.free_bytes) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
+                   s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
+                   mm_size_format(wanted, size, sizeof size), s->config.device, (long long)info.free_bytes);
+}
+
+static mm_status check_budget(const session *s) {
+    if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device_memory(s);
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)s->minimum_bytes,
+                   s->holder);
 }
 
 static mm_status open_manager(session *s) {
@@ -91,10 +112,7 @@ static mm_status open_manager(session *s) {
                           .measure_touched = c->measure,
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};
-    char size[32];
-    mm_status status = mm_manager_create(&options, &s->manager);
-    if (status != MM_OK)
-        return mm_fail_in(status, "a budget of %s", mm_size_format(c->budget_bytes, size, sizeof size));
+    MM_TRY(mm_manager_create(&options, &s->manager));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
@@ -104,16 +122,19 @@ static mm_status open_manager(session *s) {
     return MM_OK;
 }
 
+/* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
+ * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
+    int64_t base = 0;
+    MM_TRY(raise_minimum(s, s->config.batch, NETS_TRAIN, &base));
+    MM_TRY(check_budget(s));
     MM_TRY(open_data(s));
-    MM_TRY(find_minimum(s));
+    graph_wanted wanted[4];
+    int n = list_graphs(s, wanted);
+    for (int g = 1; g < n; g++) MM_TRY(raise_minimum(s, wanted[g].batch, wanted[g].mode, &base));
+    MM_TRY(check_budget(s));
     if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
     if (s->config.pinned_bytes == 0) s->config.pinned_bytes = s->pinned_needed_bytes;
-    if (s->config.budget_bytes < s->minimum_bytes) {
-        char need[32];
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes (%s), held by %s",
-                       (long long)s->minimum_bytes, mm_size_format(s->minimum_bytes, need, sizeof need), s->holder);
-    }
     return open_manager(s);
 }
 
@@ -145,16 +166,19 @@ enum { TIMES = 4096 };
 
 typedef struct tally {
     double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
-    int64_t full, images, correct;
+    int64_t full, labels, correct;
     mm_stats before;
 } tally;
 
+/* How many labels n images have: one each, or one for each pixel of a map. */
+static int64_t labels_of(const session *s, int64_t n) { return n * nets_net_labels(s->config.net); }
+
 static bool stopped(const session *s) { return s->config.stop && *s->config.stop; }
 
-static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t n, double seconds) {
+static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t labels, double seconds) {
     if (log)
         fprintf(log, "%lld,%.6g,%.4f,%.6f\n", (long long)iteration, (double)result->loss,
-                (double)result->correct / (double)n, seconds);
+                (double)result->correct / (double)labels, seconds);
 }
 
 static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
@@ -168,11 +192,11 @@ static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
     double seconds = now() - start;
     s->iteration++;
     if (full) t->seconds[t->full++ % TIMES] = seconds;
-    t->images += batch.n;
+    t->labels += labels_of(s, batch.n);
     t->correct += result.correct;
     if (r->iterations++ == 0) r->loss_first = result.loss;
     r->loss_last = result.loss;
-    log_line(run->log, s->iteration, &result, batch.n, seconds);
+    log_line(run->log, s->iteration, &result, labels_of(s, batch.n), seconds);
     return MM_OK;
 }
 
@@ -183,8 +207,8 @@ static mm_status iterate_all(session *s, const session_run *run, progress *p, ta
         double mean = 0;
         int64_t window = t->full < 20 ? t->full : 20;
         for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
-        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f images/s", r->loss_last,
-                      100.0 * (double)t->correct / (double)t->images,
+        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
+                      100.0 * (double)t->correct / (double)t->labels,
                       mean > 0 ? (double)(window * s->config.batch) / mean : 0);
     }
     return MM_OK;
@@ -251,7 +275,7 @@ mm_status session_train(session *s, const session_run *run, row *r) {
 /* ---------------------------------------------------------------- evaluation */
 
 typedef struct score {
-    int64_t images, correct;
+    int64_t images, labels, correct;
     double loss;
 } score;
 
@@ -262,6 +286,7 @@ static mm_status evaluate_batch(session *s, score *all) {
     nets_exec *exec = batch.n == s->config.batch ? s->eval : s->eval_last;
     MM_TRY(nets_exec_iteration(exec, batch.images, batch.labels, batch.n, 0, &result));
     all->images += batch.n;
+    all->labels += labels_of(s, batch.n);
     all->correct += result.correct;
     all->loss += (double)result.loss * (double)batch.n;
     return MM_OK;
@@ -275,11 +300,11 @@ mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double 
     progress_begin(&p, "evaluation", s->test_size.batches, quiet);
     mm_status status = MM_OK;
     while (done < s->test_size.batches && !stopped(s) && (status = evaluate_batch(s, &all)) == MM_OK)
-        progress_show(&p, ++done, "accuracy %.2f%%", 100.0 * (double)all.correct / (double)all.images);
+        progress_show(&p, ++done, "accuracy %.2f%%", 100.0 * (double)all.correct / (double)all.labels);
     progress_end(&p);
     MM_TRY(status);
     bool whole = done == s->test_size.batches;
-    *accuracy_out = whole ? (double)all.correct / (double)all.images : -1;
+    *accuracy_out = whole ? (double)all.correct / (double)all.labels : -1;
     *loss_out = whole ? all.loss / (double)all.images : -1;
     return MM_OK;
 }

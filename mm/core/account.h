@@ -58,7 +58,7 @@ const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buff
 typedef enum mm_remedy_kind {
     MM_REMEDY_KEEP,
     MM_REMEDY_MASK,      /* the backward pass needs its sign only: a code that gives it, exact */
-    MM_REMEDY_COMPRESS,  /* a code, and the sign's beside it where a reader of the sign would get a lossy one */
+    MM_REMEDY_COMPRESS,  /* a smaller code, and the sign's beside it where a reader of the sign would get a lossy one */
     MM_REMEDY_RECOMPUTE, /* made again by cheap layers from what is on the device then */
     MM_REMEDY_SWAP,      /* to host memory and back */
 } mm_remedy_kind;
@@ -68,6 +68,7 @@ const char *mm_remedy_kind_name(mm_remedy_kind kind);
 typedef struct mm_remedy {
     mm_remedy_kind kind;
     int codec;            /* MASK, COMPRESS: in the facts; else -1 */
+    int sign_codec;       /* COMPRESS: beside it; else -1 */
     uint32_t layer_kinds; /* RECOMPUTE: bit k: runs layers of mm_layer_kind k again */
     int64_t bytes_left;   /* on the device meanwhile. RECOMPUTE: what would have to be kept for it that the backward
                              pass does not read anyway */

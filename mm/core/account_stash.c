@@ -9,14 +9,12 @@ const char *mm_remedy_kind_name(mm_remedy_kind kind) {
     return (unsigned)kind <= MM_REMEDY_SWAP ? names[kind] : "unknown";
 }
 
-/* Layers that cost little beside a convolution: a pass over their input. */
+/* Whether running it again costs a pass over its input, little beside a convolution. What is not known is not cheap. */
 static bool is_cheap(mm_layer_kind kind) {
-    static const bool cheap[MM_LAYER_KINDS] = {[MM_LAYER_BATCH_NORM] = true,
-                                               [MM_LAYER_RELU] = true,
-                                               [MM_LAYER_POOL] = true,
-                                               [MM_LAYER_ADD] = true,
-                                               [MM_LAYER_DROPOUT] = true};
-    return cheap[kind];
+    static const bool dear[MM_LAYER_KINDS] = {
+        [MM_LAYER_OTHER] = true,  [MM_LAYER_DATA] = true, [MM_LAYER_CONV] = true,
+        [MM_LAYER_LINEAR] = true, [MM_LAYER_LOSS] = true, [MM_LAYER_UPDATE] = true};
+    return !dear[kind];
 }
 
 /* What is known of a storage, by its root tensor. */
@@ -99,6 +97,7 @@ static void list_readers(accountant *a) {
     }
 }
 
+/* At the end of the forward pass: the first maps may be decoded again before the backward pass begins. */
 static void find_held(accountant *a) {
     const mm_plan *plan = a->plan;
     int last_forward, first_backward;
@@ -107,7 +106,7 @@ static void find_held(accountant *a) {
         const mm_segment *s = &plan->segments[i];
         int map = s->tensor >= 0 ? a->storages[mm_plan_root(plan, s->tensor)].map : -1;
         if (map >= 0 && !s->pinned && s->first_node >= 0 && s->first_node <= last_forward &&
-            s->live_last >= first_backward)
+            s->live_last > last_forward)
             a->stash->maps[map].held_bytes += s->bytes;
     }
 }
@@ -149,8 +148,11 @@ static void find_recomputable(accountant *a) {
 
 /* ---------------------------------------------------------------- remedies */
 
-static void add_remedy(mm_stash_map *map, mm_remedy remedy) {
-    if (map->n_remedies < MM_REMEDIES_MAX) map->remedies[map->n_remedies++] = remedy;
+/* A remedy without codecs. */
+static mm_remedy *add_remedy(mm_stash_map *map, mm_remedy_kind kind, int64_t bytes_left) {
+    mm_remedy *remedy = &map->remedies[map->n_remedies++];
+    *remedy = (mm_remedy){.kind = kind, .codec = -1, .sign_codec = -1, .bytes_left = bytes_left};
+    return remedy;
 }
 
 /* The smallest code that serves a reader of the sign; -1: none does. */
@@ -164,32 +166,34 @@ static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
     return best;
 }
 
-static void add_codecs(const accountant *a, mm_stash_map *map) {
-    const storage *s = &a->storages[map->tensor];
-    int sign = sign_codec(a->facts, map->tensor);
-    int64_t sign_bytes = sign >= 0 ? mm_facts_code(a->facts, sign, map->tensor)->code_bytes : 0;
-    if (s->value_reads == 0 && sign >= 0)
-        add_remedy(map, (mm_remedy){.kind = MM_REMEDY_MASK, .codec = sign, .bytes_left = sign_bytes});
-    for (int c = 0; c < a->facts->n_codecs && s->value_reads > 0; c++) {
+/* Every codec that gives the elements back in fewer bytes, with the exact signs beside it if they are read too and it
+ * loses them. Only feature maps take a loss. */
+static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
+    bool takes_loss = mm_graph_tensor(a->graph, map->tensor)->kind == MM_FEATURE_MAP;
+    for (int c = 0; c < a->facts->n_codecs && map->n_remedies < MM_REMEDIES_MAX - 2; c++) {
         const mm_codec_facts *codec = &a->facts->codecs[c];
         int64_t bytes = mm_facts_code(a->facts, c, map->tensor)->code_bytes;
-        bool beside = s->sign_reads > 0 && !codec->lossless;
-        if (!codec->gives_value || bytes < 0 || (beside && sign < 0)) continue;
-        add_remedy(
-            map, (mm_remedy){.kind = MM_REMEDY_COMPRESS, .codec = c, .bytes_left = bytes + (beside ? sign_bytes : 0)});
+        bool beside = a->storages[map->tensor].sign_reads > 0 && !codec->lossless;
+        if (!codec->gives_value || bytes < 0 || (beside && sign < 0) || !(codec->lossless || takes_loss)) continue;
+        if (beside) bytes += mm_facts_code(a->facts, sign, map->tensor)->code_bytes;
+        if (bytes >= map->bytes) continue;
+        mm_remedy *r = add_remedy(map, MM_REMEDY_COMPRESS, bytes);
+        r->codec = c;
+        r->sign_codec = beside ? sign : -1;
     }
 }
 
 static void add_remedies(const accountant *a, mm_stash_map *map) {
     const storage *s = &a->storages[map->tensor];
-    add_remedy(map, (mm_remedy){.kind = MM_REMEDY_KEEP, .codec = -1, .bytes_left = map->bytes});
-    add_codecs(a, map);
+    int sign = sign_codec(a->facts, map->tensor);
+    add_remedy(map, MM_REMEDY_KEEP, map->bytes);
+    if (s->value_reads > 0)
+        add_codes(a, map, sign);
+    else if (sign >= 0)
+        add_remedy(map, MM_REMEDY_MASK, mm_facts_code(a->facts, sign, map->tensor)->code_bytes)->codec = sign;
     if (s->cheap && s->kept_bytes < map->bytes)
-        add_remedy(map, (mm_remedy){.kind = MM_REMEDY_RECOMPUTE,
-                                    .codec = -1,
-                                    .layer_kinds = s->layer_kinds,
-                                    .bytes_left = s->kept_bytes});
-    add_remedy(map, (mm_remedy){.kind = MM_REMEDY_SWAP, .codec = -1});
+        add_remedy(map, MM_REMEDY_RECOMPUTE, s->kept_bytes)->layer_kinds = s->layer_kinds;
+    add_remedy(map, MM_REMEDY_SWAP, 0);
 }
 
 /* ---------------------------------------------------------------- whole */

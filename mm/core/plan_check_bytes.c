@@ -74,12 +74,10 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
 static mm_status give(ground *g, int at, int low, int high, int from, int to, int segment) {
     if (to <= low || high <= from) return MM_OK;
     bool whole = from <= low && high <= to;
-    if (g->owner[at] >= 0 || (g->owner[at] == NOBODY && whole)) {
-        if (g->owner[at] >= 0) MM_TRY(check_handover(g->check, g->owner[at], segment));
-        if (whole) {
-            g->owner[at] = segment;
-            return MM_OK;
-        }
+    if (whole && g->owner[at] != SEVERAL) {
+        if (g->owner[at] != NOBODY) MM_TRY(check_handover(g->check, g->owner[at], segment));
+        g->owner[at] = segment;
+        return MM_OK;
     }
     if (g->owner[at] != SEVERAL) {
         g->owner[2 * at] = g->owner[2 * at + 1] = g->owner[at];

@@ -129,7 +129,7 @@ static mm_status check_bindings(const mm_check *c, int node) {
         }
         if (!in_range(segment, c->plan->n_segments))
             return mm_check_refuse(c, node, tensor, "is not bound to a segment");
-        if (c->plan->segments[segment].pinned)
+        if (c->plan->segments[segment].pinned && c->plan->segments[segment].content == MM_CONTENT_RAW)
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, in pinned memory", segment);
         if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, of another tensor", segment);
@@ -152,7 +152,7 @@ static mm_status check_step(const mm_check *c, int node, int expected) {
 static mm_status check_stage(const mm_check *c, int node, const mm_segment *code) {
     const mm_node *n = &c->plan->nodes[node];
     if (n->stage == -1) return MM_OK;
-    if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments) || n->stage == n->work)
+    if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments))
         return mm_check_refuse(c, node, -1, "its stage, segment %d, is none", n->stage);
     const mm_segment *stage = &c->plan->segments[n->stage];
     if (stage->content != MM_CONTENT_WORK || stage->bytes < code->bytes)
@@ -185,14 +185,13 @@ static mm_status check_op(const mm_check *c, int node) {
     if (!in_range(n->src, c->plan->n_segments) || !in_range(n->dst, c->plan->n_segments))
         return mm_check_refuse(c, node, n->tensor, "source or target is no segment");
     if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return check_move(c, node);
-    if (segments[n->src].pinned || segments[n->dst].pinned)
-        return mm_check_refuse(c, node, n->tensor, "a codec cannot use pinned memory");
     const mm_segment *raw = &segments[encode ? n->src : n->dst], *code = &segments[encode ? n->dst : n->src];
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED)
         return mm_check_refuse(c, node, n->tensor, "source and target are not %s",
                                encode ? "raw and coded" : "coded and raw");
     if (raw->tensor != n->tensor || code->tensor != n->tensor)
         return mm_check_refuse(c, node, n->tensor, "source or target is of another tensor");
+    if (raw->pinned) return mm_check_refuse(c, node, n->tensor, "its raw side is in pinned memory");
     if (!encode && !c->facts->codecs[code->codec].gives_value)
         return mm_check_refuse(c, node, n->tensor, "codec %s does not give the elements back",
                                c->facts->codecs[code->codec].spec);

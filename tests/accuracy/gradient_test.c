@@ -156,6 +156,8 @@ static void gradients_without_loss_are_equal_bit_for_bit(void **state) {
     assert_true(codec_fault_decodes() > 0);
     expect_equal_bits(&f, "freelunch:codec=raw,eligible=all");
     assert_true(codec_fault_decodes() > 0);
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=1,workspace=naive");
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=4,buffers=naive");
     expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=1,workspace=naive,buffers=naive");
     finish(&f);
 }

@@ -298,6 +298,45 @@ static bool bind_any(mutant *m) {
     return true;
 }
 
+/* Another segment of the tensor for a use that is written, or that shares its input's storage. */
+static bool rebind_write(mutant *m, bool shared) {
+    int32_t *found = NULL;
+    for (int i = 0, seen = 0; i < m->plan->n_nodes; i++) {
+        const mm_node *n = &m->plan->nodes[i];
+        const mm_step_info *step = n->kind == MM_NODE_STEP ? mm_graph_step(m->plan->graph, n->step) : NULL;
+        for (int u = 0; step && u < step->n_uses; u++) {
+            mm_tensor t = step->uses[u].tensor;
+            int32_t *binding = &m->plan->bindings[n->first_binding + u];
+            if (step->uses[u].access == MM_WRITE && *binding >= 0 && (m->plan->alias[t] != t) == shared &&
+                find_sibling(m, *binding) >= 0 && below(m, ++seen) == 0)
+                found = binding;
+        }
+    }
+    if (found) *found = find_sibling(m, *found);
+    return found != NULL;
+}
+
+static bool write_elsewhere(mutant *m) { return rebind_write(m, false); }
+static bool share_elsewhere(mutant *m) { return rebind_write(m, true); }
+
+/* A write that no longer waits for an operation that reads what is there. */
+static bool write_too_early(mutant *m) {
+    int n, seen = 0;
+    int32_t *wait = NULL;
+    access *list = plan_accesses(m->plan, &n);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++) {
+            mm_node *writer = &m->plan->nodes[list[i].node];
+            const mm_node *reader = &m->plan->nodes[list[j].node];
+            if (list[i].segment == list[j].segment && list[i].write && !list[j].write && is_op(reader) &&
+                writer->wait[reader->stream] >= reader->seq && below(m, ++seen) == 0)
+                wait = &writer->wait[reader->stream];
+        }
+    if (wait) *wait = -1;
+    free(list);
+    return wait != NULL;
+}
+
 static bool other_bindings(mutant *m) {
     any_node(m)->first_binding += below(m, 5) - 2;
     return true;
@@ -498,6 +537,9 @@ const mutation mutations[] = {
     {"other_heap_parts", other_heap_parts},
     {"bind_sibling", bind_sibling},
     {"bind_any", bind_any},
+    {"write_elsewhere", write_elsewhere},
+    {"share_elsewhere", share_elsewhere},
+    {"write_too_early", write_too_early},
     {"other_bindings", other_bindings},
     {"other_source", other_source},
     {"other_target", other_target},

@@ -155,7 +155,7 @@ static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
     if (raw->tensor != n->tensor || code->tensor != n->tensor) return false;
     if (!encode && !facts->codecs[code->codec].gives_value) return false;
-    if (n->stage >= 0 && (!encode || n->stage == n->work || !good_work(plan, n->stage, code->bytes))) return false;
+    if (n->stage >= 0 && (!encode || !good_work(plan, n->stage, code->bytes))) return false;
     return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);
 }
 

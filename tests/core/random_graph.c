@@ -222,15 +222,16 @@ static void forward_concat(builder *b) {
     add_step(b, l->id, MM_FORWARD);
 }
 
-/* One tensor that is written, read, written again and read again. */
+/* One tensor that is written, read, written again and read again; other layers in between. */
 static void forward_rewritten(builder *b) {
     int64_t dims[4] = {1, 1, 1, 1 + random_below(&b->random, 500)};
     mm_tensor t = add_tensor(b, MM_FEATURE_MAP, MM_MANAGED, MM_F32, dims, "rewritten%d", b->n_layers);
     for (int round = 0; round < 2; round++) {
         layer *writer = add_layer(b, MM_LAYER_OTHER);
         reads(b, b->maps[pick_map(b)].tensor);
-        writes(b, t);
+        use(b, t, round > 0 && random_chance(&b->random, 50) ? MM_MODIFY : MM_WRITE, MM_FORM_VALUE);
         add_step(b, writer->id, MM_FORWARD);
+        for (int i = random_below(&b->random, 3); i > 0; i--) forward_conv(b, MM_LAYER_CONV);
         layer *reader = add_layer(b, MM_LAYER_OTHER);
         use(b, t, MM_READ, random_chance(&b->random, 50) ? MM_FORM_SIGN : MM_FORM_VALUE);
         modifies(b, b->loss);
@@ -262,7 +263,7 @@ static void forward_any(builder *b) {
         forward_add(b);
         break;
     default:
-        if (random_chance(&b->random, 30))
+        if (random_chance(&b->random, 40))
             forward_rewritten(b);
         else
             forward_concat(b);
@@ -384,8 +385,8 @@ static void add_data(builder *b) {
 
 mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out) {
     char name[64];
-    /* A layer adds at most four more, and each at most one map. */
-    size_t capacity = 5 * (size_t)options->layers + 16;
+    /* One of a kind is up to eight layers, the loss joins maps by eights; each layer makes at most one map. */
+    size_t capacity = 10 * (size_t)options->layers + 16;
     builder b = {.random = options->seed,
                  .max_channels = options->max_channels,
                  .maps = calloc(capacity, sizeof *b.maps),

@@ -17,6 +17,9 @@ typedef struct storage { /* of a root tensor */
     int raw;           /* segment that holds the elements now; -1 */
     int code;          /* segment of the elements' code; -1 */
     int sign;          /* segment of the mask while it is true; -1 */
+    bool keeps_raw;    /* what was encoded stays where it is, for whoever writes next */
+    int kept;          /* that segment, while what it holds is true; -1 */
+    bool read;         /* `raw` was, since it was decoded */
 } storage;
 
 typedef struct planner {
@@ -107,7 +110,7 @@ static usage find_gap(const planner *p, mm_tensor root, int *before_out, int *af
 
 static void choose_action(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
-    *st = (storage){.action = KEEP, .raw = -1, .code = -1, .sign = -1};
+    *st = (storage){.action = KEEP, .raw = -1, .code = -1, .sign = -1, .kept = -1, .keeps_raw = chance(p, 40)};
     const mm_tensor_info *tensor = mm_graph_tensor(p->graph, root);
     if (tensor->ownership != MM_MANAGED || p->plan->alias[root] != root) return;
     usage later = find_gap(p, root, &st->before, &st->after);
@@ -181,7 +184,9 @@ static void encode_after(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     if (st->mask) st->sign = add_encode(p, root, RANDOM_MASK);
     if (st->action != MASK) st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
+    st->kept = st->keeps_raw ? st->raw : -1;
     st->raw = -1;
+    st->read = false;
 }
 
 static void decode(planner *p, mm_tensor root) {
@@ -202,9 +207,14 @@ static int bind(planner *p, const mm_use *use) {
     storage *st = &p->storages[root];
     if (mm_graph_tensor(p->graph, root)->ownership != MM_MANAGED) return -1;
     if (use->form == MM_FORM_SIGN && st->sign >= 0) return st->sign;
-    bool fresh = use->access == MM_WRITE && use->tensor == root;
-    if (fresh && (st->raw < 0 || chance(p, 50))) st->raw = add_raw(p, root);
-    if (use->access != MM_READ && use->tensor == root) st->sign = -1;
+    bool write = use->access == MM_WRITE && use->tensor == root, change = write || use->access == MM_MODIFY;
+    if (change && st->kept >= 0 && (st->raw < 0 || st->read)) {
+        st->raw = st->kept;
+    } else if (write && (st->raw < 0 || chance(p, 50))) {
+        st->raw = add_raw(p, root);
+    }
+    if (change) st->sign = st->kept = -1;
+    st->read = true;
     return st->raw;
 }
 

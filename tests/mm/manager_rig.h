@@ -17,9 +17,9 @@ enum { RIG_USES = 24 }; /* at most, of a step */
 
 /* A graph with the user's memory for its external tensors. Several managers may run it, one after the other. */
 typedef struct rig {
-    const mm_graph *graph; /* borrowed */
-    uint64_t seed;         /* of what tensors hold before the first iteration */
-    void **external;       /* per tensor; NULL unless external */
+    const mm_graph *graph;                /* borrowed */
+    uint64_t seed;                        /* of what tensors hold before the first iteration */
+    void **external;                      /* per tensor; NULL unless external */
     random_operand (*operands)[RIG_USES]; /* per step: a stream's tasks read them until the iteration has ended */
 } rig;
 

@@ -35,11 +35,8 @@ static void *trainer_loop(void *arg) {
     trainer *t = arg;
     rig r;
     mm_manager *m;
-    mm_options options = {.device_bytes = BUDGET,
-                          .policy = t->policy,
-                          .self_check = true,
-                          .delay_seed = t->seed,
-                          .delay_max_ns = 50000};
+    mm_options options = {
+        .device_bytes = BUDGET, .policy = t->policy, .self_check = true, .delay_seed = t->seed, .delay_max_ns = 50000};
     rig_init(&r, t->graph, t->seed);
     t->status = mm_manager_create(&options, &m);
     if (t->status == MM_OK) {

@@ -214,6 +214,88 @@ static void what_may_run_in_place_is_said(void **state) {
     finish(&f);
 }
 
+/* data - conv - (relu, conv2) - concat of relu, conv2, conv - crop - fc, lowered. */
+static void start_concat(fixture *f) {
+    const nets_attrs conv = {.out_channels = 4, .kernel = {3, 3}, .pad = {1, 1}};
+    assert_int_equal(nets_net_create("cat", &f->net), MM_OK);
+    int data = nets_add_data(f->net, 8, 8, 3, 10);
+    int x = nets_add1(f->net, "conv", NETS_CONV, &conv, data);
+    int a = nets_add1(f->net, "relu", NETS_RELU, NULL, x), b = nets_add1(f->net, "conv2", NETS_CONV, &conv, a);
+    int cat = nets_add(f->net, "cat", NETS_CONCAT, NULL, (const int[]){a, data, b, x}, 4);
+    cat = nets_add1(f->net, "crop", NETS_CROP, &(nets_attrs){.out_size = {4, 4}, .center = true}, cat);
+    cat = nets_add1(f->net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, cat);
+    nets_add1(f->net, "loss", NETS_LOSS, NULL, cat);
+    if (nets_net_finish(f->net) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(nets_backend_open("host", &f->backend), MM_OK);
+    if (nets_lower(f->net, f->backend, 2, NETS_TRAIN, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void concat_needs_no_map_in_its_backward_and_skips_the_images(void **state) {
+    (void)state;
+    fixture f;
+    start_concat(&f);
+    assert_int_equal(step_of(&f, "cat forward")->n_uses, 5);
+    const mm_step_info *backward = step_of(&f, "cat backward");
+    assert_int_equal(backward->n_uses, 1 + 3);
+    for (int u = 0; u < backward->n_uses; u++)
+        assert_int_equal(mm_graph_tensor(f.lowered->graph, backward->uses[u].tensor)->kind, MM_GRADIENT_MAP);
+    assert_int_equal(use_of(&f, "cat backward", "grad.relu.out.1")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, "cat backward", "grad.conv2.out")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, "cat backward", "grad.conv.out.1")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, "conv2 backward", "grad.relu.out.1")->access, MM_READ);
+    assert_int_equal(mm_graph_layer(f.lowered->graph, backward->layer)->kind, MM_LAYER_CONCAT);
+    finish(&f);
+}
+
+/* A concat that runs before another consumer of its input in the forward is the later one in the backward. */
+static void later_slices_may_take_the_place_of_earlier_contributions(void **state) {
+    (void)state;
+    fixture f;
+    assert_int_equal(nets_net_create("late", &f.net), MM_OK);
+    int data = nets_add_data(f.net, 4, 4, 3, 10);
+    const nets_attrs conv = {.out_channels = 4, .kernel = {1, 1}};
+    int a = nets_add1(f.net, "a", NETS_CONV, &conv, data), b = nets_add1(f.net, "b", NETS_CONV, &conv, data);
+    int cat = nets_add(f.net, "cat", NETS_CONCAT, NULL, (const int[]){a, b}, 2);
+    int crop = nets_add1(f.net, "crop", NETS_CROP, &(nets_attrs){.out_size = {4, 4}}, b);
+    cat = nets_add(f.net, "cat2", NETS_CONCAT, NULL, (const int[]){cat, crop, b}, 3);
+    cat = nets_add1(f.net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, cat);
+    nets_add1(f.net, "loss", NETS_LOSS, NULL, cat);
+    assert_int_equal(nets_net_finish(f.net), MM_OK);
+    assert_int_equal(nets_backend_open("host", &f.backend), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(pair_of(&f, "crop backward", "grad.b.out.1", "grad.b.out.2"), 'i');
+    assert_int_equal(pair_of(&f, "cat backward", "grad.b.out.2", "grad.b.out"), 'i');
+    assert_int_equal(step_of(&f, "cat backward")->n_pairs, 1);
+    assert_int_equal(step_of(&f, "cat2 backward")->n_pairs, 0);
+    finish(&f);
+}
+
+/* oneDNN would keep a map for it; a pool keeps bytes, an upsampling nothing. */
+static void normalisation_keeps_only_its_input(void **state) {
+    (void)state;
+    fixture f;
+    assert_int_equal(nets_net_create("lrn", &f.net), MM_OK);
+    int x = nets_add_data(f.net, 4, 4, 3, 10);
+    x = nets_add1(f.net, "conv", NETS_CONV, &(nets_attrs){.out_channels = 4, .kernel = {1, 1}}, x);
+    x = nets_add1(f.net, "lrn", NETS_LRN, &(nets_attrs){.size = 5}, x);
+    x = nets_add1(f.net, "up", NETS_UPSAMPLE, &(nets_attrs){.scale = {2, 2}}, x);
+    x = nets_add1(f.net, "score", NETS_CONV_TRANSPOSE, &(nets_attrs){.out_channels = 10, .kernel = {1, 1}}, x);
+    nets_add1(f.net, "loss", NETS_LOSS, NULL, x);
+    assert_int_equal(nets_net_finish(f.net), MM_OK);
+    assert_int_equal(nets_backend_open("host", &f.backend), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(use_of(&f, "lrn backward", "conv.out")->access, MM_READ);
+    assert_int_equal(pair_of(&f, "lrn backward", "grad.lrn.out", "grad.conv.out"), 'i');
+    assert_int_equal(info(&f, "lrn.out")->first_backward, -1);
+    assert_int_equal(step_of(&f, "up backward")->n_uses, 2);
+    assert_int_equal(mm_graph_layer(f.lowered->graph, step_of(&f, "lrn forward")->layer)->kind, MM_LAYER_LRN);
+    assert_int_equal(mm_graph_layer(f.lowered->graph, step_of(&f, "score forward")->layer)->kind, MM_LAYER_CONV);
+    const mm_tensor_info *labels = info(&f, "labels");
+    assert_int_equal(labels->rank, 3);
+    assert_int_equal(labels->bytes, 2 * 8 * 8 * 4);
+    finish(&f);
+}
+
 static void dropout_is_the_identity_in_evaluation(void **state) {
     (void)state;
     fixture f;
@@ -263,6 +345,9 @@ int main(void) {
         cmocka_unit_test(two_consumers_contribute_one_after_the_other),
         cmocka_unit_test(relu_needs_only_the_sign_of_its_output),
         cmocka_unit_test(what_may_run_in_place_is_said),
+        cmocka_unit_test(concat_needs_no_map_in_its_backward_and_skips_the_images),
+        cmocka_unit_test(later_slices_may_take_the_place_of_earlier_contributions),
+        cmocka_unit_test(normalisation_keeps_only_its_input),
         cmocka_unit_test(dropout_is_the_identity_in_evaluation),
         cmocka_unit_test(equal_layers_share_one_op),
         cmocka_unit_test(batch_out_of_range_is_refused),

@@ -34,6 +34,38 @@ static nets_net *build_branches(void) {
     return net;
 }
 
+/* Every other operation: branches of several lengths that meet in concats, one of whose inputs is used again, and one
+ * of whose inputs has nothing to learn before it; at the end a label for each pixel. */
+static nets_net *build_operations(void) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("operations", &net), MM_OK);
+    int data = nets_add_data(net, 9, 9, 3, 5);
+    int stem = nets_add1(net, "stem", NETS_CONV,
+                         &(nets_attrs){.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}, .bias = true}, data);
+    stem = nets_add1(net, "norm", NETS_LRN, &(nets_attrs){.size = 3, .alpha = 1}, stem);
+    const nets_attrs pool = {.kernel = {2, 2}, .stride = {2, 2}, .ceil_mode = true};
+    int half = nets_add1(net, "pool", NETS_MAX_POOL, &pool, stem); /* 5x5 */
+    int thumb = nets_add1(net, "thumb", NETS_AVG_POOL, &pool, data);
+    int a = nets_add1(net, "a", NETS_CONV,
+                      &(nets_attrs){.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}, .groups = 2}, half);
+    int b = nets_add1(net, "b", NETS_CONV,
+                      &(nets_attrs){.out_channels = 4, .kernel = {3, 3}, .pad = {2, 2}, .dilation = {2, 2}}, half);
+    int cat = nets_add(net, "cat", NETS_CONCAT, NULL, (const int[]){half, thumb, a, b}, 4);
+    int more = nets_add(net, "more", NETS_CONCAT, NULL, (const int[]){b, cat}, 2);
+    int up = nets_add1(net, "up", NETS_CONV_TRANSPOSE,
+                       &(nets_attrs){.out_channels = 6, .kernel = {2, 2}, .stride = {2, 2}, .bias = true}, more);
+    int wide = nets_add1(net, "wide", NETS_UPSAMPLE, &(nets_attrs){.scale = {2, 2}, .bilinear = true}, cat);
+    int near = nets_add1(net, "near", NETS_UPSAMPLE, &(nets_attrs){.scale = {2, 2}}, half);
+    int all = nets_add(net, "all", NETS_CONCAT, NULL, (const int[]){up, wide, near}, 3);
+    all = nets_add1(net, "crop", NETS_CROP, &(nets_attrs){.out_size = {8, 7}, .center = true}, all);
+    int skip = nets_add1(net, "skip", NETS_CROP, &(nets_attrs){.out_size = {8, 7}, .offset = {1, 0}}, stem);
+    int x = nets_add(net, "meet", NETS_CONCAT, NULL, (const int[]){all, skip}, 2);
+    x = nets_add1(net, "score", NETS_CONV, &(nets_attrs){.out_channels = 5, .kernel = {1, 1}, .bias = true}, x);
+    nets_add1(net, "loss", NETS_LOSS, NULL, x);
+    if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
+    return net;
+}
+
 /* Moves a parameter from `base` along its gradient's direction by `h`, and gives the loss there. */
 static double loss_along(ref_exec *ref, int param, const float *base, const float *direction, double h,
                          const float *images, const int32_t *labels) {
@@ -85,6 +117,13 @@ static void gradients_of_branches_match_differences(void **state) {
     (void)state;
     nets_net *net = build_branches();
     check_gradients(net, 6);
+    nets_net_destroy(net);
+}
+
+static void gradients_of_all_operations_match_differences(void **state) {
+    (void)state;
+    nets_net *net = build_operations();
+    check_gradients(net, 3);
     nets_net_destroy(net);
 }
 
@@ -163,6 +202,9 @@ static void bits_of_nets_do_not_depend_on_sharing_or_masks(void **state) {
     nets_net *net = build_branches();
     bits_do_not_depend_on_sharing_or_masks(net);
     nets_net_destroy(net);
+    net = build_operations();
+    bits_do_not_depend_on_sharing_or_masks(net);
+    nets_net_destroy(net);
     static const char *const names[] = {"resnet8", "tiny"};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(nets_zoo_build(names[i], &net), MM_OK);
@@ -203,6 +245,7 @@ static void evaluation_follows_training_and_changes_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_branches_match_differences),
+        cmocka_unit_test(gradients_of_all_operations_match_differences),
         cmocka_unit_test(gradients_of_a_residual_net_match_differences),
         cmocka_unit_test(two_steps_decrease_the_loss_of_resnet20),
         cmocka_unit_test(two_steps_decrease_the_loss_of_tiny),

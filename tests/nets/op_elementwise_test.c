@@ -74,7 +74,7 @@ static void relu_backward_by_mask_equals_by_value(void **state) {
         memcpy(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);
         uint32_t *mask = make_mask(rig.storage[NETS_Y], n);
         rig.args.at[NETS_Y] = mask;
-        rig.args.sign_roles = 1u << NETS_Y;
+        rig.args.sign_roles = NETS_ROLE_BIT(NETS_Y);
         memset(rig.storage[NETS_DX], 0xff, (size_t)n * sizeof *by_value);
         op_rig_run(&rig, MM_BACKWARD);
         assert_memory_equal(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);

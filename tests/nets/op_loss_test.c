@@ -105,6 +105,28 @@ static void label_out_of_range_fails_the_stream(void **state) {
     op_rig_fini(&rig);
 }
 
+/* Labels of pixels: the batch's rows, whichever way they are images, rows and columns. */
+static void pixels_of_a_map_count_as_images_do(void **state) {
+    (void)state;
+    op_rig images, maps;
+    start(&images, true);
+    op_rig_init(&maps, NETS_LOSS, NULL, (const int64_t[4]){1, BATCH, 1, CLASSES}, true, true);
+    memcpy(maps.args.at[NETS_LABELS], LABELS, sizeof LABELS);
+    const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_LOSS_VALUE, NETS_CORRECT};
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+        op_rig_run(&images, phase);
+        op_rig_run(&maps, phase);
+    }
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        assert_memory_equal(images.args.at[outputs[i]], maps.args.at[outputs[i]], (size_t)images.bytes[outputs[i]]);
+    ((int32_t *)maps.args.at[NETS_LABELS])[2] = -1;
+    assert_int_equal(nets_op_enqueue(maps.op, MM_FORWARD, &maps.args, maps.stream), MM_OK);
+    assert_int_equal(mm_stream_sync(maps.stream), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "label -1 of image 0"));
+    op_rig_fini(&images);
+    op_rig_fini(&maps);
+}
+
 static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
     (void)state;
     op_rig rig;
@@ -120,6 +142,7 @@ int main(void) {
         cmocka_unit_test(huge_scores_do_not_overflow),
         cmocka_unit_test(gradient_matches_differences_also_in_place),
         cmocka_unit_test(label_out_of_range_fails_the_stream),
+        cmocka_unit_test(pixels_of_a_map_count_as_images_do),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

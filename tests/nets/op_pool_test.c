@@ -118,6 +118,60 @@ static void global_average_pool(void **state) {
     check_average(NETS_GLOBAL_AVG_POOL, NULL);
 }
 
+/* Height 7 and width 6 hold windows of 2 at 0, 3, (6): the last one has a row and no column of its own. */
+static const int64_t X_CEIL[4] = {2, 7, 6, 5};
+
+static void check_maxima(const nets_attrs *attrs, int64_t height, int64_t width) {
+    op_rig rig;
+    op_rig_init(&rig, NETS_MAX_POOL, attrs, X_CEIL, true, true);
+    assert_int_equal(rig.desc.y[1], height);
+    assert_int_equal(rig.desc.y[2], width);
+    fill_distinct(&rig);
+    op_rig_run(&rig, MM_FORWARD);
+    const uint8_t *index = rig.args.at[NETS_INDEX];
+    for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++) {
+        window w = look(&rig, e);
+        assert_true(op_rig_floats(&rig, NETS_Y)[e] == w.max);
+        assert_int_equal(index[e], w.index);
+    }
+    op_rig_run(&rig, MM_BACKWARD);
+    op_rig_check_gradient(&rig, NETS_X, NETS_DX, 0.004f, 1e-3);
+    op_rig_fini(&rig);
+}
+
+static void windows_in_ceil_mode_may_reach_beyond_the_image(void **state) {
+    (void)state;
+    check_maxima(&(nets_attrs){.kernel = {2, 2}, .stride = {3, 3}}, 2, 2);
+    check_maxima(&(nets_attrs){.kernel = {2, 2}, .stride = {3, 3}, .ceil_mode = true}, 3, 2);
+    check_maxima(&(nets_attrs){.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true}, 3, 3);
+    check_maxima(&(nets_attrs){.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true}, 4, 4);
+    /* Of rows, a fifth window, and of columns a third, would begin in the padding behind: torch leaves it out. */
+    check_maxima(&(nets_attrs){.kernel = {2, 2}, .stride = {2, 2}, .pad = {1, 0}, .ceil_mode = true}, 4, 3);
+    check_maxima(&(nets_attrs){.kernel = {4, 4}, .stride = {4, 4}, .pad = {0, 2}, .ceil_mode = true}, 2, 2);
+}
+
+/* An average over what lies inside, where there is no padding, or where it is not counted. */
+static void averages_in_ceil_mode_count_what_is_inside(void **state) {
+    (void)state;
+    const nets_attrs cases[] = {
+        {.kernel = {2, 2}, .stride = {3, 3}, .ceil_mode = true},
+        {.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true},
+        {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true, .exclude_pad = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        op_rig rig;
+        op_rig_init(&rig, NETS_AVG_POOL, &cases[i], X_CEIL, true, true);
+        op_rig_run(&rig, MM_FORWARD);
+        for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++) {
+            window w = look(&rig, e);
+            assert_true(fabs(op_rig_floats(&rig, NETS_Y)[e] - w.sum / w.inside) < 1e-5);
+        }
+        op_rig_run(&rig, MM_BACKWARD);
+        op_rig_check_gradient(&rig, NETS_X, NETS_DX, 0.25f, 1e-3);
+        op_rig_fini(&rig);
+    }
+}
+
 static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
     (void)state;
     op_rig rig;
@@ -137,6 +191,8 @@ int main(void) {
         cmocka_unit_test(average_pool_counts_the_padding),
         cmocka_unit_test(average_pool_excluding_the_padding),
         cmocka_unit_test(global_average_pool),
+        cmocka_unit_test(windows_in_ceil_mode_may_reach_beyond_the_image),
+        cmocka_unit_test(averages_in_ceil_mode_count_what_is_inside),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

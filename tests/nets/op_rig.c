@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,36 +20,41 @@ static void give(op_rig *rig, nets_role role, int64_t bytes) {
     rig->args.at[role] = rig->storage[role];
 }
 
+enum { GUARD_BYTES = 4096 };
+
 /* The net of the layer alone gives its output shape and parameters. */
 static void infer(op_rig *rig, const nets_attrs *attrs, const int64_t x[4]) {
     nets_net *net;
+    int n = rig->desc.n_inputs, inputs[NETS_MAX_INPUTS];
     assert_int_equal(nets_net_create("rig", &net), MM_OK);
-    int data = nets_add_data(net, x[1], x[2], x[3], 10);
-    int first = data;
-    if (rig->desc.kind == NETS_ADD) first = nets_add1(net, "other", NETS_RELU, NULL, data);
-    const int inputs[2] = {data, first};
-    int layer = nets_add(net, "layer", rig->desc.kind, attrs, inputs, rig->desc.kind == NETS_ADD ? 2 : 1);
-    assert_true(layer > 0);
+    inputs[0] = nets_add_data(net, x[1], x[2], x[3], 10);
+    for (int i = 1; i < n; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "input%d", i);
+        inputs[i] = nets_add1(net, name, NETS_CONV,
+                              &(nets_attrs){.out_channels = rig->desc.channels[i], .kernel = {1, 1}}, inputs[0]);
+    }
+    int layer = nets_add(net, "layer", rig->desc.kind, attrs, inputs, n);
+    if (layer < 0) fail_msg("%s", mm_last_error());
     rig->desc.attrs = nets_net_layer(net, layer)->attrs;
     memcpy(rig->desc.x, x, sizeof rig->desc.x);
     assert_int_equal(nets_net_shape(net, layer, x[0], rig->desc.y), MM_OK);
     for (int i = 0; i < nets_net_params(net); i++) {
-        if (nets_net_param(net, i)->role == NETS_PARAM_WEIGHT) rig->w_elems = nets_net_param(net, i)->elems;
-        if (nets_net_param(net, i)->role == NETS_PARAM_BIAS) rig->b_elems = nets_net_param(net, i)->elems;
+        const nets_param *param = nets_net_param(net, i);
+        if (param->layer == layer && param->role == NETS_PARAM_WEIGHT) rig->w_elems = param->elems;
+        if (param->layer == layer && param->role == NETS_PARAM_BIAS) rig->b_elems = param->elems;
     }
     nets_net_destroy(net);
 }
 
 static void give_all(op_rig *rig) {
-    int64_t x = 4 * rig->desc.x[0] * rig->desc.x[1] * rig->desc.x[2] * rig->desc.x[3];
+    int64_t pixels = rig->desc.x[0] * rig->desc.x[1] * rig->desc.x[2];
     int64_t y = 4 * rig->desc.y[0] * rig->desc.y[1] * rig->desc.y[2] * rig->desc.y[3];
-    give(rig, NETS_X, x);
     give(rig, NETS_Y, y);
     give(rig, NETS_DY, y);
-    give(rig, NETS_DX, x);
-    if (rig->desc.kind == NETS_ADD) {
-        give(rig, NETS_X2, x);
-        give(rig, NETS_DX2, x);
+    for (int i = 0; i < rig->desc.n_inputs; i++) {
+        give(rig, (nets_role)(NETS_X + i), 4 * pixels * rig->desc.channels[i]);
+        give(rig, (nets_role)(NETS_DX + i), 4 * pixels * rig->desc.channels[i]);
     }
     if (rig->w_elems) {
         give(rig, NETS_W, 4 * rig->w_elems);
@@ -61,27 +67,35 @@ static void give_all(op_rig *rig) {
     if (rig->desc.kind == NETS_BATCH_NORM)
         for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) give(rig, (nets_role)role, 4 * rig->desc.x[3]);
     if (rig->desc.kind == NETS_MAX_POOL && rig->desc.training) give(rig, NETS_INDEX, y / 4);
-    give(rig, NETS_LABELS, 4 * rig->desc.x[0]);
+    give(rig, NETS_LABELS, 4 * pixels);
     give(rig, NETS_RNG, 16);
     give(rig, NETS_LOSS_VALUE, 4);
     give(rig, NETS_CORRECT, 4);
     int64_t forward = nets_op_workspace_bytes(rig->op, MM_FORWARD);
     int64_t backward = rig->desc.training ? nets_op_workspace_bytes(rig->op, MM_BACKWARD) : 0;
-    give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + 256);
+    give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + GUARD_BYTES);
 }
 
-void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
-                 bool wants_dx) {
-    *rig = (op_rig){.desc = {.kind = kind, .training = training, .wants_dx = wants_dx}};
+void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
+                        const int64_t *channels, int n_inputs, bool training, bool wants_dx) {
+    *rig = (op_rig){.desc = {.kind = kind, .n_inputs = n_inputs, .training = training, .wants_dx = wants_dx}};
+    memcpy(rig->desc.channels, channels, (size_t)n_inputs * sizeof *channels);
     infer(rig, attrs, x);
     assert_int_equal(mm_device_create("host", NULL, &rig->device), MM_OK);
     assert_int_equal(mm_stream_create(rig->device, "rig", 0, &rig->stream), MM_OK);
     assert_int_equal(nets_backend_open("host", &rig->backend), MM_OK);
-    assert_int_equal(nets_op_create(rig->backend, &rig->desc, &rig->op), MM_OK);
+    if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     give_all(rig);
-    const nets_role inputs[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
-    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) op_rig_fill(rig, inputs[i], (uint32_t)i + 1);
+    const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
+    for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
+    for (int i = 2; i < n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
     if (!wants_dx) rig->args.at[NETS_DX] = NULL;
+}
+
+void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
+                 bool wants_dx) {
+    op_rig_init_inputs(rig, kind, attrs, x, (const int64_t[]){x[3], x[3]}, kind == NETS_ADD ? 2 : 1, training,
+                       wants_dx);
 }
 
 void op_rig_fini(op_rig *rig) {
@@ -108,10 +122,13 @@ void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed) {
 }
 
 void op_rig_run(op_rig *rig, mm_phase phase) {
-    memset(rig->storage[NETS_WORKSPACE], 0xff, (size_t)rig->bytes[NETS_WORKSPACE]);
+    memset(rig->args.at[NETS_WORKSPACE], 0xff, (size_t)rig->bytes[NETS_WORKSPACE]);
     assert_int_equal(nets_op_enqueue(rig->op, phase, &rig->args, rig->stream), MM_OK);
     mm_status status = mm_stream_sync(rig->stream);
     if (status != MM_OK) fail_msg("%s", mm_last_error());
+    const unsigned char *workspace = rig->args.at[NETS_WORKSPACE];
+    for (int64_t i = nets_op_workspace_bytes(rig->op, phase); i < rig->bytes[NETS_WORKSPACE]; i++)
+        if (workspace[i] != 0xff) fail_msg("%s: wrote behind its workspace", nets_op_name(rig->desc.kind));
 }
 
 static double objective(op_rig *rig) {
@@ -156,4 +173,47 @@ void op_rig_check_earlier(op_rig *rig) {
     for (int64_t i = 0; i < n; i++) assert_true(op_rig_floats(rig, NETS_DX)[i] == alone[i] + earlier[i]);
     free(alone);
     free(earlier);
+}
+
+void op_rig_check_inplace(op_rig *rig, mm_phase phase, nets_role input, nets_role output) {
+    size_t n = (size_t)rig->bytes[output];
+    void *apart = malloc(n), *at = rig->args.at[output];
+    assert_non_null(apart);
+    assert_int_equal(rig->bytes[input], rig->bytes[output]);
+    op_rig_run(rig, phase);
+    memcpy(apart, at, n);
+    rig->args.at[output] = rig->args.at[input];
+    op_rig_run(rig, phase);
+    assert_memory_equal(rig->args.at[output], apart, n);
+    rig->args.at[output] = at;
+    free(apart);
+}
+
+/* Moves a role's storage by `shift` bytes within a larger block, contents included. */
+static void *move_role(op_rig *rig, nets_role role, size_t shift) {
+    char *block = aligned_alloc(4096, 2 * 4096 + ((size_t)rig->bytes[role] + 4095) / 4096 * 4096);
+    assert_non_null(block);
+    memcpy(block + shift, rig->storage[role], (size_t)rig->bytes[role]);
+    rig->args.at[role] = block + shift;
+    return block;
+}
+
+void op_rig_check_places(op_rig *rig) {
+    void *blocks[NETS_ROLES] = {NULL};
+    op_rig_run(rig, MM_FORWARD);
+    op_rig_run(rig, MM_BACKWARD);
+    for (int r = 0; r < NETS_ROLES; r++)
+        if (rig->args.at[r]) blocks[r] = move_role(rig, (nets_role)r, 256 * (size_t)(1 + r * 7 % 15));
+    const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DX2, NETS_DW, NETS_DB};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        if (blocks[outputs[i]]) memset(rig->args.at[outputs[i]], 0xff, (size_t)rig->bytes[outputs[i]]);
+    op_rig_run(rig, MM_FORWARD);
+    op_rig_run(rig, MM_BACKWARD);
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        if (blocks[outputs[i]])
+            assert_memory_equal(rig->storage[outputs[i]], rig->args.at[outputs[i]], (size_t)rig->bytes[outputs[i]]);
+    for (int r = 0; r < NETS_ROLES; r++) {
+        if (blocks[r]) rig->args.at[r] = rig->storage[r];
+        free(blocks[r]);
+    }
 }

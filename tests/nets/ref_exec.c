@@ -129,9 +129,9 @@ static void run_op(ref_exec *ref, const nets_step *step) {
     for (int r = 0; r < NETS_ROLES; r++) {
         if (step->tensors[r] < 0) continue;
         args.at[r] = data_of(ref, step->tensors[r]);
-        if (ref->options.sign_mask && step->sign_roles & 1u << r) {
+        if (ref->options.sign_mask && step->sign_roles & NETS_ROLE_BIT(r)) {
             args.at[r] = mask = make_mask(args.at[r], info(ref, step->tensors[r])->bytes / 4);
-            args.sign_roles |= 1u << r;
+            args.sign_roles |= NETS_ROLE_BIT(r);
         }
     }
     assert_int_equal(nets_op_enqueue(step->op, step->phase, &args, ref->stream), MM_OK);
@@ -173,7 +173,8 @@ void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out
     const int64_t *shape = nets_net_layer(net, 0)->shape;
     int64_t elems = n * shape[0] * shape[1] * shape[2];
     float *images = malloc((size_t)elems * sizeof *images);
-    int32_t *labels = malloc((size_t)n * sizeof *labels);
+    int64_t n_labels = n * nets_net_labels(net);
+    int32_t *labels = malloc((size_t)n_labels * sizeof *labels);
     assert_true(images && labels);
     const uint32_t key[2] = {seed, 99};
     uint32_t words[4];
@@ -181,7 +182,7 @@ void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out
         nets_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
         images[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n_labels; i++) {
         nets_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);
         labels[i] = (int32_t)(words[0] % (uint32_t)nets_net_classes(net));
     }

@@ -124,6 +124,69 @@ static void classes_learned_from_training_are_found_in_test(void **state) {
     assert_in_range(right, 78, 80);
 }
 
+/* Four test samples of 24x20x2 in 3 classes with this map of labels. */
+static nets_batch open_map(int64_t height, int64_t width, nets_reader **reader_out) {
+    const nets_reader_options options = {
+        .batch = 4, .split = NETS_SPLIT_TEST, .wanted = {24, 20, 2, 3}, .label_map = {height, width}};
+    *reader_out = open_reader("synthetic:samples=20", options);
+    nets_reader_size size;
+    nets_reader_size_get(*reader_out, &size);
+    assert_int_equal(size.labels, height * width);
+    return next_of(*reader_out);
+}
+
+/* Noise is in [-1, 1): pixels of one class are nearer to each other than 2 in every channel, in every image. */
+static void pixels_of_one_label_are_of_one_colour(void **state) {
+    (void)state;
+    nets_reader *reader;
+    nets_batch batch = open_map(24, 20, &reader);
+    int counts[3] = {0};
+    for (int c = 0; c < 2; c++) {
+        float low[3] = {9, 9, 9}, high[3] = {-9, -9, -9};
+        double sum[3] = {0};
+        memset(counts, 0, sizeof counts);
+        for (int64_t i = 0; i < 4 * 24 * 20; i++) {
+            int32_t label = batch.labels[i];
+            assert_in_range(label, 0, 2);
+            float value = batch.images[2 * i + c];
+            low[label] = value < low[label] ? value : low[label];
+            high[label] = value > high[label] ? value : high[label];
+            sum[label] += (double)value;
+            counts[label]++;
+        }
+        for (int k = 0; k < 3; k++) {
+            assert_true(counts[k] > 0 && high[k] - low[k] < 2);
+            double colour = sum[k] / counts[k];
+            assert_true(high[k] - colour < 1.2 && colour - low[k] < 1.2);
+        }
+    }
+    nets_reader_destroy(reader);
+}
+
+static void a_smaller_map_has_the_labels_of_the_middle(void **state) {
+    (void)state;
+    nets_reader *whole, *middle;
+    nets_batch a = open_map(24, 20, &whole), b = open_map(9, 14, &middle);
+    assert_memory_equal(a.images, b.images, 4 * 24 * 20 * 2 * sizeof(float));
+    for (int n = 0; n < 4; n++)
+        for (int y = 0; y < 9; y++)
+            assert_memory_equal(b.labels + (n * 9 + y) * 14, a.labels + (n * 24 + y + 7) * 20 + 3,
+                                14 * sizeof(int32_t));
+    nets_reader_destroy(whole);
+    nets_reader_destroy(middle);
+}
+
+static void maps_larger_than_the_image_are_refused(void **state) {
+    (void)state;
+    static const int64_t maps[][2] = {{33, 32}, {32, 33}, {0, 4}, {4, 0}, {-1, -1}};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        const nets_reader_options options = {.batch = 1, .label_map = {maps[i][0], maps[i][1]}};
+        nets_reader *reader;
+        assert_int_equal(nets_reader_create("synthetic", &options, &reader), MM_ERR_INVALID);
+        assert_non_null(strstr(mm_last_error(), "labels for images of 32x32"));
+    }
+}
+
 static void bad_arguments_are_refused(void **state) {
     (void)state;
     static const char *const specs[] = {"synthetic:",
@@ -150,6 +213,9 @@ int main(void) {
         cmocka_unit_test(any_shape_is_filled_with_finite_values),
         cmocka_unit_test(data_is_the_same_for_every_seed_and_differs_between_splits),
         cmocka_unit_test(classes_learned_from_training_are_found_in_test),
+        cmocka_unit_test(pixels_of_one_label_are_of_one_colour),
+        cmocka_unit_test(a_smaller_map_has_the_labels_of_the_middle),
+        cmocka_unit_test(maps_larger_than_the_image_are_refused),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

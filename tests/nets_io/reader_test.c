@@ -422,6 +422,18 @@ static void impossible_options_are_refused_and_the_source_closed(void **state) {
     }
 }
 
+static void labels_of_pixels_are_refused_by_data_that_has_none(void **state) {
+    (void)state;
+    int times_closed = 0;
+    fake *f = fake_create(0);
+    f->times_closed = &times_closed;
+    const nets_reader_options options = {.batch = 1, .label_map = {SIDE, SIDE}};
+    nets_reader *reader;
+    assert_int_equal(nets_reader_create_over(&f->source, &options, &reader), MM_ERR_UNSUPPORTED);
+    assert_string_equal(mm_last_error(), "fake has one label an image, the network wants a map of 4x4");
+    assert_int_equal(times_closed, 1);
+}
+
 static void unknown_data_is_refused_naming_what_there_is(void **state) {
     (void)state;
     nets_reader *reader;
@@ -453,6 +465,7 @@ int main(void) {
         cmocka_unit_test_teardown(destroy_while_the_thread_is_blocked_in_the_source, check_threads),
         cmocka_unit_test_teardown(a_batch_larger_than_the_data_is_all_of_it, check_threads),
         cmocka_unit_test_teardown(impossible_options_are_refused_and_the_source_closed, check_threads),
+        cmocka_unit_test_teardown(labels_of_pixels_are_refused_by_data_that_has_none, check_threads),
         cmocka_unit_test_teardown(unknown_data_is_refused_naming_what_there_is, check_threads),
     };
     return cmocka_run_group_tests(tests, group_setup, NULL);

@@ -73,8 +73,7 @@ static void check_failure(const fault_case *c) {
     rig r;
     int step;
     uint64_t seed = seed_with_updates_last(1);
-    rig_options options = {
-        .seed = seed, .layers = LAYERS, .policy = c->policy, .issue = c->issue, .self_check = true};
+    rig_options options = {.seed = seed, .layers = LAYERS, .policy = c->policy, .issue = c->issue, .self_check = true};
     rig_init(&r, &options);
     assert_int_equal(rig_iteration(&r, c->on_stream, NULL), MM_OK);
     int jobs = c->encode ? r.codec.encodes : r.codec.decodes;

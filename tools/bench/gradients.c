@@ -118,7 +118,7 @@ static mm_status train(const bench *b) {
 
 static mm_status parse_iterations(bench *b) {
     arg_texts texts;
-    MM_TRY(args_split(b->iteration_list, &texts));
+    MM_TRY(args_split("--iterations", b->iteration_list, &texts));
     b->iterations = calloc((size_t)texts.n, sizeof *b->iterations);
     if (!b->iterations) return mm_fail(MM_ERR_NOMEM, "out of memory for %d iterations", texts.n);
     for (int i = 0; i < texts.n; i++) {
@@ -146,7 +146,7 @@ static mm_status open_reader(const bench *b, uint64_t seed, nets_reader **reader
 }
 
 static mm_status prepare(bench *b) {
-    MM_TRY(args_split(b->policy_list, &b->policies));
+    MM_TRY(args_split("--policies", b->policy_list, &b->policies));
     MM_TRY(parse_iterations(b));
     MM_TRY(nets_zoo_build(b->net_name, &b->net));
     MM_TRY(open_reader(b, (uint64_t)b->seed, &b->reader));

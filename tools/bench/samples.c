@@ -39,7 +39,7 @@ void samples_print_head(const char *title) { printf("%-44s %7s %11s %11s %11s\n"
 
 void samples_print(samples *s, const char *label, double scale, const char *unit, double ratio, const char *peer) {
     const samples_summary x = samples_summarize(s);
-    printf("  %-42s %7lld %11.4g %11.4g %11.4g %-3s", label, (long long)x.n, x.min * scale, x.median * scale,
+    printf("  %-42s %7lld %11.6g %11.6g %11.6g %-3s", label, (long long)x.n, x.min * scale, x.median * scale,
            x.p95 * scale, unit);
     if (peer) printf("  %.3g x %s", ratio, peer);
     putchar('\n');

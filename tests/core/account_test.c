@@ -1,0 +1,354 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/account.h"
+#include "tests/core/random_graph.h"
+#include "tests/core/random_plan.h"
+#include "tests/core/small_graph.h"
+
+enum { SEEDS = 60 };
+
+typedef struct world {
+    mm_graph *graph;
+    mm_facts *facts;
+    mm_plan *plan;
+    mm_account account;
+} world;
+
+static int64_t persistent_bytes(const mm_graph *graph) {
+    int64_t bytes = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT) bytes += mm_align(mm_graph_tensor(graph, t)->bytes);
+    return bytes;
+}
+
+static world world_create(uint64_t seed) {
+    world w;
+    random_graph_options graph_options = {.seed = seed, .layers = 3 + (int)(seed % 12), .max_channels = 6};
+    assert_int_equal(random_graph_create(&graph_options, &w.graph), MM_OK);
+    assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
+    mm_limits limits = {.base_bytes = persistent_bytes(w.graph)};
+    random_plan_options plan_options = {.seed = seed, .lossy = seed % 2 == 0, .dynamic = seed % 3 == 0};
+    assert_int_equal(random_plan_create(w.graph, w.facts, &limits, &plan_options, &w.plan), MM_OK);
+    assert_int_equal(mm_account_init(w.plan, &w.account), MM_OK);
+    return w;
+}
+
+static void world_destroy(world *w) {
+    mm_account_fini(&w->account);
+    mm_plan_destroy(w->plan);
+    mm_facts_destroy(w->facts);
+    mm_graph_destroy(w->graph);
+}
+
+static int64_t sum(const int64_t bytes[MM_ACCOUNT_KINDS]) {
+    int64_t all = 0;
+    for (int k = 0; k < MM_ACCOUNT_KINDS; k++) {
+        assert_true(bytes[k] >= 0);
+        all += bytes[k];
+    }
+    return all;
+}
+
+static int64_t live_at(const mm_plan *plan, int node) {
+    int64_t live[MM_CATEGORIES], all = 0;
+    mm_plan_live_at(plan, node, live);
+    for (int c = 0; c < MM_CATEGORIES; c++) all += live[c];
+    return all;
+}
+
+/* ---------------------------------------------------------------- accounts */
+
+static void kinds_at_the_peak_add_up_to_what_the_plan_needs(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        assert_int_equal(sum(w.account.at_peak), w.plan->live_peak_bytes);
+        assert_true(w.account.idle_bytes >= 0);
+        assert_int_equal(sum(w.account.at_peak) + w.account.idle_bytes, w.plan->peak_bytes);
+        int64_t segments = w.plan->base_bytes + w.plan->external_bytes, before = INT64_MAX;
+        for (int i = 0; i < w.account.n_segments; i++) {
+            const mm_segment *s = &w.plan->segments[w.account.segments[i]];
+            assert_true(s->bytes <= before);
+            before = s->bytes;
+            segments += s->bytes;
+        }
+        assert_int_equal(segments, w.plan->live_peak_bytes);
+        world_destroy(&w);
+    }
+}
+
+static void every_step_has_the_most_that_is_alive_until_the_next(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        int64_t highest = 0;
+        assert_int_equal(w.account.n_steps, w.plan->stream_nodes[MM_STREAM_COMPUTE]);
+        for (int i = 0, node = 0; i < w.account.n_steps; i++) {
+            const mm_account_step *step = &w.account.steps[i];
+            int64_t live[MM_CATEGORIES], most = 0;
+            assert_int_equal(w.plan->nodes[node].step, step->step);
+            do {
+                if (live_at(w.plan, node) > most) most = live_at(w.plan, node);
+            } while (++node < w.plan->n_nodes && w.plan->nodes[node].kind != MM_NODE_STEP);
+            assert_int_equal(sum(step->bytes), most);
+            assert_int_equal(step->live_bytes, most);
+            mm_plan_live_at(w.plan, step->node, live);
+            assert_int_equal(step->bytes[MM_ACCOUNT_CODE], live[MM_CAT_CODE]);
+            assert_int_equal(step->bytes[MM_ACCOUNT_WORKSPACE], live[MM_CAT_WORKSPACE]);
+            assert_int_equal(step->bytes[MM_ACCOUNT_GRADIENT_MAP], live[MM_CAT_GRADIENT_MAP]);
+            if (most > highest) highest = most;
+        }
+        assert_int_equal(highest, w.plan->live_peak_bytes);
+        world_destroy(&w);
+    }
+}
+
+static void declared_tensors_are_all_counted_once(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        int64_t tensors = 0, counted = 0;
+        for (int t = 0; t < mm_graph_tensors(w.graph); t++) tensors += mm_graph_tensor(w.graph, t)->bytes;
+        for (int k = 0; k < MM_ACCOUNT_KINDS; k++)
+            if (k != MM_ACCOUNT_REST && k != MM_ACCOUNT_CODE && k != MM_ACCOUNT_BUFFER && k != MM_ACCOUNT_WORKSPACE)
+                counted += w.account.declared[k];
+        assert_int_equal(counted, tensors);
+        world_destroy(&w);
+    }
+}
+
+/* ---------------------------------------------------------------- lower bound */
+
+static void no_plan_needs_less_than_the_lower_bound(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        mm_lower_bound bound = mm_lower_bound_of(w.graph, w.facts);
+        assert_true(bound.bytes <= w.plan->live_peak_bytes);
+        assert_true(bound.offloaded_bytes <= bound.bytes);
+        assert_true(bound.persistent_bytes <= w.plan->base_bytes + w.plan->external_bytes);
+        assert_in_range(bound.step, 0, mm_graph_steps(w.graph) - 1);
+        world_destroy(&w);
+    }
+}
+
+static void lower_bound_is_what_the_largest_step_uses(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    int64_t persistent = SMALL_IMAGE_BYTES + 2 * SMALL_WEIGHT_BYTES + 4;
+    mm_lower_bound bound = mm_lower_bound_of(g.graph, NULL);
+    assert_int_equal(bound.persistent_bytes, persistent);
+    assert_int_equal(bound.bytes, persistent + 2 * SMALL_MAP_BYTES);
+    assert_int_equal(bound.step, LOSS_B);
+    assert_int_equal(bound.offloaded_bytes, 2 * SMALL_MAP_BYTES);
+    assert_int_equal(bound.offloaded_step, LOSS_B);
+    mm_graph_destroy(g.graph);
+}
+
+static void lower_bound_takes_the_smallest_workspace(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    mm_facts *facts;
+    assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
+    facts->variants[CONV_B].workspace_bytes = 100000;
+    mm_lower_bound bound = mm_lower_bound_of(g.graph, facts);
+    assert_int_equal(bound.step, CONV_B);
+    assert_int_equal(bound.bytes, bound.persistent_bytes + SMALL_MAP_BYTES + 100000);
+    assert_int_equal(bound.offloaded_bytes, SMALL_IMAGE_BYTES + SMALL_WEIGHT_BYTES + SMALL_MAP_BYTES + 100000);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(g.graph);
+}
+
+/* ---------------------------------------------------------------- stash */
+
+static void stash_lists_what_the_backward_pass_reads_largest_first(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        mm_stash stash;
+        assert_int_equal(mm_stash_init(w.plan, w.facts, &stash), MM_OK);
+        int64_t held = 0;
+        for (int i = 0; i < stash.n_maps; i++) {
+            const mm_stash_map *map = &stash.maps[i];
+            assert_true(i == 0 || map->bytes <= stash.maps[i - 1].bytes);
+            assert_true(map->n_readers > 0);
+            for (int r = 0; r < map->n_readers; r++)
+                assert_int_equal(mm_graph_step(w.graph, map->readers[r].step)->phase, MM_BACKWARD);
+            assert_int_equal(map->remedies[0].kind, MM_REMEDY_KEEP);
+            assert_int_equal(map->remedies[0].bytes_left, map->bytes);
+            for (int r = 1; r < map->n_remedies; r++) assert_true(map->remedies[r].bytes_left < map->bytes);
+            held += map->held_bytes;
+        }
+        int last_forward, first_backward;
+        mm_plan_turning_point(w.plan, &last_forward, &first_backward);
+        assert_true(held <= live_at(w.plan, last_forward));
+        mm_stash_fini(&stash);
+        world_destroy(&w);
+    }
+}
+
+#define STEP(graph, layer, phase, ...)                                                                                 \
+    small_step(graph, layer, phase, (const mm_use[]){__VA_ARGS__},                                                     \
+               sizeof((const mm_use[]){__VA_ARGS__}) / sizeof(mm_use), 0)
+
+/* conv -> bn -> relu -> (conv, which reads the values) and (pool, which reads nothing again); by hand, with the forms
+ * that real layers need. `relu_value`: the second convolution is there. */
+typedef struct stash_graph {
+    mm_graph *graph;
+    mm_tensor conv, bn, relu;
+    mm_plan *plan;
+    mm_facts *facts; /* codec 0: lossy values of a quarter; codec 1: the exact mask */
+} stash_graph;
+
+static stash_graph stash_graph_create(bool relu_value) {
+    stash_graph g;
+    assert_int_equal(mm_graph_create("stash", &g.graph), MM_OK);
+    mm_tensor image = small_tensor(g.graph, "image", MM_INPUT, MM_EXTERNAL, 4000);
+    g.conv = small_tensor(g.graph, "conv.out", MM_FEATURE_MAP, MM_MANAGED, 4000);
+    g.bn = small_tensor(g.graph, "bn.out", MM_FEATURE_MAP, MM_MANAGED, 4000);
+    g.relu = small_tensor(g.graph, "relu.out", MM_FEATURE_MAP, MM_MANAGED, 4000);
+    mm_tensor out = small_tensor(g.graph, "out", MM_FEATURE_MAP, MM_MANAGED, 400);
+    mm_tensor d_relu = small_tensor(g.graph, "d_relu", MM_GRADIENT_MAP, MM_MANAGED, 4000);
+    mm_tensor d_bn = small_tensor(g.graph, "d_bn", MM_GRADIENT_MAP, MM_MANAGED, 4000);
+    mm_tensor d_conv = small_tensor(g.graph, "d_conv", MM_GRADIENT_MAP, MM_MANAGED, 4000);
+    mm_layer conv = small_layer(g.graph, "conv", MM_LAYER_CONV), bn = small_layer(g.graph, "bn", MM_LAYER_BATCH_NORM);
+    mm_layer relu = small_layer(g.graph, "relu", MM_LAYER_RELU), last = small_layer(g.graph, "last", MM_LAYER_OTHER);
+    STEP(g.graph, conv, MM_FORWARD, {image, MM_READ, MM_FORM_VALUE}, {g.conv, MM_WRITE, MM_FORM_VALUE});
+    STEP(g.graph, bn, MM_FORWARD, {g.conv, MM_READ, MM_FORM_VALUE}, {g.bn, MM_WRITE, MM_FORM_VALUE});
+    STEP(g.graph, relu, MM_FORWARD, {g.bn, MM_READ, MM_FORM_VALUE}, {g.relu, MM_WRITE, MM_FORM_VALUE});
+    STEP(g.graph, last, MM_FORWARD, {g.relu, MM_READ, MM_FORM_VALUE}, {out, MM_WRITE, MM_FORM_VALUE});
+    if (relu_value)
+        STEP(g.graph, last, MM_BACKWARD, {out, MM_READ, MM_FORM_VALUE}, {g.relu, MM_READ, MM_FORM_VALUE},
+             {d_relu, MM_WRITE, MM_FORM_VALUE});
+    else
+        STEP(g.graph, last, MM_BACKWARD, {out, MM_READ, MM_FORM_VALUE}, {d_relu, MM_WRITE, MM_FORM_VALUE});
+    STEP(g.graph, relu, MM_BACKWARD, {g.relu, MM_READ, MM_FORM_SIGN}, {d_relu, MM_READ, MM_FORM_VALUE},
+         {d_bn, MM_WRITE, MM_FORM_VALUE});
+    STEP(g.graph, bn, MM_BACKWARD, {g.conv, MM_READ, MM_FORM_VALUE}, {d_bn, MM_READ, MM_FORM_VALUE},
+         {d_conv, MM_WRITE, MM_FORM_VALUE});
+    STEP(g.graph, conv, MM_BACKWARD, {image, MM_READ, MM_FORM_VALUE}, {d_conv, MM_READ, MM_FORM_VALUE});
+    assert_int_equal(mm_graph_freeze(g.graph), MM_OK);
+    assert_int_equal(mm_facts_create(g.graph, 2, &g.facts), MM_OK);
+    g.facts->codecs[0] = (mm_codec_facts){.spec = "lossy", .fixed_size = true, .gives_value = true};
+    g.facts->codecs[1] = (mm_codec_facts){.spec = "mask", .lossless = true, .fixed_size = true, .gives_sign = true};
+    for (int t = 0; t < g.facts->n_tensors; t++) {
+        g.facts->codes[t].code_bytes = 1000;
+        g.facts->codes[g.facts->n_tensors + t].code_bytes = 128;
+    }
+    mm_limits limits = {0};
+    assert_int_equal(mm_plan_create(g.graph, &limits, &g.plan), MM_OK);
+    return g;
+}
+
+static void stash_graph_destroy(stash_graph *g) {
+    mm_plan_destroy(g->plan);
+    mm_facts_destroy(g->facts);
+    mm_graph_destroy(g->graph);
+}
+
+static const mm_stash_map *map_of(const mm_stash *stash, mm_tensor tensor) {
+    for (int i = 0; i < stash->n_maps; i++)
+        if (stash->maps[i].tensor == tensor) return &stash->maps[i];
+    return NULL;
+}
+
+static const mm_remedy *remedy_of(const mm_stash_map *map, mm_remedy_kind kind) {
+    for (int i = 0; i < map->n_remedies; i++)
+        if (map->remedies[i].kind == kind) return &map->remedies[i];
+    return NULL;
+}
+
+static void map_read_by_sign_alone_can_be_a_mask(void **state) {
+    (void)state;
+    stash_graph g = stash_graph_create(false);
+    mm_stash stash;
+    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    const mm_stash_map *relu = map_of(&stash, g.relu), *conv = map_of(&stash, g.conv);
+    assert_non_null(relu);
+    assert_non_null(conv);
+    assert_null(map_of(&stash, g.bn));
+    assert_int_equal(relu->n_readers, 1);
+    assert_int_equal(relu->readers[0].form, MM_FORM_SIGN);
+    assert_int_equal(remedy_of(relu, MM_REMEDY_MASK)->bytes_left, 128);
+    assert_int_equal(remedy_of(relu, MM_REMEDY_MASK)->codec, 1);
+    assert_null(remedy_of(relu, MM_REMEDY_COMPRESS));
+    assert_null(remedy_of(conv, MM_REMEDY_MASK));
+    assert_int_equal(remedy_of(conv, MM_REMEDY_COMPRESS)->bytes_left, 1000);
+    assert_int_equal(remedy_of(conv, MM_REMEDY_COMPRESS)->sign_codec, -1);
+    mm_stash_fini(&stash);
+    stash_graph_destroy(&g);
+}
+
+static void lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it(void **state) {
+    (void)state;
+    stash_graph g = stash_graph_create(true);
+    mm_stash stash;
+    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    const mm_stash_map *relu = map_of(&stash, g.relu);
+    assert_int_equal(relu->n_readers, 2);
+    assert_null(remedy_of(relu, MM_REMEDY_MASK));
+    assert_int_equal(remedy_of(relu, MM_REMEDY_COMPRESS)->bytes_left, 1000 + 128);
+    assert_int_equal(remedy_of(relu, MM_REMEDY_COMPRESS)->sign_codec, 1);
+    mm_stash_fini(&stash);
+    g.facts->codecs[0].lossless = true;
+    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    assert_int_equal(remedy_of(map_of(&stash, g.relu), MM_REMEDY_COMPRESS)->bytes_left, 1000);
+    mm_stash_fini(&stash);
+    stash_graph_destroy(&g);
+}
+
+static void map_made_by_cheap_layers_from_a_stashed_one_can_be_recomputed(void **state) {
+    (void)state;
+    stash_graph g = stash_graph_create(true);
+    mm_stash stash;
+    assert_int_equal(mm_stash_init(g.plan, g.facts, &stash), MM_OK);
+    const mm_remedy *relu = remedy_of(map_of(&stash, g.relu), MM_REMEDY_RECOMPUTE);
+    assert_non_null(relu);
+    assert_int_equal(relu->bytes_left, 0);
+    assert_int_equal(relu->layer_kinds, 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU);
+    assert_null(remedy_of(map_of(&stash, g.conv), MM_REMEDY_RECOMPUTE));
+    mm_stash_fini(&stash);
+    stash_graph_destroy(&g);
+}
+
+static void map_is_not_recomputed_from_one_as_large_that_would_be_kept_for_it(void **state) {
+    (void)state;
+    small_graph g = small_graph_create(); /* out = relu(map), and nothing in the backward pass reads map */
+    mm_limits limits = {0};
+    mm_plan *plan;
+    mm_facts *facts;
+    mm_stash stash;
+    assert_int_equal(mm_plan_create(g.graph, &limits, &plan), MM_OK);
+    assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_stash_init(plan, facts, &stash), MM_OK);
+    assert_int_equal(stash.n_maps, 1);
+    assert_int_equal(stash.maps[0].tensor, g.out);
+    assert_null(remedy_of(&stash.maps[0], MM_REMEDY_RECOMPUTE));
+    assert_non_null(remedy_of(&stash.maps[0], MM_REMEDY_SWAP));
+    mm_stash_fini(&stash);
+    mm_facts_destroy(facts);
+    mm_plan_destroy(plan);
+    mm_graph_destroy(g.graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_at_the_peak_add_up_to_what_the_plan_needs),
+        cmocka_unit_test(every_step_has_the_most_that_is_alive_until_the_next),
+        cmocka_unit_test(declared_tensors_are_all_counted_once),
+        cmocka_unit_test(no_plan_needs_less_than_the_lower_bound),
+        cmocka_unit_test(lower_bound_is_what_the_largest_step_uses),
+        cmocka_unit_test(lower_bound_takes_the_smallest_workspace),
+        cmocka_unit_test(stash_lists_what_the_backward_pass_reads_largest_first),
+        cmocka_unit_test(map_read_by_sign_alone_can_be_a_mask),
+        cmocka_unit_test(lossy_code_of_a_map_read_by_sign_too_has_the_mask_beside_it),
+        cmocka_unit_test(map_made_by_cheap_layers_from_a_stashed_one_can_be_recomputed),
+        cmocka_unit_test(map_is_not_recomputed_from_one_as_large_that_would_be_kept_for_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

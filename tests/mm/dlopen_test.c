@@ -1,0 +1,143 @@
+/* libmm.so as those find it who do not link with it: it opens at run time, shows mm.h's functions and nothing else, and
+ * works. */
+#include <dlfcn.h>
+#include <elf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/mm.h"
+
+static const char library_path[] = "mm/libmm.so";
+
+#define FUNCTIONS(f)                                                                                                   \
+    f(status_name) f(last_error) f(dtype_bytes) f(tensor_kind_name) f(layer_kind_name) f(phase_name) f(graph_create)   \
+        f(graph_destroy) f(graph_add_tensor) f(graph_add_layer) f(graph_add_step) f(graph_allow_inplace)               \
+            f(graph_allow_alias) f(graph_freeze) f(graph_find_tensor) f(manager_create) f(manager_destroy)             \
+                f(manager_prepare) f(manager_forget) f(policy_set) f(external_set) f(persistent_data)                  \
+                    f(compute_stream) f(iteration_begin) f(iteration_end) f(iteration_abort) f(layer_begin)            \
+                        f(layer_end) f(tensor_data) f(tensor_form) f(workspace_data) f(current_step)                   \
+                            f(manager_device_bytes) f(stats_get) f(touched_get) f(policy_list) f(codec_list)           \
+                                f(device_list)
+
+/* mm.h's functions by their types, to be found in the library. */
+static struct api {
+#define POINTER(name) __typeof__(mm_##name) *name;
+    FUNCTIONS(POINTER)
+#undef POINTER
+} mm;
+
+static const char *const names[] = {
+#define NAME(name) "mm_" #name,
+    FUNCTIONS(NAME)
+#undef NAME
+};
+enum { NAMES = sizeof names / sizeof *names };
+
+static void *open_library(void) {
+    void *library = dlopen(library_path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail_msg("%s", dlerror());
+#define FIND(name)                                                                                                     \
+    *(void **)&mm.name = dlsym(library, "mm_" #name);                                                                  \
+    if (!mm.name) fail_msg("%s", dlerror());
+    FUNCTIONS(FIND)
+#undef FIND
+    return library;
+}
+
+static void a_layer_runs_in_a_library_opened_at_run_time(void **state) {
+    (void)state;
+    void *library = open_library();
+    mm_graph *graph;
+    mm_manager *m;
+    mm_layer layer;
+    mm_tensor x, y;
+    mm_stats stats;
+    mm_tensor_desc xd = {.name = "x", .kind = MM_FEATURE_MAP, .rank = 2, .dims = {16, 64}};
+    mm_tensor_desc yd = {.name = "y", .kind = MM_STATE, .ownership = MM_PERSISTENT, .rank = 1, .dims = {1}};
+    assert_int_equal(mm.graph_create("dlopen", &graph), MM_OK);
+    assert_int_equal(mm.graph_add_tensor(graph, &xd, &x), MM_OK);
+    assert_int_equal(mm.graph_add_tensor(graph, &yd, &y), MM_OK);
+    assert_int_equal(mm.graph_add_layer(graph, "conv", MM_LAYER_CONV, &layer), MM_OK);
+    mm_use forward[] = {{x, MM_WRITE, MM_FORM_VALUE}}, backward[] = {{x, MM_READ, MM_FORM_VALUE}, {y, MM_MODIFY, 0}};
+    assert_int_equal(mm.graph_add_step(graph, layer, MM_FORWARD, forward, 1, 0), MM_OK);
+    assert_int_equal(mm.graph_add_step(graph, layer, MM_BACKWARD, backward, 2, 0), MM_OK);
+    assert_int_equal(mm.graph_freeze(graph), MM_OK);
+    /* The heap's jemalloc too. */
+    mm_options options = {.device_bytes = 1 << 20, .policy = "freelunch:codec=raw,buffers=naive,workspace=naive"};
+    if (mm.manager_create(&options, &m) != MM_OK) fail_msg("%s", mm.last_error());
+    for (int i = 0; i < 2; i++) {
+        if (mm.iteration_begin(m, graph) != MM_OK) fail_msg("%s", mm.last_error());
+        assert_int_equal(mm.layer_begin(m, layer, MM_FORWARD, NULL), MM_OK);
+        float *data = mm.tensor_data(m, x);
+        for (int e = 0; e < 16 * 64; e++) data[e] = (float)e;
+        assert_int_equal(mm.layer_end(m, layer, MM_FORWARD), MM_OK);
+        assert_int_equal(mm.layer_begin(m, layer, MM_BACKWARD, NULL), MM_OK);
+        *(float *)mm.tensor_data(m, y) += ((float *)mm.tensor_data(m, x))[1023];
+        assert_int_equal(mm.layer_end(m, layer, MM_BACKWARD), MM_OK);
+        if (mm.iteration_end(m) != MM_OK) fail_msg("%s", mm.last_error());
+    }
+    assert_true(*(float *)mm.persistent_data(m, "y", NULL) == 2046);
+    mm.stats_get(m, &stats);
+    assert_int_equal(stats.encodes, 2);
+    assert_int_equal(stats.decodes, 2);
+    assert_true(stats.unplanned_allocs > 0);
+    mm.manager_destroy(m);
+    mm.graph_destroy(graph);
+    assert_int_equal(dlclose(library), 0);
+}
+
+static char *read_file(const char *path, long *bytes_out) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *bytes_out = ftell(file);
+    rewind(file);
+    char *data = malloc((size_t)*bytes_out);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, (size_t)*bytes_out, file), *bytes_out);
+    fclose(file);
+    return data;
+}
+
+static bool is_public(const char *name) {
+    for (int i = 0; i < NAMES; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+static void the_library_shows_the_functions_of_the_header_and_no_other_symbol(void **state) {
+    (void)state;
+    long bytes;
+    int shown = 0;
+    char *file = read_file(library_path, &bytes);
+    const Elf64_Ehdr *header = (const Elf64_Ehdr *)file;
+    assert_memory_equal(header->e_ident, ELFMAG, SELFMAG);
+    assert_int_equal(header->e_ident[EI_CLASS], ELFCLASS64);
+    const Elf64_Shdr *sections = (const Elf64_Shdr *)(file + header->e_shoff);
+    for (int s = 0; s < header->e_shnum; s++) {
+        if (sections[s].sh_type != SHT_DYNSYM) continue;
+        const Elf64_Sym *symbols = (const Elf64_Sym *)(file + sections[s].sh_offset);
+        const char *strings = file + sections[sections[s].sh_link].sh_offset;
+        for (size_t i = 1; i < sections[s].sh_size / sizeof *symbols; i++) {
+            if (symbols[i].st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL) continue;
+            if (!is_public(strings + symbols[i].st_name)) fail_msg("%s is shown", strings + symbols[i].st_name);
+            shown++;
+        }
+    }
+    assert_int_equal(shown, NAMES);
+    free(file);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_layer_runs_in_a_library_opened_at_run_time),
+        cmocka_unit_test(the_library_shows_the_functions_of_the_header_and_no_other_symbol),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

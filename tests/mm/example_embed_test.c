@@ -1,0 +1,92 @@
+/* The example that shows how to embed mm, run as a user would. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+/* Runs it; its output, errors included. Returns its exit status. */
+static int run(const char *arguments, char *output, size_t capacity) {
+    char command[256];
+    snprintf(command, sizeof command, "tools/example_embed %s 2>&1", arguments);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(output, 1, capacity - 1, pipe);
+    output[n] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+typedef struct outcome {
+    long long budget, peak;
+    char first[32], last[32]; /* the loss, as printed: nine digits tell floats apart */
+} outcome;
+
+static outcome train(const char *arguments) {
+    char output[1024];
+    outcome o;
+    if (run(arguments, output, sizeof output) != 0) fail_msg("%s: %s", arguments, output);
+    if (sscanf(output, "budget %lld, predicted peak %lld, loss %31s -> %31s", &o.budget, &o.peak, o.first, o.last) != 4)
+        fail_msg("%s: '%s'", arguments, output);
+    return o;
+}
+
+static void every_lossless_policy_trains_to_the_same_loss(void **state) {
+    (void)state;
+    static const char *const policies[] = {"liveness", "naive", "freelunch:eligible=all,codec=raw",
+                                           "freelunch:eligible=all,codec=raw,workspace=naive 1000000"};
+    outcome expected = train("");
+    assert_true(atof(expected.last) < atof(expected.first) / 2);
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        outcome o = train(policies[i]);
+        assert_string_equal(o.first, expected.first);
+        assert_string_equal(o.last, expected.last);
+        assert_true(o.peak <= o.budget);
+    }
+}
+
+static void a_lossy_policy_gives_relu_exact_signs_and_trains(void **state) {
+    (void)state;
+    outcome o = train("freelunch:eligible=all,rate=8"), exact = train("liveness");
+    assert_string_not_equal(o.last, exact.last);
+    assert_true(atof(o.last) < atof(o.first) / 2);
+}
+
+static void the_least_budget_trains_and_a_byte_less_is_refused(void **state) {
+    (void)state;
+    char arguments[64], output[1024];
+    outcome o = train("liveness");
+    snprintf(arguments, sizeof arguments, "liveness %lld", o.peak);
+    assert_string_equal(train(arguments).last, o.last);
+    snprintf(arguments, sizeof arguments, "liveness %lld", o.peak - 1);
+    assert_int_equal(run(arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "needs at least"));
+    assert_int_equal(strlen(output), strcspn(output, "\n") + 1); /* one line */
+}
+
+static void what_makes_no_sense_is_refused_in_one_line(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"hope", "naive 1000", "naive 0", "freelunch:rate=99"};
+    static const char *const says[] = {"naive, liveness, freelunch", "needs at least", "device_bytes", "99"};
+    for (int i = 0; i < 4; i++) {
+        char output[1024];
+        assert_int_equal(run(wrong[i], output, sizeof output), 1);
+        if (!strstr(output, says[i])) fail_msg("%s: '%s' does not say '%s'", wrong[i], output, says[i]);
+        assert_int_equal(strlen(output), strcspn(output, "\n") + 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_lossless_policy_trains_to_the_same_loss),
+        cmocka_unit_test(a_lossy_policy_gives_relu_exact_signs_and_trains),
+        cmocka_unit_test(the_least_budget_trains_and_a_byte_less_is_refused),
+        cmocka_unit_test(what_makes_no_sense_is_refused_in_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

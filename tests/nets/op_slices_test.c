@@ -1,0 +1,201 @@
+/* Concatenation and cropping are copies: outputs and gradients are compared exactly, element by element. The gradients are
+ * also checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/nets/op_rig.h"
+
+enum { INPUTS = 4 };
+static const int64_t CHANNELS[INPUTS] = {5, 1, 16, 3}, X[4] = {2, 3, 4, 5};
+
+static void start_concat(op_rig *rig) { op_rig_init_inputs(rig, NETS_CONCAT, NULL, X, CHANNELS, INPUTS, true, true); }
+
+/* Element e of the output is element *at_out of this input. */
+static int source_of(const op_rig *rig, int64_t e, int64_t *at_out) {
+    int64_t c = e % rig->desc.y[3], pixel = e / rig->desc.y[3];
+    int input = 0;
+    for (; c >= rig->desc.channels[input]; input++) c -= rig->desc.channels[input];
+    *at_out = pixel * rig->desc.channels[input] + c;
+    return input;
+}
+
+static float earlier_at(int input, int64_t at) { return (float)(at % 13 - 6 + input); }
+
+/* The gradients by the inputs, all but those of the bits of `absent`; the inputs of `summed` have an earlier
+ * contribution, which the gradient overwrites if in place. */
+static void check_concat_backward(op_rig *rig, unsigned absent, unsigned summed, bool inplace) {
+    float *earlier[INPUTS] = {NULL};
+    for (int i = 0; i < INPUTS; i++) {
+        int64_t n = op_rig_elems(rig, (nets_role)(NETS_DX + i));
+        rig->args.at[NETS_DX + i] = absent >> i & 1 ? NULL : rig->storage[NETS_DX + i];
+        memset(rig->storage[NETS_DX + i], 0xff, (size_t)n * 4);
+        rig->args.at[NETS_EARLIER + i] = NULL;
+        if (!(summed >> i & 1)) continue;
+        earlier[i] = inplace ? rig->storage[NETS_DX + i] : malloc((size_t)n * 4);
+        assert_non_null(earlier[i]);
+        for (int64_t k = 0; k < n; k++) earlier[i][k] = earlier_at(i, k);
+        rig->args.at[NETS_EARLIER + i] = earlier[i];
+    }
+    op_rig_run(rig, MM_BACKWARD);
+    for (int64_t e = 0; e < op_rig_elems(rig, NETS_Y); e++) {
+        int64_t at;
+        int input = source_of(rig, e, &at);
+        if (absent >> input & 1) continue;
+        float expected = op_rig_floats(rig, NETS_DY)[e];
+        if (summed >> input & 1) expected += earlier_at(input, at);
+        assert_true(op_rig_floats(rig, (nets_role)(NETS_DX + input))[at] == expected);
+    }
+    for (int i = 0; i < INPUTS; i++)
+        if (!inplace) free(earlier[i]);
+}
+
+static void concat_puts_channels_side_by_side(void **state) {
+    (void)state;
+    op_rig rig;
+    start_concat(&rig);
+    assert_int_equal(rig.desc.y[3], 25);
+    op_rig_run(&rig, MM_FORWARD);
+    for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++) {
+        int64_t at;
+        int input = source_of(&rig, e, &at);
+        assert_true(op_rig_floats(&rig, NETS_Y)[e] == op_rig_floats(&rig, (nets_role)(NETS_X + input))[at]);
+    }
+    op_rig_fini(&rig);
+}
+
+static void concat_gradients_are_slices(void **state) {
+    (void)state;
+    op_rig rig;
+    start_concat(&rig);
+    check_concat_backward(&rig, 0, 0, false);
+    for (int i = 0; i < INPUTS; i++)
+        op_rig_check_gradient(&rig, (nets_role)(NETS_X + i), (nets_role)(NETS_DX + i), 0.25f, 1e-3);
+    op_rig_fini(&rig);
+}
+
+static void concat_leaves_out_gradients_that_nobody_wants(void **state) {
+    (void)state;
+    op_rig rig;
+    start_concat(&rig);
+    check_concat_backward(&rig, 1, 0, false);
+    check_concat_backward(&rig, 0xa, 4, false);
+    op_rig_fini(&rig);
+}
+
+static void concat_adds_earlier_contributions_in_place_or_not(void **state) {
+    (void)state;
+    op_rig rig;
+    start_concat(&rig);
+    check_concat_backward(&rig, 0, 5, false);
+    check_concat_backward(&rig, 0, 5, true);
+    check_concat_backward(&rig, 2, 0xd, true);
+    op_rig_fini(&rig);
+}
+
+static void as_many_inputs_as_there_may_be(void **state) {
+    (void)state;
+    int64_t channels[NETS_MAX_INPUTS];
+    for (int i = 0; i < NETS_MAX_INPUTS; i++) channels[i] = i == 0 ? X[3] : i;
+    op_rig rig;
+    op_rig_init_inputs(&rig, NETS_CONCAT, NULL, X, channels, NETS_MAX_INPUTS, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++) {
+        int64_t at;
+        int input = source_of(&rig, e, &at);
+        assert_true(op_rig_floats(&rig, NETS_Y)[e] == op_rig_floats(&rig, (nets_role)(NETS_X + input))[at]);
+        assert_true(op_rig_floats(&rig, NETS_DY)[e] == op_rig_floats(&rig, (nets_role)(NETS_DX + input))[at]);
+    }
+    op_rig_fini(&rig);
+}
+
+/* ---------------------------------------------------------------- crop */
+
+static const int64_t IMAGE[4] = {2, 7, 6, 3};
+
+/* Where an element of the image is in the crop, -1 if it is cut off. */
+static int64_t place_in_crop(const op_rig *rig, int64_t e) {
+    const int64_t *x = rig->desc.x, *y = rig->desc.y, *offset = rig->desc.attrs.offset;
+    int64_t c = e % x[3], column = e / x[3] % x[2] - offset[1], row = e / (x[3] * x[2]) % x[1] - offset[0];
+    if (row < 0 || row >= y[1] || column < 0 || column >= y[2]) return -1;
+    return ((e / (x[3] * x[2] * x[1]) * y[1] + row) * y[2] + column) * y[3] + c;
+}
+
+static void check_crop(const nets_attrs *attrs) {
+    op_rig rig;
+    op_rig_init(&rig, NETS_CROP, attrs, IMAGE, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    int64_t kept = 0;
+    for (int64_t e = 0; e < op_rig_elems(&rig, NETS_X); e++) {
+        int64_t at = place_in_crop(&rig, e);
+        float gradient = at < 0 ? 0 : op_rig_floats(&rig, NETS_DY)[at];
+        if (at >= 0) assert_true(op_rig_floats(&rig, NETS_Y)[at] == op_rig_floats(&rig, NETS_X)[e]);
+        assert_true(op_rig_floats(&rig, NETS_DX)[e] == gradient);
+        kept += at >= 0;
+    }
+    assert_int_equal(kept, op_rig_elems(&rig, NETS_Y));
+    op_rig_check_gradient(&rig, NETS_X, NETS_DX, 0.25f, 1e-3);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+}
+
+static void crop_at_an_offset(void **state) {
+    (void)state;
+    check_crop(&(nets_attrs){.out_size = {3, 2}, .offset = {4, 1}});
+    check_crop(&(nets_attrs){.out_size = {3, 2}});
+    check_crop(&(nets_attrs){.out_size = {7, 2}, .offset = {0, 4}});
+}
+
+static void crop_of_the_middle(void **state) {
+    (void)state;
+    check_crop(&(nets_attrs){.out_size = {4, 3}, .center = true});
+    op_rig rig;
+    op_rig_init(&rig, NETS_CROP, &(nets_attrs){.out_size = {4, 3}, .center = true}, IMAGE, true, true);
+    assert_int_equal(rig.desc.attrs.offset[0], 1); /* 3 cut off, half rounded down */
+    assert_int_equal(rig.desc.attrs.offset[1], 1);
+    op_rig_fini(&rig);
+}
+
+static void crop_of_all_is_a_copy(void **state) {
+    (void)state;
+    check_crop(&(nets_attrs){.out_size = {7, 6}});
+}
+
+static void crop_adds_the_earlier_contribution_in_place(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_CROP, &(nets_attrs){.out_size = {3, 2}, .offset = {1, 2}}, IMAGE, true, true);
+    float *dx = op_rig_floats(&rig, NETS_DX);
+    for (int64_t e = 0; e < op_rig_elems(&rig, NETS_X); e++) dx[e] = earlier_at(0, e);
+    rig.args.at[NETS_EARLIER] = dx;
+    op_rig_run(&rig, MM_BACKWARD);
+    rig.args.at[NETS_EARLIER] = NULL;
+    for (int64_t e = 0; e < op_rig_elems(&rig, NETS_X); e++) {
+        int64_t at = place_in_crop(&rig, e);
+        float gradient = at < 0 ? 0 : op_rig_floats(&rig, NETS_DY)[at];
+        assert_true(dx[e] == gradient + earlier_at(0, e));
+    }
+    op_rig_fini(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(concat_puts_channels_side_by_side),
+        cmocka_unit_test(concat_gradients_are_slices),
+        cmocka_unit_test(concat_leaves_out_gradients_that_nobody_wants),
+        cmocka_unit_test(concat_adds_earlier_contributions_in_place_or_not),
+        cmocka_unit_test(as_many_inputs_as_there_may_be),
+        cmocka_unit_test(crop_at_an_offset),
+        cmocka_unit_test(crop_of_the_middle),
+        cmocka_unit_test(crop_of_all_is_a_copy),
+        cmocka_unit_test(crop_adds_the_earlier_contribution_in_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,546 @@
+/* Network files: printing and reading give each other back, for every network that there is; bad files are refused in
+ * one line with the file and the layer. */
+#include "nets/net_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/net_attrs.h"
+#include "nets/zoo.h"
+#include "tests/nets_io/scratch.h"
+
+/* ---------------------------------------------------------------- helpers */
+
+/* The net's text, to be freed. */
+static char *print(const nets_net *net) {
+    char *text;
+    size_t n_bytes;
+    FILE *stream = open_memstream(&text, &n_bytes);
+    assert_non_null(stream);
+    assert_int_equal(nets_net_print(net, stream), MM_OK);
+    assert_int_equal(fclose(stream), 0);
+    return text;
+}
+
+static void assert_layers_equal(const nets_layer *a, const nets_layer *b) {
+    assert_string_equal(a->name, b->name);
+    assert_int_equal(a->op, b->op);
+    assert_int_equal(a->n_inputs, b->n_inputs);
+    assert_memory_equal(a->inputs, b->inputs, (size_t)a->n_inputs * sizeof *a->inputs);
+    assert_memory_equal(a->shape, b->shape, sizeof a->shape);
+    assert_int_equal(a->first_param, b->first_param);
+    assert_int_equal(a->n_params, b->n_params);
+    const nets_attr *attr;
+    for (size_t i = 0; (attr = nets_attr_table(i)); i++) assert_true(nets_attr_equal(attr, &a->attrs, &b->attrs));
+}
+
+static void assert_nets_equal(const nets_net *a, const nets_net *b) {
+    assert_string_equal(nets_net_name(a), nets_net_name(b));
+    assert_int_equal(nets_net_classes(a), nets_net_classes(b));
+    assert_int_equal(nets_net_layers(a), nets_net_layers(b));
+    for (int i = 0; i < nets_net_layers(a); i++) assert_layers_equal(nets_net_layer(a, i), nets_net_layer(b, i));
+    assert_int_equal(nets_net_params(a), nets_net_params(b));
+    for (int i = 0; i < nets_net_params(a); i++) {
+        const nets_param *p = nets_net_param(a, i), *q = nets_net_param(b, i);
+        assert_string_equal(p->name, q->name);
+        assert_int_equal(p->role, q->role);
+        assert_int_equal(p->learned, q->learned);
+        assert_int_equal(p->layer, q->layer);
+        assert_int_equal(p->rank, q->rank);
+        assert_memory_equal(p->dims, q->dims, sizeof p->dims);
+    }
+}
+
+/* Prints, reads and prints again; returns the text, to be freed. */
+static char *expect_round_trip(const nets_net *net) {
+    nets_net *reread;
+    char *text = print(net);
+    assert_int_equal(nets_net_parse("printed", text, strlen(text), &reread), MM_OK);
+    assert_nets_equal(net, reread);
+    char *again = print(reread);
+    assert_string_equal(text, again);
+    free(again);
+    nets_net_destroy(reread);
+    return text;
+}
+
+/* A network of most that there is; the bad ones are edits of it. */
+static const char good[] = "{\n"
+                           "  \"format\": \"mm net\",\n"
+                           "  \"version\": 1,\n"
+                           "  \"name\": \"good\",\n"
+                           "  \"input\": {\"height\": 8, \"width\": 6, \"channels\": 3, \"classes\": 10},\n"
+                           "  \"layers\": [\n"
+                           "    {\"name\": \"conv\", \"op\": \"conv\", \"inputs\": [\"data\"], \"out_channels\": 4, "
+                           "\"kernel\": [3, 1], \"pad\": [1, 0]},\n"
+                           "    {\"name\": \"bn\", \"op\": \"batch_norm\", \"inputs\": [\"conv\"]},\n"
+                           "    {\"name\": \"sum\", \"op\": \"add\", \"inputs\": [\"bn\", \"conv\"]},\n"
+                           "    {\"name\": \"pool\", \"op\": \"avg_pool\", \"inputs\": [\"sum\"], \"kernel\": 2, "
+                           "\"exclude_pad\": true},\n"
+                           "    {\"name\": \"drop\", \"op\": \"dropout\", \"inputs\": [\"pool\"], \"p\": 0.3},\n"
+                           "    {\"name\": \"fc\", \"op\": \"linear\", \"inputs\": [\"drop\"], \"out_channels\": 10, "
+                           "\"bias\": true},\n"
+                           "    {\"name\": \"loss\", \"op\": \"loss\", \"inputs\": [\"fc\"]}\n"
+                           "  ]\n"
+                           "}\n";
+
+/* `good` with its only `from` replaced; to be freed. */
+static char *edited(const char *from, const char *to) {
+    const char *at = strstr(good, from);
+    assert_non_null(at);
+    assert_null(strstr(at + 1, from));
+    char *text = malloc(sizeof good + strlen(to));
+    assert_non_null(text);
+    memcpy(text, good, (size_t)(at - good));
+    strcpy(text + (at - good), to);
+    strcat(text, at + strlen(from));
+    return text;
+}
+
+static void expect_refused(const char *text, const char *message) {
+    nets_net *net = NULL;
+    assert_int_equal(nets_net_parse("bad.json", text, strlen(text), &net), MM_ERR_FORMAT);
+    assert_null(net);
+    const char prefix[] = "bad.json: ";
+    assert_int_equal(strncmp(mm_last_error(), prefix, sizeof prefix - 1), 0);
+    assert_null(strchr(mm_last_error(), '\n'));
+    if (strncmp(mm_last_error() + sizeof prefix - 1, message, strlen(message)) != 0)
+        fail_msg("it says '%s', expected '%s'", mm_last_error(), message);
+}
+
+typedef struct bad_edit {
+    const char *from, *to;
+    const char *message; /* what it begins with, after the path */
+} bad_edit;
+
+static void expect_all_refused(const bad_edit *edits, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char *text = edited(edits[i].from, edits[i].to);
+        expect_refused(text, edits[i].message);
+        free(text);
+    }
+}
+
+#define EXPECT_ALL_REFUSED(edits) expect_all_refused(edits, sizeof(edits) / sizeof *(edits))
+
+/* ---------------------------------------------------------------- good files */
+
+static void expect_built_in_round_trip(const char *name) {
+    nets_net *net;
+    assert_int_equal(nets_open(name, &net), MM_OK);
+    free(expect_round_trip(net));
+    nets_net_destroy(net);
+}
+
+static void every_net_of_the_zoo_comes_back_equal(void **state) {
+    (void)state;
+    const char *name;
+    for (size_t i = 0; (name = nets_zoo_list(i, NULL)); i++)
+        if (!strchr(name, '<')) expect_built_in_round_trip(name);
+    expect_built_in_round_trip("resnet8");
+    expect_built_in_round_trip("cifar-resnet50");
+}
+
+static void a_printed_file_read_and_printed_has_the_same_bytes(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_net_parse("good", good, strlen(good), &net), MM_OK);
+    char *text = expect_round_trip(net);
+    assert_string_equal(text, good);
+    free(text);
+    nets_net_destroy(net);
+}
+
+static void attributes_keep_every_bit(void **state) {
+    (void)state;
+    static const float rates[] = {0.1f, 1 / 3.0f, 0x1.fffffep-1f, 0x1p-149f, 0x1.234568p-20f, 0.5f};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        nets_net *net;
+        assert_int_equal(nets_net_create("bits", &net), MM_OK);
+        int x = nets_add_data(net, 4, 4, 3, 10);
+        x = nets_add1(net, "bn", NETS_BATCH_NORM, &(nets_attrs){.eps = rates[i], .momentum = rates[i]}, x);
+        x = nets_add1(net, "dropout", NETS_DROPOUT, &(nets_attrs){.p = rates[i]}, x);
+        x = nets_add1(net, "conv", NETS_CONV,
+                      &(nets_attrs){.out_channels = 2, .kernel = {3, 2}, .stride = {1, 2}, .pad = {0, 1}}, x);
+        x = nets_add1(net, "pool", NETS_MAX_POOL, &(nets_attrs){.kernel = {2, 2}, .stride = {1, 2}}, x);
+        x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, x);
+        nets_add1(net, "loss", NETS_LOSS, NULL, x);
+        assert_int_equal(nets_net_finish(net), MM_OK);
+        free(expect_round_trip(net));
+        nets_net_destroy(net);
+    }
+}
+
+static void values_may_be_written_in_several_ways(void **state) {
+    (void)state;
+    static const bad_edit same[] = {
+        {"\"kernel\": 2", "\"stride\": [2, 2], \"kernel\": [2, 2]", ""}, /* both as if left out */
+        {"\"op\": \"batch_norm\"", "\"eps\": 1e-5, \"momentum\": 1e-1, \"op\": \"batch_norm\"", ""},
+        {"\"p\": 0.3", "\"p\": 3.0e-1, \"comment\": \"a \\u00fc\\n\"", ""},
+        {"\"pad\": [1, 0]", "\"stride\": 1, \"bias\": false, \"pad\": [1, 0]", ""},
+        {"\"classes\": 10", "\"comment\": \"\", \"classes\": 10", ""},
+        {"\"name\": \"good\"", "\"comment\": \"layers\", \"name\": \"good\"", ""},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        nets_net *net;
+        char *text = edited(same[i].from, same[i].to);
+        assert_int_equal(nets_net_parse("other", text, strlen(text), &net), MM_OK);
+        free(text);
+        text = print(net);
+        assert_string_equal(text, good);
+        free(text);
+        nets_net_destroy(net);
+    }
+}
+
+static void names_with_quotes_and_other_alphabets_come_back(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_net_create("q\"\\/ \xC3\xBC", &net), MM_OK);
+    int x = nets_add_data(net, 2, 2, 3, 10);
+    x = nets_add1(net, "\"},{\"", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, x);
+    nets_add1(net, "\xE2\x82\xAC", NETS_LOSS, NULL, x);
+    assert_int_equal(nets_net_finish(net), MM_OK);
+    free(expect_round_trip(net));
+    nets_net_destroy(net);
+}
+
+static void a_name_that_json_cannot_hold_is_not_printed(void **state) {
+    (void)state;
+    nets_net *net;
+    char text[4096];
+    assert_int_equal(nets_net_create("\xFF", &net), MM_OK);
+    int x = nets_add_data(net, 1, 1, 10, 10);
+    nets_add1(net, "loss", NETS_LOSS, NULL, x);
+    assert_int_equal(nets_net_finish(net), MM_OK);
+    FILE *stream = fmemopen(text, sizeof text, "w");
+    assert_non_null(stream);
+    assert_int_equal(nets_net_print(net, stream), MM_ERR_UNSUPPORTED);
+    fclose(stream);
+    nets_net_destroy(net);
+}
+
+static void printing_to_a_full_device_fails(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
+    FILE *stream = fopen("/dev/full", "w");
+    assert_non_null(stream);
+    setvbuf(stream, NULL, _IONBF, 0);
+    assert_int_equal(nets_net_print(net, stream), MM_ERR_IO);
+    fclose(stream);
+    nets_net_destroy(net);
+}
+
+/* A field of nets_attrs without its line in the table would be lost on the way through a file. What lies between two
+ * fields may only be padding. */
+static void the_table_has_every_attribute(void **state) {
+    (void)state;
+    bool covered[sizeof(nets_attrs)] = {false};
+    const nets_attr *attr;
+    for (size_t i = 0; (attr = nets_attr_table(i)); i++) {
+        assert_true(nets_attr_elems(attr) >= 1);
+        assert_int_equal(nets_attr_elems(attr) * nets_attr_elem_bytes(attr), attr->bytes);
+        assert_int_equal(attr->ops >> NETS_OP_KINDS, 0);
+        assert_int_not_equal(attr->ops, 0);
+        for (size_t b = 0; b < attr->bytes; b++) {
+            assert_false(covered[attr->offset + b]);
+            covered[attr->offset + b] = true;
+        }
+    }
+    for (size_t b = 0; b < sizeof covered; b++) {
+        size_t begin = b;
+        while (b < sizeof covered && !covered[b]) b++;
+        size_t next_boundary = (begin + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
+        assert_true(b <= next_boundary);
+    }
+}
+
+/* ---------------------------------------------------------------- bad files */
+
+static void what_is_no_json_is_refused_with_line_and_column(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"\"version\": 1,", "\"version\": 1", "line 4, column 8: '}' expected near '\"name\"'"},
+        {"\"kernel\": 2, ", "\"kernel\": two, ", "line 10, column 71: invalid token near 'two'"},
+        {"\"version\": 1", "\"version\": 1, \"version\": 1", "line 3, column 25: duplicate object key"},
+        {"\"p\": 0.3", "\"p\": 1e999", "line 11, column 68: real number overflow"},
+        {"\"version\": 1", "\"version\": 99999999999999999999", "line 3, column 33: too big integer"},
+        {"\"good\"", "\"go\\u0000od\"", "line 4, column 22: \\u0000 is not allowed"},
+        {"\"good\"", "\"go\nod\"", "line 4, column 13: unexpected newline"},
+        {"\"good\"", "\"\xFF\"", "line 4, column 11: unable to decode byte 0xff"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+    expect_refused("", "line 1, column 0: '[' or '{' expected near end of file");
+    expect_refused("{} {}", "line 1, column 4: end of file expected near '{'");
+    expect_refused("12", "line 1, column 2: '[' or '{' expected near '12'");
+    nets_net *net;
+    assert_int_equal(nets_net_parse("nul", "{}\0", 3, &net), MM_ERR_FORMAT);
+}
+
+static void deep_nesting_is_refused(void **state) {
+    (void)state;
+    enum { DEPTH = 1000000 };
+    char *text = malloc(DEPTH + 1);
+    assert_non_null(text);
+    memset(text, '[', DEPTH);
+    text[DEPTH] = '\0';
+    expect_refused(text, "line 1, column 2049: maximum parsing depth reached near '['");
+    free(text);
+}
+
+static void a_header_that_is_wrong_is_refused(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"  \"format\": \"mm net\",\n", "", "\"format\" is missing"},
+        {"\"mm net\"", "\"mm facts\"", "\"format\" must be \"mm net\", not \"mm facts\""},
+        {"\"version\": 1", "\"version\": 2", "\"version\" must be 1, not 2"},
+        {"\"version\": 1", "\"version\": \"1\"", "\"version\" must be a whole number, not text"},
+        {"  \"name\": \"good\",\n", "", "\"name\" is missing"},
+        {"\"name\": \"good\"", "\"name\": null", "\"name\" must be text, not null"},
+        {"\"name\": \"good\"", "\"name\": \"\"", "\"name\" must have 1 to 95 bytes, not 0"},
+        {"\"name\": \"good\"", "\"name\": \"good\", \"nmae\": 1",
+         "unknown key \"nmae\"; there are format, version, name, input, layers, comment"},
+        {"\"name\": \"good\"", "\"name\": \"good\", \"comment\": 1", "\"comment\" must be text, not a whole number"},
+        {"\"classes\": 10}", "\"clases\": 10}",
+         "input: unknown key \"clases\"; there are height, width, channels, classes, comment"},
+        {", \"classes\": 10}", "}", "input: \"classes\" is missing"},
+        {"\"height\": 8", "\"height\": 8.5", "input: \"height\" must be a whole number, not a number with a fraction"},
+        {"\"height\": 8", "\"height\": -8", "input: net good: images of -8x6x3"},
+        {"\"classes\": 10", "\"classes\": 0", "input: net good: 0 classes"},
+        {"\"input\": {\"height\": 8, \"width\": 6, \"channels\": 3, \"classes\": 10}", "\"input\": [8, 6, 3, 10]",
+         "\"input\" must be an object, not an array"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+    expect_refused("[1]", "must be an object, not an array");
+    expect_refused("{\"format\": \"mm net\", \"version\": 1, \"name\": \"x\", \"layers\": {}}",
+                   "\"layers\" must be an array of objects, not an object");
+    expect_refused("{\"format\": \"mm net\", \"version\": 1, \"name\": \"x\", \"layers\": []}", "\"input\" is missing");
+}
+
+static void a_layer_of_the_wrong_form_is_refused(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"{\"name\": \"bn\", \"op\": \"batch_norm\", \"inputs\": [\"conv\"]}", "\"bn\"",
+         "layers[1]: must be an object, not text"},
+        {"\"name\": \"bn\", ", "", "layers[1]: \"name\" is missing"},
+        {"\"name\": \"bn\", ", "\"name\": 3, ", "layers[1]: \"name\" must be text, not a whole number"},
+        {"\"name\": \"bn\", ", "\"name\": \"b\\nn\", ", "layers[1]: \"name\" has a control character: 'b?n'"},
+        {"\"name\": \"bn\", ",
+         "\"name\": \"12345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345"
+         "6\", ",
+         "layers[1]: \"name\" must have 1 to 95 bytes, not 96"},
+        {"\"op\": \"batch_norm\", ", "", "layer bn: \"op\" is missing"},
+        {"\"op\": \"batch_norm\"", "\"op\": \"batchnorm\"", "layer bn: unknown op \"batchnorm\"; there are conv, "},
+        {"\"op\": \"batch_norm\"", "\"op\": \"data\"", "layer bn: unknown op \"data\"; there are conv, "},
+        {"\"op\": \"add\", \"inputs\": [\"bn\", \"conv\"]", "\"op\": \"add\"", "layer sum: \"inputs\" is missing"},
+        {"[\"bn\", \"conv\"]", "\"bn\"", "layer sum: \"inputs\" must be an array of layers' names, not text"},
+        {"[\"bn\", \"conv\"]", "[\"bn\", 0]",
+         "layer sum: \"inputs\" must be an array of layers' names, not of a whole number"},
+        {"\"inputs\": [\"fc\"]", "\"inputs\": [\"fc\"], \"comment\": []",
+         "layer loss: \"comment\" must be text, not an array"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+}
+
+static void attributes_that_an_operation_does_not_take_are_refused(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"\"out_channels\": 4", "\"outchannels\": 4",
+         "layer conv: \"outchannels\" is no attribute of conv, which takes out_channels, kernel, stride, pad"},
+        {"\"p\": 0.3", "\"kernel\": 3", "layer drop: \"kernel\" is no attribute of dropout, which takes p"},
+        {"[\"bn\", \"conv\"]", "[\"bn\", \"conv\"], \"p\": 0",
+         "layer sum: \"p\" is no attribute of add, which takes none"},
+        {"\"p\": 0.3", "\"\\n\\u007f\": 3", "layer drop: \"??\" is no attribute of dropout"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+}
+
+static void attributes_of_the_wrong_type_or_range_are_refused(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"\"out_channels\": 4", "\"out_channels\": 4.0",
+         "layer conv: \"out_channels\" must be a whole number, not a number with a fraction"},
+        {"\"out_channels\": 4", "\"out_channels\": [4]",
+         "layer conv: \"out_channels\" must be a whole number, not an array"},
+        {"\"out_channels\": 4", "\"out_channels\": -4", "layer conv: -4 output channels"},
+        {"\"out_channels\": 4, ", "", "layer conv: 0 output channels"},
+        {"[3, 1]", "[3, 1, 1]", "layer conv: \"kernel\" must be a whole number, or an array of 2"},
+        {"[3, 1]", "[3, true]", "layer conv: \"kernel\" must be a whole number, or an array of 2"},
+        {"[3, 1]", "[3, 0]", "layer conv: kernel 0 or stride 1 out of range"},
+        {"[3, 1]", "[3, 2147483647]", "layer conv: kernel 2147483647 or stride 1 out of range"},
+        {"\"out_channels\": 10", "\"out_channels\": -9223372036854775808",
+         "layer fc: \"out_channels\" must be a whole number, not one so large"},
+        {"\"bias\": true", "\"bias\": 1", "layer fc: \"bias\" must be true or false, not a whole number"},
+        {"\"p\": 0.3", "\"p\": \"0.3\"", "layer drop: \"p\" must be a number, not text"},
+        {"\"p\": 0.3", "\"p\": 1e39", "layer drop: \"p\" must be a number, not one so large"},
+        {"\"p\": 0.3", "\"p\": 1", "layer drop: rate 1 not in [0, 1)"},
+        {"\"op\": \"batch_norm\"", "\"op\": \"batch_norm\", \"eps\": 0",
+         "layer bn: \"eps\" cannot be 0; left out, it is 1e-05"},
+        {"\"op\": \"batch_norm\"", "\"op\": \"batch_norm\", \"momentum\": 1e-50",
+         "layer bn: \"momentum\" cannot be 0; left out, it is 0.1"},
+        {"\"exclude_pad\"", "\"stride\": [0, 1], \"exclude_pad\"", "layer pool: \"stride\" cannot be [0, 1]"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+}
+
+static void inputs_that_are_not_earlier_layers_are_refused(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"[\"bn\", \"conv\"]", "[\"bn\", \"cnov\"]", "layer sum: its input \"cnov\" is no layer"},
+        {"\"inputs\": [\"conv\"]", "\"inputs\": [\"bn\"]",
+         "layer bn: its input \"bn\" is not before it: inputs must be earlier layers"},
+        {"\"inputs\": [\"conv\"]", "\"inputs\": [\"sum\"]",
+         "layer bn: its input \"sum\" is not before it: inputs must be earlier layers"},
+        {"[\"bn\", \"conv\"]", "[\"bn\"]", "layer sum: add takes 2 inputs, not 1"},
+        {"[\"bn\", \"conv\"]", "[]", "layer sum: add takes 2 inputs, not 0"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+    char *many = malloc(10 * (NETS_MAX_INPUTS + 1) + 3), message[64];
+    assert_non_null(many);
+    strcpy(many, "[\"conv\"");
+    for (int i = 0; i < NETS_MAX_INPUTS; i++) strcat(many, ", \"conv\"");
+    char *text = edited("[\"bn\", \"conv\"]", strcat(many, "]"));
+    snprintf(message, sizeof message, "layer sum: %d inputs, at most %d", NETS_MAX_INPUTS + 1, NETS_MAX_INPUTS);
+    expect_refused(text, message);
+    free(text);
+    free(many);
+}
+
+static void networks_that_make_no_sense_are_refused(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"\"name\": \"bn\"", "\"name\": \"conv\"", "layer conv: there is another layer of that name before"},
+        {"\"name\": \"bn\"", "\"name\": \"data\"", "layer data: that name is the input's"},
+        {"[\"bn\", \"conv\"]", "[\"bn\", \"data\"]", "layer sum: adds 8x6x3 to 8x6x4"},
+        {"\"kernel\": 2", "\"kernel\": 9", "layer pool: kernel 9 does not fit into height 8 padded by 0"},
+        {"\"inputs\": [\"fc\"]}", "\"inputs\": [\"drop\"]}", "net good: nothing uses layer fc"},
+        {"\"op\": \"loss\"", "\"op\": \"relu\"", "no layer is a loss; the last one must be"},
+        {"\"inputs\": [\"fc\"]}", "\"inputs\": [\"fc\"]}, {\"name\": \"l2\", \"op\": \"loss\", \"inputs\": [\"fc\"]}",
+         "layer l2: is a second loss, after loss; a net has one, its last layer"},
+        {"\"inputs\": [\"fc\"]}", "\"inputs\": [\"fc\"]}, {\"name\": \"r\", \"op\": \"relu\", \"inputs\": [\"loss\"]}",
+         "layer r: comes after the loss, loss, which must be the last layer"},
+        {"\"out_channels\": 10", "\"out_channels\": 9", "layer loss: 9 scores for 10 classes"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+}
+
+static void sizes_that_overflow_are_refused_by_layer(void **state) {
+    (void)state;
+    static const bad_edit edits[] = {
+        {"\"height\": 8, \"width\": 6", "\"height\": 2147483647, \"width\": 2147483647",
+         "input: layer data: its output is empty or too large"},
+        {"\"height\": 8, \"width\": 6", "\"height\": 2147483648, \"width\": 6", "input: net good: images of"},
+        {"\"out_channels\": 4", "\"out_channels\": 16777217", "layer conv: 16777217 output channels"},
+    };
+    EXPECT_ALL_REFUSED(edits);
+    expect_refused("{\"format\": \"mm net\", \"version\": 1, \"name\": \"wide\", \"input\": {\"height\": 1048576, "
+                   "\"width\": 1048576, \"channels\": 3, \"classes\": 10}, \"layers\": [{\"name\": \"fc\", \"op\": "
+                   "\"linear\", \"inputs\": [\"data\"], \"out_channels\": 16777216}]}",
+                   "layer fc: its weight is too large");
+}
+
+/* Each layer's parameters are below the limit of one, and together they are above. */
+static void parameters_that_overflow_together_are_refused(void **state) {
+    (void)state;
+    static const char begin[] =
+        "{\"format\": \"mm net\", \"version\": 1, \"name\": \"sum\", \"input\": {\"height\": 1, "
+        "\"width\": 1, \"channels\": 16777216, \"classes\": 10}, \"layers\": [";
+    static const char layer[] =
+        "{\"name\": \"fc%d\", \"op\": \"conv\", \"inputs\": [\"%s\"], \"kernel\": 32, \"pad\": 32, "
+        "\"stride\": 64, \"out_channels\": 16777216}, ";
+    char text[4096], input[16] = "data";
+    strcpy(text, begin);
+    for (int i = 0; i < 20; i++) {
+        sprintf(text + strlen(text), layer, i, input);
+        sprintf(input, "fc%d", i);
+    }
+    strcat(text, "{}]}");
+    expect_refused(text, "layer fc4: up to here the net has more than 2^60 parameters");
+}
+
+/* ---------------------------------------------------------------- files */
+
+static void expect_not_loaded(const char *path, mm_status expected, const char *message) {
+    nets_net *net = NULL;
+    assert_int_equal(nets_net_load(path, &net), expected);
+    assert_null(net);
+    assert_non_null(strstr(mm_last_error(), path));
+    assert_non_null(strstr(mm_last_error(), message));
+}
+
+static void files_that_cannot_be_read_are_named(void **state) {
+    (void)state;
+    char dir[PATH_MAX], path[PATH_MAX];
+    scratch_create(dir);
+    expect_not_loaded(scratch_join(dir, "none", path), MM_ERR_IO, "No such file");
+    expect_not_loaded(dir, MM_ERR_IO, "Is a directory");
+    expect_not_loaded("/proc/self/mem", MM_ERR_IO, "Input/output error");
+    scratch_write(scratch_join(dir, "empty", path), "", 0);
+    expect_not_loaded(path, MM_ERR_FORMAT, "line 1, column 0");
+    scratch_write_sparse(scratch_join(dir, "large", path), INT64_C(1) << 40);
+    expect_not_loaded(path, MM_ERR_FORMAT, "larger than the 16 MiB");
+    expect_not_loaded("/dev/zero", MM_ERR_FORMAT, "larger than the 16 MiB");
+    scratch_remove(dir);
+}
+
+static void a_long_path_does_not_hide_the_message(void **state) {
+    (void)state;
+    char path[1024];
+    nets_net *net;
+    memset(path, 'p', sizeof path);
+    strcpy(path + sizeof path - sizeof "/my.json", "/my.json");
+    char *text = edited("\"op\": \"batch_norm\"", "\"op\": \"batchnorm\"");
+    assert_int_equal(nets_net_parse(path, text, strlen(text), &net), MM_ERR_FORMAT);
+    assert_non_null(strstr(mm_last_error(), "/my.json: layer bn: unknown op \"batchnorm\"; there are conv"));
+    free(text);
+}
+
+static void a_name_that_begins_with_file_is_opened_as_one(void **state) {
+    (void)state;
+    char dir[PATH_MAX], path[PATH_MAX], name[PATH_MAX + 8];
+    nets_net *net;
+    scratch_create(dir);
+    scratch_write(scratch_join(dir, "my.json", path), good, strlen(good));
+    snprintf(name, sizeof name, "file:%s", path);
+    assert_int_equal(nets_open(name, &net), MM_OK);
+    assert_string_equal(nets_net_name(net), "good");
+    nets_net_destroy(net);
+    assert_int_equal(nets_open(path, &net), MM_ERR_NOT_FOUND);
+    assert_non_null(strstr(mm_last_error(), name)); /* what was meant */
+    assert_int_equal(nets_open("nonesuch", &net), MM_ERR_NOT_FOUND);
+    assert_non_null(strstr(mm_last_error(), "resnet32"));
+    assert_int_equal(nets_open("file:", &net), MM_ERR_IO);
+    scratch_remove(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_net_of_the_zoo_comes_back_equal),
+        cmocka_unit_test(a_printed_file_read_and_printed_has_the_same_bytes),
+        cmocka_unit_test(attributes_keep_every_bit),
+        cmocka_unit_test(values_may_be_written_in_several_ways),
+        cmocka_unit_test(names_with_quotes_and_other_alphabets_come_back),
+        cmocka_unit_test(a_name_that_json_cannot_hold_is_not_printed),
+        cmocka_unit_test(printing_to_a_full_device_fails),
+        cmocka_unit_test(the_table_has_every_attribute),
+        cmocka_unit_test(what_is_no_json_is_refused_with_line_and_column),
+        cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(a_header_that_is_wrong_is_refused),
+        cmocka_unit_test(a_layer_of_the_wrong_form_is_refused),
+        cmocka_unit_test(attributes_that_an_operation_does_not_take_are_refused),
+        cmocka_unit_test(attributes_of_the_wrong_type_or_range_are_refused),
+        cmocka_unit_test(inputs_that_are_not_earlier_layers_are_refused),
+        cmocka_unit_test(networks_that_make_no_sense_are_refused),
+        cmocka_unit_test(sizes_that_overflow_are_refused_by_layer),
+        cmocka_unit_test(parameters_that_overflow_together_are_refused),
+        cmocka_unit_test(files_that_cannot_be_read_are_named),
+        cmocka_unit_test(a_long_path_does_not_hide_the_message),
+        cmocka_unit_test(a_name_that_begins_with_file_is_opened_as_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,81 @@
+/* The unoptimised workflow, which allocates and frees for each tensor while threads run ahead of each other: they never
+ * lock each other out, however slow the codec is and however tight the heap. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/pipeline/dispatch_rig.h"
+
+enum { LAYERS = 30, ENCODE_NS = 1000000 };
+
+static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive";
+
+static void init(rig *r, uint64_t seed, const char *policy, mm_issue issue) {
+    rig_options options = {.seed = seed, .layers = LAYERS, .policy = policy, .issue = issue, .self_check = true};
+    rig_init(r, &options);
+    r->codec.encode_ns = ENCODE_NS;
+}
+
+static void check_slow_codec(uint64_t seed, const char *policy, bool on_stream) {
+    rig r;
+    init(&r, seed, policy, MM_ISSUE_THREAD);
+    if (rig_iteration(&r, on_stream, NULL) != MM_OK)
+        fail_msg("seed %llu, %s: %s", (unsigned long long)seed, policy, mm_last_error());
+    assert_true(rig_digest(&r) == rig_expected(&r, seed, 1));
+    rig_fini(&r);
+}
+
+static void steps_that_run_ahead_leave_slow_encodes_their_memory(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        check_slow_codec(seed, naive, seed % 2);
+        check_slow_codec(seed, "freelunch:codec=raw,eligible=all,buffers=naive", seed % 3 == 0);
+        check_slow_codec(seed, "freelunch:codec=raw,eligible=all,workspace=naive,depth=4", seed % 3 == 0);
+    }
+}
+
+static void every_dynamic_segment_is_allocated_once_an_iteration(void **state) {
+    (void)state;
+    rig r;
+    mm_dispatch_stats stats;
+    int dynamic = 0;
+    init(&r, 1, naive, MM_ISSUE_INLINE);
+    for (int i = 0; i < r.planned.plan->n_segments; i++) dynamic += r.planned.plan->segments[i].dynamic;
+    assert_true(dynamic > 20);
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(rig_iteration(&r, true, NULL), MM_OK);
+        mm_dispatch_stats_get(r.dispatch, &stats);
+        assert_int_equal(stats.unplanned_allocs, i * dynamic);
+    }
+    rig_fini(&r);
+}
+
+/* Waits for memory must end when the iteration is given up: steps run ahead of encodes until they are short of it. */
+static void giving_up_reaches_those_who_wait_for_memory(void **state) {
+    (void)state;
+    for (int encode = 0; encode < 12; encode++) {
+        rig r;
+        init(&r, 2, naive, MM_ISSUE_THREAD);
+        r.codec.encode = FAULT_ISSUE;
+        r.codec.at = encode;
+        assert_int_equal(rig_iteration(&r, false, NULL), MM_ERR_DEVICE);
+        assert_non_null(strstr(mm_last_error(), "the codec broke"));
+        r.codec.encode = FAULT_NOWHERE;
+        rig_refill(&r, 2);
+        assert_int_equal(rig_iteration(&r, false, NULL), MM_OK);
+        assert_true(rig_digest(&r) == rig_expected(&r, 2, 1));
+        rig_fini(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_that_run_ahead_leave_slow_encodes_their_memory),
+        cmocka_unit_test(every_dynamic_segment_is_allocated_once_an_iteration),
+        cmocka_unit_test(giving_up_reaches_those_who_wait_for_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,379 @@
+/* FreeLunch's plans of small graphs: how many buffers, where codes lie, when what is decoded, and the peak. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/policies/terse_graph.h"
+
+enum { CONVS = 6, MAP = 8, CODE = 2 }; /* of the chain; units */
+
+static void assert_says(const char *word) {
+    if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
+}
+
+static void print(char *text, size_t capacity, const char *format, int i, int j) {
+    snprintf(text, capacity, format, i, j, i);
+}
+
+/* x0 -> conv1 -> x1 -> ... -> x6 -> loss, and back; the input takes 1 unit, every map and gradient MAP. */
+static mm_graph *chain(void) {
+    terse_graph g;
+    char text[64], layer[16];
+    terse_init(&g, "chain");
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "x0", MM_INPUT, 1);
+    for (int i = 1; i <= CONVS; i++) {
+        print(text, sizeof text, "dw%d", i, 0);
+        terse_persistent(&g, text, 1);
+        print(text, sizeof text, "x%d", i, 0);
+        terse_map(&g, text, MM_FEATURE_MAP, MAP);
+        print(text, sizeof text, "d%d", i, 0);
+        terse_map(&g, text, MM_GRADIENT_MAP, MAP);
+    }
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x0");
+    for (int i = 1; i <= CONVS; i++) {
+        print(layer, sizeof layer, "conv%d", i, 0);
+        print(text, sizeof text, "x%2$d =x%1$d", i, i - 1);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
+    }
+    print(text, sizeof text, "x%d +loss", CONVS, 0);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, text);
+    print(text, sizeof text, "x%1$d =d%1$d", CONVS, 0);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
+    for (int i = CONVS; i >= 1; i--) {
+        print(layer, sizeof layer, "conv%d", i, 0);
+        print(text, sizeof text, i > 1 ? "x%2$d d%1$d =d%2$d =dw%1$d" : "x%2$d d%1$d =dw%1$d", i, i - 1);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+    }
+    return terse_freeze(&g);
+}
+
+/* ---------------------------------------------------------------- the linear network */
+
+static void a_linear_network_takes_three_buffers_and_the_peak_is_their_sum(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
+    assert_int_equal(p.plan->buffers, 3);
+    assert_int_equal(p.plan->buffer_region_bytes, 3 * MAP * UNIT);
+    assert_int_equal(p.plan->code_region_bytes, CONVS * CODE * UNIT);
+    /* persistent, codes, buffers; the input, and two gradients at a time */
+    assert_int_equal(p.plan->peak_bytes, (1 + CONVS + CONVS * CODE + 3 * MAP + 1 + 2 * MAP) * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void a_deeper_decode_takes_more_buffers(void **state) {
+    (void)state;
+    static const int buffers[] = {0, 3, 3, 3, 4, 5, 6, 6}; /* by depth; there are six maps */
+    mm_graph *graph = chain();
+    for (int depth = 1; depth <= 7; depth++) {
+        planned p;
+        char spec[64];
+        print(spec, sizeof spec, "freelunch:rate=8,depth=%d", depth, 0);
+        plan_terse(&p, graph, spec, CODE * UNIT);
+        assert_int_equal(p.plan->buffers, buffers[depth]);
+        planned_done(&p);
+    }
+    mm_graph_destroy(graph);
+}
+
+static void codes_lie_one_after_the_other_by_first_backward_use(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    int64_t offset = -1;
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT - 10);
+    for (int i = CONVS; i >= 1; i--) {
+        char name[16];
+        print(name, sizeof name, "x%d", i, 0);
+        const mm_segment *code = segment_of(&p, name, 1);
+        assert_int_equal(code->content, MM_CONTENT_CODED);
+        assert_int_equal(code->bytes, CODE * UNIT - 10);
+        if (offset >= 0) assert_int_equal(code->offset, offset);
+        offset = code->offset + CODE * UNIT;
+    }
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* What happens in the plan, in issue order, from the first decode on: "x6 x5 | loss | x4 | conv6 | ..." */
+static void tell_backward(const mm_plan *plan, char *text, size_t capacity) {
+    text[0] = '\0';
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        size_t used = strlen(text);
+        if (n->kind == MM_NODE_DECODE)
+            snprintf(text + used, capacity - used, "%s ", mm_graph_tensor(plan->graph, n->tensor)->name);
+        if (n->kind != MM_NODE_STEP || mm_graph_step(plan->graph, n->step)->phase != MM_BACKWARD) continue;
+        mm_layer layer = mm_graph_step(plan->graph, n->step)->layer;
+        snprintf(text + used, capacity - used, "| %s | ", mm_graph_layer(plan->graph, layer)->name);
+    }
+}
+
+static void decodes_run_ahead_by_the_depth_then_follow_one_by_one(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
+    tell_backward(p.plan, text, sizeof text);
+    assert_string_equal(text,
+                        "x6 x5 | loss | x4 | conv6 | x3 | conv5 | x2 | conv4 | x1 | conv3 | | conv2 | | conv1 | ");
+    planned_done(&p);
+    plan_terse(&p, graph, "freelunch:rate=8,depth=4", CODE * UNIT);
+    tell_backward(p.plan, text, sizeof text);
+    assert_string_equal(text,
+                        "x6 x5 x4 x3 | loss | x2 | conv6 | x1 | conv5 | | conv4 | | conv3 | | conv2 | | conv1 | ");
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void each_map_is_encoded_after_its_last_forward_use(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
+    int encodes = 0;
+    for (int i = 0; i < p.plan->n_nodes; i++) {
+        const mm_node *n = &p.plan->nodes[i];
+        if (n->kind != MM_NODE_ENCODE) continue;
+        assert_int_equal(p.plan->nodes[i - 1].step, mm_graph_tensor(graph, n->tensor)->last_forward);
+        assert_int_equal(n->wait[MM_STREAM_COMPUTE], p.plan->nodes[i - 1].seq);
+        encodes++;
+    }
+    assert_int_equal(encodes, CONVS);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- how many buffers */
+
+static mm_status plan_status(const mm_graph *graph, const char *spec) {
+    mm_policy policy;
+    mm_plan *plan;
+    mm_limits limits = {.device_bytes = INT64_C(1) << 40, .base_bytes = 64 * UNIT};
+    mm_facts *facts = terse_facts(graph, UNIT);
+    assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
+    mm_status status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
+    if (status == MM_OK) mm_plan_destroy(plan);
+    mm_facts_destroy(facts);
+    return status;
+}
+
+static void too_few_buffers_are_refused_naming_how_many_it_takes(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    assert_int_equal(plan_status(graph, "freelunch:rate=8,k=2"), MM_ERR_INFEASIBLE);
+    assert_says("2");
+    assert_says("3");
+    assert_int_equal(plan_status(graph, "freelunch:rate=8,k=1"), MM_ERR_INFEASIBLE);
+    assert_int_equal(plan_status(graph, "freelunch:rate=8,k=3"), MM_OK);
+    plan_terse(&p, graph, "freelunch:rate=8,k=5", CODE * UNIT);
+    assert_true(p.plan->buffers >= 3 && p.plan->buffers <= 5);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* `blocks` residual blocks: conv, conv, add, whose backward needs all the maps. Block i reads s(i-1) and gives s(i). */
+static mm_graph *residual_chain(int blocks) {
+    terse_graph g;
+    char text[64], layer[16];
+    terse_init(&g, "residual_chain");
+    terse_persistent(&g, "loss", 1);
+    for (int i = 0; i <= blocks; i++) {
+        static const char *const names[] = {"s%d", "ds%d", "a%d", "da%d", "b%d", "db%d"};
+        for (int n = 0; n < (i ? 6 : 2); n++) {
+            print(text, sizeof text, names[n], i, 0);
+            terse_map(&g, text, n % 2 ? MM_GRADIENT_MAP : MM_FEATURE_MAP, MAP);
+        }
+    }
+    terse_step(&g, "stem", MM_LAYER_CONV, MM_FORWARD, "=s0");
+    for (int i = 1; i <= blocks; i++) {
+        print(layer, sizeof layer, "conv%da", i, 0);
+        print(text, sizeof text, "s%2$d =a%1$d", i, i - 1);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
+        print(layer, sizeof layer, "conv%db", i, 0);
+        print(text, sizeof text, "a%1$d =b%1$d", i, 0);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
+        print(layer, sizeof layer, "add%d", i, 0);
+        print(text, sizeof text, "b%1$d s%2$d =s%1$d", i, i - 1);
+        terse_step(&g, layer, MM_LAYER_ADD, MM_FORWARD, text);
+    }
+    print(text, sizeof text, "s%d +loss", blocks, 0);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, text);
+    print(text, sizeof text, "s%1$d =ds%1$d", blocks, 0);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
+    for (int i = blocks; i >= 1; i--) {
+        print(layer, sizeof layer, "add%d", i, 0);
+        print(text, sizeof text, "b%1$d ds%1$d =db%1$d =ds%2$d", i, i - 1);
+        terse_step(&g, layer, MM_LAYER_ADD, MM_BACKWARD, text);
+        print(layer, sizeof layer, "conv%db", i, 0);
+        print(text, sizeof text, "a%1$d db%1$d =da%1$d", i, 0);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+        print(layer, sizeof layer, "conv%da", i, 0);
+        print(text, sizeof text, "s%2$d da%1$d +ds%2$d", i, i - 1);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+    }
+    terse_step(&g, "stem", MM_LAYER_CONV, MM_BACKWARD, "ds0");
+    return terse_freeze(&g);
+}
+
+static void a_residual_network_takes_one_buffer_more_and_no_more_however_deep(void **state) {
+    (void)state;
+    for (int blocks = 2; blocks <= 8; blocks += 3) {
+        mm_graph *graph = residual_chain(blocks);
+        planned p;
+        plan_terse(&p, graph, "freelunch:rate=8,eligible=all", CODE * UNIT);
+        /* At the second conv: the block's input, which the sum still needs; a and b; and the last map, whose encode is
+         * in flight. */
+        assert_int_equal(p.plan->buffers, 4);
+        planned_done(&p);
+        assert_int_equal(plan_status(graph, "freelunch:rate=8,eligible=all,k=3"), MM_ERR_INFEASIBLE);
+        assert_says("4");
+        mm_graph_destroy(graph);
+    }
+}
+
+/* ---------------------------------------------------------------- signs, and what is eligible */
+
+/* conv -> c; relu over it -> r; conv2 reads r; the relu's backward reads r's sign, `value`: conv2's backward its value.
+ */
+static mm_graph *rectified(bool value) {
+    terse_graph g;
+    terse_init(&g, "rectified");
+    terse_map(&g, "c", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "r", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "y", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "dr", MM_GRADIENT_MAP, MAP);
+    terse_map(&g, "dc", MM_GRADIENT_MAP, MAP);
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "=c");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_FORWARD, "c =r");
+    terse_inplace(&g, "c", "r");
+    terse_step(&g, "conv2", MM_LAYER_CONV, MM_FORWARD, "r =y");
+    terse_step(&g, "conv2", MM_LAYER_CONV, MM_BACKWARD, value ? "r =dr" : "=dr");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_BACKWARD, "?r dr =dc");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "dc");
+    return terse_freeze(&g);
+}
+
+static int count_nodes(const mm_plan *plan, mm_node_kind kind) {
+    int n = 0;
+    for (int i = 0; i < plan->n_nodes; i++) n += plan->nodes[i].kind == kind;
+    return n;
+}
+
+static void a_map_of_which_only_the_sign_is_read_is_masked_and_not_decoded(void **state) {
+    (void)state;
+    mm_graph *graph = rectified(false);
+    planned p;
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
+    assert_int_equal(count_nodes(p.plan, MM_NODE_ENCODE), 1);
+    assert_int_equal(count_nodes(p.plan, MM_NODE_DECODE), 0);
+    const mm_segment *code = segment_of(&p, "r", 1);
+    assert_string_equal(p.facts->codecs[code->codec].spec, "mask");
+    assert_int_equal(code->bytes, MAP * UNIT / 32);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it(void **state) {
+    (void)state;
+    mm_graph *graph = rectified(true);
+    planned p;
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
+    assert_int_equal(count_nodes(p.plan, MM_NODE_ENCODE), 2);
+    assert_int_equal(count_nodes(p.plan, MM_NODE_DECODE), 1);
+    for (int i = 0; i < p.plan->n_nodes; i++) {
+        const mm_node *n = &p.plan->nodes[i];
+        if (n->kind != MM_NODE_STEP ||
+            strcmp(mm_graph_layer(graph, mm_graph_step(graph, n->step)->layer)->name, "relu"))
+            continue;
+        const mm_segment *read = &p.plan->segments[p.plan->bindings[n->first_binding]];
+        bool backward = mm_graph_step(graph, n->step)->phase == MM_BACKWARD;
+        assert_int_equal(read->content, backward ? MM_CONTENT_CODED : MM_CONTENT_RAW);
+        if (backward) assert_string_equal(p.facts->codecs[read->codec].spec, "mask");
+    }
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void only_what_a_convolution_began_is_eligible_unless_all_is(void **state) {
+    (void)state;
+    terse_graph g;
+    planned p;
+    terse_init(&g, "eligible");
+    terse_map(&g, "f", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "c", MM_FEATURE_MAP, MAP);
+    terse_step(&g, "linear", MM_LAYER_LINEAR, MM_FORWARD, "=f");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "f =c");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "f c");
+    mm_graph *graph = terse_freeze(&g);
+    plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT);
+    assert_int_equal(count_nodes(p.plan, MM_NODE_ENCODE), 1);
+    assert_null(segment_of(&p, "f", 1));
+    planned_done(&p);
+    plan_terse(&p, graph, "freelunch:rate=8,eligible=all", CODE * UNIT);
+    assert_int_equal(count_nodes(p.plan, MM_NODE_ENCODE), 2);
+    planned_done(&p);
+    plan_terse(&p, graph, "freelunch:rate=8,eligible=all", -1); /* a codec that takes none of the maps */
+    assert_int_equal(count_nodes(p.plan, MM_NODE_ENCODE), 0);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- the unoptimised workflow, codecs */
+
+static void the_unoptimised_workflow_places_codes_or_maps_at_run_time(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    plan_terse(&p, graph, "freelunch:rate=8,workspace=naive", CODE * UNIT);
+    assert_int_equal(p.plan->code_region_bytes, 0);
+    assert_int_equal(p.plan->buffers, 3);
+    assert_true(p.plan->heap_bytes > 0);
+    for (int i = 0; i < p.plan->n_nodes; i++)
+        if (p.plan->nodes[i].kind == MM_NODE_ENCODE) assert_true(p.plan->nodes[i].stage >= 0);
+    assert_true(segment_of(&p, "x1", 1)->dynamic);
+    planned_done(&p);
+    plan_terse(&p, graph, "freelunch:rate=8,buffers=naive", CODE * UNIT);
+    assert_int_equal(p.plan->code_region_bytes, CONVS * CODE * UNIT);
+    assert_int_equal(p.plan->buffers, 0);
+    assert_true(segment_of(&p, "x1", 0)->dynamic);
+    assert_false(segment_of(&p, "x1", 1)->dynamic);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void a_codec_without_facts_is_refused_by_name(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    assert_int_equal(plan_status(graph, "freelunch:rate=7"), MM_ERR_INVALID);
+    assert_says("zfp:rate=7");
+    assert_int_equal(plan_status(graph, "freelunch:codec=mask"), MM_ERR_INVALID);
+    assert_says("mask");
+    mm_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_linear_network_takes_three_buffers_and_the_peak_is_their_sum),
+        cmocka_unit_test(a_deeper_decode_takes_more_buffers),
+        cmocka_unit_test(codes_lie_one_after_the_other_by_first_backward_use),
+        cmocka_unit_test(decodes_run_ahead_by_the_depth_then_follow_one_by_one),
+        cmocka_unit_test(each_map_is_encoded_after_its_last_forward_use),
+        cmocka_unit_test(too_few_buffers_are_refused_naming_how_many_it_takes),
+        cmocka_unit_test(a_residual_network_takes_one_buffer_more_and_no_more_however_deep),
+        cmocka_unit_test(a_map_of_which_only_the_sign_is_read_is_masked_and_not_decoded),
+        cmocka_unit_test(a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it),
+        cmocka_unit_test(only_what_a_convolution_began_is_eligible_unless_all_is),
+        cmocka_unit_test(the_unoptimised_workflow_places_codes_or_maps_at_run_time),
+        cmocka_unit_test(a_codec_without_facts_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

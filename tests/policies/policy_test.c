@@ -1,0 +1,284 @@
+/* Policies' specs, and what the baselines make of small graphs: who shares storage with whom, and the exact peak. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/policies/terse_graph.h"
+
+static void assert_says(const char *word) {
+    if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
+}
+
+/* ---------------------------------------------------------------- specs */
+
+static void a_spec_is_taken_apart(void **state) {
+    (void)state;
+    mm_policy p;
+    assert_int_equal(mm_policy_parse("freelunch:codec=zfp:rate=4,depth=3,eligible=all", &p), MM_OK);
+    assert_string_equal(p.ops->name, "freelunch");
+    assert_string_equal(p.spec, "freelunch:codec=zfp:rate=4,depth=3,eligible=all");
+    assert_string_equal(mm_policy_option(p.ops, &p.options, "codec"), "zfp:rate=4");
+    assert_string_equal(mm_policy_option(p.ops, &p.options, "depth"), "3");
+    assert_string_equal(mm_policy_option(p.ops, &p.options, "eligible"), "all");
+    assert_string_equal(mm_policy_option(p.ops, &p.options, "buffers"), "persistent"); /* the fallback */
+    assert_string_equal(mm_policy_option(p.ops, &p.options, "nonsense"), "");
+    assert_int_equal(mm_policy_parse("naive", &p), MM_OK);
+    assert_int_equal(p.options.n, 0);
+}
+
+static void refuse(const char *spec, mm_status status, const char *word, const char *other) {
+    mm_policy p;
+    assert_int_equal(mm_policy_parse(spec, &p), status);
+    assert_says(word);
+    assert_says(other);
+}
+
+static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
+    (void)state;
+    char endless[400];
+    memset(endless, 'x', sizeof endless - 1);
+    endless[sizeof endless - 1] = '\0';
+    refuse(NULL, MM_ERR_INVALID, "NAME", "key=value");
+    refuse(endless, MM_ERR_INVALID, "NAME", "characters");
+    refuse("", MM_ERR_NOT_FOUND, "''", "naive, liveness, freelunch");
+    refuse("hope", MM_ERR_NOT_FOUND, "'hope'", "naive, liveness, freelunch");
+    refuse("Naive", MM_ERR_NOT_FOUND, "'Naive'", "naive");
+    refuse("naive:k=3", MM_ERR_INVALID, "'k'", "none");
+    refuse("freelunch:size=3", MM_ERR_INVALID, "'size'", "codec, rate, eligible, depth, buffers, k, workspace");
+    refuse("freelunch:depth", MM_ERR_INVALID, "'depth'", "key=value");
+    refuse("freelunch:depth=0", MM_ERR_INVALID, "depth=0", "from 1 to 1024");
+    refuse("freelunch:depth=1025", MM_ERR_INVALID, "depth=1025", "from 1 to 1024");
+    refuse("freelunch:depth=2x", MM_ERR_INVALID, "depth=2x", "whole number");
+    refuse("freelunch:depth=", MM_ERR_INVALID, "depth=", "whole number");
+    refuse("freelunch:depth=99999999999999999999", MM_ERR_INVALID, "depth=999", "whole number");
+    refuse("freelunch:k=-1", MM_ERR_INVALID, "k=-1", "from 0 to 4096");
+    refuse("freelunch:eligible=some", MM_ERR_INVALID, "eligible=some", "conv|all");
+    refuse("freelunch:eligible=con", MM_ERR_INVALID, "eligible=con", "conv|all");
+    refuse("freelunch:eligible=", MM_ERR_INVALID, "eligible=", "conv|all");
+    refuse("freelunch:depth=2,depth=2", MM_ERR_INVALID, "depth", "twice");
+    refuse("freelunch:codec=0123456789012345678901234567890123456789012345678901234567890123456789", MM_ERR_INVALID,
+           "codec", "too long");
+}
+
+static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
+    (void)state;
+    const mm_policy_ops *ops;
+    for (size_t i = 0; (ops = mm_policy_table(i)); i++) {
+        assert_true(strlen(ops->summary) > 0);
+        for (const mm_option_desc *d = ops->options; d && d->key; d++) {
+            char spec[128];
+            mm_policy p;
+            snprintf(spec, sizeof spec, "%s:%s=%s", ops->name, d->key, d->fallback);
+            if (mm_policy_parse(spec, &p) != MM_OK) fail_msg("%s", mm_last_error());
+            assert_true(strlen(d->help) > 0);
+        }
+    }
+    assert_null(mm_policy_table(1000));
+}
+
+/* ---------------------------------------------------------------- storage shared */
+
+/* data -> conv -> bn -> relu -> loss, and back. Units: input 1, maps and gradients 4, persistent 1 each. */
+static mm_graph *conv_bn_relu(void) {
+    terse_graph g;
+    terse_init(&g, "conv_bn_relu");
+    terse_persistent(&g, "w", 1);
+    terse_persistent(&g, "dw", 1);
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "x", MM_INPUT, 1);
+    terse_map(&g, "c", MM_FEATURE_MAP, 4);
+    terse_map(&g, "b", MM_FEATURE_MAP, 4);
+    terse_map(&g, "r", MM_FEATURE_MAP, 4);
+    terse_map(&g, "dr", MM_GRADIENT_MAP, 4);
+    terse_map(&g, "db", MM_GRADIENT_MAP, 4);
+    terse_map(&g, "dc", MM_GRADIENT_MAP, 4);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "x w =c");
+    terse_step(&g, "bn", MM_LAYER_BATCH_NORM, MM_FORWARD, "c =b");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_FORWARD, "b =r");
+    terse_inplace(&g, "b", "r");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "r +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "r =dr");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_BACKWARD, "?r dr =db");
+    terse_inplace(&g, "dr", "db");
+    terse_step(&g, "bn", MM_LAYER_BATCH_NORM, MM_BACKWARD, "c db =dc");
+    terse_inplace(&g, "db", "dc");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "x dc =dw");
+    return terse_freeze(&g);
+}
+
+static void naive_takes_the_sum_of_all_tensors(void **state) {
+    (void)state;
+    mm_graph *graph = conv_bn_relu();
+    planned p;
+    plan_terse(&p, graph, "naive", 0);
+    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 3 * 4 + 3 * 4) * UNIT);
+    assert_int_equal(p.plan->n_segments, 7);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void naive_has_one_workspace_as_large_as_the_largest(void **state) {
+    (void)state;
+    terse_graph g;
+    planned p;
+    terse_init(&g, "workspaces");
+    terse_map(&g, "x", MM_FEATURE_MAP, 2);
+    g.workspace_bytes = 3 * UNIT;
+    terse_step(&g, "a", MM_LAYER_OTHER, MM_FORWARD, "=x");
+    g.workspace_bytes = 5 * UNIT - 1;
+    terse_step(&g, "b", MM_LAYER_OTHER, MM_FORWARD, "x");
+    mm_graph *graph = terse_freeze(&g);
+    plan_terse(&p, graph, "naive", 0);
+    assert_int_equal(mm_align(p.plan->peak_bytes), (2 + 5) * UNIT);
+    planned_done(&p);
+    plan_terse(&p, graph, "liveness", 0);
+    assert_int_equal(mm_align(p.plan->peak_bytes), (2 + 5) * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs(void **state) {
+    (void)state;
+    mm_graph *graph = conv_bn_relu();
+    planned p;
+    plan_terse(&p, graph, "liveness", 0);
+    assert_true(same_place(&p, "b", "r"));
+    assert_true(same_place(&p, "dr", "db"));
+    assert_true(same_place(&p, "db", "dc"));
+    assert_false(same_place(&p, "c", "b")); /* not declared, and bn's backward reads c */
+    /* At relu's backward: x, c, r and the one gradient. */
+    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4) * UNIT);
+    assert_int_equal(p.plan->live_peak_bytes, p.plan->peak_bytes);
+    assert_int_equal(p.plan->stash_bytes, (1 + 4 + 4) * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void an_input_that_is_needed_later_is_not_overwritten(void **state) {
+    (void)state;
+    terse_graph g;
+    planned p;
+    terse_init(&g, "needed");
+    terse_map(&g, "x", MM_FEATURE_MAP, 4);
+    terse_map(&g, "y", MM_FEATURE_MAP, 4);
+    terse_step(&g, "a", MM_LAYER_OTHER, MM_FORWARD, "=x");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_FORWARD, "x =y");
+    terse_inplace(&g, "x", "y");
+    terse_step(&g, "b", MM_LAYER_OTHER, MM_FORWARD, "x y");
+    mm_graph *graph = terse_freeze(&g);
+    plan_terse(&p, graph, "liveness", 0);
+    assert_false(same_place(&p, "x", "y"));
+    assert_int_equal(p.plan->peak_bytes, 8 * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* x -> conv -> a; s = a + x; and back. `accumulate`: conv's backward adds to dx. */
+static mm_graph *residual(bool accumulate) {
+    terse_graph g;
+    terse_init(&g, "residual");
+    terse_persistent(&g, "dw", 1);
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "x", MM_FEATURE_MAP, 4);
+    terse_map(&g, "a", MM_FEATURE_MAP, 4);
+    terse_map(&g, "s", MM_FEATURE_MAP, 4);
+    terse_map(&g, "ds", MM_GRADIENT_MAP, 4);
+    terse_map(&g, "da", MM_GRADIENT_MAP, 4);
+    terse_map(&g, "dx", MM_GRADIENT_MAP, 4);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "x =a");
+    terse_step(&g, "add", MM_LAYER_ADD, MM_FORWARD, "a x =s");
+    terse_inplace(&g, "a", "s");
+    terse_inplace(&g, "x", "s");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "s +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "s =ds");
+    terse_step(&g, "add", MM_LAYER_ADD, MM_BACKWARD, "ds =da =dx");
+    terse_alias(&g, "ds", "da");
+    terse_alias(&g, "ds", "dx");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, accumulate ? "x da +dx =dw" : "x da =dw");
+    return terse_freeze(&g);
+}
+
+static void a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one(void **state) {
+    (void)state;
+    mm_graph *graph = residual(false);
+    planned p;
+    plan_terse(&p, graph, "liveness", 0);
+    assert_true(same_place(&p, "a", "s"));
+    assert_false(same_place(&p, "x", "s")); /* conv's backward reads x */
+    assert_int_equal(p.plan->alias[terse_tensor(graph, "da")], terse_tensor(graph, "ds"));
+    assert_int_equal(p.plan->alias[terse_tensor(graph, "dx")], terse_tensor(graph, "ds"));
+    assert_int_equal(p.plan->peak_bytes, (2 + 4 + 4 + 4) * UNIT); /* x, s, ds at the loss */
+    planned_done(&p);
+    plan_terse(&p, graph, "naive", 0);
+    assert_int_equal(p.plan->peak_bytes, (2 + 6 * 4) * UNIT);
+    assert_int_equal(p.plan->alias[terse_tensor(graph, "da")], terse_tensor(graph, "da"));
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void a_gradient_that_is_added_to_has_storage_of_its_own(void **state) {
+    (void)state;
+    mm_graph *graph = residual(true);
+    planned p;
+    plan_terse(&p, graph, "liveness", 0);
+    assert_int_equal(p.plan->alias[terse_tensor(graph, "da")], terse_tensor(graph, "ds"));
+    assert_int_equal(p.plan->alias[terse_tensor(graph, "dx")], terse_tensor(graph, "dx"));
+    assert_false(same_place(&p, "ds", "dx"));
+    assert_int_equal(p.plan->peak_bytes, (2 + 4 + 4 + 4) * UNIT); /* x, ds, dx; and x, s, ds */
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void storage_has_one_heir(void **state) {
+    (void)state;
+    terse_graph g;
+    planned p;
+    terse_init(&g, "heirs");
+    terse_map(&g, "x", MM_FEATURE_MAP, 4);
+    terse_map(&g, "y", MM_FEATURE_MAP, 4);
+    terse_map(&g, "z", MM_FEATURE_MAP, 4);
+    terse_step(&g, "a", MM_LAYER_OTHER, MM_FORWARD, "=x");
+    terse_step(&g, "split", MM_LAYER_OTHER, MM_FORWARD, "x =y =z");
+    terse_inplace(&g, "x", "y");
+    terse_inplace(&g, "x", "z");
+    terse_step(&g, "b", MM_LAYER_OTHER, MM_FORWARD, "y z");
+    mm_graph *graph = terse_freeze(&g);
+    plan_terse(&p, graph, "liveness", 0);
+    assert_true(same_place(&p, "x", "y"));
+    assert_false(same_place(&p, "x", "z"));
+    assert_int_equal(p.plan->peak_bytes, 8 * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void the_plan_says_whose_it_is(void **state) {
+    (void)state;
+    mm_graph *graph = residual(false);
+    planned p;
+    plan_terse(&p, graph, "freelunch:rate=8,depth=3", UNIT);
+    assert_string_equal(p.plan->policy, "freelunch:rate=8,depth=3");
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_spec_is_taken_apart),
+        cmocka_unit_test(wrong_specs_are_refused_with_what_would_be_right),
+        cmocka_unit_test(every_listed_option_has_a_fallback_that_it_accepts),
+        cmocka_unit_test(naive_takes_the_sum_of_all_tensors),
+        cmocka_unit_test(naive_has_one_workspace_as_large_as_the_largest),
+        cmocka_unit_test(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs),
+        cmocka_unit_test(an_input_that_is_needed_later_is_not_overwritten),
+        cmocka_unit_test(a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one),
+        cmocka_unit_test(a_gradient_that_is_added_to_has_storage_of_its_own),
+        cmocka_unit_test(storage_has_one_heir),
+        cmocka_unit_test(the_plan_says_whose_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

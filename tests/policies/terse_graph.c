@@ -1,0 +1,126 @@
+#include "tests/policies/terse_graph.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/status.h"
+
+static void must(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+void terse_init(terse_graph *g, const char *name) {
+    memset(g, 0, sizeof *g);
+    must(mm_graph_create(name, &g->graph));
+}
+
+static void add(terse_graph *g, const char *name, mm_tensor_kind kind, mm_ownership ownership, int units) {
+    mm_tensor tensor;
+    mm_tensor_desc desc = {
+        .name = name, .kind = kind, .ownership = ownership, .dtype = MM_F32, .rank = 2, .dims = {units, UNIT / 4}};
+    must(mm_graph_add_tensor(g->graph, &desc, &tensor));
+}
+
+void terse_persistent(terse_graph *g, const char *name, int units) { add(g, name, MM_STATE, MM_PERSISTENT, units); }
+
+void terse_map(terse_graph *g, const char *name, mm_tensor_kind kind, int units) {
+    add(g, name, kind, MM_MANAGED, units);
+}
+
+mm_tensor terse_tensor(const mm_graph *graph, const char *name) {
+    mm_tensor tensor = -1;
+    must(mm_graph_find_tensor(graph, name, &tensor));
+    return tensor;
+}
+
+static mm_layer layer_of(terse_graph *g, const char *name, mm_layer_kind kind) {
+    for (int i = 0; i < g->n_layers; i++)
+        if (strcmp(g->names[i], name) == 0) return g->layers[i];
+    assert_true(g->n_layers < 64 && strlen(name) < sizeof g->names[0]);
+    strcpy(g->names[g->n_layers], name);
+    must(mm_graph_add_layer(g->graph, name, kind, &g->layers[g->n_layers]));
+    return g->layers[g->n_layers++];
+}
+
+void terse_step(terse_graph *g, const char *layer, mm_layer_kind kind, mm_phase phase, const char *text) {
+    char words[256], *rest = NULL;
+    mm_use uses[16];
+    size_t n = 0;
+    snprintf(words, sizeof words, "%s", text);
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        assert_true(n < 16);
+        bool plain = !strchr("?=+", *word);
+        uses[n++] = (mm_use){.tensor = terse_tensor(g->graph, plain ? word : word + 1),
+                             .access = *word == '='   ? MM_WRITE
+                                       : *word == '+' ? MM_MODIFY
+                                                      : MM_READ,
+                             .form = *word == '?' ? MM_FORM_SIGN : MM_FORM_VALUE};
+    }
+    must(mm_graph_add_step(g->graph, layer_of(g, layer, kind), phase, uses, n, g->workspace_bytes));
+}
+
+void terse_inplace(terse_graph *g, const char *input, const char *output) {
+    must(mm_graph_allow_inplace(g->graph, terse_tensor(g->graph, input), terse_tensor(g->graph, output)));
+}
+
+void terse_alias(terse_graph *g, const char *input, const char *output) {
+    must(mm_graph_allow_alias(g->graph, terse_tensor(g->graph, input), terse_tensor(g->graph, output)));
+}
+
+mm_graph *terse_freeze(terse_graph *g) {
+    must(mm_graph_freeze(g->graph));
+    return g->graph;
+}
+
+/* ---------------------------------------------------------------- plans */
+
+mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
+    mm_facts *facts;
+    must(mm_facts_create(graph, 2, &facts));
+    facts->codecs[0] = (mm_codec_facts){.spec = "zfp:rate=8", .fixed_size = true, .gives_value = true};
+    facts->codecs[1] = (mm_codec_facts){.spec = "mask", .lossless = true, .fixed_size = true, .gives_sign = true};
+    for (int t = 0; t < facts->n_tensors; t++) {
+        facts->codes[t].code_bytes = code_bytes;
+        facts->codes[facts->n_tensors + t].code_bytes = mm_graph_tensor(graph, t)->bytes / 32;
+    }
+    return facts;
+}
+
+void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes) {
+    mm_policy policy;
+    mm_limits limits = {.device_bytes = INT64_C(1) << 40};
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
+            limits.base_bytes += mm_align(mm_graph_tensor(graph, t)->bytes);
+    p->facts = terse_facts(graph, code_bytes);
+    must(mm_policy_parse(spec, &policy));
+    must(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan));
+    limits.device_bytes = p->plan->peak_bytes;
+    must(mm_plan_check(p->plan, p->facts, &limits));
+    must(mm_plan_fits(p->plan, &limits));
+    limits.device_bytes--;
+    assert_int_equal(mm_plan_fits(p->plan, &limits), MM_ERR_INFEASIBLE);
+}
+
+void planned_done(planned *p) {
+    mm_plan_destroy(p->plan);
+    mm_facts_destroy(p->facts);
+}
+
+const mm_segment *segment_of(const planned *p, const char *tensor, int n) {
+    mm_tensor t = terse_tensor(p->plan->graph, tensor);
+    for (int i = 0; i < p->plan->n_segments; i++)
+        if (p->plan->segments[i].tensor == t && n-- == 0) return &p->plan->segments[i];
+    return NULL;
+}
+
+bool same_place(const planned *p, const char *a, const char *b) {
+    const mm_segment *x = segment_of(p, a, 0), *y = segment_of(p, b, 0);
+    assert_non_null(x);
+    assert_non_null(y);
+    return x->offset == y->offset;
+}

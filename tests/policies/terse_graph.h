@@ -1,0 +1,50 @@
+/* Small graphs written by hand in few words, and plans of them. Sizes are in units of the alignment, so that peaks are
+ * sums. Whatever goes wrong fails the test. */
+#ifndef TESTS_POLICIES_TERSE_GRAPH_H
+#define TESTS_POLICIES_TERSE_GRAPH_H
+
+#include <stdio.h>
+
+#include "policies/policy.h"
+
+enum { UNIT = MM_ALIGN };
+
+typedef struct terse_graph {
+    mm_graph *graph;
+    size_t workspace_bytes; /* of the steps added next */
+    mm_layer layers[64];
+    char names[64][16];
+    int n_layers;
+} terse_graph;
+
+void terse_init(terse_graph *graph, const char *name);
+void terse_persistent(terse_graph *graph, const char *name, int units);
+/* A managed tensor of floats. */
+void terse_map(terse_graph *graph, const char *name, mm_tensor_kind kind, int units);
+/* `uses`: tensors by name: "x" is read, "?x" read for its sign, "=x" written, "+x" modified. The layer is made when it
+ * is named first. */
+void terse_step(terse_graph *graph, const char *layer, mm_layer_kind kind, mm_phase phase, const char *uses);
+void terse_inplace(terse_graph *graph, const char *input, const char *output);
+void terse_alias(terse_graph *graph, const char *input, const char *output);
+mm_graph *terse_freeze(terse_graph *graph);
+
+mm_tensor terse_tensor(const mm_graph *graph, const char *name);
+
+typedef struct planned {
+    mm_facts *facts;
+    mm_plan *plan;
+} planned;
+
+/* Facts with the codecs "zfp:rate=8" (every map's code takes `code_bytes`) and "mask". */
+mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
+
+/* Plans, and proves the plan. */
+void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);
+void planned_done(planned *planned);
+
+/* Whether the first segments of two tensors begin at the same place. */
+bool same_place(const planned *planned, const char *a, const char *b);
+/* The tensor's n-th segment, or NULL. */
+const mm_segment *segment_of(const planned *planned, const char *tensor, int n);
+
+#endif

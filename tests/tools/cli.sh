@@ -1,0 +1,119 @@
+# shellcheck shell=bash
+# Sourced by the tests of the mm command, whose path is $1. A test is a function named *_; each runs in a folder of its
+# own, which it must leave without temporary files. run_cases prints cmocka's closing lines, which tools/test counts.
+set -uo pipefail
+export LC_ALL=C
+
+mm=$(realpath "$1")
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/cli.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# Ends the case.
+fail() {
+    echo "  $*"
+    for file in out err; do [[ ! -s $file ]] || sed "s/^/  $file| /" "$file"; done
+    exit 1
+}
+
+skip() {
+    echo "  $*"
+    exit 77
+}
+
+# The case's helpers start no process but mm itself: there are hundreds of runs, and a fork can be dearer than one.
+
+# expect STATUS ARGUMENT...: runs mm; what it prints goes to the files out and err.
+expect() {
+    local status=0 expected=$1
+    shift
+    "$mm" "$@" >out 2>err </dev/null || status=$?
+    ((status == expected)) || fail "mm $*: status $status, expected $expected"
+}
+
+says() { # FILE TEXT
+    local text
+    IFS= read -rd '' text <"$1"
+    [[ $text == *"$2"* ]] || fail "$1 does not say: $2"
+}
+
+# refused STATUS TEXT ARGUMENT...: nothing on stdout; on stderr a line that names the command and says TEXT, perhaps one
+# more.
+refused() {
+    local status=$1 text=$2
+    shift 2
+    expect "$status" "$@"
+    says err "$text"
+    [[ ! -s out ]] || fail "mm $*: something on stdout"
+    local lines
+    mapfile -t lines <err
+    ((${#lines[@]} <= 2)) || fail "mm $*: more than two lines"
+    [[ ${lines[0]} == mm* ]] || fail "mm $*: does not begin with its name"
+}
+
+equal() { # FILE FILE
+    cmp "$1" "$2" || fail "$1 and $2 differ"
+}
+
+differ() { # FILE FILE
+    ! cmp -s "$1" "$2" || fail "$1 and $2 are equal"
+}
+
+# The values of a key in a JSON file, one a line.
+values() { # FILE KEY
+    local line
+    while IFS= read -r line; do
+        [[ $line =~ ^\ *\"$2\":\ \"?(.*)$ ]] || continue
+        line=${BASH_REMATCH[1]%,}
+        echo "${line%\"}"
+    done <"$1"
+}
+
+# Bytes that a plan needs.
+minimum() { # NET BATCH POLICY
+    "$mm" plan --net "$1" --batch "$2" --policy "$3" --json minimum.json >/dev/null ||
+        fail "mm plan of $1, $2, $3 failed"
+    values minimum.json minimum_bytes
+}
+
+# wait_for FILE TEXT: until a process that runs has written it.
+wait_for() {
+    for ((i = 0; i < 1200; i++)); do
+        [[ ! -e $1 ]] || ! (says "$1" "$2") >/dev/null || return 0
+        sleep 0.05
+    done
+    fail "$1 never says: $2"
+}
+
+# CIFAR-10's files without its pictures: all black, of label 0; no blocks on disk.
+black_cifar10() { # FOLDER
+    mkdir "$1"
+    for file in data_batch_{1..5} test_batch; do truncate -s 30730000 "$1/$file.bin"; done
+}
+
+run_cases() {
+    local name status passed=0 failed=() skipped=()
+    for name in $(declare -F | sed -n 's/^declare -f \(.*\)_$/\1/p'); do
+        echo "[ RUN      ] $name"
+        (
+            mkdir "$work/$name" && cd "$work/$name" || exit 1
+            "${name}_" || fail "failed"
+            [[ -z $(find . -name '*.tmp') ]] || fail "left behind: $(find . -name '*.tmp')"
+        )
+        status=$?
+        case $status in
+        0) passed=$((passed + 1)) && echo "[       OK ] $name" ;;
+        77) skipped+=("$name") && echo "[  SKIPPED ] $name" ;;
+        *) failed+=("$name") && echo "[  FAILED  ] $name" ;;
+        esac
+        rm -rf "${work:?}/$name"
+    done
+    echo "[  PASSED  ] $passed test(s)."
+    if ((${#skipped[@]} > 0)); then
+        echo "[  SKIPPED ] cli: ${#skipped[@]} test(s), listed below:"
+        printf '[  SKIPPED ] %s\n' "${skipped[@]}"
+    fi
+    ((${#failed[@]} > 0)) || return 0
+    echo "[  FAILED  ] cli: ${#failed[@]} test(s), listed below:"
+    printf '[  FAILED  ] %s\n' "${failed[@]}"
+    return 1
+}

@@ -1,0 +1,224 @@
+#!/bin/bash
+# What the command says to bad input: a line or two, what is wrong where, and a status that is not 0.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+train=(train --net tiny --batch 4 --iterations 2 --quiet)
+
+# ---------------------------------------------------------------- the command line
+
+unknown_commands_and_options_point_to_help_() {
+    expect 2
+    says err "usage: mm COMMAND"
+    refused 2 "unknown command 'nope'; 'mm --help' lists them" nope
+    refused 2 "unknown command ''" ""
+    for command in train bench plan nets policies codecs; do
+        refused 2 "unknown option '--nope'; --help lists them" $command --nope
+        refused 2 "unknown option '--nope=1'" $command --nope=1
+        refused 2 "unknown option 'stray'" $command stray
+    done
+}
+
+options_without_a_value_are_refused_() {
+    refused 2 "--batch needs a value: --batch N" "${train[@]}" --batch
+    refused 2 "--json needs a value: --json FILE" train --json --quiet
+    [[ ! -e --quiet ]] || fail "an option was taken for a file"
+    refused 2 "--quiet takes no value" train --quiet=1
+    for option in --net --data --batch --device --budget --policy --save --load --json --switch; do
+        refused 2 "$option needs a value" train $option ""
+        refused 2 "$option needs a value" train $option=
+    done
+}
+
+numbers_out_of_range_are_refused_() {
+    for value in 0 -1 1.5 1e3 x 100000000 99999999999999999999; do
+        refused 2 "--batch $value: must be a whole number from 1 to" train --batch $value
+        refused 2 "--batch $value: must be a whole number from 1 to" plan --batch $value
+        refused 2 "--batch $value: must be whole numbers from 1 to" bench --batch 4,$value
+    done
+    for value in 0 -3 99999999999 x; do
+        refused 2 "--iterations $value: must be" train --iterations $value
+        refused 2 "--epochs $value: must be" train --epochs $value
+    done
+    refused 2 "--seed -1: must be" train --seed -1
+    for value in nan inf -inf 0 -1 x 1e9; do refused 2 "--lr $value: must be" train --lr $value; done
+    refused 2 "--momentum 2: must be" train --momentum 2
+    refused 2 "--lr-step x: must be" "${train[@]}" --lr-step x
+    refused 2 "--iterations and --epochs: give one of them" train --iterations 5 --epochs 1
+    refused 2 "--issue x: must be thread or inline" "${train[@]}" --issue x
+}
+
+unknown_names_are_answered_with_the_known_() {
+    refused 2 "no net nope; there are " train --net nope
+    says err ", resnet32, "
+    refused 2 "no net resnet33" plan --net resnet33
+    refused 2 "no net nope" bench --net tiny,nope
+    refused 2 "unknown policy 'nope': there are naive, liveness, freelunch" train --policy nope
+    refused 2 "unknown policy 'nope'" bench --policies liveness,nope
+    refused 2 "unknown policy 'nope'" plan --policy nope
+    refused 2 "at most 159 characters" train --policy "$(printf 'a%.0s' {1..300})"
+    refused 2 "there are raw, mask, zfp" train --policy freelunch:codec=nope
+    refused 2 "unknown data 'nope': there are cifar10:DIR, synthetic" "${train[@]}" --data nope
+    refused 2 "has no option 'nope': it takes codec, rate" train --policy freelunch:nope=1
+    refused 2 "has no option 'rate': it takes none" train --policy liveness:rate=4
+    refused 2 "option rate is given twice" train --policy freelunch:rate=4,rate=5
+}
+
+policy_options_out_of_range_are_refused_() {
+    for rate in 0 0.5 33 -4 nan x; do
+        refused 2 "is not a decimal from 0.53125 to 32" train --policy freelunch:rate=$rate
+        refused 2 "is not a decimal from 0.53125 to 32" train --policy freelunch:codec=zfp:rate=$rate
+    done
+    refused 2 "eligible=x: must be one of conv|all" train --policy freelunch:eligible=x
+    refused 2 "depth=0: must be" train --policy freelunch:depth=0
+    refused 2 "must be a whole number" train --policy freelunch:k=99999999999999999999
+    refused 2 "does not give the elements back" train --policy freelunch:codec=mask
+    refused 1 "policy freelunch:k=1: 1 buffers asked for" "${train[@]}" --policy freelunch:k=1
+}
+
+devices_that_are_not_there_are_named_() {
+    for command in train plan bench; do refused 2 "--device nope: this build has no such device" $command --device nope; done
+    if grep -q cuda err; then skip "this build has cuda"; fi
+    for command in train plan bench; do refused 2 "--device cuda: this build has no such device" $command --device cuda; done
+}
+
+switches_that_make_no_sense_are_refused_() {
+    for switch in x 5 -1:liveness :liveness 1x:liveness 99999999999999999999:liveness; do
+        refused 2 "--switch $switch: must be ITERATION:POLICY" "${train[@]}" --switch $switch
+    done
+    refused 2 "unknown policy 'nope'" "${train[@]}" --switch 1:nope
+    refused 2 "unknown policy ''" "${train[@]}" --switch 1:
+    refused 2 "rate=99 is not" "${train[@]}" --switch 1:freelunch:rate=99
+    local many=()
+    for i in {1..63}; do many+=(--switch "$i:liveness"); done
+    expect 0 "${train[@]}" "${many[@]}"
+    refused 2 "--switch: at most 63" "${train[@]}" "${many[@]}" --switch 64:liveness
+}
+
+bench_reads_all_lists_before_the_first_run_() {
+    refused 2 "--budgets 0: must be more than nothing" bench --net tiny --batch 4 --budgets own,0
+    refused 2 "size 'x' is not understood" bench --net tiny --batch 4 --budgets plans,x
+    refused 2 "--net ,: names nothing" bench --net ,
+    refused 2 "--policies ,,: names nothing" bench --policies ,,
+    refused 2 "one of each" bench --net tiny,resnet20 --facts facts
+}
+
+# ---------------------------------------------------------------- memory
+
+budgets_that_cannot_be_read_are_refused_() {
+    for budget in x -5 5QiB 1.5.5MiB " 5"; do
+        refused 2 "--budget: size '$budget' is not understood: use 12GiB" train --budget "$budget"
+        refused 2 "--budget: size '$budget' is not understood: use 12GiB" plan --budget "$budget"
+    done
+    refused 2 "is too large" train --budget 1e30GiB
+    refused 2 "is too large" train --budget 9223372036854775808
+    refused 2 "--budget 0: must be more than nothing" train --budget 0
+}
+
+more_memory_than_the_machine_has_is_refused_() {
+    refused 1 "the budget is 1125899906842624 bytes (1024TiB), device host has" "${train[@]}" --budget 1024TiB
+    refused 1 "the budget is 9223372036854775807 bytes" "${train[@]}" --budget 9223372036854775807
+    refused 1 "this needs " train --net resnet1202 --batch 1048576 --data synthetic:samples=1048576
+    expect 1 bench --net resnet1202 --batch 1048576 --policies liveness
+    says out "this needs "
+}
+
+# ---------------------------------------------------------------- files that are read
+
+missing_and_truncated_data_is_named_with_what_to_do_() {
+    refused 1 "none/data_batch_1.bin: No such file or directory" "${train[@]}" --data cifar10:none
+    says err "tools/fetch-cifar10 none, or use --data synthetic"
+    black_cifar10 data
+    expect 0 "${train[@]}" --data cifar10:data --eval
+    truncate -s 3073000 data/data_batch_3.bin
+    refused 1 "data/data_batch_3.bin: expected 30730000 bytes, found 3073000" "${train[@]}" --data cifar10:data
+    truncate -s 30730000 data/data_batch_3.bin
+    rm data/test_batch.bin
+    expect 0 "${train[@]}" --data cifar10:data
+    refused 1 "data/test_batch.bin: No such file" "${train[@]}" --data cifar10:data --eval
+    refused 2 "cifar10 needs its folder" "${train[@]}" --data cifar10:
+    expect 1 bench --net tiny --batch 4 --iterations 1 --policies liveness --data cifar10:none --quiet
+    says err "mm bench: tiny, batch 4, liveness: none/data_batch_1.bin: No such file"
+}
+
+labels_that_are_none_are_named_() {
+    black_cifar10 data
+    head -c 30730000 /dev/zero | tr '\0' '\377' >data/data_batch_2.bin
+    refused 1 "has label 255, expected 0 to 9" train --net tiny --batch 64 --iterations 2 --quiet --data cifar10:data
+}
+
+synthetic_data_of_no_size_is_refused_() {
+    for samples in 0 -1 x 99999999999999999999; do
+        refused 2 "expected synthetic:samples=N" "${train[@]}" --data synthetic:samples=$samples
+    done
+    refused 2 "there are only 3 samples" "${train[@]}" --data synthetic:samples=3
+}
+
+states_that_are_none_are_refused_() {
+    expect 0 "${train[@]}" --save state
+    refused 1 "none: No such file" "${train[@]}" --load none
+    mkdir folder
+    refused 1 "folder: not a regular file" "${train[@]}" --load folder
+    touch empty
+    refused 1 "empty: empty, not a safetensors file" "${train[@]}" --load empty
+    echo "something else entirely" >foreign
+    refused 1 "foreign: " "${train[@]}" --load foreign
+    head -c 10000 state >shortened
+    refused 1 "shortened: " "${train[@]}" --load shortened
+    head -c 300 state >header_cut
+    refused 1 "header_cut: " "${train[@]}" --load header_cut
+    (printf '\377\377\377\377\377\377\377\177' && tail -c +9 state) >long_header
+    refused 1 "long_header: " "${train[@]}" --load long_header
+    expect 0 train --net resnet20 --batch 2 --iterations 1 --quiet --save other
+    refused 1 "not a state of tiny: other: of another network: its tensor conv1.weight is" "${train[@]}" --load other
+    for iteration in x - ' '; do
+        sed "s/\"iteration\":\"2\"/\"iteration\":\"$iteration\"/" state >uncounted
+        refused 1 "its iteration is '$iteration', not a count" "${train[@]}" --load uncounted
+    done
+    expect 0 "${train[@]}" --load state
+}
+
+# ---------------------------------------------------------------- files that are written
+
+outputs_that_cannot_be_written_are_refused_before_the_first_step_() {
+    mkdir folder
+    for option in --json --save --log; do
+        refused 1 "folder: cannot be written: not a regular file" "${train[@]}" $option folder
+        refused 1 "none/x: cannot be written: No such file" "${train[@]}" $option none/x
+        refused 1 "/dev/full: cannot be written" "${train[@]}" $option /dev/full
+    done
+    refused 1 "folder: cannot be written" plan --net tiny --json folder
+    refused 1 "folder: cannot be written" bench --net tiny --json folder
+    refused 1 "none/x: cannot be written" bench --net tiny --facts none/x
+    [[ $(ls) == $'err\nfolder\nout' ]] || fail "left behind: $(ls)"
+}
+
+a_refused_run_leaves_old_files_alone_() {
+    for file in state log rows; do echo "old $file" >$file; done
+    refused 1 "infeasible: needs at least" "${train[@]}" --budget 1KiB --save state --log log --json rows
+    refused 1 "No such file" "${train[@]}" --data cifar10:none --save state --log log --json rows
+    for file in state log rows; do [[ $(<$file) == "old $file" ]] || fail "$file was changed"; done
+}
+
+# Files may have no more than so many blocks; the signal that tells of it is ignored, so that writing fails, as on a
+# full disk.
+a_disk_that_is_full_leaves_the_old_state_() {
+    expect 0 "${train[@]}" --save state
+    cp state old
+    trap '' XFSZ
+    (ulimit -f 8 && "$mm" "${train[@]}" >out 2>&1) || skip "this build writes files of its own"
+    (ulimit -f 8 && refused 1 "state: writing failed: File too large" "${train[@]}" --seed 2 --save state) || exit
+    equal state old
+    (ulimit -f 1 && refused 1 "cannot write log: File too large" "${train[@]}" --iterations 400 --log log) || exit
+}
+
+what_does_not_reach_stdout_is_a_failure_() {
+    [[ -w /dev/full ]] || skip "there is no /dev/full"
+    for arguments in "plan --net tiny" "--help" "nets" "${train[*]}"; do
+        # shellcheck disable=SC2086 # words
+        if "$mm" $arguments >/dev/full 2>err; then fail "mm $arguments: status 0"; fi
+        says err "mm: cannot write to standard output: No space left on device"
+    done
+}
+
+run_cases

@@ -1,0 +1,77 @@
+#!/bin/bash
+# Network files through the command: what 'mm nets --json' prints and --net file:PATH reads.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+example=$(realpath "$2")
+
+few=(--batch 4 --iterations 3 --quiet)
+
+the_example_trains_() {
+    expect 0 train --net "file:$example" "${few[@]}" --json rows.json
+    [[ $(values rows.json net) == small-cnn ]] || fail "it trained $(values rows.json net)"
+    [[ $(values rows.json iterations) == 3 ]] || fail "it trained for $(values rows.json iterations) iterations"
+    [[ $(values rows.json status) == ok ]] || fail "it says $(values rows.json status)"
+}
+
+a_printed_network_trains_to_the_same_bits_() {
+    expect 0 nets --net tiny --json
+    cp out my.json
+    expect 0 train --net tiny "${few[@]}" --save built_in
+    expect 0 train --net file:my.json "${few[@]}" --save from_file
+    equal built_in from_file
+    sed -i 's/"p": 0.25/"p": 0.5/' my.json
+    expect 0 train --net file:my.json "${few[@]}" --save other
+    differ built_in other
+}
+
+plan_bench_and_nets_take_a_file_() {
+    cp "$example" my.json
+    expect 0 plan --net file:my.json --batch 4 --policy liveness
+    says out my.json
+    expect 0 bench --net tiny,file:my.json --batch 4 --policies naive,liveness --iterations 2 --quiet --json rows.json
+    [[ $(values rows.json net) == $'tiny\ntiny\nsmall-cnn\nsmall-cnn' ]] || fail "not the four rows"
+    expect 0 nets --net file:my.json
+    says out "small-cnn: images of 32x32x3, 10 classes; 13 layers, 1434 learned parameters"
+    says out "conv2    conv             pool1       16x16x16                768  out_channels=16 kernel=[1, 3] pad=[0, 1]"
+}
+
+all_that_is_listed_prints_and_comes_back_() {
+    local name summary n=0
+    "$mm" nets >names
+    while read -r name summary; do
+        [[ $name != *'<'* ]] || continue
+        expect 0 nets --net "$name"
+        says out "$name: images of"
+        expect 0 nets --net "$name" --json
+        cp out my.json
+        expect 0 nets --net file:my.json --json
+        equal out my.json
+        n=$((n + 1))
+    done <names
+    ((n >= 7)) || fail "only $n networks are listed"
+}
+
+a_pipe_is_a_file_too_() {
+    "$mm" nets --net file:<("$mm" nets --net tiny --json) >out || fail "status $?"
+    says out "tiny: images of"
+}
+
+bad_files_are_named_with_the_layer_() {
+    for command in train plan bench nets; do
+        refused 1 "cannot read none.json: No such file" $command --net file:none.json
+        refused 1 "cannot read .: Is a directory" $command --net file:.
+        sed 's/"op": "max_pool"/"op": "maxpool"/' "$example" >bad.json
+        refused 1 'bad.json: layer pool1: unknown op "maxpool"; there are conv, ' $command --net file:bad.json
+        sed 's/"kernel": 2/"kernal": 2/' "$example" >bad.json
+        refused 1 'bad.json: layer pool1: "kernal" is no attribute of max_pool' $command --net file:bad.json
+        sed 's/\["conv1"\]/["relu1"]/' "$example" >bad.json
+        refused 1 'bad.json: layer bn1: its input "relu1" is not before it' $command --net file:bad.json
+        head -n 12 "$example" >bad.json
+        refused 1 'bad.json: line 13, column 0: ' $command --net file:bad.json
+        refused 2 "a network file is given as file:my.json" $command --net my.json
+    done
+    refused 2 "--json prints one network" nets --json
+    refused 2 "no net nope" nets --net nope
+}
+
+run_cases

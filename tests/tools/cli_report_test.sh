@@ -1,0 +1,178 @@
+#!/bin/bash
+# What the command tells: help, lists, plans, the table and its JSON, progress.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+stable_keys=(net batch device policy codec budget_bytes peak_bytes predicted_peak_bytes minimum_bytes outside_bytes
+    stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 codec_hidden_share loss_first loss_last
+    status)
+
+narrow() { # FILE: for a terminal of 120 columns
+    local line
+    while IFS= read -r line; do ((${#line} <= 120)) || fail "${#line} columns: $line"; done <"$1"
+}
+
+# ---------------------------------------------------------------- help and lists
+
+every_command_has_help_() {
+    for option in --help -h help; do
+        expect 0 "$option"
+        says out "usage: mm COMMAND"
+    done
+    for command in train bench plan nets policies codecs; do
+        says out "  $command "
+        for option in --help -h; do
+            "$mm" $command $option >"$command" 2>err || fail "mm $command $option: status $?"
+            [[ ! -s err ]] || fail "mm $command $option: something on stderr"
+        done
+        says $command "usage: mm $command"
+        narrow $command
+    done
+    for option in net data batch iterations epochs device budget policy switch seed save load eval self-check \
+        deterministic json; do
+        says train "  --$option "
+    done
+    for option in net batch policies budgets iterations json; do says bench "  --$option "; done
+    expect 0 train --batch 0 --help
+    says out "usage: mm train"
+}
+
+every_net_listed_can_be_planned_() {
+    expect 0 nets
+    local name rest count=0
+    while read -r name rest; do
+        name=${name/<6n+2>/14} name=${name/<9n+2>/11} name=${name/<a,b,c,d>/1,1,1,1} name=${name/<a,b,c>/1,1,1}
+        expect 0 plan --net "$name" --batch 1 --policy liveness --json row
+        [[ $(values row net) == "$name" && $rest ]] || fail "mm plan --net $name is of another net"
+        count=$((count + 1))
+    done < <("$mm" nets)
+    ((count >= 7)) || fail "only $count nets"
+}
+
+every_policy_and_codec_listed_can_be_used_() {
+    expect 0 policies
+    local name rest
+    while IFS= read -r line; do
+        [[ $line != ' '* ]] || continue
+        read -r name rest <<<"$line"
+        expect 0 plan --net tiny --batch 2 --policy "$name" --json row
+        [[ $(values row policy) == "$name"* && $rest ]] || fail "mm plan --policy $name is of another policy"
+    done < <("$mm" policies)
+    for name in naive liveness freelunch; do [[ $("$mm" policies) == *"$name "* ]] || fail "no $name"; done
+    expect 0 codecs
+    for name in raw mask zfp; do says out "$name "; done
+}
+
+# ---------------------------------------------------------------- plans
+
+a_plan_names_what_holds_the_memory_() {
+    expect 0 plan --net resnet20 --batch 8 --json rows
+    for text in "minimum budget" "held by" "feature maps" "gradient maps" persistent workspace codes; do says out "$text"; done
+    narrow out
+    mapfile -t least < <(values rows minimum_bytes)
+    ((${#least[@]} == 3 && least[0] > least[1] && least[1] > least[2])) || fail "minima ${least[*]}"
+    [[ $(values rows held_by) =~ (forward|backward) ]] || fail "no step is named"
+    expect 0 bench --net resnet20 --batch 8 --iterations 1 --quiet --json run
+    [[ $(values run minimum_bytes) == $(values rows minimum_bytes) ]] || fail "what runs has other minima"
+}
+
+a_plan_that_does_not_fit_exits_with_1_() {
+    local least
+    least=$(minimum resnet20 8 liveness)
+    expect 0 plan --net resnet20 --batch 8 --policy liveness --budget "$least"
+    expect 1 plan --net resnet20 --batch 8 --policy liveness --budget $((least - 1)) --json rows
+    [[ $(values rows status) == infeasible* ]] || fail "the row does not say so"
+    expect 1 plan --net resnet20 --batch 8 --policy liveness,freelunch:rate=4 --budget $((least - 1)) --json rows
+    [[ $(values rows status) == infeasible*$'\n'ok ]] || fail "not one that fits and one that does not"
+}
+
+measured_facts_give_a_step_time_() {
+    expect 0 bench --net resnet20 --batch 8 --iterations 3 --policies liveness,freelunch:rate=4 --facts facts --quiet
+    expect 0 plan --net resnet20 --batch 8 --policy liveness,freelunch:rate=4 --facts facts --json rows
+    mapfile -t seconds < <(values rows iteration_seconds_predicted)
+    [[ ${#seconds[@]} == 2 && ${seconds[0]} =~ ^0?\.?[0-9] && ${seconds[0]} != null ]] || fail "times ${seconds[*]}"
+    expect 0 plan --net resnet20 --batch 8 --policy liveness --json rows
+    [[ $(values rows iteration_seconds_predicted) == null ]] || fail "a time without facts"
+    expect 1 plan --net resnet20 --batch 4 --policy liveness --facts facts
+    echo "{" >broken
+    expect 1 plan --net resnet20 --batch 8 --facts broken
+    says err "broken"
+}
+
+# ---------------------------------------------------------------- the table
+
+a_bench_of_plans_ends_with_what_fits_only_freelunch_() {
+    expect 0 bench --net resnet20 --batch 16 --policies naive,liveness,freelunch:rate=4 --budgets plans --iterations 2 \
+        --json rows --quiet
+    mapfile -t lines <out
+    ((${#lines[@]} == 10)) || fail "${#lines[@]} lines"
+    narrow out
+    mapfile -t verdict < <(values rows status)
+    for i in 0 1 2 4 5 8; do [[ ${verdict[i]} == ok ]] || fail "row $i: ${verdict[i]}"; done
+    for i in 3 6 7; do
+        [[ ${verdict[i]} =~ ^"infeasible: needs at least "[0-9]+" bytes, held by "[a-z0-9.]+\ (forward|backward)$ ]] || fail "row $i: ${verdict[i]}"
+        [[ ${lines[i + 1]} == *"infeasible: needs at least "*" held by "* ]] || fail "line ${lines[i + 1]}"
+    done
+    [[ ! -s err ]] || fail "something on stderr"
+}
+
+rows_have_the_stable_keys_() {
+    expect 0 bench --net tiny,resnet20 --batch 4,6 --policies liveness,freelunch --iterations 2 --json rows --quiet
+    for key in "${stable_keys[@]}"; do
+        (($(values rows "$key" | wc -l) == 8)) || fail "key $key is not in every row"
+    done
+    [[ $(values rows net | sort | uniq -c) =~ 4\ resnet20.*4\ tiny ]] || fail "not four rows of each net"
+    [[ $(values rows codec) == *zfp:rate=* ]] || fail "no codec is named"
+    for key in peak_bytes predicted_peak_bytes minimum_bytes stash_bytes; do
+        for value in $(values rows $key); do ((value > 0)) || fail "$key $value"; done
+    done
+    expect 0 train --net tiny --batch 4 --iterations 2 --json row --quiet
+    for key in "${stable_keys[@]}"; do (($(values row "$key" | wc -l) == 1)) || fail "key $key is not in the row"; done
+    (($(values row peak_bytes) > 0)) || fail "the peak was not measured"
+}
+
+json_replaces_what_a_link_points_to_() {
+    echo old >target
+    ln -s target link
+    expect 0 plan --net tiny --json link
+    [[ -L link && $(<target) == '['*']' ]] || fail "the link was replaced"
+}
+
+a_bench_that_is_interrupted_prints_its_rows_() {
+    "$mm" bench --net resnet20 --batch 8 --policies naive,liveness --iterations 1000000 --json rows >out 2>err </dev/null &
+    trap 'kill -KILL $! 2>/dev/null' EXIT
+    wait_for err "naive 1/1000000"
+    kill -INT $!
+    local status=0
+    wait $! || status=$?
+    trap - EXIT
+    ((status == 130)) || fail "status $status"
+    [[ $(values rows policy) == naive && $(values rows status) == interrupted ]] || fail "not the row of what ran"
+    says out interrupted
+}
+
+# ---------------------------------------------------------------- progress
+
+progress_is_plain_lines_where_there_is_no_terminal_() {
+    expect 0 train --net tiny --batch 4 --iterations 3
+    mapfile -t lines <err
+    [[ ${lines[-1]} == "liveness 3/3 loss "*" img/s" ]] || fail "last line: ${lines[-1]}"
+    [[ $(<err) != *[$'\r\e']* ]] || fail "not plain"
+    expect 0 train --net tiny --batch 4 --iterations 3 --quiet
+    [[ ! -s err ]] || fail "--quiet is not"
+}
+
+progress_is_a_bar_within_the_terminal_() {
+    local command="stty cols 60; '$mm' train --net tiny --batch 4 --iterations 3 --policy freelunch:rate=4"
+    script -qec "$command" /dev/null </dev/null >typescript 2>&1 || skip "no terminal: $(<typescript)"
+    local shown rest
+    rest=$(<typescript)
+    [[ $rest == *$'\r\e[K'*"3/3 loss"* ]] || fail "no bar: $rest"
+    while [[ $rest == *$'\r\e[K'* ]]; do
+        rest=${rest#*$'\r\e[K'}
+        shown=${rest%%$'\r'*}
+        [[ $shown == "net "* ]] || ((${#shown} < 60)) || fail "${#shown} columns: $shown"
+    done
+}
+
+run_cases

@@ -1,0 +1,226 @@
+#!/bin/bash
+# mm train: budgets kept to the byte, weights equal to the bit, states that go on, and SIGINT.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+net=(train --net resnet8 --batch 8 --quiet)
+tiny=(train --net tiny --batch 4 --quiet)
+
+# trained FILE ARGUMENT...: an "ok" run of resnet8 for 4 iterations whose state goes to FILE, its row to FILE.json.
+trained() {
+    local file=$1
+    shift
+    expect 0 "${net[@]}" --iterations 4 --save "$file" --json "$file.json" "$@"
+    [[ $(values "$file.json" status) == ok ]] || fail "$file.json: not ok"
+}
+
+# The row's measured <= predicted <= budget, and measured within 1 % of predicted.
+kept_its_budget() { # ROW
+    local measured predicted budget
+    measured=$(values "$1" peak_bytes) predicted=$(values "$1" predicted_peak_bytes) budget=$(values "$1" budget_bytes)
+    ((0 < measured && measured <= predicted && predicted <= budget)) ||
+        fail "measured $measured, predicted $predicted, budget $budget"
+    ((predicted - measured <= predicted / 100)) || fail "measured $measured, predicted $predicted: more than 1 %"
+}
+
+# ---------------------------------------------------------------- budgets
+
+a_byte_below_the_minimum_is_refused_and_the_minimum_trains_() {
+    for policy in naive liveness freelunch:rate=4 freelunch:codec=raw,eligible=all freelunch:rate=8,depth=5; do
+        local least
+        least=$(minimum resnet8 8 $policy)
+        refused 1 "infeasible: needs at least $least bytes" "${net[@]}" --policy $policy --budget $((least - 1)) \
+            --save refused --json refused.json
+        [[ $(<err) =~ "held by "[a-z0-9.]+\ (forward|backward) ]] || fail "no layer is named"
+        [[ ! -e refused && ! -e refused.json ]] || fail "the refused run wrote something"
+        trained state --policy $policy --budget "$least"
+        kept_its_budget state.json
+        [[ $(values state.json minimum_bytes) == "$least" ]] || fail "the row has another minimum"
+    done
+}
+
+without_a_budget_the_minimum_is_taken_() {
+    trained state --policy freelunch:rate=4
+    [[ $(values state.json budget_bytes) == $(minimum resnet8 8 freelunch:rate=4) ]] || fail "another budget"
+    kept_its_budget state.json
+}
+
+evaluation_and_smaller_batches_stay_within_the_budget_() {
+    expect 0 "${net[@]}" --epochs 2 --data synthetic:samples=20 --eval --json row
+    kept_its_budget row
+    (($(values row iterations) == 6)) || fail "not 3 iterations an epoch"
+    says out "iteration 3: test accuracy"
+    says out "iteration 6: test accuracy"
+    [[ $(values row test_accuracy) =~ ^[01]\.[0-9]+$ ]] || fail "no accuracy in the row"
+}
+
+# ---------------------------------------------------------------- equal bits
+
+naive_and_liveness_save_equal_weights_at_every_budget_() {
+    local least_naive least_liveness
+    least_naive=$(minimum resnet8 8 naive) least_liveness=$(minimum resnet8 8 liveness)
+    trained reference --policy liveness --budget "$least_liveness"
+    for budget in $(((least_naive + least_liveness) / 2)) "$least_naive" 200MiB; do
+        trained liveness --policy liveness --budget "$budget"
+        equal reference liveness
+    done
+    for budget in "$least_naive" $((least_naive + 1000000)) 200MiB; do
+        trained naive --policy naive --budget "$budget"
+        equal reference naive
+    done
+    trained other --policy liveness --seed 2
+    differ reference other
+}
+
+freelunch_has_equal_bits_however_it_is_carried_out_() {
+    trained reference --policy freelunch:rate=4
+    for options in depth=1 depth=7 buffers=naive workspace=naive buffers=naive,workspace=naive; do
+        trained state --policy freelunch:rate=4,$options
+        equal reference state
+    done
+    trained inline --policy freelunch:rate=4 --issue inline
+    equal reference inline
+    trained checked --policy freelunch:rate=4 --self-check
+    equal reference checked
+    trained deterministic --policy freelunch:rate=4 --deterministic --no-measure
+    equal reference deterministic
+    trained rate_8 --policy freelunch:rate=8
+    differ reference rate_8
+}
+
+a_lossless_codec_gives_the_weights_of_liveness_() {
+    trained liveness --policy liveness
+    trained freelunch --policy freelunch:codec=raw,eligible=all --self-check
+    equal liveness freelunch
+}
+
+# ---------------------------------------------------------------- switching
+
+switching_keeps_the_weights_and_the_budget_() {
+    local least_liveness least_freelunch
+    least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
+    ((least_freelunch < least_liveness)) || fail "freelunch needs no less than liveness"
+    trained lossy --policy liveness --switch 1:freelunch:rate=4 --switch 3:liveness --budget "$least_liveness"
+    kept_its_budget lossy.json
+    trained lossless --policy liveness --switch 1:freelunch:codec=raw,eligible=all --switch 3:liveness
+    kept_its_budget lossless.json
+    trained liveness --policy liveness
+    equal liveness lossless
+    differ liveness lossy
+    refused 1 "infeasible: needs at least $least_liveness bytes" "${net[@]}" --policy freelunch:rate=4 \
+        --switch 2:liveness --budget "$least_freelunch"
+}
+
+# ---------------------------------------------------------------- saving and loading
+
+a_loaded_state_goes_on_bit_for_bit_() {
+    for policy in naive liveness freelunch:rate=4; do
+        expect 0 "${tiny[@]}" --policy $policy --iterations 10 --save at_once
+        expect 0 "${tiny[@]}" --policy $policy --iterations 5 --save half
+        expect 0 "${tiny[@]}" --policy $policy --iterations 10 --load half --save in_two
+        equal at_once in_two
+        differ half in_two
+    done
+}
+
+a_loaded_state_goes_on_in_the_middle_of_epochs_() {
+    local data=(--data synthetic:samples=18 --eval)
+    expect 0 "${tiny[@]}" "${data[@]}" --epochs 3 --save at_once
+    expect 0 "${tiny[@]}" "${data[@]}" --epochs 1 --save part
+    expect 0 "${tiny[@]}" "${data[@]}" --epochs 3 --load part --save in_two
+    equal at_once in_two
+}
+
+a_state_loaded_behind_a_switch_has_its_policy_() {
+    local switches=(--switch 1:freelunch:rate=4 --switch 4:liveness --switch 2:freelunch:rate=8)
+    expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --save at_once
+    expect 0 "${net[@]}" --iterations 3 "${switches[@]}" --save part
+    expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --load part --save in_two
+    equal at_once in_two
+    expect 0 "${net[@]}" --iterations 6 --switch 1:freelunch:rate=4 --load part --save other
+    differ at_once other
+}
+
+a_state_at_the_end_is_only_evaluated_() {
+    expect 0 "${tiny[@]}" --iterations 3 --save state --eval --data synthetic:samples=40
+    local accuracy
+    read -r accuracy <out
+    expect 0 "${tiny[@]}" --iterations 3 --load state --save again --eval --data synthetic:samples=40 --json row
+    says err "nothing to train: state has 3 iterations behind it"
+    says out "$accuracy"
+    equal state again
+    [[ $(values row net) == tiny && $(values row iterations) == 0 ]] || fail "the row is of something else"
+}
+
+saving_replaces_what_a_link_points_to_() {
+    echo old >target
+    ln -s target link
+    expect 0 "${tiny[@]}" --iterations 2 --save link
+    [[ -L link ]] || fail "the link was replaced"
+    expect 0 "${tiny[@]}" --iterations 4 --load target
+}
+
+the_log_has_a_line_for_each_iteration_() {
+    expect 0 "${tiny[@]}" --iterations 3 --log log
+    mapfile -t lines <log
+    ((${#lines[@]} == 4)) || fail "${#lines[@]} lines"
+    [[ ${lines[0]} == iteration,loss,accuracy,seconds ]] || fail "header ${lines[0]}"
+    [[ ${lines[3]} =~ ^3,[0-9.e+-]+,[01]\.[0-9]+,[0-9.]+$ ]] || fail "line ${lines[3]}"
+}
+
+# ---------------------------------------------------------------- SIGINT
+
+# start ARGUMENT...: in the background; what it prints goes to out and err. Then `interrupt` it. A shell's children in
+# the background ignore SIGINT; the one under way to become mm does not yet.
+start() {
+    "$mm" "$@" >out 2>err </dev/null &
+    trap 'kill -KILL $! 2>/dev/null' EXIT
+    until [[ /proc/$!/exe -ef $mm ]]; do kill -0 $! || fail "mm $*: did not start"; done
+}
+
+interrupt() {
+    kill -INT $!
+    ended_by_sigint
+}
+
+ended_by_sigint() {
+    local status=0
+    wait $! || status=$?
+    trap - EXIT
+    ((status == 130)) || fail "status $status, expected 130"
+}
+
+sigint_finishes_the_iteration_and_saves_() {
+    start train --net resnet8 --batch 8 --iterations 1000000 --save state --json row --log log --policy freelunch:rate=4
+    wait_for log $'\n3,'
+    interrupt
+    mapfile -t lines <log
+    local done=$((${#lines[@]} - 1))
+    [[ $(values row status) == interrupted && $(values row iterations) == "$done" ]] || fail "not $done iterations"
+    expect 0 "${net[@]}" --iterations $done --policy freelunch:rate=4 --save at_once
+    equal at_once state
+}
+
+# Signals until one is heard, wherever it is by then.
+sigint_at_any_time_ends_with_a_whole_row_() {
+    for state in state none; do
+        start train --net resnet8 --batch 8 --iterations 1000000 --json row --save $state
+        while kill -INT $! 2>/dev/null; do sleep 0.01; done
+        ended_by_sigint
+        [[ $(values row status) == interrupted && $(values row net) == resnet8 ]] || fail "the row is not whole"
+        if (($(values row iterations) == 0)); then says err "interrupted before the first iteration"; fi
+        rm row
+    done
+}
+
+sigint_ends_an_evaluation_() {
+    black_cifar10 data
+    start train --net resnet8 --batch 4 --iterations 1 --eval --data cifar10:data --save state --json row
+    wait_for err "evaluation 1/2500"
+    interrupt
+    [[ $(values row test_accuracy) == null && $(values row status) == interrupted ]] || fail "half an evaluation counts"
+    expect 0 "${net[@]}" --batch 4 --iterations 1 --data cifar10:data --save at_once
+    equal at_once state
+}
+
+run_cases

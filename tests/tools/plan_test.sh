@@ -1,0 +1,188 @@
+#!/bin/bash
+# mm plan: that its accounts add up, that the largest batch is the largest, and that its pictures are pictures.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+policies=naive,liveness,freelunch:eligible=all
+
+# The only value of a key.
+value() { # FILE KEY
+    local all
+    mapfile -t all < <(values "$1" "$2")
+    ((${#all[@]} == 1)) || fail "$1 has ${#all[@]} of $2"
+    echo "${all[0]}"
+}
+
+# explained NET BATCH POLICY: the row to row.json
+explained() { expect 0 plan --net "$1" --batch "$2" --policy "$3" --explain --json row.json; }
+
+# ---------------------------------------------------------------- accounts
+
+explain_tells_what_holds_the_memory_() {
+    expect 0 plan --net tiny --batch 32 --policy $policies --explain
+    for text in "declared  at the peak" "stashed feature maps" "weight gradients" "optimizer state" \
+        "alive at the peak" "stashed maps of" "relu1.out, made by relu1 (relu)" "relu1 backward (sign)" \
+        "as mask, for only the sign is read: 32KiB" "bn2 backward (value)" "recomputed (bn, relu)" "swapped: 0B" \
+        "32KiB by freelunch:eligible=all" "lower bounds (moDNN, equation 7)" "weights offloaded" \
+        "x less than naive"; do
+        says out "$text"
+    done
+    expect 0 plan --net tiny --batch 32 --policy liveness
+    [[ $(<out) != *declared* && $(<out) != *"than naive"* ]] || fail "explains without being asked"
+}
+
+kinds_add_up_to_what_the_plan_needs_() {
+    for net in tiny resnet20; do
+        for policy in naive liveness freelunch freelunch:buffers=naive,workspace=naive; do
+            explained $net 16 $policy
+            local bytes sum=0 idle=0
+            for bytes in $(values row.json at_peak_bytes); do sum=$((sum + bytes)) idle=$bytes; done
+            ((sum == $(value row.json minimum_bytes))) || fail "$net, $policy: $sum bytes in all"
+            ((sum - idle == $(value row.json live_peak_bytes))) || fail "$net, $policy: $((sum - idle)) bytes alive"
+        done
+    done
+}
+
+lower_bounds_are_below_every_minimum_() {
+    for net in tiny resnet20; do
+        for policy in naive liveness freelunch:eligible=all; do
+            explained $net 1 $policy
+            (($(value row.json lower_bound_bytes) <= $(value row.json minimum_bytes))) || fail "$net, $policy: batch 1"
+            explained $net 64 $policy
+            (($(value row.json batch_lower_bound_bytes) <= $(value row.json minimum_bytes))) ||
+                fail "$net, $policy: batch 64"
+            (($(value row.json lower_bound_bytes) < $(value row.json batch_lower_bound_bytes))) ||
+                fail "$net: the bound does not grow with the batch"
+            (($(value row.json lower_bound_offloaded_bytes) < $(value row.json lower_bound_bytes))) ||
+                fail "$net: offloading weights gains nothing"
+        done
+    done
+}
+
+tensors_above_two_gibibytes_are_planned_() {
+    expect 0 plan --net resnet20 --batch 1048576 --policy liveness --explain --json row.json
+    (($(value row.json minimum_bytes) > 1 << 40)) || fail "$(value row.json minimum_bytes) bytes"
+    says out "64GiB  conv1.out"
+}
+
+# ---------------------------------------------------------------- the largest batch
+
+largest_batch_fits_and_the_next_does_not_() {
+    for policy in naive liveness freelunch; do
+        for budget in 4MiB 20MiB 333333333; do
+            expect 0 plan --net tiny --policy $policy --budget $budget --max-batch --json row.json
+            local batch
+            batch=$(value row.json max_batch)
+            ((batch > 1 && batch == $(value row.json batch))) || fail "$policy, $budget: batch $batch"
+            says out "in $(sed 's/333333333/318MiB/' <<<$budget); $((batch + 1)) needs"
+            expect 0 plan --net tiny --policy $policy --budget $budget --batch "$batch"
+            expect 1 plan --net tiny --policy $policy --budget $budget --batch $((batch + 1))
+        done
+    done
+}
+
+budget_that_holds_no_image_fits_no_batch_() {
+    expect 1 plan --net tiny --policy liveness --budget 100KiB --max-batch --json row.json
+    says out "none in 100KiB"
+    [[ $(value row.json max_batch) == 0 && $(value row.json status) == infeasible ]] || fail "$(<row.json)"
+}
+
+largest_batch_is_at_most_what_can_be_asked_for_() {
+    expect 0 plan --net tiny --policy liveness --budget 900TiB --max-batch --json row.json
+    [[ $(value row.json max_batch) == 1048576 ]] || fail "$(value row.json max_batch)"
+}
+
+largest_batch_needs_a_budget_() {
+    refused 2 "--max-batch needs a --budget" plan --net tiny --max-batch
+    refused 2 "cannot go with --max-batch" plan --net tiny --max-batch --budget 1MiB --facts none.json
+}
+
+# ---------------------------------------------------------------- pictures
+
+# Every tag is closed in its order, and nothing follows the first element.
+balanced() { # FILE
+    local text tag open=()
+    IFS= read -rd '' text <"$1"
+    while [[ $text == *"<"* ]]; do
+        tag=${text#*<} text=${tag#*>} tag=${tag%%>*}
+        case $tag in
+        */) ;;
+        /*)
+            ((${#open[@]} > 0)) && [[ ${open[-1]} == "${tag#/}" ]] || fail "$1: </${tag#/}> closes nothing"
+            unset 'open[-1]'
+            ;;
+        *) open+=("${tag%% *}") ;;
+        esac
+    done
+    ((${#open[@]} == 0)) || fail "$1: <${open[-1]}> is not closed"
+    command -v xmllint >/dev/null || return 0
+    xmllint --noout "$1" || fail "$1: xmllint refuses it"
+}
+
+count() { # FILE TEXT
+    local text rest n=0
+    IFS= read -rd '' text <"$1"
+    while rest=${text#*"$2"} && [[ $rest != "$text" ]]; do text=$rest n=$((n + 1)); done
+    echo $n
+}
+
+svg_shows_every_policy_the_budget_and_the_peak_() {
+    expect 1 plan --net tiny --batch 32 --policy $policies --budget 4MiB --svg memory.svg
+    balanced memory.svg
+    for text in "<svg xmlns=" "tiny: device memory" "stashed maps" "gradient maps" ">forward<" ">backward<" \
+        "class=\"budget\"" ">budget 4MiB<" "peak 3.27MiB: avgpool forward" "MiB</text>" "does not fit"; do
+        says memory.svg "$text"
+    done
+    for class in head budget peak; do
+        (($(count memory.svg "class=\"$class\"") == 3)) || fail "$(count memory.svg "class=\"$class\"") of $class"
+    done
+    expect 1 plan --net tiny --batch 32 --policy $policies --budget 4MiB --svg again.svg
+    equal memory.svg again.svg
+}
+
+svg_without_a_budget_has_no_line_for_it_() {
+    expect 0 plan --net tiny --policy liveness --svg memory.svg
+    balanced memory.svg
+    (($(count memory.svg "class=\"budget\"") == 0)) || fail "there is one"
+}
+
+svg_of_a_long_network_is_no_longer_than_its_pixels_() {
+    expect 0 plan --net resnet1202 --policy liveness --svg memory.svg
+    balanced memory.svg
+    (($(stat -c %s memory.svg) < 200000)) || fail "$(stat -c %s memory.svg) bytes"
+}
+
+svg_spells_names_as_xml_does_() {
+    expect 0 nets --net tiny --json
+    mv out 'a&b<c>.json'
+    expect 0 plan --net 'file:a&b<c>.json' --policy liveness --svg memory.svg
+    balanced memory.svg
+    says memory.svg 'a&amp;b&lt;c&gt;.json'
+}
+
+svg_that_cannot_be_written_is_refused_before_planning_() {
+    refused 1 "nowhere/memory.svg: cannot be written" plan --net tiny --svg nowhere/memory.svg
+    mkdir folder
+    refused 1 "folder: cannot be written" plan --net tiny --svg folder
+    refused 2 "--svg needs a value" plan --net tiny --svg
+}
+
+chart_is_ascii_unless_the_locale_is_utf8_() {
+    expect 0 plan --net tiny --batch 32 --policy liveness --chart
+    says out "S stashed maps"
+    says out "^ peak 3.27MiB: avgpool forward"
+    [[ ! $(<out) =~ [^[:print:][:space:]] ]] || fail "something else than ASCII"
+    LC_ALL=C.UTF-8 expect 0 plan --net tiny --batch 32 --policy liveness --chart
+    says out "▓ stashed maps"
+    says out "▲ peak 3.27MiB: avgpool forward"
+}
+
+chart_is_shown_with_explain_on_a_terminal_() {
+    command -v script >/dev/null || skip "no script to stand for a terminal"
+    expect 0 plan --net tiny --policy liveness --explain
+    [[ $(<out) != *"S stashed maps"* ]] || fail "shown without a terminal"
+    script -qec "'$mm' plan --net tiny --policy liveness --explain" /dev/null >out </dev/null || fail "fails"
+    says out "S stashed maps"
+}
+
+run_cases

@@ -1,0 +1,149 @@
+/* A training loop of one's own on mm: two linear layers with a ReLU between them, in plain C, on made data.
+ *
+ *     cc example_embed.c $(pkg-config --cflags --libs mm) -lm -o example_embed
+ *     ./example_embed [POLICY [BUDGET_BYTES]]
+ *
+ * The graph is declared once (declare). Each iteration runs its steps between mm_layer_begin and mm_layer_end, and asks
+ * there where the tensors lie (iterate). main makes a manager with a budget, trains, and changes the policy half-way. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mm/mm.h"
+
+enum { BATCH = 64, INPUTS = 32, HIDDEN = 256, CLASSES = 8, ITERATIONS = 60 };
+
+static void check(mm_status status) {
+    if (status == MM_OK) return;
+    fprintf(stderr, "example_embed: %s: %s\n", mm_status_name(status), mm_last_error());
+    exit(1);
+}
+
+/* ---- the graph: every tensor, and which step reads and writes which, in the order of execution */
+
+enum { X, LABELS, W1, W2, DW1, DW2, LOSS, H, R, Y, DY, DR, DH, TENSORS }; /* a graph counts its tensors from 0 */
+static const mm_tensor_desc tensors[TENSORS] = {
+    [X] = {"x", MM_INPUT, MM_EXTERNAL, MM_F32, 2, {BATCH, INPUTS}}, /* memory of our own */
+    [LABELS] = {"labels", MM_INPUT, MM_EXTERNAL, MM_I32, 1, {BATCH}},
+    [W1] = {"w1", MM_WEIGHT, MM_PERSISTENT, MM_F32, 2, {INPUTS, HIDDEN}}, /* mm's, outliving iterations */
+    [W2] = {"w2", MM_WEIGHT, MM_PERSISTENT, MM_F32, 2, {HIDDEN, CLASSES}},
+    [DW1] = {"dw1", MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 2, {INPUTS, HIDDEN}},
+    [DW2] = {"dw2", MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 2, {HIDDEN, CLASSES}},
+    [LOSS] = {"loss", MM_STATE, MM_PERSISTENT, MM_F32, 1, {1}},
+    [H] = {"h", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}}, /* mm's to place, compress and free */
+    [R] = {"r", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}},
+    [Y] = {"y", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, CLASSES}},
+    [DY] = {"dy", MM_GRADIENT_MAP, MM_MANAGED, MM_F32, 2, {BATCH, CLASSES}},
+    [DR] = {"dr", MM_GRADIENT_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}},
+    [DH] = {"dh", MM_GRADIENT_MAP, MM_MANAGED, MM_F32, 2, {BATCH, HIDDEN}},
+};
+static mm_layer linear1, relu1, linear2, softmax2;
+
+#define READ(t)                    ((mm_use){t, MM_READ, MM_FORM_VALUE})
+#define SIGN(t)                    ((mm_use){t, MM_READ, MM_FORM_SIGN})
+#define WRITE(t)                   ((mm_use){t, MM_WRITE, MM_FORM_VALUE})
+#define MODIFY(t)                  ((mm_use){t, MM_MODIFY, MM_FORM_VALUE})
+#define STEP(layer, phase, n, ...) check(mm_graph_add_step(graph, layer, phase, (mm_use[n]){__VA_ARGS__}, n, 0))
+static mm_graph *declare(void) {
+    mm_graph *graph;
+    check(mm_graph_create("example", &graph));
+    for (mm_tensor t = 0, number; t < TENSORS; t++) check(mm_graph_add_tensor(graph, &tensors[t], &number));
+    check(mm_graph_add_layer(graph, "linear1", MM_LAYER_LINEAR, &linear1));
+    check(mm_graph_add_layer(graph, "relu1", MM_LAYER_RELU, &relu1));
+    check(mm_graph_add_layer(graph, "linear2", MM_LAYER_LINEAR, &linear2));
+    check(mm_graph_add_layer(graph, "softmax2", MM_LAYER_LOSS, &softmax2));
+    STEP(linear1, MM_FORWARD, 3, READ(X), READ(W1), WRITE(H));
+    STEP(relu1, MM_FORWARD, 2, READ(H), WRITE(R));
+    check(mm_graph_allow_inplace(graph, H, R)); /* of the last step: R may be written over H */
+    STEP(linear2, MM_FORWARD, 3, READ(R), READ(W2), WRITE(Y));
+    STEP(softmax2, MM_BACKWARD, 4, READ(Y), READ(LABELS), WRITE(DY), WRITE(LOSS));
+    STEP(linear2, MM_BACKWARD, 5, READ(R), MODIFY(W2), READ(DY), WRITE(DR), WRITE(DW2));
+    STEP(relu1, MM_BACKWARD, 3, SIGN(R), READ(DR), WRITE(DH)); /* only whether R is positive matters */
+    check(mm_graph_allow_inplace(graph, DR, DH));
+    STEP(linear1, MM_BACKWARD, 4, READ(X), MODIFY(W1), READ(DH), WRITE(DW1));
+    check(mm_graph_freeze(graph));
+    return graph;
+}
+
+/* ---- what the steps compute: nothing here knows of mm, but for the form in which signs come */
+
+static void linear(const float *x, const float *w, float *y, int in, int out) {
+    for (int i = 0; i < BATCH * out; i++) {
+        y[i] = 0;
+        for (int p = 0; p < in; p++) y[i] += x[i / out * in + p] * w[p * out + i % out];
+    }
+}
+static void linear_back(const float *x, float *w, const float *dy, float *dx, float *dw, int in, int out) {
+    for (int i = 0; dx && i < BATCH * in; i++) {
+        dx[i] = 0;
+        for (int q = 0; q < out; q++) dx[i] += dy[i / in * out + q] * w[i % in * out + q];
+    }
+    for (int i = 0; i < in * out; i++) {
+        dw[i] = 0;
+        for (int s = 0; s < BATCH; s++) dw[i] += x[s * in + i / out] * dy[s * out + i % out];
+        w[i] -= 0.1F * dw[i];
+    }
+}
+static void relu(const float *x, float *y) {
+    for (int i = 0; i < BATCH * HIDDEN; i++) y[i] = x[i] > 0 ? x[i] : 0;
+}
+static void relu_back(const void *y, mm_form form, const float *dy, float *dx) {
+    const float *value = y;
+    const uint32_t *mask = form == MM_FORM_SIGN ? y : NULL; /* the exact signs of values that were compressed */
+    for (int i = 0; i < BATCH * HIDDEN; i++) dx[i] = (mask ? mask[i / 32] >> i % 32 & 1 : value[i] > 0) ? dy[i] : 0;
+}
+static void softmax(const float *x, const int32_t *label, float *dx, float *loss) {
+    *loss = 0;
+    for (int s = 0; s < BATCH; s++, x += CLASSES, dx += CLASSES) {
+        float sum = 0;
+        for (int c = 0; c < CLASSES; c++) sum += expf(x[c]);
+        for (int c = 0; c < CLASSES; c++) dx[c] = (expf(x[c]) / sum - (float)(c == label[s])) / BATCH;
+        *loss += (logf(sum) - x[label[s]]) / BATCH;
+    }
+}
+
+/* ---- the loop. Steps compute on this thread: begin gets no stream, and returns when the step's inputs are there. */
+
+#define AT(t)                  mm_tensor_data(m, t) /* until the step ends; in another step it may lie elsewhere */
+#define RUN(l, phase, compute) (check(mm_layer_begin(m, l, phase, NULL)), compute, check(mm_layer_end(m, l, phase)))
+
+static void iterate(mm_manager *m, const mm_graph *graph) {
+    check(mm_iteration_begin(m, graph));
+    RUN(linear1, MM_FORWARD, linear(AT(X), AT(W1), AT(H), INPUTS, HIDDEN));
+    RUN(relu1, MM_FORWARD, relu(AT(H), AT(R)));
+    RUN(linear2, MM_FORWARD, linear(AT(R), AT(W2), AT(Y), HIDDEN, CLASSES));
+    RUN(softmax2, MM_BACKWARD, softmax(AT(Y), AT(LABELS), AT(DY), AT(LOSS)));
+    RUN(linear2, MM_BACKWARD, linear_back(AT(R), AT(W2), AT(DY), AT(DR), AT(DW2), HIDDEN, CLASSES));
+    RUN(relu1, MM_BACKWARD, relu_back(AT(R), mm_tensor_form(m, R), AT(DR), AT(DH)));
+    RUN(linear1, MM_BACKWARD, linear_back(AT(X), AT(W1), AT(DH), NULL, AT(DW1), INPUTS, HIDDEN));
+    check(mm_iteration_end(m));
+}
+
+int main(int argc, char **argv) {
+    static float images[BATCH * INPUTS];
+    static int32_t labels[BATCH];
+    mm_options options = {.device_bytes = argc > 2 ? atoll(argv[2]) : 400000, .policy = argc > 1 ? argv[1] : NULL};
+    mm_graph *graph = declare();
+    mm_manager *m;
+    check(mm_manager_create(&options, &m));
+    check(mm_manager_prepare(m, graph)); /* plans, and proves that the plan fits the budget */
+    check(mm_external_set(m, graph, X, images));
+    check(mm_external_set(m, graph, LABELS, labels));
+    float *w1 = mm_persistent_data(m, "w1", NULL), *w2 = mm_persistent_data(m, "w2", NULL), first = 0;
+    const float *loss = mm_persistent_data(m, "loss", NULL);
+    for (int i = 0; i < INPUTS * HIDDEN; i++) w1[i] = sinf((float)(7 * i * i + 3 * i)) / 6;
+    for (int i = 0; i < HIDDEN * CLASSES; i++) w2[i] = sinf((float)(5 * i * i + i)) / 16;
+    for (int s = 0; s < BATCH; s++) labels[s] = s % CLASSES;
+    for (int i = 0; i < BATCH * INPUTS; i++) images[i] = sinf((float)i) + (float)(i % CLASSES == labels[i / INPUTS]);
+    for (int i = 0; i < ITERATIONS; i++) {
+        if (i == ITERATIONS / 2) check(mm_policy_set(m, "freelunch:codec=raw,eligible=all"));
+        iterate(m, graph);
+        if (i == 0) first = *loss;
+    }
+    mm_stats stats;
+    mm_stats_get(m, &stats);
+    printf("budget %lld, predicted peak %lld, loss %.9g -> %.9g\n", (long long)options.device_bytes,
+           (long long)stats.predicted_peak_bytes, first, *loss);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}

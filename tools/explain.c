@@ -1,0 +1,272 @@
+#include "tools/explain.h"
+
+#include <string.h>
+
+#include "mm/core/status.h"
+
+/* ---------------------------------------------------------------- bounds */
+
+static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *facts, explain_bound *out) {
+    out->batch = batch;
+    out->bound = mm_lower_bound_of(graph, facts);
+    mm_graph_step_name(graph, out->bound.step, out->held_by, sizeof out->held_by);
+    mm_graph_step_name(graph, out->bound.offloaded_step, out->offloaded_held_by, sizeof out->offloaded_held_by);
+}
+
+mm_status explain_bound_of(const nets_net *net, const char *device, int64_t batch, explain_bound *bound_out) {
+    nets_backend *backend;
+    nets_lowered *lowered;
+    MM_TRY(nets_backend_open(device, &backend));
+    mm_status status = nets_lower(net, backend, batch, NETS_TRAIN, &lowered);
+    if (status == MM_OK) {
+        name_bound(lowered->graph, batch, NULL, bound_out);
+        nets_lowered_destroy(lowered);
+    }
+    nets_backend_close(backend);
+    return status;
+}
+
+static explain_bound bound_of_case(const plan_case *c) {
+    explain_bound bound;
+    name_bound(plan_case_plan(c)->graph, c->batch, c->r.planned.facts, &bound);
+    return bound;
+}
+
+static void print_bound(FILE *file, const explain_bound *b) {
+    char size[32];
+    fprintf(file, "  %10s  batch %lld: weights and state, and what %s uses\n",
+            mm_size_format(b->bound.bytes, size, sizeof size), (long long)b->batch, b->held_by);
+    fprintf(file, "  %10s  batch %lld, weights offloaded: what %s uses\n",
+            mm_size_format(b->bound.offloaded_bytes, size, sizeof size), (long long)b->batch, b->offloaded_held_by);
+}
+
+/* ---------------------------------------------------------------- stash */
+
+/* A case's stash, with codecs: those of its policy, else those that freelunch would use. */
+typedef struct explained {
+    mm_stash stash;
+    mm_planned codecs;
+    const mm_facts *facts;
+} explained;
+
+static mm_status explained_init(explained *e, const plan_case *c) {
+    memset(e, 0, sizeof *e);
+    e->facts = c->r.planned.facts;
+    if (e->facts->n_codecs == 0) {
+        mm_policy policy;
+        MM_TRY(mm_policy_parse("freelunch", &policy));
+        MM_TRY(mm_planned_init(&e->codecs, &policy, plan_case_plan(c)->graph, c->device));
+        e->facts = e->codecs.facts;
+    }
+    mm_status status = mm_stash_init(plan_case_plan(c), e->facts, &e->stash);
+    if (status != MM_OK) mm_planned_fini(&e->codecs);
+    return status;
+}
+
+static void explained_fini(explained *e) {
+    mm_stash_fini(&e->stash);
+    mm_planned_fini(&e->codecs);
+}
+
+/* "bn, relu" */
+static const char *kinds_text(uint32_t kinds, char *buffer, size_t capacity) {
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int k = 0; k < MM_LAYER_KINDS; k++)
+        if (kinds & 1u << k && used < capacity)
+            used += (size_t)snprintf(buffer + used, capacity - used, "%s%s", used ? ", " : "", mm_layer_kind_name(k));
+    return buffer;
+}
+
+static void print_remedy(FILE *file, const mm_facts *facts, const mm_remedy *r) {
+    char size[32], kinds[128];
+    mm_size_format(r->bytes_left, size, sizeof size);
+    switch (r->kind) {
+    case MM_REMEDY_KEEP:
+        return;
+    case MM_REMEDY_MASK:
+        fprintf(file, "as %s, for only the sign is read: %s", facts->codecs[r->codec].spec, size);
+        return;
+    case MM_REMEDY_COMPRESS:
+        fprintf(file, "as %s%s%s: %s", facts->codecs[r->codec].spec, r->sign_codec >= 0 ? " and " : "",
+                r->sign_codec >= 0 ? facts->codecs[r->sign_codec].spec : "", size);
+        return;
+    case MM_REMEDY_RECOMPUTE:
+        fprintf(file, "recomputed (%s): %s", kinds_text(r->layer_kinds, kinds, sizeof kinds), size);
+        return;
+    case MM_REMEDY_SWAP:
+        fprintf(file, "swapped: %s", size);
+    }
+}
+
+static const mm_stash_map *find_map(const mm_stash *stash, mm_tensor tensor) {
+    for (int i = 0; i < stash->n_maps; i++)
+        if (stash->maps[i].tensor == tensor) return &stash->maps[i];
+    return NULL;
+}
+
+static const char *form_name(mm_form form) { return form == MM_FORM_SIGN ? "sign" : "value"; }
+
+static void print_map(FILE *file, const plan_case *cases, const explained *e, int n, const mm_stash_map *map) {
+    const mm_graph *graph = plan_case_plan(cases)->graph;
+    const mm_tensor_info *tensor = mm_graph_tensor(graph, map->tensor);
+    const mm_layer_info *producer = mm_graph_layer(graph, tensor->producer);
+    char text[320];
+    fprintf(file, "  %10s  %s, made by %s (%s)\n", mm_size_format(map->bytes, text, sizeof text), tensor->name,
+            producer->name, mm_layer_kind_name(producer->kind));
+    fprintf(file, "  %10s    read by  ", "");
+    for (int i = 0; i < map->n_readers; i++)
+        fprintf(file, "%s%s (%s)", i ? ", " : "", mm_graph_step_name(graph, map->readers[i].step, text, sizeof text),
+                form_name(map->readers[i].form));
+    fprintf(file, "\n  %10s    could be ", "");
+    for (int i = 1; i < map->n_remedies; i++) {
+        fputs(i > 1 ? "; " : "", file);
+        print_remedy(file, e->facts, &map->remedies[i]);
+    }
+    fprintf(file, "\n  %10s    held     ", "");
+    for (int i = 0; i < n; i++) {
+        const mm_stash_map *held = find_map(&e[i].stash, map->tensor);
+        fprintf(file, "%s%s by %s", i ? ", " : "", mm_size_format(held ? held->held_bytes : 0, text, sizeof text),
+                plan_case_plan(&cases[i])->policy);
+    }
+    fputc('\n', file);
+}
+
+enum { CASES_MAX = 64 };
+
+static void print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
+    char size[32];
+    const mm_stash *stash = &e[0].stash;
+    int64_t total = 0;
+    for (int i = 0; i < stash->n_maps; i++) total += stash->maps[i].bytes;
+    fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes left on the device meanwhile\n",
+            cases->net, (long long)cases->batch, stash->n_maps, mm_size_format(total, size, sizeof size));
+    for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) print_map(file, cases, e, n, &stash->maps[i]);
+}
+
+mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image) {
+    explained e[CASES_MAX];
+    int made = 0;
+    mm_status status = n <= CASES_MAX ? MM_OK : mm_fail(MM_ERR_INVALID, "at most %d policies", CASES_MAX);
+    while (status == MM_OK && made < n) {
+        status = explained_init(&e[made], &cases[made]);
+        made += status == MM_OK;
+    }
+    if (status == MM_OK) {
+        print_maps(file, cases, e, n);
+        explain_bound own = bound_of_case(cases);
+        fprintf(file, "%s: lower bounds (moDNN, equation 7)\n", cases->net);
+        print_bound(file, image);
+        if (own.batch != image->batch) print_bound(file, &own);
+    }
+    for (int i = 0; i < made; i++) explained_fini(&e[i]);
+    return status;
+}
+
+/* ---------------------------------------------------------------- json */
+
+static json_t *kinds_json(const mm_account *account) {
+    json_t *object = json_object();
+    for (int k = 0; k < MM_ACCOUNT_KINDS; k++)
+        json_object_set_new(object, mm_account_kind_name(k),
+                            json_pack("{sI sI}", "declared_bytes", (json_int_t)account->declared[k], "at_peak_bytes",
+                                      (json_int_t)account->at_peak[k]));
+    json_object_set_new(object, "idle",
+                        json_pack("{si sI}", "declared_bytes", 0, "at_peak_bytes", (json_int_t)account->idle_bytes));
+    return object;
+}
+
+static json_t *segments_json(const mm_account *account) {
+    static const char *const contents[] = {"raw", "coded", "workspace"};
+    json_t *array = json_array();
+    char name[320];
+    for (int i = 0; i < account->n_segments && i < EXPLAIN_MAPS; i++) {
+        const mm_segment *s = &account->plan->segments[account->segments[i]];
+        json_array_append_new(array,
+                              json_pack("{ss ss sI}", "name",
+                                        mm_account_segment_name(account->plan, account->segments[i], name, sizeof name),
+                                        "content", contents[s->content], "bytes", (json_int_t)s->bytes));
+    }
+    return array;
+}
+
+static json_t *remedies_json(const mm_facts *facts, const mm_stash_map *map) {
+    json_t *array = json_array();
+    for (int i = 0; i < map->n_remedies; i++) {
+        const mm_remedy *r = &map->remedies[i];
+        json_t *object =
+            json_pack("{ss sI}", "action", mm_remedy_kind_name(r->kind), "bytes_left", (json_int_t)r->bytes_left);
+        if (r->codec >= 0) json_object_set_new(object, "codec", json_string(facts->codecs[r->codec].spec));
+        if (r->sign_codec >= 0)
+            json_object_set_new(object, "sign_codec", json_string(facts->codecs[r->sign_codec].spec));
+        char kinds[128];
+        if (r->kind == MM_REMEDY_RECOMPUTE)
+            json_object_set_new(object, "layers", json_string(kinds_text(r->layer_kinds, kinds, sizeof kinds)));
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *readers_json(const mm_graph *graph, const mm_stash_map *map) {
+    json_t *array = json_array();
+    char step[256];
+    for (int i = 0; i < map->n_readers; i++)
+        json_array_append_new(array, json_pack("{ss ss}", "step",
+                                               mm_graph_step_name(graph, map->readers[i].step, step, sizeof step),
+                                               "form", form_name(map->readers[i].form)));
+    return array;
+}
+
+static json_t *maps_json(const mm_graph *graph, const explained *e) {
+    json_t *array = json_array();
+    for (int i = 0; i < e->stash.n_maps && i < EXPLAIN_MAPS; i++) {
+        const mm_stash_map *map = &e->stash.maps[i];
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, map->tensor);
+        const mm_layer_info *producer = mm_graph_layer(graph, tensor->producer);
+        json_array_append_new(array,
+                              json_pack("{ss ss ss sI sI so so}", "name", tensor->name, "producer", producer->name,
+                                        "producer_kind", mm_layer_kind_name(producer->kind), "bytes",
+                                        (json_int_t)map->bytes, "held_bytes", (json_int_t)map->held_bytes, "readers",
+                                        readers_json(graph, map), "remedies", remedies_json(e->facts, map)));
+    }
+    return array;
+}
+
+/* A bound as four keys that begin with `prefix`. */
+static int add_bound(json_t *row, const char *prefix, const explain_bound *b) {
+    char key[64];
+    int failed = 0;
+#define KEY(suffix) (snprintf(key, sizeof key, "%s%s", prefix, suffix), key)
+    failed |= json_object_set_new(row, KEY("_bytes"), json_integer(b->bound.bytes));
+    failed |= json_object_set_new(row, KEY("_held_by"), json_string(b->held_by));
+    failed |= json_object_set_new(row, KEY("_offloaded_bytes"), json_integer(b->bound.offloaded_bytes));
+    failed |= json_object_set_new(row, KEY("_offloaded_held_by"), json_string(b->offloaded_held_by));
+#undef KEY
+    return failed;
+}
+
+/* Live bytes of every step in order, by kind. */
+static json_t *timeline_json(const mm_account *account) {
+    json_t *object = json_object();
+    for (int k = 0; k < MM_ACCOUNT_KINDS; k++) {
+        json_t *array = json_array();
+        for (int i = 0; i < account->n_steps; i++)
+            json_array_append_new(array, json_integer(account->steps[i].bytes[k]));
+        json_object_set_new(object, mm_account_kind_name(k), array);
+    }
+    return object;
+}
+
+mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *image) {
+    explained e;
+    explain_bound own = bound_of_case(c);
+    MM_TRY(explained_init(&e, c));
+    int failed = json_object_set_new(row, "kinds", kinds_json(&c->account));
+    failed |= json_object_set_new(row, "peak_segments", segments_json(&c->account));
+    failed |= json_object_set_new(row, "stashed_maps", maps_json(plan_case_plan(c)->graph, &e));
+    failed |= add_bound(row, "lower_bound", image);
+    failed |= add_bound(row, "batch_lower_bound", &own);
+    failed |= json_object_set_new(row, "timeline", timeline_json(&c->account));
+    explained_fini(&e);
+    return failed ? mm_fail(MM_ERR_NOMEM, "out of memory for the rows") : MM_OK;
+}

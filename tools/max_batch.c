@@ -1,0 +1,64 @@
+#include "tools/max_batch.h"
+
+#include "tools/requirement.h"
+
+typedef struct search {
+    const nets_net *net;
+    const char *device, *policy;
+    int64_t budget_bytes;
+    int64_t fits, fits_bytes; /* the largest batch known to fit, 0: none, and what its plan needs */
+    int64_t over, over_bytes; /* the smallest above it known not to; 0: none */
+    int64_t bytes_per_image;  /* about */
+} search;
+
+static mm_status probe(search *s, int64_t batch) {
+    requirement r;
+    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->device, s->policy, 0, NULL));
+    int64_t bytes = r.planned.plan->peak_bytes;
+    requirement_fini(&r);
+    if (s->fits > 0 && batch > s->fits && bytes > s->fits_bytes)
+        s->bytes_per_image = (bytes - s->fits_bytes) / (batch - s->fits);
+    *(bytes <= s->budget_bytes ? &s->fits : &s->over) = batch;
+    *(bytes <= s->budget_bytes ? &s->fits_bytes : &s->over_bytes) = bytes;
+    return MM_OK;
+}
+
+/* Where the budget would be reached if bytes grew in a straight line, within [lowest, highest]. */
+static int64_t straight(const search *s, int64_t lowest, int64_t highest) {
+    int64_t more = s->bytes_per_image > 0 ? (s->budget_bytes - s->fits_bytes) / s->bytes_per_image : 0;
+    if (more > highest - s->fits) return highest;
+    return s->fits + more < lowest ? lowest : s->fits + more;
+}
+
+/* Upwards in growing strides until a batch does not fit. */
+static mm_status climb(search *s) {
+    for (int64_t stride = 1; s->over == 0 && s->fits < BATCH_MAX; stride *= 2) {
+        int64_t next = s->fits + stride < BATCH_MAX ? s->fits + stride : BATCH_MAX;
+        MM_TRY(probe(s, s->fits > 1 ? straight(s, next, BATCH_MAX) : next));
+    }
+    return MM_OK;
+}
+
+/* Between one that fits and one that does not, until they are neighbours; each third time halfway, so that a bent line
+ * does not take longer than halving. */
+static mm_status close_in(search *s) {
+    for (int i = 1; s->over - s->fits > 1; i++)
+        MM_TRY(probe(s, i % 3 == 0 ? s->fits + (s->over - s->fits) / 2 : straight(s, s->fits + 1, s->over - 1)));
+    return MM_OK;
+}
+
+mm_status max_batch_find(const nets_net *net, const char *device, const char *policy, int64_t budget_bytes,
+                         max_batch *found_out) {
+    search s = {.net = net, .device = device, .policy = policy, .budget_bytes = budget_bytes};
+    int64_t over;
+    do {
+        MM_TRY(climb(&s));
+        if (s.over > 0) MM_TRY(close_in(&s));
+        *found_out = (max_batch){s.fits, s.over, s.over_bytes};
+        over = s.over;
+        if (s.fits == 0 || over == 0 || over == BATCH_MAX) return MM_OK;
+        s.over = 0;
+        MM_TRY(probe(&s, over + 1));
+    } while (s.over == 0);
+    return MM_OK;
+}

@@ -1,0 +1,21 @@
+/* The largest batch whose plan fits a budget. */
+#ifndef TOOLS_MAX_BATCH_H
+#define TOOLS_MAX_BATCH_H
+
+#include "nets/net.h"
+
+enum { BATCH_MAX = 1 << 20 };
+
+typedef struct max_batch {
+    int64_t batch;      /* 0: not even one image fits */
+    int64_t next_batch; /* the next larger; 0: none up to BATCH_MAX */
+    int64_t next_bytes; /* what its plan needs: more than the budget */
+} max_batch;
+
+/* Exact, by planning: upwards in growing strides until a batch does not fit, then between the two until they are
+ * neighbours. What a plan needs grows with the batch but for the gaps that its placement leaves, so the batch after the
+ * first that does not fit is tried too, and the search goes on from there if it fits. */
+MM_CHECKED mm_status max_batch_find(const nets_net *net, const char *device, const char *policy, int64_t budget_bytes,
+                                    max_batch *found_out);
+
+#endif

@@ -1,0 +1,150 @@
+#include "tools/plan_case.h"
+
+#include <string.h>
+
+mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
+    MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, c->device, policy, 0, c->facts));
+    mm_status status = c->facts ? mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim) : MM_OK;
+    if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
+    if (status != MM_OK) plan_case_fini(c);
+    return status;
+}
+
+void plan_case_fini(plan_case *c) {
+    mm_account_fini(&c->account);
+    mm_simulation_fini(&c->sim);
+    requirement_fini(&c->r);
+}
+
+bool plan_case_fits(const plan_case *c) {
+    return c->budget_bytes == 0 || plan_case_plan(c)->peak_bytes <= c->budget_bytes;
+}
+
+/* ---------------------------------------------------------------- text */
+
+static void print_size(FILE *file, const char *what, int64_t bytes) {
+    char size[32];
+    fprintf(file, "  %-22s %14lld  %s\n", what, (long long)bytes, mm_size_format(bytes, size, sizeof size));
+}
+
+static void print_categories(FILE *file, const plan_case *c) {
+    int64_t live[MM_CATEGORIES];
+    mm_plan_live_at(plan_case_plan(c), c->account.peak_node, live);
+    for (int i = 0; i < MM_CATEGORIES; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "  %s", mm_category_name(i));
+        if (live[i] > 0) print_size(file, label, live[i]);
+    }
+}
+
+static void print_kinds(FILE *file, const mm_account *account) {
+    char declared[32], peak[32];
+    fprintf(file, "  %-24s %12s %12s\n", "", "declared", "at the peak");
+    for (int k = 0; k < MM_ACCOUNT_KINDS; k++)
+        if (account->declared[k] || account->at_peak[k])
+            fprintf(file, "    %-22s %12s %12s\n", mm_account_kind_name(k),
+                    mm_size_format(account->declared[k], declared, sizeof declared),
+                    mm_size_format(account->at_peak[k], peak, sizeof peak));
+    fprintf(file, "    %-22s %12s %12s\n", "set apart, idle then", "",
+            mm_size_format(account->idle_bytes, peak, sizeof peak));
+}
+
+/* Who needs it last: what holds it there. */
+static const char *last_user(const mm_plan *plan, const mm_segment *s, char *buffer, size_t capacity) {
+    const mm_node *last = &plan->nodes[s->last_node];
+    if (last->kind != MM_NODE_STEP) return last->kind == MM_NODE_ENCODE ? "its encoding" : "its decoding";
+    return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
+}
+
+enum { LARGEST = 10 };
+
+static void print_segments(FILE *file, const mm_account *account) {
+    const mm_plan *plan = account->plan;
+    char name[320], step[256], size[32];
+    int64_t rest = 0;
+    fprintf(file, "  largest of the %d alive at the peak\n", account->n_segments);
+    for (int i = 0; i < account->n_segments; i++) {
+        const mm_segment *s = &plan->segments[account->segments[i]];
+        rest += i >= LARGEST ? s->bytes : 0;
+        if (i >= LARGEST) continue;
+        fprintf(file, "    %10s  %s", mm_size_format(s->bytes, size, sizeof size),
+                mm_account_segment_name(plan, account->segments[i], name, sizeof name));
+        if (s->content != MM_CONTENT_WORK)
+            fprintf(file, "%s, last used by %s", s->content == MM_CONTENT_CODED ? ", coded" : "",
+                    last_user(plan, s, step, sizeof step));
+        fputc('\n', file);
+    }
+    if (rest > 0)
+        fprintf(file, "    %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),
+                account->n_segments - LARGEST);
+}
+
+static void print_search(FILE *file, const plan_case *c) {
+    char next[32], budget[32];
+    mm_size_format(c->budget_bytes, budget, sizeof budget);
+    if (c->found.batch == 0)
+        fprintf(file, "  %-22s none in %s\n", "largest batch", budget);
+    else if (c->found.next_batch == 0)
+        fprintf(file, "  %-22s %14lld  in %s, the most that is tried\n", "largest batch", (long long)c->found.batch,
+                budget);
+    else
+        fprintf(file, "  %-22s %14lld  in %s; %lld needs %s more\n", "largest batch", (long long)c->found.batch, budget,
+                (long long)c->found.next_batch,
+                mm_size_format(c->found.next_bytes - c->budget_bytes, next, sizeof next));
+}
+
+void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
+    const mm_plan *plan = plan_case_plan(c);
+    char step[256];
+    fprintf(file, "%s, batch %lld, %s\n", c->net, (long long)c->batch, plan->policy);
+    if (c->searched) print_search(file, c);
+    print_size(file, "minimum budget", plan->peak_bytes);
+    print_size(file, "live bytes at the peak", plan->live_peak_bytes);
+    fprintf(file, "  %-22s %s, step %d of %d\n", "held by",
+            mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), plan->peak_step,
+            mm_graph_steps(plan->graph));
+    if (by_kind)
+        print_kinds(file, &c->account);
+    else
+        print_categories(file, c);
+    print_size(file, "stash", plan->stash_bytes);
+    if (plan->code_region_bytes > 0) print_size(file, "compression workspace", plan->code_region_bytes);
+    if (plan->buffers > 0) {
+        char label[32];
+        snprintf(label, sizeof label, "%d tensor buffers", plan->buffers);
+        print_size(file, label, plan->buffer_region_bytes);
+    }
+    if (c->facts)
+        fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
+                (double)c->sim.iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)c->sim.iteration_ns,
+                c->sim.hidden_permille / 10);
+    if (c->budget_bytes > 0) fprintf(file, "  %-22s %s\n", "fits the budget", plan_case_fits(c) ? "yes" : "no");
+    if (by_kind) print_segments(file, &c->account);
+}
+
+/* ---------------------------------------------------------------- json */
+
+static json_t *at_peak(const plan_case *c) {
+    int64_t live[MM_CATEGORIES];
+    json_t *object = json_object();
+    mm_plan_live_at(plan_case_plan(c), c->account.peak_node, live);
+    for (int i = 0; i < MM_CATEGORIES; i++) json_object_set_new(object, mm_category_name(i), json_integer(live[i]));
+    return object;
+}
+
+json_t *plan_case_row(const plan_case *c) {
+    const mm_plan *plan = plan_case_plan(c);
+    char step[256];
+    json_t *row =
+        json_pack("{ss sI ss ss sI sI sI sI ss so sI sI si so ss}", "net", c->net, "batch", (json_int_t)c->batch,
+                  "device", c->device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes,
+                  "predicted_peak_bytes", (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan->peak_bytes,
+                  "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+                  mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c),
+                  "stash_bytes", (json_int_t)plan->stash_bytes, "compression_workspace_bytes",
+                  (json_int_t)plan->code_region_bytes, "buffers", plan->buffers, "iteration_seconds_predicted",
+                  c->facts ? json_real((double)c->sim.iteration_ns * 1e-9) : json_null(), "status",
+                  plan_case_fits(c) ? "ok" : "infeasible");
+    if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
+    return row;
+}
