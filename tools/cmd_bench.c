@@ -11,7 +11,7 @@
 
 typedef struct bench {
     const char *net_list, *batch_list, *policy_list, *budget_list, *data, *device, *json, *facts, *issue;
-    int64_t iterations, seed, alloc_cost_us;
+    int64_t iterations, seed, alloc_cost_us, pinned_bytes, link_bytes;
     bool quiet, help;
     arg_texts nets, batches, policies, budgets;
     collector *collector; /* of facts; NULL: not asked for */
@@ -93,6 +93,8 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
                              .batch = batch,
                              .device = b->device,
                              .budget_bytes = budget,
+                             .pinned_bytes = b->pinned_bytes,
+                             .link_bytes_per_s = b->link_bytes,
                              .seed = (uint64_t)b->seed,
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .measure = true,
@@ -253,6 +255,9 @@ int cmd_bench(int argc, char **argv) {
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
         {"--device", "NAME", "host (host)", ARG_TEXT, &b.device, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
+        {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs)", ARG_SIZE, &b.pinned_bytes, 0, 0},
+        {"--link", "SIZE", "bytes a second between device and host memory, as 12GB (as fast as memcpy)", ARG_SIZE,
+         &b.link_bytes, 0, 0},
         {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
         {"--issue", "HOW", "thread or inline (thread)", ARG_TEXT, &b.issue, 0, 0},

@@ -21,7 +21,7 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *device, *policy, *save, *load, *json, *log_path, *issue;
-    int64_t batch, iterations, epochs, budget_bytes, seed;
+    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, link_bytes, seed;
     double lr, momentum, weight_decay;
     arg_texts switch_texts, lr_texts;
     bool eval, self_check, deterministic, no_measure, quiet, help;
@@ -94,6 +94,8 @@ static mm_status configure(train *t, session_config *config) {
                                .batch = t->batch,
                                .device = t->device,
                                .budget_bytes = t->budget_bytes,
+                               .pinned_bytes = t->pinned_bytes,
+                               .link_bytes_per_s = t->link_bytes,
                                .seed = (uint64_t)t->seed,
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = t->epochs > 0,
@@ -221,6 +223,9 @@ int cmd_train(int argc, char **argv) {
         {"--device", "NAME", "host (host)", ARG_TEXT, &t.device, 0, 0},
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what the plan needs)", ARG_SIZE,
          &t.budget_bytes, 0, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs)", ARG_SIZE, &t.pinned_bytes, 0, 0},
+        {"--link", "SIZE", "bytes a second between device and host memory, as 12GB (as fast as memcpy)", ARG_SIZE,
+         &t.link_bytes, 0, 0},
         {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness)", ARG_TEXT, &t.policy, 0, 0},
         {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done; may be repeated", ARG_TEXTS,
          &t.switch_texts, 0, 0},

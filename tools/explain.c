@@ -145,7 +145,7 @@ static void print_maps(FILE *file, const plan_case *cases, const explained *e, i
 }
 
 mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image) {
-    explained e[CASES_MAX];
+    explained e[CASES_MAX] = {0};
     int made = 0;
     mm_status status = n <= CASES_MAX ? MM_OK : mm_fail(MM_ERR_INVALID, "at most %d policies", CASES_MAX);
     while (status == MM_OK && made < n) {

@@ -207,6 +207,8 @@ mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, con
     if (info->step[phase] >= 0)
         return mm_fail(MM_ERR_INVALID, "graph %s: there is a step %s %s already", graph->name, info->name,
                        mm_phase_name(phase));
+    if (workspace_bytes > (size_t)MAX_TENSOR_BYTES)
+        return mm_fail(MM_ERR_INVALID, "%s %s: a workspace above 2^62 bytes", info->name, mm_phase_name(phase));
     MM_TRY(check_uses(graph, layer, phase, uses, n_uses));
     if (!grow((void **)&graph->steps, graph->n_steps, sizeof *graph->steps)) return no_memory("a graph's steps");
     mm_use *copy = malloc((n_uses ? n_uses : 1) * sizeof *copy);

@@ -130,6 +130,10 @@ mm_status mm_size_parse(const char *text, int64_t *bytes_out) {
         *bytes_out = whole;
         return MM_OK;
     }
+    /* Plain decimals: strtod would also read 0x10 and 1e3. */
+    size_t digits = strspn(text, "0123456789."), letters = strcspn(text + digits, "0123456789.");
+    if (text[digits + letters] != '\0' || strspn(text + digits, "xXeE") > 0)
+        return mm_fail(MM_ERR_INVALID, "size '%s' is not understood: %s", text, help);
     double value = strtod(text, &end);
     while (*end == ' ') end++;
     double factor = unit_factor(end);

@@ -29,7 +29,7 @@ static void infer(op_rig *rig, const nets_attrs *attrs, const int64_t x[4]) {
     assert_int_equal(nets_net_create("rig", &net), MM_OK);
     inputs[0] = nets_add_data(net, x[1], x[2], x[3], 10);
     for (int i = 1; i < n; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "input%d", i);
         inputs[i] = nets_add1(net, name, NETS_CONV,
                               &(nets_attrs){.out_channels = rig->desc.channels[i], .kernel = {1, 1}}, inputs[0]);

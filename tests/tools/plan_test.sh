@@ -59,6 +59,20 @@ lower_bounds_are_below_every_minimum_() {
     done
 }
 
+every_network_can_be_explained_() {
+    local name rest names=()
+    expect 0 nets
+    while read -r name rest; do
+        [[ $name == *[:\<]* || $name == resnet???* ]] || names+=("$name")
+    done <out
+    ((${#names[@]} > 5)) || fail "${#names[@]} networks"
+    for name in "${names[@]}"; do
+        explained "$name" 2 liveness
+        (($(value row.json batch_lower_bound_bytes) <= $(value row.json minimum_bytes))) || fail "$name: below its bound"
+        says out "made by "
+    done
+}
+
 tensors_above_two_gibibytes_are_planned_() {
     expect 0 plan --net resnet20 --batch 1048576 --policy liveness --explain --json row.json
     (($(value row.json minimum_bytes) > 1 << 40)) || fail "$(value row.json minimum_bytes) bytes"
@@ -74,7 +88,7 @@ largest_batch_fits_and_the_next_does_not_() {
             local batch
             batch=$(value row.json max_batch)
             ((batch > 1 && batch == $(value row.json batch))) || fail "$policy, $budget: batch $batch"
-            says out "in $(sed 's/333333333/318MiB/' <<<$budget); $((batch + 1)) needs"
+            says out "in ${budget/333333333/318MiB}; $((batch + 1)) needs"
             expect 0 plan --net tiny --policy $policy --budget $budget --batch "$batch"
             expect 1 plan --net tiny --policy $policy --budget $budget --batch $((batch + 1))
         done
@@ -108,7 +122,8 @@ balanced() { # FILE
         case $tag in
         */) ;;
         /*)
-            ((${#open[@]} > 0)) && [[ ${open[-1]} == "${tag#/}" ]] || fail "$1: </${tag#/}> closes nothing"
+            ((${#open[@]} > 0)) || fail "$1: </${tag#/}> closes nothing"
+            [[ ${open[-1]} == "${tag#/}" ]] || fail "$1: </${tag#/}> closes <${open[-1]}>"
             unset 'open[-1]'
             ;;
         *) open+=("${tag%% *}") ;;
