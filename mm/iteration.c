@@ -33,6 +33,19 @@ static mm_status cover(mm_manager *m, mm_record *r) {
     return status;
 }
 
+/* A plan that runs steps again needs somebody to run them. */
+static mm_status check_recompute(const mm_record *r) {
+    const mm_plan *plan = r->planned.plan;
+    for (int i = 0; !r->recompute && i < plan->n_nodes; i++) {
+        char name[256];
+        if (plan->nodes[i].kind != MM_NODE_RECOMPUTE) continue;
+        return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set",
+                       plan->policy, mm_graph_step_name(plan->graph, plan->nodes[i].step, name, sizeof name),
+                       mm_graph_name(plan->graph));
+    }
+    return MM_OK;
+}
+
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_iteration_begin"));
     MM_TRY(mm_manager_prepare(m, graph));
@@ -42,6 +55,7 @@ mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
             return mm_fail(MM_ERR_ORDER, "mm_iteration_begin: external tensor %s of %s has no memory (mm_external_set)",
                            mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
     const mm_plan *plan = r->planned.plan;
+    MM_TRY(check_recompute(r));
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
     MM_TRY(mm_dispatch_begin(m->dispatch, r->program));
     m->running = r;
@@ -99,11 +113,38 @@ static bool is_current(const mm_manager *m, mm_layer layer, mm_phase phase) {
     return step->layer == layer && step->phase == phase;
 }
 
+static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *waited_ns) {
+    const mm_record *r = m->running;
+    int64_t waited;
+    MM_TRY(mm_dispatch_step_begin(m->dispatch, node, stream, &waited));
+    *waited_ns += waited;
+    m->node = node;
+    m->in_step = true;
+    mm_layer layer = mm_graph_step(r->graph, r->planned.plan->nodes[node].step)->layer;
+    mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
+    m->in_step = false;
+    return status == MM_OK ? mm_dispatch_step_end(m->dispatch, node) : status;
+}
+
+/* What the plan runs again between the step before and this one. */
+static mm_status recompute_for(mm_manager *m, int node, mm_stream *stream, int64_t *waited_ns) {
+    const mm_plan *plan = m->running->planned.plan;
+    int first = node;
+    while (first > 0 && plan->nodes[first - 1].kind != MM_NODE_STEP) first--;
+    for (int i = first; i < node; i++)
+        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) MM_TRY(recompute(m, i, stream, waited_ns));
+    return MM_OK;
+}
+
 mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_stream *stream) {
     if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_layer_begin: no iteration is under way");
     if (m->in_step || !is_current(m, layer, phase)) return out_of_order(m, "mm_layer_begin", layer, phase);
-    int64_t waited_ns;
-    MM_TRY(mm_dispatch_step_begin(m->dispatch, mm_program_node(m->running->program, m->step), stream, &waited_ns));
+    int64_t again_ns = 0, waited_ns;
+    int node = mm_program_node(m->running->program, m->step);
+    MM_TRY(recompute_for(m, node, stream, &again_ns));
+    MM_TRY(mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns));
+    waited_ns += again_ns;
+    m->node = node;
     if (waited_ns > 0)
         mm_manager_notify(m, MM_EVENT_WAIT, mm_graph_layer(m->running->graph, layer)->name, 0, waited_ns);
     m->in_step = true;
@@ -119,11 +160,11 @@ mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     return MM_OK;
 }
 
-/* The segment of the current step's use of a tensor; -1 if it has none. */
+/* The segment of the current node's use of a tensor; -1 if it has none. */
 static int current_segment(const mm_manager *m, mm_tensor tensor) {
     const mm_plan *plan = m->running->planned.plan;
-    const mm_step_info *step = mm_graph_step(m->running->graph, m->step);
-    const mm_node *node = &plan->nodes[mm_program_node(m->running->program, m->step)];
+    const mm_node *node = &plan->nodes[m->node];
+    const mm_step_info *step = mm_graph_step(m->running->graph, node->step);
     for (int u = 0; u < step->n_uses; u++)
         if (step->uses[u].tensor == tensor) return plan->bindings[node->first_binding + u];
     return -1;
@@ -147,7 +188,7 @@ mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {
 void *mm_workspace_data(mm_manager *m) {
     if (!m || !m->running || !m->in_step) return NULL;
     const mm_plan *plan = m->running->planned.plan;
-    int segment = plan->nodes[mm_program_node(m->running->program, m->step)].work;
+    int segment = plan->nodes[m->node].work;
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 

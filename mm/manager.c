@@ -35,6 +35,9 @@ static void find_fixed(const mm_manager *m, mm_record *r, const mm_record *befor
         } else if (tensor->ownership == MM_EXTERNAL && before)
             r->fixed[t] = before->fixed[t];
     }
+    if (!before) return;
+    r->recompute = before->recompute;
+    r->recompute_ctx = before->recompute_ctx;
 }
 
 /* Plans a graph under a policy with the directory as it is now. `before`: its record until now, or NULL. */
@@ -156,6 +159,15 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
                        mm_graph_name(graph));
     mm_manager_find(m, graph)->fixed[tensor] = data;
+    return MM_OK;
+}
+
+mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn fn, void *ctx) {
+    MM_TRY(mm_manager_check_idle(m, "mm_recompute_set"));
+    MM_TRY(mm_manager_prepare(m, graph));
+    mm_record *r = mm_manager_find(m, graph);
+    r->recompute = fn;
+    r->recompute_ctx = ctx;
     return MM_OK;
 }
 

@@ -16,6 +16,8 @@ typedef struct mm_record {
     mm_planned planned;
     mm_program *program;
     void **fixed; /* per tensor: where a persistent or external one lies; NULL for managed ones */
+    mm_recompute_fn recompute;
+    void *recompute_ctx;
     bool covered; /* its plan is in the coverage */
 } mm_record;
 
@@ -32,6 +34,7 @@ struct mm_manager {
     mm_coverage coverage; /* of every plan that has run: where bytes may be touched */
     mm_record *running;   /* of the iteration under way, or NULL */
     int step;             /* next step, or the one begun */
+    int node;             /* of the plan: the step under way, or what is recomputed for it */
     bool in_step;
     int64_t began_ns;
     pthread_mutex_t lock; /* of the figures below, which any thread may ask for */

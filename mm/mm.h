@@ -294,6 +294,16 @@ MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 /* What mm_tensor_data points to for that read: MM_FORM_VALUE, or MM_FORM_SIGN for the mask's bits. */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
+/* Runs a layer's forward step again, for a policy that recomputes: called within mm_layer_begin of the step that needs
+ * it, on the driving thread. As between begin and end of that forward step, pointers are mm_tensor_data's, which may be
+ * others than the first time; the work goes to `stream` (NULL: inline). It must compute the same bits: random numbers
+ * are replayed, and persistent tensors that the step changes (running statistics) are left alone. */
+typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
+
+/* Sets it for a graph (prepared if it was not); kept over changes of the policy. Without it, policies that recompute are
+ * refused by mm_iteration_begin. Between iterations only. */
+MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
+
 /* The step's scratch of the declared size, 256-byte aligned; NULL if it declared none. */
 MM_API void *mm_workspace_data(mm_manager *manager);
 

@@ -40,11 +40,14 @@ static mm_status collect_params(nets_exec *exec) {
     return MM_OK;
 }
 
+static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
+
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const char *device) {
     MM_TRY(nets_backend_open(device, &exec->backend));
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
     MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
     exec->prepared = true;
+    MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
     exec->loss = place(exec, exec->lowered->loss);
     exec->correct = place(exec, exec->lowered->correct);
     exec->rng = place(exec, exec->lowered->rng);
@@ -129,7 +132,8 @@ static mm_status enqueue_update(const nets_exec *exec, const iteration *it) {
     return exec->backend->ops->sgd(&args, it->stream);
 }
 
-static mm_status enqueue_op(const nets_exec *exec, const iteration *it, const nets_step *step) {
+/* `again`: recomputed; running statistics are left alone, they have seen this batch. */
+static mm_status enqueue_op(const nets_exec *exec, const nets_step *step, mm_stream *stream, bool again) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
     args.at[NETS_WORKSPACE] = mm_workspace_data(exec->manager);
     for (int r = 0; r < NETS_ROLES; r++) {
@@ -139,12 +143,21 @@ static mm_status enqueue_op(const nets_exec *exec, const iteration *it, const ne
         if (step->sign_roles & NETS_ROLE_BIT(r) && mm_tensor_form(exec->manager, tensor) == MM_FORM_SIGN)
             args.sign_roles |= NETS_ROLE_BIT(r);
     }
-    return nets_op_enqueue(step->op, step->phase, &args, it->stream);
+    if (again) args.at[NETS_MEAN] = args.at[NETS_VAR] = NULL;
+    return nets_op_enqueue(step->op, step->phase, &args, stream);
+}
+
+/* mm_recompute_fn */
+static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream) {
+    const nets_exec *exec = ctx;
+    (void)manager;
+    int step = mm_graph_layer(exec->lowered->graph, layer)->step[MM_FORWARD];
+    return enqueue_op(exec, &exec->lowered->steps[step], stream, true);
 }
 
 static mm_status enqueue_step(const nets_exec *exec, const iteration *it, const nets_step *step) {
     if (step->phase == MM_UPDATE) return enqueue_update(exec, it);
-    return step->op ? enqueue_op(exec, it, step) : enqueue_data(exec, it);
+    return step->op ? enqueue_op(exec, step, it->stream, false) : enqueue_data(exec, it);
 }
 
 static mm_status run_iteration(const nets_exec *exec, const iteration *it) {

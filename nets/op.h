@@ -23,7 +23,7 @@ typedef enum nets_role {
     NETS_Y,          /* output. Of the loss in training: the probabilities */
     NETS_W,          /* weight, batch norm's scale */
     NETS_B,          /* bias, batch norm's shift */
-    NETS_MEAN,       /* running statistics */
+    NETS_MEAN,       /* running statistics; absent where the op is recomputed: they stay as they are */
     NETS_VAR,        /* */
     NETS_SAVED_MEAN, /* of the batch, [c] */
     NETS_SAVED_VAR,  /* biased, as it normalises */

@@ -18,6 +18,7 @@ typedef struct batch_norm_op {
 static void update_running(const batch_norm_op *op, const nets_op_args *args) {
     const float *mean = args->at[NETS_SAVED_MEAN], *var = args->at[NETS_SAVED_VAR];
     float *running_mean = args->at[NETS_MEAN], *running_var = args->at[NETS_VAR];
+    if (!running_mean) return; /* recomputed: this batch has been counted */
     int64_t count = op->elems / op->channels;
     float unbias = count > 1 ? (float)count / (float)(count - 1) : 1.0f;
     for (int64_t c = 0; c < op->channels; c++) {

@@ -77,7 +77,7 @@ struct mm_dispatch {
     mm_dispatch_stats stats;
 };
 
-static inline bool mm_node_is_op(const mm_node *node) { return node->kind != MM_NODE_STEP; }
+static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_step(node); }
 
 /* The stream that a node runs on. */
 static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node *node) {
@@ -121,7 +121,7 @@ static inline void mm_node_segments(const mm_plan *plan, int index, void (*fn)(v
     const int32_t own[] = {node->src, node->dst, node->work, node->stage};
     for (int i = 0; i < 4; i++)
         if (own[i] >= 0) fn(ctx, own[i]);
-    if (node->kind != MM_NODE_STEP) return;
+    if (mm_node_is_op(node)) return;
     for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
         if (plan->bindings[node->first_binding + u] >= 0) fn(ctx, plan->bindings[node->first_binding + u]);
 }

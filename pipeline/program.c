@@ -16,7 +16,7 @@ static mm_status index_nodes(mm_program *p) {
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         p->node_of_seq[plan->nodes[i].stream][plan->nodes[i].seq] = i;
-        if (!mm_node_is_op(&plan->nodes[i])) p->node_of_step[plan->nodes[i].step] = i;
+        if (plan->nodes[i].kind == MM_NODE_STEP) p->node_of_step[plan->nodes[i].step] = i;
     }
     return MM_OK;
 }

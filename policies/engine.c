@@ -99,7 +99,7 @@ static mm_status put_away(engine *e, mm_map *m, int after) {
         if (node < 0) return MM_ERR_NOMEM;
         s->sign_node[m->tensor] = node;
     }
-    if (m->value) MM_TRY(put_away_value(e, m, after));
+    if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
     for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
     return MM_OK;
 }
@@ -119,7 +119,33 @@ static mm_status put_away_after(engine *e, int step, int node) {
 
 /* ---------------------------------------------------------------- backward: fetch */
 
-static mm_status fetch(engine *e, mm_map *m) {
+static mm_status fetch(engine *e, mm_map *m, int step);
+
+static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
+
+/* Makes a tensor again before step `when`, its inputs first. */
+static mm_status recompute(engine *e, mm_tensor tensor, int when) {
+    mm_schedule *s = &e->schedule;
+    int producer = mm_maps_producer(s->graph, tensor);
+    const mm_step_info *step = mm_graph_step(s->graph, producer);
+    mm_tensor in_place_of = -1;
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor input = step->uses[u].tensor;
+        if (mm_graph_tensor(s->graph, input)->ownership != MM_MANAGED || step->uses[u].access != MM_READ) continue;
+        int index = e->maps.map_of[input];
+        if (index >= 0) {
+            if (!is_fetched(e, &e->maps.maps[index])) MM_TRY(fetch(e, &e->maps.maps[index], when));
+        } else if (!mm_maps_outlives(s, input, when)) {
+            MM_TRY(recompute(e, input, when));
+            if (s->over[tensor] == input) in_place_of = input;
+        }
+    }
+    return mm_schedule_recompute(s, producer, tensor, in_place_of) < 0 ? MM_ERR_NOMEM : MM_OK;
+}
+
+/* Brings a map back, for step `step` at the earliest. */
+static mm_status fetch(engine *e, mm_map *m, int step) {
+    if (m->action == MM_ACTION_RECOMPUTE) return recompute(e, m->tensor, step);
     mm_schedule *s = &e->schedule;
     mm_region region = (mm_region)e->maps.region_of[m->tensor];
     int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
@@ -140,14 +166,17 @@ static mm_status fetch(engine *e, mm_map *m) {
     return MM_OK;
 }
 
-static mm_status fetch_next(engine *e) {
-    return e->issued == e->maps.n_queue ? MM_OK : fetch(e, &e->maps.maps[e->maps.queue[e->issued++]]);
+/* The next of the queue that a recomputation has not fetched before its turn. */
+static mm_status fetch_next(engine *e, int step) {
+    while (e->issued < e->maps.n_queue) {
+        mm_map *m = &e->maps.maps[e->maps.queue[e->issued++]];
+        if (!is_fetched(e, m)) return fetch(e, m, step);
+    }
+    return MM_OK;
 }
 
-static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
-
 /* What this backward step reads must have been fetched, however small the depth. */
-static mm_status fetch_for(engine *e, int step) {
+static mm_status fetch_for(engine *e, int step, bool ahead) {
     if (step >= mm_graph_steps(e->schedule.graph)) return MM_OK;
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; info->phase == MM_BACKWARD && u < info->n_uses; u++) {
@@ -155,7 +184,10 @@ static mm_status fetch_for(engine *e, int step) {
         if (index < 0) continue;
         mm_map *m = &e->maps.maps[index];
         if (info->uses[u].form == MM_FORM_SIGN && m->sign) continue;
-        while (!is_fetched(e, m)) MM_TRY(e->config->fetch == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
+        bool again = m->action == MM_ACTION_RECOMPUTE;
+        if (again && ahead) continue; /* computed when it is needed, not before */
+        while (!is_fetched(e, m))
+            MM_TRY(e->config->fetch == MM_FETCH_DEPTH && !again ? fetch_next(e, step) : fetch(e, m, step));
     }
     return MM_OK;
 }
@@ -165,15 +197,16 @@ static mm_status fetch_after(engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; e->config->fetch == MM_FETCH_DEPTH && u < info->n_uses; u++) {
         int index = e->maps.map_of[info->uses[u].tensor];
-        if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e));
+        if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e, step));
     }
     return MM_OK;
 }
 
 static mm_status fetch_before(engine *e, int step, bool first) {
-    for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++) MM_TRY(fetch_next(e));
-    MM_TRY(fetch_for(e, step));
-    return e->config->fetch == MM_FETCH_LAYER ? fetch_for(e, step + 1) : MM_OK;
+    for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++)
+        MM_TRY(fetch_next(e, step));
+    MM_TRY(fetch_for(e, step, false));
+    return e->config->fetch == MM_FETCH_LAYER ? fetch_for(e, step + 1, true) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- a whole plan */

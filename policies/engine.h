@@ -17,6 +17,7 @@ typedef enum mm_action {
     MM_ACTION_CODE,      /* compressed, on the device */
     MM_ACTION_SWAP,      /* in pinned memory */
     MM_ACTION_CODE_SWAP, /* compressed, in pinned memory */
+    MM_ACTION_RECOMPUTE, /* dropped, made again from what its layer read, by cheap layers only */
 } mm_action;
 
 typedef struct mm_rule {

@@ -59,10 +59,61 @@ static void read_signs_from_value(const mm_schedule *s, mm_map *m) {
     m->last_value = s->last_step[m->tensor];
 }
 
+/* The forward step that writes a tensor. */
+int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
+    return mm_graph_layer(graph, mm_graph_tensor(graph, tensor)->producer)->step[MM_FORWARD];
+}
+
+bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
+
+/* Layers that are cheap to run again: no convolution, no matrix product. */
+static const uint32_t cheap_kinds =
+    1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU | 1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_DROPOUT;
+
+/* Whether a tensor can be made again when step `when` begins: by a cheap layer, from what is still there then, or can
+ * be fetched, or was itself made of such on the way (conv -> bn -> relu: the normalised map is not kept). Not from
+ * another map that is recomputed, so that chains stay short. *exact_out is cleared if anything on the way is lossy. */
+static bool can_recompute(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor, int when, int depth,
+                          bool *exact_out) {
+    int producer = mm_maps_producer(s->graph, tensor);
+    if (producer < 0 || depth == 0) return false;
+    const mm_step_info *step = mm_graph_step(s->graph, producer);
+    if (!(1u << mm_graph_layer(s->graph, step->layer)->kind & cheap_kinds)) return false;
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor input = step->uses[u].tensor;
+        bool managed = mm_graph_tensor(s->graph, input)->ownership == MM_MANAGED;
+        if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE)) return false;
+        if (!managed || step->uses[u].access != MM_READ) continue;
+        if (s->plan->alias[input] != input) return false;
+        const mm_map *m = input < tensor && maps->map_of[input] >= 0 ? &maps->maps[maps->map_of[input]] : NULL;
+        if (m && (m->action == MM_ACTION_RECOMPUTE || !m->value)) return false;
+        if (m && m->codec >= 0 && !s->facts->codecs[m->codec].lossless) *exact_out = false;
+        if (!m && input > tensor) return false;
+        if (!m && !mm_maps_outlives(s, input, when) && !can_recompute(s, maps, input, when, depth - 1, exact_out))
+            return false;
+    }
+    return true;
+}
+
+/* A map that is dropped and made again; its mask is kept beside it if what comes back is not exact. */
+static bool settle_recompute(const mm_schedule *s, const mm_maps *maps, mm_map *m) {
+    enum { CHAIN = 4 };
+    bool exact = true;
+    m->codec = -1;
+    if (!can_recompute(s, maps, m->tensor, m->first_backward, CHAIN, &exact)) return false;
+    if (exact || !m->sign) {
+        read_signs_from_value(s, m);
+        return true;
+    }
+    int mask = mm_facts_codec(s->facts, mm_mask_spec);
+    return takes(s->facts, mask, m->tensor);
+}
+
 /* Settles what is put away of the map; false if the rule cannot serve it, and the next one is tried. */
-static bool settle(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
+static bool settle(const mm_schedule *s, const mm_maps *maps, const mm_rule *rule, mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->action = rule->action;
+    if (rule->action == MM_ACTION_RECOMPUTE) return settle_recompute(s, maps, m);
     m->codec = -1;
     if (rule->action == MM_ACTION_SWAP) {
         read_signs_from_value(s, m);
@@ -74,7 +125,8 @@ static bool settle(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
     return !m->sign || takes(s->facts, mask, m->tensor);
 }
 
-static bool is_eligible(const mm_schedule *s, const mm_engine_config *config, mm_tensor tensor, mm_map *m) {
+static bool is_eligible(const mm_schedule *s, const mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
+                        mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
@@ -87,7 +139,7 @@ static bool is_eligible(const mm_schedule *s, const mm_engine_config *config, mm
         if (!(rule->kinds & makers) && !(rule->readers & readers)) continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
-        if (settle(s, rule, m)) return true;
+        if (settle(s, maps, rule, m)) return true;
     }
     return false;
 }
@@ -101,7 +153,8 @@ static mm_status order_fetches(mm_maps *maps) {
     int64_t *keys = malloc(((size_t)maps->n + 1) * sizeof *keys);
     if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan");
     for (int i = 0; i < maps->n; i++)
-        if (maps->maps[i].value) keys[maps->n_queue++] = ((int64_t)maps->maps[i].first_backward << 32) | i;
+        if (maps->maps[i].value && maps->maps[i].action != MM_ACTION_RECOMPUTE)
+            keys[maps->n_queue++] = ((int64_t)maps->maps[i].first_backward << 32) | i;
     qsort(keys, (size_t)maps->n_queue, sizeof *keys, by_first_backward);
     for (int i = 0; i < maps->n_queue; i++) maps->queue[i] = (int)(keys[i] & INT32_MAX);
     free(keys);
@@ -112,8 +165,9 @@ static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *c
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
         mm_map *m = &maps->maps[maps->n];
         maps->map_of[t] = -1;
-        if (!is_eligible(s, config, t, m) || maps->eligible++ >= limit) continue;
+        if (!is_eligible(s, maps, config, t, m) || maps->eligible++ >= limit) continue;
         maps->map_of[t] = maps->n++;
+        if (m->action == MM_ACTION_RECOMPUTE) continue;
         /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
         if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
         for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;

@@ -21,7 +21,7 @@ typedef struct mm_maps {
     mm_map *maps; /* by tensor: those used longest ago at the turn of the iteration first */
     int n;
     int *map_of; /* per tensor; -1 */
-    int *queue;  /* maps whose elements must be fetched, by first backward use */
+    int *queue;  /* maps whose elements must be fetched ahead, by first backward use */
     int n_queue;
     uint8_t *region_of; /* per tensor: where its storage is to lie */
     int eligible;       /* how many there would be without a limit */
@@ -30,6 +30,12 @@ typedef struct mm_maps {
 /* The first `limit` maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
 MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config, int limit);
 void mm_maps_fini(mm_maps *maps);
+
+/* The forward step that writes a tensor, or -1. */
+int mm_maps_producer(const mm_graph *graph, mm_tensor tensor);
+
+/* Whether some step from `step` on still uses a tensor, so that it is kept until then. */
+bool mm_maps_outlives(const mm_schedule *schedule, mm_tensor tensor, int step);
 
 extern const char mm_mask_spec[];
 

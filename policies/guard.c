@@ -27,7 +27,7 @@ static int32_t *last_users(const mm_plan *plan) {
         int32_t used[] = {node->src, node->dst, node->work, node->stage};
         for (int u = 0; u < 4; u++)
             if (used[u] >= 0) last[used[u] * MM_STREAM_COUNT + (int)node->stream] = i;
-        if (node->kind != MM_NODE_STEP) continue;
+        if (!mm_node_runs_step(node)) continue;
         for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++) {
             int32_t segment = plan->bindings[node->first_binding + u];
             if (segment >= 0) last[segment * MM_STREAM_COUNT + (int)node->stream] = i;

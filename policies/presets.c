@@ -7,6 +7,7 @@
  *   vdnn-all    vDNN: offloaded at once, prefetched one layer ahead; a transfer overlaps with one layer only
  *   vdnn-conv   the same for what convolutions read
  *   cdma        vdnn-all with a code instead of the map on the link
+ *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons)
  *   rules       whatever the user writes
  *
  * Each acts on all maps that its rules name, as published (when=always), or on no more than the budget forces
@@ -83,6 +84,8 @@ static const preset presets[] = {
     {&mm_policy_vdnn_all, "*=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_vdnn_conv, "conv-in=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_cdma, "*=compress-swap(%s)", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
+    {&mm_policy_recompute, "bn=recompute;relu=recompute;pool=recompute;add=recompute;dropout=recompute",
+     MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
     {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
 };
 
@@ -159,6 +162,8 @@ PRESET(mm_policy_swap, "swap", "maps used longest ago leave for host memory; the
        plain_options);
 PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", plain_options);
 PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at once, prefetched one layer ahead",
+       plain_options);
+PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers dropped, and made again when they are needed",
        plain_options);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options);
 const mm_policy_ops mm_policy_rules = {.name = "rules",

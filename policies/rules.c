@@ -14,6 +14,7 @@ static const struct action_name {
     {"keep", MM_ACTION_KEEP, false},
     {"compress", MM_ACTION_CODE, true},
     {"swap", MM_ACTION_SWAP, false},
+    {"recompute", MM_ACTION_RECOMPUTE, false},
     {"compress-swap", MM_ACTION_CODE_SWAP, true},
 };
 
@@ -57,9 +58,10 @@ static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
         strcpy(rule->codec, codec + 1);
         return MM_OK;
     }
-    return mm_fail(MM_ERR_INVALID,
-                   "rule '%s=%s': must be keep, mask, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)",
-                   selector, text);
+    return mm_fail(
+        MM_ERR_INVALID,
+        "rule '%s=%s': must be keep, mask, recompute, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)",
+        selector, text);
 }
 
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {

@@ -63,6 +63,11 @@ int mm_schedule_segment(mm_schedule *schedule, mm_content content, mm_category c
  * node, or -1. */
 int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
+/* Appends a recomputation of a forward step for the sake of `target`, one of its outputs. The target gets a segment of
+ * its own: over that of `in_place_of`, an input that is needed no more, unless that is -1. What else the step writes
+ * goes where nobody looks. Returns the node, or -1. */
+int mm_schedule_recompute(mm_schedule *schedule, int step, mm_tensor target, mm_tensor in_place_of);
+
 /* Places every group, adds the waits that shared bytes need, and gives the plan away. wanted_buffers 0: as many as the
  * largest overlap. keep_all: no group's bytes are used again (naive). On error the schedule is as before. */
 MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_plan **plan_out);

@@ -57,18 +57,29 @@ static void add_operation(collector *c, const mm_measured *m, const mm_node *nod
     *(node->kind == MM_NODE_ENCODE ? &facts->encode_ns : &facts->decode_ns) = ns;
 }
 
+/* The link's rate is that of the largest copy. */
+static void add_copy(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
+    bool out = node->kind == MM_NODE_OUT;
+    int64_t bytes = m->plan->segments[node->dst].bytes;
+    if (ns <= 0 || bytes < c->copied_bytes[out]) return;
+    c->copied_bytes[out] = bytes;
+    *(out ? &c->facts->out_bytes_per_s : &c->facts->in_bytes_per_s) = (int64_t)((double)bytes * 1e9 / (double)ns);
+}
+
 mm_status collector_add(collector *c, session *s) {
     mm_measured m;
     MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
     int64_t compute = 0, side = 0;
     for (int i = 0; i < m.plan->n_nodes; i++)
-        *(m.plan->nodes[i].kind == MM_NODE_STEP ? &compute : &side) += mm_program_ns(m.program, i);
+        *(mm_node_runs_step(&m.plan->nodes[i]) ? &compute : &side) += mm_program_ns(m.program, i);
     for (int i = 0; i < m.plan->n_nodes; i++) {
         const mm_node *node = &m.plan->nodes[i];
         int64_t ns = mm_program_ns(m.program, i);
-        if (node->kind != MM_NODE_STEP)
+        if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
             add_operation(c, &m, node, ns);
-        else if (side == 0 || c->alone_ns == 0)
+        else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
+            add_copy(c, &m, node, ns);
+        else if (node->kind == MM_NODE_STEP && (side == 0 || c->alone_ns == 0))
             c->facts->variants[c->facts->variant_first[node->step]].ns = ns;
     }
     if (side == 0)

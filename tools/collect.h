@@ -11,6 +11,7 @@ typedef struct collector {
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
+    int64_t copied_bytes[2];    /* the largest copy in, and out, of which the link's rates are */
     int64_t alone_ns;           /* of all steps, in a run without side streams */
     int64_t beside_ns, side_ns; /* of all steps, and of the side streams, in a run with them */
 } collector;

@@ -12,21 +12,18 @@ const char *mm_stream_id_name(mm_stream_id id) {
 }
 
 mm_stream_id mm_node_stream(mm_node_kind kind) {
-    static const mm_stream_id streams[] = {[MM_NODE_STEP] = MM_STREAM_COMPUTE,
-                                           [MM_NODE_ENCODE] = MM_STREAM_ENCODE,
-                                           [MM_NODE_DECODE] = MM_STREAM_DECODE,
-                                           [MM_NODE_OUT] = MM_STREAM_OUT,
-                                           [MM_NODE_IN] = MM_STREAM_IN};
+    static const mm_stream_id streams[] = {
+        [MM_NODE_STEP] = MM_STREAM_COMPUTE,  [MM_NODE_ENCODE] = MM_STREAM_ENCODE,
+        [MM_NODE_DECODE] = MM_STREAM_DECODE, [MM_NODE_OUT] = MM_STREAM_OUT,
+        [MM_NODE_IN] = MM_STREAM_IN,         [MM_NODE_RECOMPUTE] = MM_STREAM_COMPUTE};
     return streams[kind];
 }
 
 const char *mm_node_kind_name(mm_node_kind kind) {
-    static const char *const names[] = {[MM_NODE_STEP] = "step",
-                                        [MM_NODE_ENCODE] = "encode",
-                                        [MM_NODE_DECODE] = "decode",
-                                        [MM_NODE_OUT] = "offload",
-                                        [MM_NODE_IN] = "prefetch"};
-    return (unsigned)kind <= MM_NODE_IN ? names[kind] : "unknown";
+    static const char *const names[] = {
+        [MM_NODE_STEP] = "step",   [MM_NODE_ENCODE] = "encode", [MM_NODE_DECODE] = "decode",
+        [MM_NODE_OUT] = "offload", [MM_NODE_IN] = "prefetch",   [MM_NODE_RECOMPUTE] = "recompute"};
+    return (unsigned)kind <= MM_NODE_RECOMPUTE ? names[kind] : "unknown";
 }
 
 const char *mm_category_name(mm_category category) {
@@ -100,16 +97,20 @@ static int add_node(mm_plan *plan, mm_node_kind kind, mm_stream_id stream) {
     return plan->n_nodes++;
 }
 
-int mm_plan_step(mm_plan *plan, int step) {
+static int add_step(mm_plan *plan, mm_node_kind kind, int step) {
     int n_uses = mm_graph_step(plan->graph, step)->n_uses;
     if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) return no_memory();
-    int index = add_node(plan, MM_NODE_STEP, MM_STREAM_COMPUTE);
+    int index = add_node(plan, kind, MM_STREAM_COMPUTE);
     if (index < 0) return -1;
     plan->nodes[index].step = step;
     plan->nodes[index].first_binding = plan->n_bindings;
     for (int u = 0; u < n_uses; u++) plan->bindings[plan->n_bindings++] = -1;
     return index;
 }
+
+int mm_plan_step(mm_plan *plan, int step) { return add_step(plan, MM_NODE_STEP, step); }
+
+int mm_plan_recompute(mm_plan *plan, int step) { return add_step(plan, MM_NODE_RECOMPUTE, step); }
 
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst) {
     int index = add_node(plan, kind, mm_node_stream(kind));
@@ -168,7 +169,7 @@ static void account_nodes(mm_plan *plan) {
         plan->segments[i].first_node = plan->segments[i].last_node = plan->segments[i].live_last = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
-        if (node->kind == MM_NODE_STEP)
+        if (mm_node_runs_step(node))
             for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
                 account_use(plan, i, plan->bindings[node->first_binding + u]);
         account_use(plan, i, node->src);
@@ -177,7 +178,7 @@ static void account_nodes(mm_plan *plan) {
         account_use(plan, i, node->stage);
     }
     for (int i = 0; i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == MM_NODE_STEP) account_inplace(plan, i);
+        if (mm_node_runs_step(&plan->nodes[i])) account_inplace(plan, i);
     for (int i = 0; plan->keeps_all && i < plan->n_segments; i++)
         if (plan->segments[i].content != MM_CONTENT_WORK && plan->segments[i].first_node >= 0)
             plan->segments[i].live_last = plan->n_nodes - 1;
@@ -228,7 +229,7 @@ static mm_status account_live(mm_plan *plan) {
     plan->live_peak_bytes = live;
     plan->peak_step = 0;
     for (int i = 0, step = 0; i < plan->n_nodes; i++) {
-        if (plan->nodes[i].kind == MM_NODE_STEP) step = plan->nodes[i].step;
+        if (mm_node_runs_step(&plan->nodes[i])) step = plan->nodes[i].step;
         live += change[i];
         if (live > plan->live_peak_bytes) {
             plan->live_peak_bytes = live;

@@ -42,11 +42,14 @@ typedef enum mm_stream_id {
 const char *mm_stream_id_name(mm_stream_id id);
 
 typedef enum mm_node_kind {
-    MM_NODE_STEP,   /* a step of the graph, compute stream */
-    MM_NODE_ENCODE, /* src raw -> dst coded, encode stream */
-    MM_NODE_DECODE, /* src coded -> dst raw, decode stream */
-    MM_NODE_OUT,    /* src on the device, raw or coded -> dst pinned, the same bytes; out stream */
-    MM_NODE_IN,     /* src pinned -> dst on the device, the same bytes; in stream */
+    MM_NODE_STEP,      /* a step of the graph, compute stream */
+    MM_NODE_ENCODE,    /* src raw -> dst coded, encode stream */
+    MM_NODE_DECODE,    /* src coded -> dst raw, decode stream */
+    MM_NODE_OUT,       /* src on the device, raw or coded -> dst pinned, the same bytes; out stream */
+    MM_NODE_IN,        /* src pinned -> dst on the device, the same bytes; in stream */
+    MM_NODE_RECOMPUTE, /* a forward step run again for what it writes, compute stream. It must find the values that it
+                          found the first time, may write persistent tensors no more (it gets them to look at), and what
+                          it writes goes to segments of its own */
 } mm_node_kind;
 
 /* The stream that a kind of node runs on; and a word for messages. */
@@ -58,7 +61,7 @@ typedef struct mm_node {
     mm_stream_id stream;
     int32_t seq;                   /* its number on its stream, from 0, in issue order */
     int32_t wait[MM_STREAM_COUNT]; /* of each other stream, the seq that must have ended before it starts; -1: none */
-    int32_t step;                  /* STEP: which; else -1 */
+    int32_t step;                  /* STEP, RECOMPUTE: which; else -1 */
     int32_t variant;               /* STEP: index among the step's variants in the facts */
     int32_t first_binding;         /* STEP: use u has segment bindings[first_binding + u] */
     mm_tensor tensor;              /* operations: which; else -1 */
@@ -66,6 +69,11 @@ typedef struct mm_node {
     int32_t work;                  /* segment of the step's workspace, of the codec's scratch, or -1 */
     int32_t stage;                 /* ENCODE, unoptimised workflow: encode here, then copy to dst; else -1 */
 } mm_node;
+
+/* Whether a node runs a step of the graph, for the first time or again. */
+static inline bool mm_node_runs_step(const mm_node *node) {
+    return node->kind == MM_NODE_STEP || node->kind == MM_NODE_RECOMPUTE;
+}
 
 typedef enum mm_content { MM_CONTENT_RAW, MM_CONTENT_CODED, MM_CONTENT_WORK } mm_content;
 
@@ -98,8 +106,8 @@ typedef struct mm_segment {
 } mm_segment;
 
 typedef struct mm_plan {
-    const mm_graph *graph; /* borrowed */
-    char policy[MM_POLICY_SPEC];      /* name and options */
+    const mm_graph *graph;       /* borrowed */
+    char policy[MM_POLICY_SPEC]; /* name and options */
     mm_node *nodes;
     int n_nodes;
     int32_t stream_nodes[MM_STREAM_COUNT]; /* how many of them on each stream */
@@ -133,9 +141,10 @@ MM_CHECKED mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limi
 void mm_plan_destroy(mm_plan *plan);
 
 /* Building, in issue order. Each returns the new index, or -1 when memory is out (mm_last_error set).
- * mm_plan_step: bindings start at -1, waits at none, variant 0.
+ * mm_plan_step, mm_plan_recompute: bindings start at -1, waits at none, variant 0.
  * mm_plan_op: an operation on the stream that its kind implies. */
 int mm_plan_step(mm_plan *plan, int step);
+int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);
 int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes);
 

@@ -15,9 +15,13 @@ const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t
     if (step >= 0) mm_graph_step_name(c->graph, c->plan->nodes[step].step, name, sizeof name);
     const mm_node *n = &c->plan->nodes[node];
     bool named = n->tensor >= 0 && n->tensor < mm_graph_tensors(c->graph);
-    if (step == node)
+    if (step == node) {
         snprintf(buffer, capacity, "%s", name);
-    else
+    } else if (n->kind == MM_NODE_RECOMPUTE) {
+        char again[256];
+        snprintf(buffer, capacity, "recompute of %s after %s",
+                 mm_graph_step_name(c->graph, n->step, again, sizeof again), name);
+    } else
         snprintf(buffer, capacity, "%s of %s after %s", mm_node_kind_name(n->kind),
                  named ? mm_graph_tensor(c->graph, n->tensor)->name : "no tensor", name);
     return buffer;
@@ -50,6 +54,8 @@ static void check_fini(mm_check *c) {
     free(c->node_at[0]);
     free(c->residences);
     free(c->current);
+    free(c->seen);
+    free(c->ran);
 }
 
 /* Room for what the passes find out. After the form is known to be good: the plan's counts can be trusted. */
@@ -60,7 +66,9 @@ static mm_status check_init(mm_check *c) {
     c->node_at[0] = malloc((n_nodes + 1) * sizeof *c->node_at[0]);
     c->residences = malloc(((size_t)plan->n_segments + 1) * sizeof *c->residences);
     c->current = malloc((n_tensors + 1) * sizeof *c->current);
-    if (!c->clocks || !c->node_at[0] || !c->residences || !c->current) {
+    c->seen = malloc(((size_t)plan->n_bindings + 1) * sizeof *c->seen);
+    c->ran = malloc(((size_t)mm_graph_steps(c->graph) + 1) * sizeof *c->ran);
+    if (!c->clocks || !c->node_at[0] || !c->residences || !c->current || !c->seen || !c->ran) {
         check_fini(c);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan of %d nodes", plan->n_nodes);
     }

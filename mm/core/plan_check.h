@@ -35,6 +35,8 @@ typedef struct mm_check {
     int32_t *current; /* per tensor: the number of its present value. Each write makes a new one; an alias takes its
                          input's, so that a change of the shared storage leaves the others' values in no segment. */
     int32_t values;   /* how many there are */
+    int32_t *seen;    /* per binding of a step that ran: the value that it read or wrote there */
+    int32_t *ran;     /* per step of the graph: the node that ran it; a recomputation looks there */
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);

@@ -44,7 +44,7 @@ static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output
 static bool is_inplace(const mm_check *c, int node, int old, int heir) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *a = &c->plan->segments[old], *b = &c->plan->segments[heir];
-    if (n->kind != MM_NODE_STEP || a->content != MM_CONTENT_RAW || a->offset != b->offset) return false;
+    if (!mm_node_runs_step(n) || a->content != MM_CONTENT_RAW || a->offset != b->offset) return false;
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     int output = 0;

@@ -137,16 +137,38 @@ static mm_status check_bindings(const mm_check *c, int node) {
     return MM_OK;
 }
 
-static mm_status check_step(const mm_check *c, int node, int expected) {
+static mm_status check_run(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
-    if (n->step != expected || n->step >= mm_graph_steps(c->graph))
-        return mm_check_refuse(c, node, -1, "step %d of the graph where step %d is due", n->step, expected);
     if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1)
         return mm_check_refuse(c, node, -1, "a step with an operation's fields");
     int first = c->facts->variant_first[n->step], end = c->facts->variant_first[n->step + 1];
     if (!in_range(n->variant, end - first)) return mm_check_refuse(c, node, -1, "has no variant %d", n->variant);
     MM_TRY(check_bindings(c, node));
     return check_work(c, node, c->facts->variants[first + n->variant].workspace_bytes);
+}
+
+static mm_status check_step(const mm_check *c, int node, int expected) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (n->step != expected || n->step >= mm_graph_steps(c->graph))
+        return mm_check_refuse(c, node, -1, "step %d of the graph where step %d is due", n->step, expected);
+    return check_run(c, node);
+}
+
+/* What is run again has run before, and has no effect but on managed tensors that it writes afresh. */
+static mm_status check_recompute(const mm_check *c, int node, int steps_before) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (!in_range(n->step, steps_before))
+        return mm_check_refuse(c, -1, -1, "node %d recomputes step %d, which has not run", node, n->step);
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    if (step->phase != MM_FORWARD) return mm_check_refuse(c, node, -1, "only a forward step can be recomputed");
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor tensor = step->uses[u].tensor;
+        bool managed = is_managed(c, tensor);
+        if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE) ||
+            (managed && step->uses[u].access == MM_WRITE && is_aliased(c, tensor)))
+            return mm_check_refuse(c, node, tensor, "is written in a way that cannot be done again");
+    }
+    return check_run(c, node);
 }
 
 static mm_status check_stage(const mm_check *c, int node, const mm_segment *code) {
@@ -202,7 +224,7 @@ static mm_status check_op(const mm_check *c, int node) {
 /* `issued`: how many nodes each stream has before this one. */
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
-    if ((unsigned)n->kind > MM_NODE_IN || n->stream != mm_node_stream(n->kind))
+    if ((unsigned)n->kind > MM_NODE_RECOMPUTE || n->stream != mm_node_stream(n->kind))
         return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind or on another's stream", node);
     if (n->seq != issued[n->stream])
         return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);
@@ -222,15 +244,20 @@ mm_status mm_check_form(const mm_check *c) {
     MM_TRY(check_aliases(c));
     for (int s = 0; s < c->plan->n_segments; s++) MM_TRY(check_segment(c, s));
     int32_t issued[MM_STREAM_COUNT] = {0};
+    int steps = 0;
     for (int i = 0; i < c->plan->n_nodes; i++) {
         MM_TRY(check_node_place(c, i, issued));
         const mm_node *n = &c->plan->nodes[i];
-        MM_TRY(n->kind == MM_NODE_STEP ? check_step(c, i, issued[MM_STREAM_COMPUTE]) : check_op(c, i));
+        if (n->kind == MM_NODE_STEP)
+            MM_TRY(check_step(c, i, steps++));
+        else if (n->kind == MM_NODE_RECOMPUTE)
+            MM_TRY(check_recompute(c, i, steps));
+        else
+            MM_TRY(check_op(c, i));
         issued[n->stream]++;
     }
-    if (issued[MM_STREAM_COMPUTE] != mm_graph_steps(c->graph))
-        return mm_check_refuse(c, -1, -1, "has %d of the graph's %d steps", issued[MM_STREAM_COMPUTE],
-                               mm_graph_steps(c->graph));
+    if (steps != mm_graph_steps(c->graph))
+        return mm_check_refuse(c, -1, -1, "has %d of the graph's %d steps", steps, mm_graph_steps(c->graph));
     if (memcmp(issued, c->plan->stream_nodes, sizeof issued) != 0)
         return mm_check_refuse(c, -1, -1, "does not count its streams' nodes right");
     return MM_OK;

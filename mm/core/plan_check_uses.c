@@ -66,7 +66,7 @@ static void set_content(mm_check *c, int node, int segment, int32_t value, bool 
     r->writer = node;
     r->value = value;
     r->exact = exact;
-    r->unread = c->plan->nodes[node].kind != MM_NODE_STEP;
+    r->unread = !mm_node_runs_step(&c->plan->nodes[node]);
     add_user(c, node, segment);
 }
 
@@ -84,13 +84,13 @@ static mm_status use_work(mm_check *c, int node, int segment) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* The segment holds the tensor's present value in a form that serves the use. */
-static mm_status check_serves(const mm_check *c, int node, const mm_use *use, int segment) {
+/* The segment holds that value of the tensor in a form that serves the use. */
+static mm_status check_serves(const mm_check *c, int node, const mm_use *use, int segment, int32_t value) {
     const mm_segment *s = &c->plan->segments[segment];
     const mm_residence *r = &c->residences[segment];
     MM_TRY(check_written(c, node, use->tensor, segment));
-    if (r->value != c->current[use->tensor])
-        return mm_check_refuse(c, node, use->tensor, "segment %d holds an older value", segment);
+    if (r->value != value)
+        return mm_check_refuse(c, node, use->tensor, "segment %d holds another value than the one due", segment);
     if (s->content == MM_CONTENT_CODED && (use->form != MM_FORM_SIGN || !c->facts->codecs[s->codec].gives_sign))
         return mm_check_refuse(c, node, use->tensor, "a code of %s does not serve a reader of %s",
                                c->facts->codecs[s->codec].spec, use->form == MM_FORM_SIGN ? "signs" : "elements");
@@ -115,7 +115,7 @@ static mm_status step_reads(mm_check *c, int node, const mm_step_info *step, con
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         if (bindings[u] < 0 || use->access == MM_WRITE) continue;
-        MM_TRY(check_serves(c, node, use, bindings[u]));
+        MM_TRY(check_serves(c, node, use, bindings[u], c->current[use->tensor]));
         c->residences[bindings[u]].unread = false;
         if (use->access == MM_READ) add_user(c, node, bindings[u]);
     }
@@ -142,12 +142,63 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
     return MM_OK;
 }
 
+/* Remembers which values the step dealt with, in case it is run again. Persistent tensors are in no segment; their
+ * values are numbered all the same. */
+static void remember_values(mm_check *c, int node, const mm_step_info *step, bool written) {
+    int32_t *seen = &c->seen[c->plan->nodes[node].first_binding];
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        bool fixed = mm_graph_tensor(c->graph, use->tensor)->ownership != MM_MANAGED;
+        if (written && fixed && use->access != MM_READ) c->current[use->tensor] = c->values++;
+        if (written == (use->access == MM_WRITE)) seen[u] = c->current[use->tensor];
+    }
+}
+
 static mm_status walk_step(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
+    c->ran[n->step] = node;
+    remember_values(c, node, step, false);
     MM_TRY(step_reads(c, node, step, bindings));
     MM_TRY(step_writes(c, node, step, bindings));
+    remember_values(c, node, step, true);
+    return use_work(c, node, n->work);
+}
+
+/* Run again, a step finds what it found the first time; then it writes the same, as exactly as what it read was. */
+static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *seen, bool *exact) {
+    const int32_t *bindings = &c->plan->bindings[c->plan->nodes[node].first_binding];
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (use->access != MM_READ) continue;
+        if (bindings[u] < 0) {
+            if (c->current[use->tensor] == seen[u]) continue;
+            return mm_check_refuse(c, node, use->tensor, "has changed since the step ran");
+        }
+        MM_TRY(check_serves(c, node, use, bindings[u], seen[u]));
+        mm_residence *r = &c->residences[bindings[u]];
+        *exact = *exact && r->exact;
+        r->unread = false;
+        add_user(c, node, bindings[u]);
+    }
+    return MM_OK;
+}
+
+static mm_status walk_recompute(mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int32_t *bindings = &c->plan->bindings[n->first_binding];
+    const int32_t *seen = &c->seen[c->plan->nodes[c->ran[n->step]].first_binding];
+    bool exact = true;
+    MM_TRY(recompute_reads(c, node, step, seen, &exact));
+    for (int u = 0; u < step->n_uses; u++) {
+        if (bindings[u] < 0 || step->uses[u].access != MM_WRITE) continue;
+        if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
+            return mm_check_refuse(c, node, step->uses[u].tensor, "is written into a code");
+        MM_TRY(check_writable(c, node, step->uses[u].tensor, bindings[u]));
+        set_content(c, node, bindings[u], seen[u], exact);
+    }
     return use_work(c, node, n->work);
 }
 
@@ -188,7 +239,15 @@ mm_status mm_check_uses(mm_check *c) {
         .users = {-1, -1, -1, -1, -1}, .first = -1, .last = -1, .writer = -1, .value = -1};
     for (int i = 0; i < c->plan->n_segments; i++) c->residences[i] = unused;
     for (int t = 0; t < mm_graph_tensors(c->graph); t++) c->current[t] = -2; /* in no segment */
-    for (int i = 0; i < c->plan->n_nodes; i++)
-        MM_TRY(c->plan->nodes[i].kind == MM_NODE_STEP ? walk_step(c, i) : walk_op(c, i));
+    for (int i = 0; i < c->plan->n_nodes; i++) switch (c->plan->nodes[i].kind) {
+        case MM_NODE_STEP:
+            MM_TRY(walk_step(c, i));
+            break;
+        case MM_NODE_RECOMPUTE:
+            MM_TRY(walk_recompute(c, i));
+            break;
+        default:
+            MM_TRY(walk_op(c, i));
+        }
     return check_segments_after(c);
 }

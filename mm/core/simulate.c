@@ -38,7 +38,7 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     const mm_plan *plan = s->plan;
     const mm_facts *facts = s->facts;
     int64_t ns;
-    if (n->kind == MM_NODE_STEP) {
+    if (mm_node_runs_step(n)) {
         ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
     } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
         mm_stream_id other = n->kind == MM_NODE_OUT ? MM_STREAM_IN : MM_STREAM_OUT;
