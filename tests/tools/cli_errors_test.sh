@@ -110,7 +110,7 @@ budgets_that_cannot_be_read_are_refused_() {
         refused 2 "--budget: size '$budget' is not understood: use 12GiB" train --budget "$budget"
         refused 2 "--budget: size '$budget' is not understood: use 12GiB" plan --budget "$budget"
     done
-    refused 2 "is too large" train --budget 1e30GiB
+    refused 2 "is too large" train --budget 1000000000000GiB
     refused 2 "is too large" train --budget 9223372036854775808
     refused 2 "--budget 0: must be more than nothing" train --budget 0
 }
