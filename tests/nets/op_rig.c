@@ -22,6 +22,12 @@ static void give(op_rig *rig, nets_role role, int64_t bytes) {
 
 enum { GUARD_BYTES = 4096 };
 
+/* What a phase has to write is not a number before. */
+static void give_output(op_rig *rig, nets_role role, int64_t bytes) {
+    give(rig, role, bytes);
+    memset(rig->storage[role], 0xff, (size_t)bytes);
+}
+
 /* The net of the layer alone gives its output shape and parameters. */
 static void infer(op_rig *rig, const nets_attrs *attrs, const int64_t x[4]) {
     nets_net *net;
@@ -50,19 +56,19 @@ static void infer(op_rig *rig, const nets_attrs *attrs, const int64_t x[4]) {
 static void give_all(op_rig *rig) {
     int64_t pixels = rig->desc.x[0] * rig->desc.x[1] * rig->desc.x[2];
     int64_t y = 4 * rig->desc.y[0] * rig->desc.y[1] * rig->desc.y[2] * rig->desc.y[3];
-    give(rig, NETS_Y, y);
+    give_output(rig, NETS_Y, y);
     give(rig, NETS_DY, y);
     for (int i = 0; i < rig->desc.n_inputs; i++) {
         give(rig, (nets_role)(NETS_X + i), 4 * pixels * rig->desc.channels[i]);
-        give(rig, (nets_role)(NETS_DX + i), 4 * pixels * rig->desc.channels[i]);
+        give_output(rig, (nets_role)(NETS_DX + i), 4 * pixels * rig->desc.channels[i]);
     }
     if (rig->w_elems) {
         give(rig, NETS_W, 4 * rig->w_elems);
-        give(rig, NETS_DW, 4 * rig->w_elems);
+        give_output(rig, NETS_DW, 4 * rig->w_elems);
     }
     if (rig->b_elems) {
         give(rig, NETS_B, 4 * rig->b_elems);
-        give(rig, NETS_DB, 4 * rig->b_elems);
+        give_output(rig, NETS_DB, 4 * rig->b_elems);
     }
     if (rig->desc.kind == NETS_BATCH_NORM)
         for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) give(rig, (nets_role)role, 4 * rig->desc.x[3]);
@@ -144,7 +150,10 @@ void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, dou
     float *variable = op_rig_floats(rig, of);
     const float *gradient = op_rig_floats(rig, by);
     double largest = 0, deviation = 0;
-    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs((double)gradient[i]));
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(isfinite(gradient[i]));
+        largest = fmax(largest, fabs((double)gradient[i]));
+    }
     assert_true(largest > 0);
     for (int64_t i = 0; i < n; i += stride) {
         float value = variable[i], above = value + h, below = value - h;
