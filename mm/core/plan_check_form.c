@@ -191,8 +191,8 @@ static mm_status check_move(const mm_check *c, int node) {
         return mm_check_refuse(c, node, n->tensor, "does not go %s",
                                out ? "from the device to pinned memory" : "from pinned memory to the device");
     if (src->content != dst->content || src->content == MM_CONTENT_WORK || src->codec != dst->codec ||
-        (src->content == MM_CONTENT_CODED && src->bytes != dst->bytes))
-        return mm_check_refuse(c, node, n->tensor, "source and target are not of one form");
+        src->bytes != dst->bytes)
+        return mm_check_refuse(c, node, n->tensor, "source and target are not of one form and size");
     if (src->tensor != n->tensor || dst->tensor != n->tensor)
         return mm_check_refuse(c, node, n->tensor, "source or target is of another tensor");
     if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a copy with a workspace");

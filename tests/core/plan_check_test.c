@@ -45,14 +45,16 @@ static void world_destroy(world *w) {
 
 static void check_accepts_random_right_plans(void **state) {
     (void)state;
-    int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0;
+    int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, moves[2] = {0}; /* raw, coded */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
         const char *why;
         if (mm_plan_check(w.plan, w.facts, &w.limits) != MM_OK) fail_msg("seed %d: %s", (int)seed, mm_last_error());
         if (plan_oracle(w.plan, w.facts, &w.limits, &why) != MM_OK) fail_msg("seed %d: oracle: %s", (int)seed, why);
         for (int i = 0; i < w.plan->n_nodes; i++) {
-            ops += w.plan->nodes[i].kind != MM_NODE_STEP;
+            const mm_node *n = &w.plan->nodes[i];
+            ops += n->kind != MM_NODE_STEP;
+            if (n->kind == MM_NODE_IN) moves[w.plan->segments[n->src].content]++;
             for (int s = 0; s < MM_STREAM_COUNT; s++) waits += w.plan->nodes[i].wait[s] >= 0;
         }
         for (int i = 0; i < w.plan->n_segments; i++) {
@@ -63,9 +65,11 @@ static void check_accepts_random_right_plans(void **state) {
         for (int t = 0; t < mm_graph_tensors(w.graph); t++) aliases += w.plan->alias[t] != t;
         world_destroy(&w);
     }
-    print_message("%d plans: %d operations, %d waits, %d in place, %d aliases, %d dynamic, %d pinned\n", GRAPHS * PLANS,
-                  ops, waits, inplace, aliases, dynamic, pinned);
+    print_message("%d plans: %d operations (%d maps and %d codes fetched from pinned memory), %d waits, %d in place, "
+                  "%d aliases, %d dynamic, %d pinned\n",
+                  GRAPHS * PLANS, ops, moves[0], moves[1], waits, inplace, aliases, dynamic, pinned);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
+    assert_true(moves[0] > 20 && moves[1] > 20);
 }
 
 /* Every order gives the same, and that is what memory without a plan gives, if no code loses anything. */
@@ -153,14 +157,14 @@ static void check_and_brute_force_agree_on_every_mutant(void **state) {
         world_destroy(&w);
     }
     for (int i = 0; mutations[i].name; i++) {
-        print_message("%-18s rejected %5d, infeasible %5d, harmless %5d\n", mutations[i].name, tallies[i].rejected,
+        print_message("%-19s rejected %5d, infeasible %5d, harmless %5d\n", mutations[i].name, tallies[i].rejected,
                       tallies[i].infeasible, tallies[i].harmless);
         assert_true(tallies[i].rejected + tallies[i].infeasible > 0);
         all.rejected += tallies[i].rejected;
         all.infeasible += tallies[i].infeasible;
         all.harmless += tallies[i].harmless;
     }
-    print_message("%-18s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
+    print_message("%-19s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
                   all.harmless);
     assert_true(all.rejected > 10000 && all.infeasible > 500 && all.harmless > 1000);
 }

@@ -51,10 +51,12 @@ static mm_segment *find_segment(mutant *m, bool (*fits)(const mm_segment *)) {
 
 static bool is_op(const mm_node *n) { return n->kind != MM_NODE_STEP; }
 static bool is_encode(const mm_node *n) { return n->kind == MM_NODE_ENCODE; }
+static bool is_move(const mm_node *n) { return n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN; }
 static bool has_work(const mm_node *n) { return n->work >= 0; }
 static bool is_raw(const mm_segment *s) { return s->content == MM_CONTENT_RAW; }
 static bool is_coded(const mm_segment *s) { return s->content == MM_CONTENT_CODED; }
 static bool is_placed(const mm_segment *s) { return !s->dynamic; }
+static bool is_pinned(const mm_segment *s) { return s->pinned; }
 
 static bool has_wait(const mm_node *n) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
@@ -181,6 +183,95 @@ static bool duplicate_node(mutant *m) {
     return true;
 }
 
+/* A copy over the link that no longer waits for one of the streams it waited for. */
+static bool move_too_early(mutant *m) {
+    mm_node *n = find_node(m, is_move);
+    if (!n || !has_wait(n)) return false;
+    int s = below(m, MM_STREAM_COUNT);
+    while (n->wait[s] < 0) s = (s + 1) % MM_STREAM_COUNT;
+    n->wait[s] = -1;
+    return true;
+}
+
+/* A copy the other way, on the stream of that way; sometimes with its ends exchanged too. */
+static bool turn_move(mutant *m) {
+    mm_node *n = find_node(m, is_move);
+    if (!n) return false;
+    n->kind = n->kind == MM_NODE_OUT ? MM_NODE_IN : MM_NODE_OUT;
+    n->stream = mm_node_stream(n->kind);
+    n->wait[n->stream] = -1;
+    if (below(m, 2)) {
+        int32_t src = n->src;
+        n->src = n->dst;
+        n->dst = src;
+    }
+    renumber(m->plan);
+    return true;
+}
+
+/* A copy of, or to, something else of the same tensor. */
+static bool other_end_of_move(mutant *m) {
+    mm_node *n = find_node(m, is_move);
+    if (!n) return false;
+    int32_t *end = below(m, 2) ? &n->src : &n->dst;
+    int sibling = find_sibling(m, *end);
+    if (sibling >= 0) *end = sibling;
+    return sibling >= 0;
+}
+
+/* One end of a copy differs from the other: raw and coded, in size, or on the same side of the link. */
+static bool unlike_ends_of_move(mutant *m) {
+    mm_node *n = find_node(m, is_move);
+    if (!n) return false;
+    mm_segment *s = &m->plan->segments[below(m, 2) ? n->src : n->dst];
+    switch (below(m, 3)) {
+    case 0:
+        s->codec = s->content == MM_CONTENT_RAW ? below(m, m->facts->n_codecs) : -1;
+        s->content = s->codec < 0 ? MM_CONTENT_RAW : MM_CONTENT_CODED;
+        s->bytes = s->codec < 0 ? mm_graph_tensor(m->plan->graph, s->tensor)->bytes
+                                : mm_facts_code(m->facts, s->codec, s->tensor)->code_bytes;
+        return s->bytes > 0;
+    case 1:
+        s->bytes += 1 + below(m, 300);
+        return true;
+    default:
+        s->pinned = !s->pinned;
+        return true;
+    }
+}
+
+/* Both ends of a copied code are of another codec, and of the right size for it. */
+static bool other_codec_of_move(mutant *m) {
+    mm_node *n = find_node(m, is_move);
+    if (!n || m->plan->segments[n->src].content != MM_CONTENT_CODED) return false;
+    int codec = below(m, m->facts->n_codecs);
+    int64_t bytes = mm_facts_code(m->facts, codec, n->tensor)->code_bytes;
+    int32_t ends[] = {n->src, n->dst};
+    for (int i = 0; bytes > 0 && i < 2; i++) {
+        m->plan->segments[ends[i]].codec = codec;
+        m->plan->segments[ends[i]].bytes = bytes;
+    }
+    return bytes > 0;
+}
+
+static bool work_for_move(mutant *m) {
+    mm_node *n = find_node(m, is_move);
+    if (n) *(below(m, 2) ? &n->work : &n->stage) = below(m, m->plan->n_segments);
+    return n != NULL;
+}
+
+/* A step that reads or writes a tensor where it lies in pinned memory. */
+static bool bind_pinned(mutant *m) {
+    int32_t *binding = find_binding(m);
+    for (int i = 0; binding && i < m->plan->n_segments; i++) {
+        const mm_segment *s = &m->plan->segments[i];
+        if (!s->pinned || s->tensor != m->plan->segments[*binding].tensor) continue;
+        *binding = i;
+        return true;
+    }
+    return false;
+}
+
 static bool other_stream(mutant *m) {
     any_node(m)->stream = (mm_stream_id)below(m, MM_STREAM_COUNT);
     return true;
@@ -202,6 +293,18 @@ static bool shift_offset(mutant *m) {
     mm_segment *s = find_segment(m, is_placed);
     if (s) s->offset += MM_ALIGN * (int64_t)(below(m, 17) - 8);
     return s != NULL;
+}
+
+static bool shift_pinned(mutant *m) {
+    mm_segment *s = find_segment(m, is_pinned);
+    if (s) s->offset += MM_ALIGN * (int64_t)(below(m, 9) - 4);
+    return s != NULL;
+}
+
+static bool pinned_over_another(mutant *m) {
+    mm_segment *s = find_segment(m, is_pinned), *other = find_segment(m, is_pinned);
+    if (s) s->offset = other->offset;
+    return s != other;
 }
 
 static bool misalign_offset(mutant *m) {
@@ -319,22 +422,27 @@ static bool rebind_write(mutant *m, bool shared) {
 static bool write_elsewhere(mutant *m) { return rebind_write(m, false); }
 static bool share_elsewhere(mutant *m) { return rebind_write(m, true); }
 
-/* A write that no longer waits for an operation that reads what is there. */
+/* A write that no longer waits for an operation that reads what is there, nor does anything before it on its stream. */
 static bool write_too_early(mutant *m) {
-    int n, seen = 0;
-    int32_t *wait = NULL;
+    int n, seen = 0, writer = -1, reader = -1;
     access *list = plan_accesses(m->plan, &n);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++) {
-            mm_node *writer = &m->plan->nodes[list[i].node];
-            const mm_node *reader = &m->plan->nodes[list[j].node];
-            if (list[i].segment == list[j].segment && list[i].write && !list[j].write && is_op(reader) &&
-                writer->wait[reader->stream] >= reader->seq && below(m, ++seen) == 0)
-                wait = &writer->wait[reader->stream];
+            const mm_node *reads = &m->plan->nodes[list[j].node];
+            bool waits = m->plan->nodes[list[i].node].wait[reads->stream] >= reads->seq;
+            if (list[i].segment != list[j].segment || !list[i].write || list[j].write || !is_op(reads) || !waits)
+                continue;
+            if (below(m, ++seen) != 0) continue;
+            writer = list[i].node;
+            reader = list[j].node;
         }
-    if (wait) *wait = -1;
     free(list);
-    return wait != NULL;
+    for (int i = reader + 1; i <= writer; i++) {
+        int32_t *wait = &m->plan->nodes[i].wait[m->plan->nodes[reader].stream];
+        bool same = m->plan->nodes[i].stream == m->plan->nodes[writer].stream;
+        if (same && *wait >= m->plan->nodes[reader].seq) *wait = m->plan->nodes[reader].seq - 1;
+    }
+    return writer >= 0;
 }
 
 static bool other_bindings(mutant *m) {
@@ -520,9 +628,18 @@ const mutation mutations[] = {
     {"drop_node", drop_node},
     {"duplicate_node", duplicate_node},
     {"other_stream", other_stream},
+    {"move_too_early", move_too_early},
+    {"turn_move", turn_move},
+    {"other_end_of_move", other_end_of_move},
+    {"unlike_ends_of_move", unlike_ends_of_move},
+    {"other_codec_of_move", other_codec_of_move},
+    {"work_for_move", work_for_move},
+    {"bind_pinned", bind_pinned},
     {"other_step", other_step},
     {"other_seq", other_seq},
     {"shift_offset", shift_offset},
+    {"shift_pinned", shift_pinned},
+    {"pinned_over_another", pinned_over_another},
     {"misalign_offset", misalign_offset},
     {"move_over_another", move_over_another},
     {"swap_offsets", swap_offsets},

@@ -93,7 +93,7 @@ bool plan_walkable(const mm_plan *plan) {
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if ((unsigned)n->kind > MM_NODE_DECODE || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
+        if ((unsigned)n->kind > MM_NODE_IN || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
         if (n->seq != seen[n->stream]) return false;
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (n->wait[s] < -1 || n->wait[s] >= seen[s]) return false;
@@ -118,7 +118,7 @@ static bool managed(const mm_plan *plan, mm_tensor t) {
 
 static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
-    if (s->pinned && (s->content != MM_CONTENT_CODED || s->dynamic)) return false;
+    if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
     if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
     if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
     if (s->tensor < 0 || !managed(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
@@ -143,17 +143,30 @@ static bool good_step(const mm_plan *plan, const mm_facts *facts, const mm_node 
         int segment = plan->bindings[n->first_binding + u];
         if (managed(plan, t) ? segment < 0 || plan->segments[segment].tensor != plan->alias[t] : segment != -1)
             return false;
+        if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
+            return false;
     }
     return good_work(plan, n->work, facts->variants[first + n->variant].workspace_bytes);
 }
 
+static bool good_move(const mm_plan *plan, const mm_node *n) {
+    bool out = n->kind == MM_NODE_OUT;
+    const mm_segment *src = &plan->segments[n->src], *dst = &plan->segments[n->dst];
+    if (n->stream != (out ? MM_STREAM_OUT : MM_STREAM_IN) || n->step != -1 || n->work != -1 || n->stage != -1)
+        return false;
+    if (src->pinned == out || dst->pinned != out) return false;
+    if (src->content == MM_CONTENT_WORK || src->tensor != n->tensor || dst->tensor != n->tensor) return false;
+    return src->content == dst->content && src->codec == dst->codec && src->bytes == dst->bytes;
+}
+
 static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
     bool encode = n->kind == MM_NODE_ENCODE;
     if (n->stream != (encode ? MM_STREAM_ENCODE : MM_STREAM_DECODE) || n->step != -1) return false;
     const mm_segment *raw = &plan->segments[encode ? n->src : n->dst];
     const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
-    if (raw->tensor != n->tensor || code->tensor != n->tensor) return false;
+    if (raw->tensor != n->tensor || code->tensor != n->tensor || raw->pinned) return false;
     if (!encode && !facts->codecs[code->codec].gives_value) return false;
     if (n->stage >= 0 && (!encode || !good_work(plan, n->stage, code->bytes))) return false;
     return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);

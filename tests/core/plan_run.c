@@ -47,6 +47,10 @@ static void transform(int codec, const unsigned char *from, size_t bytes, unsign
 }
 
 static void run_op(const runner *r, const mm_node *n) {
+    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
+        memcpy(segment_data(r, n->dst), segment_data(r, n->src), (size_t)r->plan->segments[n->dst].bytes);
+        return;
+    }
     bool encode = n->kind == MM_NODE_ENCODE;
     const mm_segment *code = &r->plan->segments[encode ? n->dst : n->src];
     size_t bytes = (size_t)mm_graph_tensor(r->plan->graph, n->tensor)->bytes;

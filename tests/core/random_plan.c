@@ -8,14 +8,15 @@
 #include "tests/core/random_graph.h"
 
 /* What is done to a storage between two uses that lie apart. */
-typedef enum action { KEEP, LOSSLESS, LOSSY, MASK } action;
+typedef enum action { KEEP, SWAP, LOSSLESS, LOSSY, MASK } action;
 
 typedef struct storage { /* of a root tensor */
     action action;
     bool mask;         /* a mask is made too, for the readers of signs after the gap */
+    bool travels;      /* codes go to pinned memory and back */
     int before, after; /* steps around the gap */
     int raw;           /* segment that holds the elements now; -1 */
-    int code;          /* segment of the elements' code; -1 */
+    int code;          /* segment of what was put away, in pinned memory or not; -1 */
     int sign;          /* segment of the mask while it is true; -1 */
     bool keeps_raw;    /* what was encoded stays where it is, for whoever writes next */
     int kept;          /* that segment, while what it holds is true; -1 */
@@ -121,9 +122,10 @@ static void choose_action(planner *p, mm_tensor root) {
     else if (later.elements && floats && p->options->lossy && chance(p, 50))
         st->action = LOSSY;
     else if (chance(p, 60))
-        st->action = LOSSLESS;
-    st->mask = later.signs && (st->action == MASK || st->action == LOSSY ||
-                               (st->action == LOSSLESS && later.elements && chance(p, 50)));
+        st->action = chance(p, 35) ? SWAP : LOSSLESS;
+    st->travels = chance(p, 40);
+    st->mask = later.signs &&
+               (st->action == MASK || st->action == LOSSY || (st->action >= SWAP && later.elements && chance(p, 50)));
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -180,26 +182,50 @@ static int add_encode(planner *p, mm_tensor root, int codec) {
     return code;
 }
 
-static void encode_after(planner *p, mm_tensor root) {
+/* Copies a segment over the link; returns the copy. */
+static int add_move(planner *p, mm_node_kind kind, int src) {
+    const mm_segment from = p->plan->segments[src];
+    int dst = add_segment(p, from.content, from.tensor, from.bytes, from.codec);
+    p->plan->segments[dst].pinned = kind == MM_NODE_OUT;
+    int node = mm_plan_op(p->plan, kind, from.tensor, src, dst);
+    if (node < 0) abort();
+    add_idle_waits(p, node);
+    return dst;
+}
+
+static void put_away_after(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     if (st->mask) st->sign = add_encode(p, root, RANDOM_MASK);
-    if (st->action != MASK) st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
+    if (st->mask && st->travels) st->sign = add_move(p, MM_NODE_OUT, st->sign);
+    if (st->action == SWAP) st->code = st->raw;
+    if (st->action > SWAP && st->action != MASK)
+        st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
+    if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_move(p, MM_NODE_OUT, st->code);
     st->kept = st->keeps_raw ? st->raw : -1;
     st->raw = -1;
     st->read = false;
 }
 
-static void decode(planner *p, mm_tensor root) {
+static void fetch(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
-    st->raw = add_raw(p, root);
-    add_op(p, MM_NODE_DECODE, root, st->code, st->raw, p->plan->segments[st->code].codec);
+    int code = st->code;
     st->code = -1;
+    if (p->plan->segments[code].pinned) code = add_move(p, MM_NODE_IN, code);
+    st->raw = code;
+    if (p->plan->segments[code].content == MM_CONTENT_RAW) return;
+    st->raw = add_raw(p, root);
+    add_op(p, MM_NODE_DECODE, root, code, st->raw, p->plan->segments[code].codec);
 }
 
-/* Decodes what step `s` needs, and sometimes what a later one will. */
-static void decode_before(planner *p, int s, int ahead) {
-    for (mm_tensor t = 0; t < mm_graph_tensors(p->graph); t++)
-        if (p->storages[t].code >= 0 && p->storages[t].after > s - 1 && p->storages[t].after <= s + ahead) decode(p, t);
+/* Fetches what step `s` needs, and sometimes what a later one will. */
+static void fetch_before(planner *p, int s, int ahead) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(p->graph); t++) {
+        storage *st = &p->storages[t];
+        if (st->after < s || st->after > s + ahead) continue;
+        if (st->sign >= 0 && p->plan->segments[st->sign].pinned && used_at(p, t, st->after).signs)
+            st->sign = add_move(p, MM_NODE_IN, st->sign);
+        if (st->code >= 0) fetch(p, t);
+    }
 }
 
 static int bind(planner *p, const mm_use *use) {
@@ -233,12 +259,12 @@ static void add_step(planner *p, int s) {
 static void add_nodes(planner *p) {
     for (int s = 0; s < mm_graph_steps(p->graph); s++) {
         const mm_step_info *step = mm_graph_step(p->graph, s);
-        decode_before(p, s, chance(p, 40) ? random_below(&p->random, 4) : 0);
+        fetch_before(p, s, chance(p, 40) ? random_below(&p->random, 4) : 0);
         add_step(p, s);
         for (int u = 0; u < step->n_uses; u++) {
             mm_tensor root = p->plan->alias[step->uses[u].tensor];
             const storage *st = &p->storages[root];
-            if (st->action != KEEP && st->before == s && st->raw >= 0) encode_after(p, root);
+            if (st->action != KEEP && st->before == s && st->raw >= 0) put_away_after(p, root);
         }
     }
 }
@@ -333,17 +359,30 @@ static void place_heap(mm_plan *plan) {
     plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
 }
 
+/* Some codes lie in pinned memory, to be written and read there; where copies go is settled. */
+static void choose_memory(planner *p) {
+    mm_plan *plan = p->plan;
+    bool *copied = calloc((size_t)plan->n_segments + 1, sizeof *copied);
+    if (!copied) abort();
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) copied[n->src] = copied[n->dst] = true;
+    }
+    for (int i = 0; i < plan->n_segments; i++) {
+        mm_segment *s = &plan->segments[i];
+        if (!copied[i]) s->pinned = s->content == MM_CONTENT_CODED && chance(p, 20);
+        s->dynamic = p->options->dynamic && !s->pinned && chance(p, 20);
+    }
+    free(copied);
+}
+
 static mm_status place_all(planner *p, const mm_limits *limits) {
     mm_plan *plan = p->plan;
+    choose_memory(p);
     placer q = {.p = p, .closure = closure_create(plan)};
     q.list = plan_accesses(plan, &q.n);
     q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);
     if (!q.placed) abort();
-    for (int i = 0; i < plan->n_segments; i++) {
-        mm_segment *s = &plan->segments[i];
-        s->pinned = s->content == MM_CONTENT_CODED && chance(p, 20);
-        s->dynamic = p->options->dynamic && !s->pinned && chance(p, 20);
-    }
     for (int i = 0; i < plan->n_segments; i++)
         if (!plan->segments[i].dynamic) place(&q, i, limits->base_bytes);
     closure_destroy(&q.closure);

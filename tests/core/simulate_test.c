@@ -118,6 +118,96 @@ static void contention_slows_a_step_only_while_a_side_stream_works(void **state)
     fixture_destroy(&f);
 }
 
+/* The small graph's `out` to pinned memory after relu, and back for loss backward. */
+typedef struct link_fixture {
+    fixture f;
+    int out, in; /* nodes */
+} link_fixture;
+
+/* `at_once`: the fetch does not even wait for the offload; only times are of interest. */
+static link_fixture link_create(bool at_once) {
+    link_fixture l = {.f = {.g = small_graph_create()}};
+    fixture *f = &l.f;
+    mm_limits limits = {.base_bytes = 512};
+    assert_int_equal(mm_facts_create(f->g.graph, 0, &f->facts), MM_OK);
+    assert_int_equal(mm_plan_create(f->g.graph, &limits, &f->plan), MM_OK);
+    int segments[3];
+    for (int i = 0; i < 3; i++) {
+        segments[i] = mm_plan_segment(f->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f->g.out, SMALL_MAP_BYTES);
+        f->plan->segments[segments[i]].pinned = i == 1;
+    }
+    for (int s = 0; s < SMALL_STEPS; s++) {
+        f->facts->variants[s].ns = 1000;
+        f->steps[s] = mm_plan_step(f->plan, s);
+        if (s == LOSS_B) mm_plan_wait(f->plan, f->steps[s], l.in);
+        if (s != RELU_F) continue;
+        l.out = mm_plan_op(f->plan, MM_NODE_OUT, f->g.out, segments[0], segments[1]);
+        l.in = mm_plan_op(f->plan, MM_NODE_IN, f->g.out, segments[1], segments[2]);
+        mm_plan_wait(f->plan, l.out, f->steps[s]);
+        mm_plan_wait(f->plan, l.in, at_once ? f->steps[s] : l.out);
+    }
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    return l;
+}
+
+/* The rate at which the map takes so many ns. */
+static int64_t rate_for(int64_t ns) { return SMALL_MAP_BYTES * INT64_C(1000000000) / ns; }
+
+static void check_copy(const mm_simulation *sim, int node, int64_t start_ns, int64_t end_ns) {
+    assert_int_equal(sim->nodes[node].start_ns, start_ns);
+    assert_in_range(sim->nodes[node].end_ns, end_ns - 1, end_ns + 1); /* the rate is rounded */
+}
+
+static void copies_take_their_bytes_at_the_rate_of_their_way(void **state) {
+    (void)state;
+    link_fixture l = link_create(false);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(2600);
+    l.f.facts->out_both_bytes_per_s = l.f.facts->in_both_bytes_per_s = 1; /* never both */
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.out, 2000, 2400);
+    check_copy(&sim, l.in, sim.nodes[l.out].end_ns, 5000);
+    /* Loss backward would have begun at 3000. */
+    assert_int_equal(sim.nodes[l.f.steps[LOSS_B]].start_ns, sim.nodes[l.in].end_ns);
+    assert_int_equal(sim.stall_ns, sim.nodes[l.in].end_ns - 3000);
+    assert_int_equal(sim.busy_ns[MM_STREAM_OUT] + sim.busy_ns[MM_STREAM_IN], sim.nodes[l.in].end_ns - 2000);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+}
+
+static void a_copy_that_begins_while_the_other_way_is_busy_takes_the_shared_rate(void **state) {
+    (void)state;
+    link_fixture l = link_create(true);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(500);
+    l.f.facts->out_both_bytes_per_s = rate_for(700);
+    l.f.facts->in_both_bytes_per_s = rate_for(900);
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.out, 2000, 2400); /* began first, and keeps its rate */
+    check_copy(&sim, l.in, 2000, 2900);
+    mm_simulation_fini(&sim);
+    l.f.facts->in_both_bytes_per_s = 0; /* not known: as if alone */
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.in, 2000, 2500);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+}
+
+static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
+    (void)state;
+    link_fixture l = link_create(false);
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    assert_int_equal(sim.iteration_ns, 7000);
+    assert_int_equal(sim.busy_ns[MM_STREAM_OUT] + sim.busy_ns[MM_STREAM_IN], 0);
+    mm_simulation_fini(&sim);
+    l.f.facts->out_bytes_per_s = 1; /* more than a node may take */
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&l.f);
+}
+
 static void the_step_takes_its_variants_time(void **state) {
     (void)state;
     fixture f = fixture_create(false, 0);
@@ -239,6 +329,9 @@ int main(void) {
         cmocka_unit_test(codec_beside_the_computation_is_hidden),
         cmocka_unit_test(compute_waits_for_a_slow_decode),
         cmocka_unit_test(contention_slows_a_step_only_while_a_side_stream_works),
+        cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
+        cmocka_unit_test(a_copy_that_begins_while_the_other_way_is_busy_takes_the_shared_rate),
+        cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),
         cmocka_unit_test(the_step_takes_its_variants_time),
         cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
         cmocka_unit_test(random_plans_run_as_early_as_their_waits_allow),
