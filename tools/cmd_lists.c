@@ -20,7 +20,7 @@ int cmd_codecs(int argc, char **argv) {
     int code;
     if (only_help(argc, argv, "mm codecs", "Lists the codecs that a policy's codec= takes.", &code)) return code;
     const char *name, *summary;
-    for (size_t i = 0; (name = mm_codec_list(i, &summary)); i++) printf("%-20s %s\n", name, summary);
+    for (size_t i = 0; (name = mm_codec_list(i, &summary)); i++) printf("%-29s %s\n", name, summary);
     return EXIT_OK;
 }
 

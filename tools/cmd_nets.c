@@ -84,7 +84,7 @@ static mm_status print_net(const nets_net *net) {
 
 static void print_list(void) {
     const char *name, *summary;
-    for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) printf("%-20s %s\n", name, summary);
+    for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) printf("%-29s %s\n", name, summary);
 }
 
 static mm_status show(const char *name, bool json) {
