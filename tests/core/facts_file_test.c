@@ -14,7 +14,7 @@
 
 /* A directory of its own for each test; the file that it uses. */
 typedef struct fixture {
-    char directory[128], path[160];
+    char directory[4096], path[4200];
     small_graph g;
     mm_facts *facts;
 } fixture;
@@ -23,7 +23,7 @@ static int setup(void **state) {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     const char *root = getenv("TEST_TMPDIR");
-    snprintf(f->directory, sizeof f->directory, "%.100s/factsXXXXXX", root ? root : "/tmp");
+    snprintf(f->directory, sizeof f->directory, "%s/factsXXXXXX", root ? root : "/tmp");
     assert_non_null(mkdtemp(f->directory));
     snprintf(f->path, sizeof f->path, "%s/facts.json", f->directory);
     f->g = small_graph_create();
