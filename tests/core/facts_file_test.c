@@ -260,7 +260,7 @@ static void missing_file_says_its_name(void **state) {
 
 static void save_that_fails_leaves_nothing(void **state) {
     fixture *f = *state;
-    char path[256];
+    char path[4200];
     snprintf(path, sizeof path, "%s/nowhere/facts.json", f->directory);
     assert_int_equal(mm_facts_save(path, f->g.graph, f->facts), MM_ERR_IO);
     assert_non_null(strstr(mm_last_error(), path));

@@ -144,16 +144,28 @@ uint64_t plain_digest(const plain *p) {
 
 /* ---------------------------------------------------------------- managers */
 
-int64_t rig_minimum(const mm_graph *graph, const char *spec) {
+rig_need rig_needs(const mm_graph *graph, const char *spec, int64_t device_bytes, int64_t pinned_bytes) {
     mm_policy policy;
     mm_planned planned;
-    mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = mm_planned_base(graph)};
+    mm_limits limits = {
+        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_planned_base(graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&planned, &policy, graph, "host") != MM_OK ||
         mm_planned_make(&planned, &policy, graph, &limits) != MM_OK)
         fail_msg("%s on %s: %s", spec, mm_graph_name(graph), mm_last_error());
-    int64_t minimum = planned.plan->peak_bytes;
+    const mm_plan *plan = planned.plan;
+    rig_need need = {.device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes};
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        need.operations += n->kind != MM_NODE_STEP;
+        if (n->kind == MM_NODE_OUT) need.out_bytes += plan->segments[n->dst].bytes;
+        if (n->kind == MM_NODE_IN) need.in_bytes += plan->segments[n->src].bytes;
+    }
     mm_planned_fini(&planned);
-    return minimum;
+    return need;
+}
+
+int64_t rig_minimum(const mm_graph *graph, const char *spec) {
+    return rig_needs(graph, spec, INT64_MAX, INT64_MAX).device_bytes;
 }
 
 mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels) {

@@ -52,7 +52,18 @@ uint64_t plain_digest(const plain *plain);
 
 /* ---- what managers need */
 
-/* Peak of the policy's plan for the graph alone in an arena: the least budget. The plan is proved. */
+/* What a plan takes, and does in each iteration. */
+typedef struct rig_need {
+    int64_t device_bytes, pinned_bytes;
+    int operations;
+    int64_t out_bytes, in_bytes;
+} rig_need;
+
+/* Of the policy's plan for the graph alone in an arena, made for that budget, which it may exceed. The plan is proved.
+ */
+rig_need rig_needs(const mm_graph *graph, const char *policy, int64_t device_bytes, int64_t pinned_bytes);
+
+/* Peak of the policy's plan for the graph alone in an arena, when no budget forces it to do more than it wants. */
 int64_t rig_minimum(const mm_graph *graph, const char *policy);
 
 /* A random graph; fails the test if there is none. */

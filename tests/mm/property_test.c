@@ -16,7 +16,8 @@ enum { ITERATIONS = 2, DELAY_NS = 50000 };
 /* One way to run a graph. */
 typedef struct trial {
     const char *policy;
-    int64_t spare_bytes; /* of the budget, above the minimum */
+    int64_t spare_bytes; /* of the budget, above the minimum; or */
+    int64_t device_bytes, pinned_bytes;
     rig_mode mode;
     mm_issue issue;
     uint64_t seed; /* of graph and delays */
@@ -39,9 +40,9 @@ static trial random_trial(const char *policy, uint64_t seed, uint64_t *random) {
 /* The whole trial in words, for a failure that must be found again. */
 static void fail_trial(const trial *t, const char *what) {
     static const char *const modes[] = {"inline", "stream", "mixed"};
-    fail_msg("seed %llu, policy %s, %lld bytes to spare, computed %s, issue %s: %s", (unsigned long long)t->seed,
-             t->policy, (long long)t->spare_bytes, modes[t->mode], t->issue == MM_ISSUE_THREAD ? "thread" : "inline",
-             what);
+    fail_msg("seed %llu, policy %s, %lld bytes to spare (or %lld, and %lld pinned), computed %s, issue %s: %s",
+             (unsigned long long)t->seed, t->policy, (long long)t->spare_bytes, (long long)t->device_bytes,
+             (long long)t->pinned_bytes, modes[t->mode], t->issue == MM_ISSUE_THREAD ? "thread" : "inline", what);
 }
 
 static void check_touched(const trial *t, mm_manager *m, int64_t budget) {
@@ -58,12 +59,26 @@ static void check_touched(const trial *t, mm_manager *m, int64_t budget) {
         fail_trial(t, text);
 }
 
+static void check_link(const trial *t, mm_manager *m, const rig_need *need) {
+    mm_stats stats;
+    char text[160];
+    mm_stats_get(m, &stats);
+    if (stats.out_bytes == ITERATIONS * need->out_bytes && stats.in_bytes == ITERATIONS * need->in_bytes) return;
+    snprintf(text, sizeof text,
+             "%lld bytes went out and %lld came in, in each of %d iterations it should be %lld, %lld",
+             (long long)stats.out_bytes, (long long)stats.in_bytes, ITERATIONS, (long long)need->out_bytes,
+             (long long)need->in_bytes);
+    fail_trial(t, text);
+}
+
 /* The digest of all persistent tensors after ITERATIONS. */
 static uint64_t run_trial(const trial *t, const mm_graph *graph) {
     rig r;
     rig_init(&r, graph, t->seed);
-    int64_t budget = rig_minimum(graph, t->policy) + t->spare_bytes;
+    int64_t budget = t->device_bytes ? t->device_bytes : rig_minimum(graph, t->policy) + t->spare_bytes;
+    rig_need need = rig_needs(graph, t->policy, budget, t->pinned_bytes);
     mm_options options = {.device_bytes = budget,
+                          .pinned_bytes = t->pinned_bytes,
                           .policy = t->policy,
                           .issue = t->issue,
                           .self_check = true,
@@ -76,6 +91,7 @@ static uint64_t run_trial(const trial *t, const mm_graph *graph) {
         if (rig_iteration(&r, m, t->mode) != MM_OK) fail_trial(t, mm_last_error());
     uint64_t digest = rig_digest(&r, m);
     check_touched(t, m, budget);
+    check_link(t, m, &need);
     mm_manager_destroy(m);
     rig_fini(&r);
     return digest;
@@ -108,6 +124,99 @@ static void lossy_policies(uint64_t seed) {
     mm_graph_destroy(graph);
 }
 
+/* ---------------------------------------------------------------- swapping */
+
+static const char *const swapping[] = {
+    "swap:",
+    "swap-async:depth=1,",
+    "swap-async:",
+    "vdnn-all:",
+    "vdnn-conv:",
+    "cdma:",
+    "rules:*=compress-swap(raw),",
+    "rules:relu=mask;*=swap,depth=3,",
+    "rules:conv=compress(raw);bn=compress-swap(raw);linear-in=swap;add=keep;*=swap,",
+};
+enum { SWAPPING = sizeof swapping / sizeof *swapping };
+
+/* A budget between the least that the policy can do with and what it takes to keep everything; and exactly the pinned
+ * memory that its plan for that budget needs. */
+static trial swapping_trial(const mm_graph *graph, const char *policy, uint64_t seed, uint64_t *random) {
+    trial t = random_trial(policy, seed, random);
+    int64_t least = rig_needs(graph, policy, 0, INT64_MAX).device_bytes;
+    int64_t most = rig_minimum(graph, "liveness");
+    t.device_bytes = least;
+    if (most > least && random_chance(random, 60))
+        t.device_bytes += (int64_t)(random_next(random) % (uint64_t)(most - least + 1));
+    t.pinned_bytes = rig_needs(graph, policy, t.device_bytes, INT64_MAX).pinned_bytes;
+    return t;
+}
+
+/* With one byte of pinned memory less the policy finds another plan that can do with that, or it is refused. */
+static void check_less_pinned(const trial *t, const mm_graph *graph) {
+    if (t->pinned_bytes == 0) return;
+    mm_options options = {.device_bytes = t->device_bytes, .pinned_bytes = t->pinned_bytes - 1, .policy = t->policy};
+    rig_need need = rig_needs(graph, t->policy, options.device_bytes, options.pinned_bytes);
+    bool fits = need.device_bytes <= options.device_bytes && need.pinned_bytes <= options.pinned_bytes;
+    mm_manager *m = rig_manager(&options);
+    if (mm_manager_prepare(m, graph) != (fits ? MM_OK : MM_ERR_INFEASIBLE))
+        fail_trial(t, "with a byte of pinned memory less: neither runs nor is refused as it should be");
+    mm_manager_destroy(m);
+}
+
+static void swapping_policies(uint64_t seed) {
+    uint64_t random = seed, expected;
+    mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
+    assert_int_equal(random_graph_reference(graph, seed, ITERATIONS, &expected), MM_OK);
+    for (int i = 0; i < 5; i++) {
+        char spec[128];
+        const char *when = random_chance(&random, 50) ? "needed" : "always";
+        snprintf(spec, sizeof spec, "%swhen=%s", swapping[random_below(&random, SWAPPING)], when);
+        trial t = swapping_trial(graph, spec, seed, &random);
+        if (run_trial(&t, graph) != expected) fail_trial(&t, "other results than without a manager");
+        check_less_pinned(&t, graph);
+    }
+    mm_graph_destroy(graph);
+}
+
+static void lossy_swapping_policies(uint64_t seed) {
+    uint64_t random = seed;
+    mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
+    char spec[128];
+    snprintf(spec, sizeof spec, "%s,when=%s", random_chance(&random, 60) ? "hybrid:rate=8" : "cdma:rate=8",
+             random_chance(&random, 50) ? "needed" : "always");
+    trial first = swapping_trial(graph, spec, seed, &random);
+    uint64_t expected = run_trial(&first, graph);
+    check_less_pinned(&first, graph);
+    for (int i = 0; i < 2; i++) {
+        trial again = random_trial(spec, seed, &random);
+        again.device_bytes = first.device_bytes;
+        again.pinned_bytes = first.pinned_bytes;
+        if (run_trial(&again, graph) != expected) fail_trial(&again, "other results than when it was run before");
+    }
+    mm_graph_destroy(graph);
+}
+
+static void when_needed_nothing_is_done_that_the_budget_does_not_force(uint64_t seed) {
+    mm_graph *graph = rig_random_graph(seed, 3 + (int)(seed % 20), 1 + (int)(seed % 8));
+    int64_t keeping = rig_minimum(graph, "liveness");
+    for (int i = 0; i < SWAPPING; i++) {
+        char spec[128];
+        snprintf(spec, sizeof spec, "%swhen=needed", swapping[i]);
+        rig_need idle = rig_needs(graph, spec, keeping, 0);
+        assert_int_equal(idle.operations, 0);
+        assert_int_equal(idle.device_bytes, keeping);
+        rig_need least = rig_needs(graph, spec, 0, INT64_MAX);
+        assert_true(least.device_bytes <= keeping);
+        mm_options options = {
+            .device_bytes = least.device_bytes - 1, .pinned_bytes = least.pinned_bytes, .policy = spec};
+        mm_manager *m = rig_manager(&options);
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        mm_manager_destroy(m);
+    }
+    mm_graph_destroy(graph);
+}
+
 static void results_of_lossless_policies_are_those_without_a_manager(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) lossless_policies(seed);
@@ -118,10 +227,28 @@ static void results_of_a_lossy_policy_do_not_depend_on_how_it_is_run(void **stat
     for (uint64_t seed = 1001; seed <= 1040; seed++) lossy_policies(seed);
 }
 
+static void results_of_swapping_policies_are_those_without_a_manager(void **state) {
+    (void)state;
+    for (uint64_t seed = 2001; seed <= 2050; seed++) swapping_policies(seed);
+}
+
+static void results_of_a_lossy_swapping_policy_do_not_depend_on_how_it_is_run(void **state) {
+    (void)state;
+    for (uint64_t seed = 3001; seed <= 3025; seed++) lossy_swapping_policies(seed);
+}
+
+static void policies_that_act_when_needed_do_nothing_with_what_liveness_needs(void **state) {
+    (void)state;
+    for (uint64_t seed = 4001; seed <= 4020; seed++) when_needed_nothing_is_done_that_the_budget_does_not_force(seed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_of_lossless_policies_are_those_without_a_manager),
         cmocka_unit_test(results_of_a_lossy_policy_do_not_depend_on_how_it_is_run),
+        cmocka_unit_test(results_of_swapping_policies_are_those_without_a_manager),
+        cmocka_unit_test(results_of_a_lossy_swapping_policy_do_not_depend_on_how_it_is_run),
+        cmocka_unit_test(policies_that_act_when_needed_do_nothing_with_what_liveness_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
