@@ -340,7 +340,8 @@ static mm_status parse(const char *path, json_t **root_out) {
         *root_out = root;
         return MM_OK;
     }
-    if (json_error_code(&error) == json_error_cannot_open_file) return mm_fail(MM_ERR_IO, "facts: %s", error.text);
+    if (json_error_code(&error) == json_error_cannot_open_file)
+        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s", path, strerror(errno)); /* error.text cuts names */
     if (json_error_code(&error) == json_error_out_of_memory)
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts file %s", path);
     return mm_fail(MM_ERR_FORMAT, "facts file %s, line %d: %s", path, error.line, error.text);
