@@ -33,6 +33,10 @@ void mm_pool_destroy(mm_pool *pool) {
     free(pool);
 }
 
+void mm_pool_trim(mm_pool *pool, int64_t offset) {
+    if (offset < pool->bytes) mm_device_trim(pool->device, (uint8_t *)pool->base + offset, pool->bytes - offset);
+}
+
 void *mm_pool_base(const mm_pool *pool) { return pool->base; }
 
 int64_t mm_pool_bytes(const mm_pool *pool) { return pool->bytes; }

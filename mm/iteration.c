@@ -193,5 +193,3 @@ void *mm_workspace_data(mm_manager *m) {
 }
 
 int mm_current_step(const mm_manager *m) { return m && m->running && m->in_step ? m->step : -1; }
-
-int64_t mm_manager_device_bytes(const mm_manager *m) { return m->options.device_bytes; }

@@ -43,9 +43,8 @@ static void find_fixed(const mm_manager *m, mm_record *r, const mm_record *befor
 /* Plans a graph under a policy with the directory as it is now. `before`: its record until now, or NULL. */
 static mm_status record_init(mm_manager *m, const mm_policy *policy, const mm_graph *graph, const mm_record *before,
                              mm_record *r) {
-    mm_limits limits = {.device_bytes = m->options.device_bytes,
-                        .pinned_bytes = m->options.pinned_bytes,
-                        .base_bytes = m->directory.bytes};
+    mm_limits limits = {
+        .device_bytes = m->budget_bytes, .pinned_bytes = m->options.pinned_bytes, .base_bytes = m->directory.bytes};
     *r = (mm_record){.graph = graph, .fixed = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *r->fixed)};
     mm_status status = r->fixed ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph));
     if (status == MM_OK) status = mm_planned_init(&r->planned, policy, graph, m->options.device);
@@ -152,6 +151,36 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     return MM_OK;
 }
 
+static void put_budget(mm_manager *m, int64_t bytes) {
+    pthread_mutex_lock(&m->lock);
+    m->budget_bytes = bytes;
+    pthread_mutex_unlock(&m->lock);
+}
+
+mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
+    MM_TRY(mm_manager_check_idle(m, "mm_budget_set"));
+    if (device_bytes <= 0 || device_bytes > m->options.device_bytes)
+        return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
+                       (long long)device_bytes, (long long)m->options.device_bytes);
+    int64_t before = m->budget_bytes;
+    put_budget(m, device_bytes);
+    mm_status status = replan(m, &m->policy, NULL);
+    if (status != MM_OK) {
+        put_budget(m, before);
+        return status;
+    }
+    /* The pattern that tells touched bytes would go with the memory. */
+    if (device_bytes < before && !m->options.measure_touched) mm_pool_trim(m->pool, device_bytes);
+    return MM_OK;
+}
+
+int64_t mm_manager_device_bytes(mm_manager *m) {
+    pthread_mutex_lock(&m->lock);
+    int64_t bytes = m->budget_bytes;
+    pthread_mutex_unlock(&m->lock);
+    return bytes;
+}
+
 mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
     MM_TRY(mm_manager_check_idle(m, "mm_external_set"));
     MM_TRY(mm_manager_prepare(m, graph));
@@ -219,6 +248,7 @@ mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out)
     mm_manager *m = calloc(1, sizeof *m);
     if (!m) return mm_fail(MM_ERR_NOMEM, "out of memory for a manager");
     m->options = *options;
+    m->budget_bytes = options->device_bytes;
     pthread_mutex_init(&m->lock, NULL);
     mm_status status = open_parts(m);
     if (status != MM_OK) {

@@ -38,6 +38,7 @@ struct mm_manager {
     bool in_step;
     int64_t began_ns;
     pthread_mutex_t lock; /* of the figures below, which any thread may ask for */
+    int64_t budget_bytes; /* options.device_bytes, or less */
     int64_t iterations, predicted_peak_bytes, persistent_bytes, stash_bytes;
 };
 

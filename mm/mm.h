@@ -258,6 +258,12 @@ MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_grap
  * none. Persistent tensors stay where they are. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
 
+/* Makes the budget smaller, because others need the memory, or larger again, up to what the manager was created with:
+ * the range stays reserved, so nothing moves. Plans and checks every prepared graph under the new budget first:
+ * MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
+ * system. Between iterations only. */
+MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
+
 /* The user's memory for an external tensor, at least its bytes; borrowed until replaced. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph *graph, mm_tensor tensor, void *data);
 
@@ -310,7 +316,8 @@ MM_API void *mm_workspace_data(mm_manager *manager);
 /* The current step's index among the graph's steps, -1 outside. */
 MM_API int mm_current_step(const mm_manager *manager);
 
-MM_API int64_t mm_manager_device_bytes(const mm_manager *manager);
+/* The budget now. */
+MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
 /* ---------------------------------------------------------------- statistics */
 

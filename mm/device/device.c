@@ -49,6 +49,10 @@ mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t byte
     return device->ops->reserve(device, kind, bytes, memory_out);
 }
 
+void mm_device_trim(mm_device *device, void *memory, int64_t bytes) {
+    if (bytes > 0) device->ops->trim(device, memory, bytes);
+}
+
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes) {
     if (memory != NULL) device->ops->release(device, kind, memory, bytes);
 }

@@ -49,6 +49,7 @@ typedef struct mm_device_ops {
     void (*destroy)(mm_device *device);
     mm_status (*reserve)(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
     void (*release)(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
+    void (*trim)(mm_device *device, void *memory, int64_t bytes);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     void (*charge_alloc)(mm_device *device);
 
@@ -93,6 +94,9 @@ void mm_device_destroy(mm_device *device);
 /* Address range of exactly `bytes` (> 0), 4096-byte aligned, zeroed on first touch. MM_ERR_NOMEM with the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
+/* Part of a reservation that is not needed for now: others may have its memory, what is in it is lost. It stays reserved,
+ * and comes back when it is touched. Nothing may be using it. */
+void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
 /* Takes as long as an allocation on the real device; the pool calls it for every unplanned one. */
 void mm_device_charge_alloc(mm_device *device);

@@ -90,6 +90,15 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     return MM_OK;
 }
 
+/* Whole pages inside the range go back to the system. */
+static void host_trim(mm_device *base, void *memory, int64_t bytes) {
+    (void)base;
+    enum { PAGE = 4096 };
+    uintptr_t begin = ((uintptr_t)memory + PAGE - 1) / PAGE * PAGE;
+    uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes) / PAGE * PAGE;
+    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 static void host_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes) {
     munmap(memory, (size_t)bytes);
     account_give((host_device *)base, kind, bytes);
@@ -127,6 +136,7 @@ const mm_device_ops mm_device_host_ops = {
     .destroy = host_destroy,
     .reserve = host_reserve,
     .release = host_release,
+    .trim = host_trim,
     .memory_info = host_memory_info,
     .charge_alloc = host_charge_alloc,
     .stream_create = host_stream_create,

@@ -127,6 +127,29 @@ static void pinned_memory_is_not_counted_as_device_memory(void **state) {
     assert_int_equal(reserved_bytes(s), before);
 }
 
+/* What was trimmed stays reserved and can be used again; what lies beside it is as it was. */
+static void trimmed_memory_can_be_used_again(void **state) {
+    suite *s = *state;
+    enum { PART = BLOCK_BYTES / 4 };
+    int64_t before = reserved_bytes(s);
+    uint8_t *block = s->block;
+    assert_int_equal(mm_fill_async(s->stream, block, 0x5a, BLOCK_BYTES), MM_OK);
+    sync(s);
+    mm_device_trim(s->device, block + PART, BLOCK_BYTES - 2 * PART);
+    mm_device_trim(s->device, block, 0);
+    assert_int_equal(reserved_bytes(s), before);
+    copy(s, s->pinned, block, PART, MM_COPY_OUT);
+    sync(s);
+    assert_all(s->pinned, 0x5a, PART);
+    copy(s, s->pinned, block + BLOCK_BYTES - PART, PART, MM_COPY_OUT);
+    sync(s);
+    assert_all(s->pinned, 0x5a, PART);
+    assert_int_equal(mm_fill_async(s->stream, block, 0xa5, BLOCK_BYTES), MM_OK);
+    copy(s, s->pinned, block, BLOCK_BYTES, MM_COPY_OUT);
+    sync(s);
+    assert_all(s->pinned, 0xa5, BLOCK_BYTES);
+}
+
 static void reserved_memory_is_zero(void **state) {
     suite *s = *state;
     memset(s->pinned, 0xff, BLOCK_BYTES);
@@ -435,6 +458,7 @@ int device_suite_run(const char *device_name) {
         CASE(reserve_is_accounted_to_the_byte_and_given_back),
         CASE(pinned_memory_is_not_counted_as_device_memory),
         CASE(reserved_memory_is_zero),
+        CASE(trimmed_memory_can_be_used_again),
         CASE(reserve_more_than_there_is_is_out_of_memory_and_changes_nothing),
         CASE(reserve_of_nothing_or_of_no_kind_is_invalid),
         CASE(two_devices_keep_separate_accounts),
