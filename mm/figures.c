@@ -37,6 +37,8 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
     mm_touched touched = {0};
     int64_t covered = 0;
+    /* Zeroed when they get their places, before any plan runs. */
+    MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
     MM_TRY(mm_pool_pattern_count(m->pool, 0, m->options.device_bytes, &touched.total_bytes));
     MM_TRY(mm_pool_pattern_count(m->pool, 0, m->directory.bytes, &touched.persistent_bytes));
     for (size_t i = 0; i < m->coverage.n; i++) {

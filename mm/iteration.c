@@ -16,10 +16,9 @@ mm_stream *mm_compute_stream(mm_manager *m) { return mm_dispatch_compute(m->disp
  * words. */
 static mm_status cover(mm_manager *m, mm_record *r) {
     const mm_plan *plan = r->planned.plan;
-    mm_range *ranges = malloc(((size_t)plan->n_segments + 2) * sizeof *ranges);
+    mm_range *ranges = malloc(((size_t)plan->n_segments + 1) * sizeof *ranges);
     if (!ranges) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's ranges");
     size_t n = 0;
-    ranges[n++] = (mm_range){0, plan->base_bytes};
     ranges[n++] = (mm_range){plan->heap_offset, plan->heap_offset + plan->heap_bytes};
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
@@ -60,7 +59,7 @@ mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_dispatch_begin(m->dispatch, r->program));
     m->running = r;
     m->step = 0;
-    m->in_step = false;
+    m->in_step = m->failed = false;
     m->began_ns = now_ns();
     pthread_mutex_lock(&m->lock);
     if (plan->peak_bytes > m->predicted_peak_bytes) m->predicted_peak_bytes = plan->peak_bytes;
@@ -122,8 +121,11 @@ static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *
     m->in_step = true;
     mm_layer layer = mm_graph_step(r->graph, r->planned.plan->nodes[node].step)->layer;
     mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
+    if (m->running != r) return mm_fail(MM_ERR_ORDER, "the iteration was aborted while a step of it was recomputed");
     m->in_step = false;
-    return status == MM_OK ? mm_dispatch_step_end(m->dispatch, node) : status;
+    if (status == MM_OK) status = mm_dispatch_step_end(m->dispatch, node);
+    m->failed = status != MM_OK;
+    return status;
 }
 
 /* What the plan runs again between the step before and this one. */
@@ -139,6 +141,7 @@ static mm_status recompute_for(mm_manager *m, int node, mm_stream *stream, int64
 mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_stream *stream) {
     if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_layer_begin: no iteration is under way");
     if (m->in_step || !is_current(m, layer, phase)) return out_of_order(m, "mm_layer_begin", layer, phase);
+    if (m->failed) return mm_fail(MM_ERR_ORDER, "mm_layer_begin: a recomputation has failed; abort the iteration");
     int64_t again_ns = 0, waited_ns;
     int node = mm_program_node(m->running->program, m->step);
     MM_TRY(recompute_for(m, node, stream, &again_ns));
@@ -153,8 +156,10 @@ mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_strea
 
 mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_layer_end: no iteration is under way");
-    if (!m->in_step || !is_current(m, layer, phase)) return out_of_order(m, "mm_layer_end", layer, phase);
-    MM_TRY(mm_dispatch_step_end(m->dispatch, mm_program_node(m->running->program, m->step)));
+    /* While a step is recomputed for it, the current one has not begun. */
+    if (!m->in_step || !is_current(m, layer, phase) || m->node != mm_program_node(m->running->program, m->step))
+        return out_of_order(m, "mm_layer_end", layer, phase);
+    MM_TRY(mm_dispatch_step_end(m->dispatch, m->node));
     m->in_step = false;
     m->step++;
     return MM_OK;
@@ -192,4 +197,6 @@ void *mm_workspace_data(mm_manager *m) {
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 
-int mm_current_step(const mm_manager *m) { return m && m->running && m->in_step ? m->step : -1; }
+int mm_current_step(const mm_manager *m) {
+    return m && m->running && m->in_step ? m->running->planned.plan->nodes[m->node].step : -1;
+}

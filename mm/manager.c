@@ -59,6 +59,17 @@ static mm_status record_init(mm_manager *m, const mm_policy *policy, const mm_gr
     return status;
 }
 
+/* Clears the places of new persistent tensors. It may fail, so it comes before anything else is changed. */
+static mm_status zero_added(mm_manager *m) {
+    int64_t base = m->persistent_bytes;
+    if (m->directory.bytes == base) return MM_OK;
+    mm_stream *stream = mm_dispatch_compute(m->dispatch);
+    MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->directory.bytes - base));
+    mm_status status = mm_stream_sync(stream);
+    if (status != MM_OK) mm_stream_reset(stream);
+    return status;
+}
+
 /* New records of every prepared graph, and of `added` unless NULL, in place of the old ones: all or none. */
 static mm_status replan(mm_manager *m, const mm_policy *policy, const mm_graph *added) {
     int n = m->n_records + (added != NULL);
@@ -71,6 +82,7 @@ static mm_status replan(mm_manager *m, const mm_policy *policy, const mm_graph *
         status = record_init(m, policy, before ? before->graph : added, before, &records[made]);
         if (status != MM_OK) break;
     }
+    if (status == MM_OK) status = zero_added(m);
     mm_record *dropped = status == MM_OK ? m->records : records;
     int n_dropped = status == MM_OK ? m->n_records : made;
     for (int i = 0; i < n_dropped; i++) record_fini(&dropped[i]);
@@ -92,22 +104,18 @@ mm_record *mm_manager_find(const mm_manager *m, const mm_graph *graph) {
 /* Adds one graph; the others keep their plans. */
 static mm_status add_record(mm_manager *m, const mm_graph *graph) {
     mm_record added;
-    MM_TRY(record_init(m, &m->policy, graph, NULL, &added));
     mm_record *records = realloc(m->records, ((size_t)m->n_records + 1) * sizeof *records);
-    if (!records) {
-        record_fini(&added);
-        return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", m->n_records + 1);
-    }
+    if (!records) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", m->n_records + 1);
     m->records = records;
+    MM_TRY(record_init(m, &m->policy, graph, NULL, &added));
+    mm_status status = zero_added(m);
+    if (status != MM_OK) {
+        record_fini(&added);
+        return status;
+    }
     m->records[m->n_records++] = added;
     mm_manager_notify(m, MM_EVENT_PLAN, mm_graph_name(graph), added.planned.plan->peak_bytes, 0);
     return MM_OK;
-}
-
-static mm_status zero(mm_manager *m, int64_t begin, int64_t end) {
-    mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + begin, 0, end - begin));
-    return mm_stream_sync(stream);
 }
 
 mm_status mm_manager_prepare(mm_manager *m, const mm_graph *graph) {
@@ -128,7 +136,7 @@ mm_status mm_manager_prepare(mm_manager *m, const mm_graph *graph) {
     pthread_mutex_lock(&m->lock);
     m->persistent_bytes = m->directory.bytes;
     pthread_mutex_unlock(&m->lock);
-    return m->directory.bytes > base ? zero(m, base, m->directory.bytes) : MM_OK;
+    return MM_OK;
 }
 
 mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {

@@ -36,6 +36,7 @@ struct mm_manager {
     int step;             /* next step, or the one begun */
     int node;             /* of the plan: the step under way, or what is recomputed for it */
     bool in_step;
+    bool failed; /* a step could not be recomputed: what it was to be made for cannot begin */
     int64_t began_ns;
     pthread_mutex_t lock; /* of the figures below, which any thread may ask for */
     int64_t budget_bytes; /* options.device_bytes, or less */

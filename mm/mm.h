@@ -185,7 +185,8 @@ MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor in
  * addend). A policy may then let both share one storage: the step sees equal pointers and has nothing to copy. */
 MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
 
-/* Checks the whole and freezes it: no read of a managed tensor before its write, no tensor never used.
+/* Checks the whole and freezes it: no read of a managed tensor before its write, no tensor never used, no more than
+ * 2^60 bytes in all.
  * Every graph passed to a manager must be frozen. */
 MM_API MM_CHECKED mm_status mm_graph_freeze(mm_graph *graph);
 
@@ -290,7 +291,8 @@ MM_API void mm_iteration_abort(mm_manager *manager);
  * A failed job that this step waits for is returned; abort the iteration then. */
 MM_API MM_CHECKED mm_status mm_layer_begin(mm_manager *manager, mm_layer layer, mm_phase phase, mm_stream *stream);
 
-/* Ends it; never blocks. MM_ERR_ORDER unless that step was begun. */
+/* Ends it; never blocks (but for unplanned allocations that the training thread makes itself: the naive forms under
+ * MM_ISSUE_INLINE). MM_ERR_ORDER unless that step was begun. */
 MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm_phase phase);
 
 /* Between begin and end of a step: where a tensor that it uses lies, NULL for any other tensor. Persistent and

@@ -10,7 +10,13 @@ const mm_persistent *mm_directory_find(const mm_directory *d, const char *name) 
     return index < 0 ? NULL : &d->entries[index];
 }
 
+/* Far above any memory, and far below where sums of a few such could overflow. */
+static const int64_t MAX_BYTES = INT64_C(1) << 60;
+
 static mm_status append(mm_directory *d, const mm_tensor_info *tensor) {
+    if (tensor->bytes > MAX_BYTES - MM_ALIGN - d->bytes)
+        return mm_fail(MM_ERR_INVALID, "persistent tensor %s: with it, persistent tensors have more than 2^60 bytes",
+                       tensor->name);
     if ((d->n & (d->n - 1)) == 0) { /* capacity is the next power of two */
         mm_persistent *entries = realloc(d->entries, (d->n ? 2 * (size_t)d->n : 1) * sizeof *entries);
         if (!entries) return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor->name);

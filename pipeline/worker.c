@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 struct mm_worker {
@@ -39,6 +40,16 @@ static void *worker_loop(void *arg) {
     return NULL;
 }
 
+/* Signals are for the application's threads. */
+static bool start_thread(mm_worker *w) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&w->thread, NULL, worker_loop, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0;
+}
+
 mm_status mm_worker_create(mm_device *device, const char *name, bool threaded, mm_worker_fn fn, void *ctx,
                            mm_worker **worker_out) {
     mm_worker *w = calloc(1, sizeof *w);
@@ -51,7 +62,7 @@ mm_status mm_worker_create(mm_device *device, const char *name, bool threaded, m
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->work, NULL);
     pthread_cond_init(&w->idle, NULL);
-    if (threaded && pthread_create(&w->thread, NULL, worker_loop, w) != 0) {
+    if (threaded && !start_thread(w)) {
         status = mm_fail(MM_ERR_NOMEM, "no thread for the %s worker", name);
         goto err_stream;
     }

@@ -17,7 +17,8 @@ typedef struct engine {
         holding[3]; /* groups of the map put away last: held until the next one is, so that one in flight never stops
                            the compute stream */
     int n_holding;
-    int *leaving; /* per step: operation that it must wait for, because a map leaves synchronously; -1 */
+    int *leaving; /* per step: the last of the operations between two steps that it must wait for, because maps leave
+                     synchronously; -1 */
 } engine;
 
 /* ---------------------------------------------------------------- operations */
@@ -87,6 +88,7 @@ static mm_status put_away_value(engine *e, mm_map *m, int after) {
 }
 
 static mm_status put_away(engine *e, mm_map *m, int after) {
+    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* dropped: nothing is under way for it */
     mm_schedule *s = &e->schedule;
     int first = s->plan->n_nodes;
     int32_t before[3];
@@ -143,6 +145,14 @@ static mm_status recompute(engine *e, mm_tensor tensor, int when) {
     return mm_schedule_recompute(s, producer, tensor, in_place_of) < 0 ? MM_ERR_NOMEM : MM_OK;
 }
 
+/* A fetch beside one step only does not begin before that step does: when the one before has ended. */
+static void wait_for_step(engine *e, int node) {
+    mm_plan *plan = e->schedule.plan;
+    int step = node - 1;
+    while (step >= 0 && !mm_node_runs_step(&plan->nodes[step])) step--;
+    if (step >= 0) mm_plan_wait(plan, node, step);
+}
+
 /* Brings a map back, for step `step` at the earliest. */
 static mm_status fetch(engine *e, mm_map *m, int step) {
     if (m->action == MM_ACTION_RECOMPUTE) return recompute(e, m->tensor, step);
@@ -154,6 +164,7 @@ static mm_status fetch(engine *e, mm_map *m, int step) {
         mm_region target = m->action == MM_ACTION_SWAP ? region : MM_REGION_GENERAL;
         node = move(e, MM_NODE_IN, m, segment, node, target, &segment);
         if (node < 0) return MM_ERR_NOMEM;
+        if (e->config->fetch != MM_FETCH_DEPTH) wait_for_step(e, node);
     }
     if (m->action != MM_ACTION_SWAP) {
         int after = node;
@@ -206,7 +217,11 @@ static mm_status fetch_before(engine *e, int step, bool first) {
     for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++)
         MM_TRY(fetch_next(e, step));
     MM_TRY(fetch_for(e, step, false));
-    return e->config->fetch == MM_FETCH_LAYER ? fetch_for(e, step + 1, true) : MM_OK;
+    if (e->config->fetch != MM_FETCH_LAYER) return MM_OK;
+    const mm_graph *graph = e->schedule.graph;
+    int next = step + 1; /* updates may come in between */
+    while (next < mm_graph_steps(graph) && mm_graph_step(graph, next)->phase != MM_BACKWARD) next++;
+    return fetch_for(e, next, true);
 }
 
 /* ---------------------------------------------------------------- a whole plan */
@@ -240,7 +255,8 @@ static mm_status build(engine *e) {
         backward |= phase == MM_BACKWARD;
         int node = mm_schedule_step(s, step, e->maps.region_of);
         if (node < 0) return MM_ERR_NOMEM;
-        if (e->leaving[step] >= 0) mm_plan_wait(s->plan, node, e->leaving[step]);
+        for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
+            mm_plan_wait(s->plan, node, i);
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
@@ -313,6 +329,10 @@ static mm_status plan_as_needed(const mm_graph *graph, const mm_facts *facts, co
         bool better = false;
         int limit = (int)((int64_t)eligible * i / candidates);
         status = plan_maps(graph, facts, limits, config, limit, &eligible, &plan);
+        if (status == MM_ERR_INFEASIBLE && fits(best, limits)) { /* too few buffers for so many maps */
+            status = MM_OK;
+            break;
+        }
         if (status != MM_OK) break;
         status = is_better(plan, best, facts, limits, &better);
         mm_plan_destroy(better ? best : plan);

@@ -29,13 +29,13 @@ static uint32_t makers_of(const mm_schedule *s, mm_tensor tensor) {
     return kinds;
 }
 
-/* Which forms of a tensor the backward pass reads, and when. */
+/* Which forms of a tensor, and of those that share its storage, the backward pass reads, and when. */
 static void backward_reads(const mm_schedule *s, mm_map *m) {
     m->last_value = -1;
     for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         for (int u = 0; u < step->n_uses; u++) {
-            if (step->uses[u].tensor != m->tensor) continue;
+            if (s->plan->alias[step->uses[u].tensor] != m->tensor) continue;
             m->value |= step->uses[u].form == MM_FORM_VALUE;
             m->sign |= step->uses[u].form == MM_FORM_SIGN;
             if (step->uses[u].form == MM_FORM_VALUE) m->last_value = i;
@@ -70,6 +70,18 @@ bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return
 static const uint32_t cheap_kinds =
     1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU | 1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_DROPOUT;
 
+/* Whether any step between two changes a persistent or external tensor. */
+static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    if (info->writes == 0) return false;
+    for (int i = after + 1; i < before && i <= info->last_use; i++) {
+        const mm_step_info *step = mm_graph_step(s->graph, i);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].tensor == tensor && step->uses[u].access != MM_READ) return true;
+    }
+    return false;
+}
+
 /* Whether a tensor can be made again when step `when` begins: by a cheap layer, from what is still there then, or can
  * be fetched, or was itself made of such on the way (conv -> bn -> relu: the normalised map is not kept). Not from
  * another map that is recomputed, so that chains stay short. *exact_out is cleared if anything on the way is lossy. */
@@ -83,8 +95,10 @@ static bool can_recompute(const mm_schedule *s, const mm_maps *maps, mm_tensor t
         mm_tensor input = step->uses[u].tensor;
         bool managed = mm_graph_tensor(s->graph, input)->ownership == MM_MANAGED;
         if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE)) return false;
-        if (!managed || step->uses[u].access != MM_READ) continue;
-        if (s->plan->alias[input] != input) return false;
+        if (step->uses[u].access != MM_READ) continue;
+        if (!managed && is_changed(s, input, producer, when)) return false;
+        if (!managed) continue;
+        if (s->plan->alias[input] != input || mm_graph_tensor(s->graph, input)->writes != 1) return false;
         const mm_map *m = input < tensor && maps->map_of[input] >= 0 ? &maps->maps[maps->map_of[input]] : NULL;
         if (m && (m->action == MM_ACTION_RECOMPUTE || !m->value)) return false;
         if (m && m->codec >= 0 && !s->facts->codecs[m->codec].lossless) *exact_out = false;

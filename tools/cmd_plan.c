@@ -145,7 +145,8 @@ static mm_status run_plan(plan_command *c) {
 static const char help_text[] =
     "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
     "which step holds it, and what lies in memory at that step. With --budget, exits with 1 if a policy does not\n"
-    "fit. With --facts (times that 'mm bench --facts' measured) also the step time to expect.\n"
+    "fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies' codecs) also the step\n"
+    "time to expect.\n"
     "\n"
     "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
     "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"

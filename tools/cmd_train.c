@@ -47,7 +47,7 @@ static mm_status read_switch(train *t, const char *text) {
     return MM_OK;
 }
 
-/* "--lr-step 0.1@32000,48000": factor, and the iterations where it applies. */
+/* Each --lr-step is an iteration, at which the rate falls to a tenth. */
 static mm_status read_schedule(const train *t, nets_schedule *schedule) {
     *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f};
     for (int i = 0; i < t->lr_texts.n; i++) {

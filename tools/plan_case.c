@@ -2,9 +2,26 @@
 
 #include <string.h>
 
+/* A side stream's operation of which the facts have no time, in words: the simulation would count it as nothing. NULL:
+ * all are known. */
+static const char *find_untimed(const mm_plan *plan, const mm_facts *facts) {
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if ((n->kind == MM_NODE_OUT && facts->out_bytes_per_s == 0) ||
+            (n->kind == MM_NODE_IN && facts->in_bytes_per_s == 0))
+            return "the link";
+        if (n->kind != MM_NODE_ENCODE && n->kind != MM_NODE_DECODE) continue;
+        int codec = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
+        const mm_code_facts *code = mm_facts_code(facts, codec, n->tensor);
+        if ((n->kind == MM_NODE_ENCODE ? code->encode_ns : code->decode_ns) == 0) return facts->codecs[codec].spec;
+    }
+    return NULL;
+}
+
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, c->device, policy, 0, c->facts));
     mm_status status = c->facts ? mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim) : MM_OK;
+    if (status == MM_OK && c->facts) c->untimed = find_untimed(plan_case_plan(c), c->r.planned.facts);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
     if (status != MM_OK) plan_case_fini(c);
     return status;
@@ -93,6 +110,16 @@ static void print_search(FILE *file, const plan_case *c) {
                 mm_size_format(c->found.next_bytes - c->budget_bytes, next, sizeof next));
 }
 
+static void print_prediction(FILE *file, const plan_case *c) {
+    if (c->untimed)
+        fprintf(file, "  %-22s none: %s has no times of %s; 'mm bench --facts' with this policy measures them\n",
+                "predicted step", c->facts, c->untimed);
+    else
+        fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
+                (double)c->sim.iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)c->sim.iteration_ns,
+                c->sim.hidden_permille / 10);
+}
+
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
@@ -114,10 +141,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         snprintf(label, sizeof label, "%d tensor buffers", plan->buffers);
         print_size(file, label, plan->buffer_region_bytes);
     }
-    if (c->facts)
-        fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
-                (double)c->sim.iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)c->sim.iteration_ns,
-                c->sim.hidden_permille / 10);
+    if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
+    if (c->facts) print_prediction(file, c);
     if (c->budget_bytes > 0) fprintf(file, "  %-22s %s\n", "fits the budget", plan_case_fits(c) ? "yes" : "no");
     if (by_kind) print_segments(file, &c->account);
 }
@@ -135,16 +160,16 @@ static json_t *at_peak(const plan_case *c) {
 json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
-    json_t *row =
-        json_pack("{ss sI ss ss sI sI sI sI ss so sI sI si so ss}", "net", c->net, "batch", (json_int_t)c->batch,
-                  "device", c->device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes,
-                  "predicted_peak_bytes", (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan->peak_bytes,
-                  "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
-                  mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c),
-                  "stash_bytes", (json_int_t)plan->stash_bytes, "compression_workspace_bytes",
-                  (json_int_t)plan->code_region_bytes, "buffers", plan->buffers, "iteration_seconds_predicted",
-                  c->facts ? json_real((double)c->sim.iteration_ns * 1e-9) : json_null(), "status",
-                  plan_case_fits(c) ? "ok" : "infeasible");
+    json_t *row = json_pack(
+        "{ss sI ss ss sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
+        c->device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
+        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan->peak_bytes, "live_peak_bytes",
+        (json_int_t)plan->live_peak_bytes, "held_by",
+        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
+        (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
+        plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",
+        c->facts && !c->untimed ? json_real((double)c->sim.iteration_ns * 1e-9) : json_null(), "status",
+        plan_case_fits(c) ? "ok" : "infeasible");
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

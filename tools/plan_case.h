@@ -17,7 +17,8 @@ typedef struct plan_case {
     max_batch found;
     /* made */
     requirement r;
-    mm_simulation sim; /* with facts */
+    mm_simulation sim;   /* with facts; it holds if nothing is untimed */
+    const char *untimed; /* what the facts have no time of, NULL: nothing */
     mm_account account;
 } plan_case;
 

@@ -8,6 +8,7 @@
 #include "mm/core/status.h"
 
 static const int64_t MAX_TENSOR_BYTES = INT64_C(1) << 62;
+static const int64_t MAX_TOTAL_BYTES = INT64_C(1) << 60; /* so that no sum over a plan overflows */
 enum { MAX_NAME = 200, MAX_COUNT = 1 << 24 };
 
 typedef struct step {
@@ -280,8 +281,12 @@ static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
 mm_status mm_graph_freeze(mm_graph *graph) {
     MM_TRY(check_open(graph));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_INVALID, "graph %s has no step", graph->name);
+    int64_t total = 0;
     for (int t = 0; t < graph->n_tensors; t++) {
         mm_tensor_info *tensor = &graph->tensors[t];
+        if (tensor->bytes > MAX_TOTAL_BYTES - total)
+            return mm_fail(MM_ERR_INVALID, "graph %s: its tensors are above 2^60 bytes together", graph->name);
+        total += tensor->bytes;
         tensor->first_use = tensor->last_use = tensor->last_forward = tensor->first_backward = tensor->producer = -1;
         tensor->writes = 0;
     }

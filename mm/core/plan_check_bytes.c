@@ -156,6 +156,19 @@ static int64_t add_saturated(int64_t a, int64_t b) {
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
+/* A dynamic segment is freed when its last user in issue order has ended: the others must have ended with it. */
+static mm_status check_freed(const mm_check *c, int segment) {
+    const mm_residence *r = &c->residences[segment];
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        if (r->users[s] <= c->clocks[r->last][s]) continue;
+        char name[320];
+        return mm_check_refuse(c, r->last, c->plan->segments[segment].tensor,
+                               "frees segment %d without a wait for %s, which uses it", segment,
+                               mm_check_node_name(c, c->node_at[s][r->users[s]], name, sizeof name));
+    }
+    return MM_OK;
+}
+
 /* What is alive at once in one part of the heap. Dynamic segments live from their first to their last node in issue
  * order: who finds no room waits until what ended before has been freed. `comes`, `goes`: zeroes, one for each node. */
 static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity, int64_t *comes, int64_t *goes) {
@@ -163,6 +176,7 @@ static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic || (s->content == MM_CONTENT_CODED) != codes) continue;
+        MM_TRY(check_freed(c, i));
         int64_t bytes = add_saturated(s->bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
         int64_t *first = &comes[c->residences[i].first], *last = &goes[c->residences[i].last];
         *first = add_saturated(*first, bytes);

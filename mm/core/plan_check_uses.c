@@ -189,8 +189,10 @@ static mm_status walk_recompute(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
-    const int32_t *seen = &c->seen[c->plan->nodes[c->ran[n->step]].first_binding];
-    bool exact = true;
+    const mm_node *ran = &c->plan->nodes[c->ran[n->step]];
+    const int32_t *seen = &c->seen[ran->first_binding];
+    const mm_variant *variant = &c->facts->variants[c->facts->variant_first[n->step] + n->variant];
+    bool exact = n->variant == ran->variant && variant->deterministic;
     MM_TRY(recompute_reads(c, node, step, seen, &exact));
     for (int u = 0; u < step->n_uses; u++) {
         if (bindings[u] < 0 || step->uses[u].access != MM_WRITE) continue;

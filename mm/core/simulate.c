@@ -31,7 +31,9 @@ static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes, b
     int64_t rate = out ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     int64_t shared = out ? facts->out_both_bytes_per_s : facts->in_both_bytes_per_s;
     if (both && shared > 0) rate = shared;
-    return rate > 0 ? (int64_t)((double)bytes / (double)rate * 1e9) : 0;
+    if (rate <= 0) return 0;
+    double ns = (double)bytes / (double)rate * 1e9;
+    return ns < (double)MAX_NODE_NS ? (int64_t)ns : MAX_NODE_NS + 1; /* refused, with all that is too long */
 }
 
 static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) {

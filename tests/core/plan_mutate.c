@@ -260,6 +260,21 @@ static bool work_for_move(mutant *m) {
     return n != NULL;
 }
 
+/* An encode of a map where it lies in pinned memory, after it got there. */
+static bool encode_pinned(mutant *m) {
+    mm_plan *plan = m->plan;
+    for (int i = 0; i < plan->n_nodes; i++)
+        for (int out = 0; out < i; out++) {
+            if (!is_encode(&plan->nodes[i]) || plan->nodes[out].kind != MM_NODE_OUT) continue;
+            int copy = plan->nodes[out].dst;
+            if (plan->nodes[out].tensor != plan->nodes[i].tensor || !is_raw(&plan->segments[copy])) continue;
+            plan->nodes[i].src = copy;
+            mm_plan_wait(plan, i, out);
+            return true;
+        }
+    return false;
+}
+
 /* A step that reads or writes a tensor where it lies in pinned memory. */
 static bool bind_pinned(mutant *m) {
     int32_t *binding = find_binding(m);
@@ -634,6 +649,7 @@ const mutation mutations[] = {
     {"unlike_ends_of_move", unlike_ends_of_move},
     {"other_codec_of_move", other_codec_of_move},
     {"work_for_move", work_for_move},
+    {"encode_pinned", encode_pinned},
     {"bind_pinned", bind_pinned},
     {"other_step", other_step},
     {"other_seq", other_seq},

@@ -241,11 +241,15 @@ static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *
     return true;
 }
 
-/* Workspaces have one user, operations' targets are new, everything has a user. */
+/* Workspaces have one user, operations' targets are new, everything has a user and is written first: that the right
+ * bytes happen to lie there does not do. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
     for (int s = 0; s < plan->n_segments; s++) {
         int users = 0;
-        for (int i = 0; i < n; i++) users += list[i].segment == s;
+        for (int i = 0; i < n; i++) {
+            if (list[i].segment != s) continue;
+            if (users++ == 0 && !list[i].write) return false;
+        }
         if (users == 0 || (plan->segments[s].content == MM_CONTENT_WORK && users != 1)) return false;
     }
     for (int i = 0; i < n; i++) {
@@ -447,6 +451,16 @@ static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access
     return good;
 }
 
+/* A dynamic segment goes when its last user in issue order ends: by then all others have. */
+static bool good_frees(const mm_plan *plan, const closure *c, const access *list, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!plan->segments[list[i].segment].dynamic) continue;
+        int last = last_user(list, n, list[i].segment);
+        if (list[i].node != last && !closure_before(c, list[i].node, last)) return false;
+    }
+    return true;
+}
+
 static bool good_sums(const mm_plan *plan, const access *list, int n) {
     int64_t extent = plan->base_bytes, pinned = 0, external = 0;
     if (plan->heap_bytes > 0) extent = larger(extent, plan->heap_offset + plan->heap_bytes);
@@ -484,6 +498,8 @@ mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limit
         why = "lives";
     else if (!plays_right(plan, facts))
         why = "values";
+    else if (!good_frees(plan, &c, list, n))
+        why = "frees";
     else if (plan->base_bytes < limits->base_bytes || !good_heap(plan, limits, list, n) || !good_sums(plan, list, n))
         why = "sums";
     closure_destroy(&c);

@@ -193,14 +193,21 @@ static int add_move(planner *p, mm_node_kind kind, int src) {
     return dst;
 }
 
-static void put_away_after(planner *p, mm_tensor root) {
+static void put_away_sign(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     if (st->mask) st->sign = add_encode(p, root, RANDOM_MASK);
     if (st->mask && st->travels) st->sign = add_move(p, MM_NODE_OUT, st->sign);
+}
+
+static void put_away_after(planner *p, mm_tensor root) {
+    storage *st = &p->storages[root];
+    bool mask_first = chance(p, 50);
+    if (mask_first) put_away_sign(p, root);
     if (st->action == SWAP) st->code = st->raw;
     if (st->action > SWAP && st->action != MASK)
         st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
     if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_move(p, MM_NODE_OUT, st->code);
+    if (!mask_first) put_away_sign(p, root);
     st->kept = st->keeps_raw ? st->raw : -1;
     st->raw = -1;
     st->read = false;
@@ -376,9 +383,23 @@ static void choose_memory(planner *p) {
     free(copied);
 }
 
+/* A dynamic segment is freed after its last user: that one waits for the others. */
+static void wait_before_free(mm_plan *plan) {
+    int n;
+    access *list = plan_accesses(plan, &n);
+    for (int i = 0; i < n; i++) {
+        int last = list[i].node;
+        for (int j = 0; j < n; j++)
+            if (list[j].segment == list[i].segment && list[j].node > last) last = list[j].node;
+        if (plan->segments[list[i].segment].dynamic && last > list[i].node) mm_plan_wait(plan, last, list[i].node);
+    }
+    free(list);
+}
+
 static mm_status place_all(planner *p, const mm_limits *limits) {
     mm_plan *plan = p->plan;
     choose_memory(p);
+    wait_before_free(plan);
     placer q = {.p = p, .closure = closure_create(plan)};
     q.list = plan_accesses(plan, &q.n);
     q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);

@@ -80,6 +80,33 @@ static void the_minimum_runs_and_touches_no_more_than_predicted(void **state) {
     mm_graph_destroy(graph);
 }
 
+static void one_byte_of_pinned_memory_too_few_is_refused_naming_it(void **state) {
+    (void)state;
+    static const char *const swapping[] = {"swap", "swap-async", "vdnn-all", "vdnn-conv", "cdma", "hybrid:rate=8"};
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    for (size_t p = 0; p < sizeof swapping / sizeof *swapping; p++) {
+        char need[96];
+        rig_need n = rig_needs(graph, swapping[p], INT64_MAX, INT64_MAX);
+        assert_true(n.pinned_bytes > 0 && n.out_bytes > 0 && n.in_bytes > 0);
+        mm_options options = {
+            .device_bytes = n.device_bytes, .pinned_bytes = n.pinned_bytes - 1, .policy = swapping[p]};
+        snprintf(need, sizeof need, "needs %lld bytes of pinned memory; its limit is %lld", (long long)n.pinned_bytes,
+                 (long long)options.pinned_bytes);
+        mm_manager *m = rig_manager(&options);
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        assert_says(need);
+        assert_says(swapping[p]);
+        assert_int_equal(mm_iteration_begin(m, graph), MM_ERR_INFEASIBLE);
+        assert_null(mm_persistent_data(m, "loss", NULL)); /* nothing changed */
+        mm_manager_destroy(m);
+        options.pinned_bytes++;
+        m = rig_manager(&options);
+        assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+        mm_manager_destroy(m);
+    }
+    mm_graph_destroy(graph);
+}
+
 /* external tensor "x" -> persistent "sum", nothing else */
 static mm_graph *external_graph(int64_t elems) {
     mm_graph *graph;
@@ -242,6 +269,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_byte_under_the_minimum_is_refused_naming_it_and_the_layer),
         cmocka_unit_test(the_minimum_runs_and_touches_no_more_than_predicted),
+        cmocka_unit_test(one_byte_of_pinned_memory_too_few_is_refused_naming_it),
         cmocka_unit_test(external_tensors_count_in_the_budget),
         cmocka_unit_test(statistics_count_what_ran),
         cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),

@@ -92,7 +92,7 @@ mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
 
 void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes) {
     mm_policy policy;
-    mm_limits limits = {.device_bytes = INT64_C(1) << 40};
+    mm_limits limits = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
             limits.base_bytes += mm_align(mm_graph_tensor(graph, t)->bytes);
@@ -100,6 +100,7 @@ void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t cod
     must(mm_policy_parse(spec, &policy));
     must(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan));
     limits.device_bytes = p->plan->peak_bytes;
+    limits.pinned_bytes = p->plan->pinned_bytes;
     must(mm_plan_check(p->plan, p->facts, &limits));
     must(mm_plan_fits(p->plan, &limits));
     limits.device_bytes--;

@@ -91,6 +91,10 @@ measured_facts_give_a_step_time_() {
     expect 0 plan --net resnet20 --batch 8 --policy liveness,freelunch:rate=4 --facts facts --json rows
     mapfile -t seconds < <(values rows iteration_seconds_predicted)
     [[ ${#seconds[@]} == 2 && ${seconds[0]} =~ ^0?\.?[0-9] && ${seconds[0]} != null ]] || fail "times ${seconds[*]}"
+    expect 0 plan --net resnet20 --batch 8 --policy freelunch:rate=8,swap-async --facts facts --json rows
+    [[ $(values rows iteration_seconds_predicted) == null$'\n'null ]] || fail "a time of what was not measured"
+    says out "no times of zfp:rate=8"
+    says out "no times of the link"
     expect 0 plan --net resnet20 --batch 8 --policy liveness --json rows
     [[ $(values rows iteration_seconds_predicted) == null ]] || fail "a time without facts"
     expect 1 plan --net resnet20 --batch 4 --policy liveness --facts facts

@@ -1,0 +1,173 @@
+/* The recompute callback: what it sees, and what it may not do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "mm/mm.h"
+
+enum { BUDGET = 1 << 20 };
+enum { DATA, CONV, RELU, LAST, LAYERS };
+enum { IN, H, R, Y, DR, DH, TENSORS };
+
+typedef enum deed { NOTHING, END_THE_WAITING_STEP, ABORT, FAIL } deed;
+
+typedef struct loop {
+    mm_graph *graph;
+    mm_manager *manager;
+    mm_layer layers[LAYERS];
+    deed deed;
+    int calls, step; /* mm_current_step within the callback */
+    mm_status ended;
+} loop;
+
+static void must(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static mm_status again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
+    loop *l = ctx;
+    (void)layer, (void)stream;
+    l->calls++;
+    l->step = mm_current_step(m);
+    if (l->deed == END_THE_WAITING_STEP) l->ended = mm_layer_end(m, l->layers[LAST], MM_BACKWARD);
+    if (l->deed == ABORT) mm_iteration_abort(m);
+    return l->deed == FAIL ? MM_ERR_DEVICE : MM_OK;
+}
+
+/* Forward relu is recomputed for the backward step of the layer after it. */
+static int set_up(void **state) {
+    static loop l;
+    static const char *const layers[] = {"data", "conv", "relu", "last"}, *const tensors[] = {"in", "h",  "r",
+                                                                                              "y",  "dr", "dh"};
+    static const mm_layer_kind kinds[] = {MM_LAYER_DATA, MM_LAYER_CONV, MM_LAYER_RELU, MM_LAYER_CONV};
+    mm_tensor t[TENSORS];
+    l = (loop){.step = -2};
+    must(mm_graph_create("g", &l.graph));
+    for (int i = 0; i < TENSORS; i++) {
+        mm_tensor_kind kind = i == IN ? MM_INPUT : i < DR ? MM_FEATURE_MAP : MM_GRADIENT_MAP;
+        mm_tensor_desc desc = {.name = tensors[i], .kind = kind, .dtype = MM_F32, .rank = 1, .dims = {1024}};
+        must(mm_graph_add_tensor(l.graph, &desc, &t[i]));
+    }
+    for (int i = 0; i < LAYERS; i++) must(mm_graph_add_layer(l.graph, layers[i], kinds[i], &l.layers[i]));
+    const struct {
+        int layer, n;
+        mm_phase phase;
+        mm_use uses[3];
+    } steps[] = {
+        {DATA, 1, MM_FORWARD, {{t[IN], MM_WRITE, 0}}},
+        {CONV, 2, MM_FORWARD, {{t[IN], MM_READ, 0}, {t[H], MM_WRITE, 0}}},
+        {RELU, 2, MM_FORWARD, {{t[H], MM_READ, 0}, {t[R], MM_WRITE, 0}}},
+        {LAST, 2, MM_FORWARD, {{t[R], MM_READ, 0}, {t[Y], MM_WRITE, 0}}},
+        {LAST, 3, MM_BACKWARD, {{t[R], MM_READ, 0}, {t[Y], MM_READ, 0}, {t[DR], MM_WRITE, 0}}},
+        {CONV, 3, MM_BACKWARD, {{t[H], MM_READ, 0}, {t[DR], MM_READ, 0}, {t[DH], MM_WRITE, 0}}},
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        must(
+            mm_graph_add_step(l.graph, l.layers[steps[i].layer], steps[i].phase, steps[i].uses, (size_t)steps[i].n, 0));
+    must(mm_graph_freeze(l.graph));
+    mm_options options = {.device_bytes = BUDGET, .policy = "recompute"};
+    must(mm_manager_create(&options, &l.manager));
+    must(mm_recompute_set(l.manager, l.graph, again, &l));
+    *state = &l;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    loop *l = *state;
+    mm_manager_destroy(l->manager);
+    mm_graph_destroy(l->graph);
+    return 0;
+}
+
+static mm_status step(loop *l, int layer, mm_phase phase) {
+    mm_status status = mm_layer_begin(l->manager, l->layers[layer], phase, NULL);
+    return status == MM_OK ? mm_layer_end(l->manager, l->layers[layer], phase) : status;
+}
+
+static void go_forward(loop *l) {
+    must(mm_iteration_begin(l->manager, l->graph));
+    for (int i = 0; i < LAYERS; i++) must(step(l, i, MM_FORWARD));
+}
+
+static void run_iteration(loop *l) {
+    go_forward(l);
+    must(step(l, LAST, MM_BACKWARD));
+    must(step(l, CONV, MM_BACKWARD));
+    must(mm_iteration_end(l->manager));
+}
+
+static void current_step_is_the_one_that_runs_again(void **state) {
+    loop *l = *state;
+    run_iteration(l);
+    assert_int_equal(l->calls, 1);
+    assert_int_equal(l->step, RELU);
+}
+
+static void callback_cannot_end_the_step_that_waits_for_it(void **state) {
+    loop *l = *state;
+    l->deed = END_THE_WAITING_STEP;
+    run_iteration(l);
+    assert_int_equal(l->ended, MM_ERR_ORDER);
+}
+
+static void abort_within_the_callback_ends_the_iteration(void **state) {
+    loop *l = *state;
+    l->deed = ABORT;
+    go_forward(l);
+    assert_int_equal(step(l, LAST, MM_BACKWARD), MM_ERR_ORDER);
+    l->deed = NOTHING;
+    run_iteration(l);
+}
+
+static void after_a_failed_callback_only_an_abort_helps(void **state) {
+    loop *l = *state;
+    l->deed = FAIL;
+    go_forward(l);
+    assert_int_equal(step(l, LAST, MM_BACKWARD), MM_ERR_DEVICE);
+    l->deed = NOTHING;
+    assert_int_equal(step(l, LAST, MM_BACKWARD), MM_ERR_ORDER);
+    assert_int_equal(l->calls, 1);
+    mm_iteration_abort(l->manager);
+    run_iteration(l);
+}
+
+/* Persistent tensors are zeroed when they get their places, whether or not a plan has run since. */
+static void touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray(void **state) {
+    (void)state;
+    mm_graph *graph;
+    mm_manager *manager;
+    mm_tensor w;
+    mm_layer layer;
+    mm_touched touched;
+    must(mm_graph_create("p", &graph));
+    mm_tensor_desc desc = {
+        .name = "w", .kind = MM_STATE, .ownership = MM_PERSISTENT, .dtype = MM_F32, .rank = 1, .dims = {1000}};
+    must(mm_graph_add_tensor(graph, &desc, &w));
+    must(mm_graph_add_layer(graph, "l", MM_LAYER_OTHER, &layer));
+    must(mm_graph_add_step(graph, layer, MM_FORWARD, &(mm_use){w, MM_READ, MM_FORM_VALUE}, 1, 0));
+    must(mm_graph_freeze(graph));
+    mm_options options = {.device_bytes = BUDGET, .measure_touched = true};
+    must(mm_manager_create(&options, &manager));
+    must(mm_manager_prepare(manager, graph));
+    must(mm_touched_get(manager, &touched));
+    assert_true(touched.total_bytes >= 4000);
+    assert_int_equal(touched.persistent_bytes, touched.total_bytes);
+    assert_int_equal(touched.stray_bytes, 0);
+    mm_manager_destroy(manager);
+    mm_graph_destroy(graph);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(current_step_is_the_one_that_runs_again),
+        CASE(callback_cannot_end_the_step_that_waits_for_it),
+        CASE(abort_within_the_callback_ends_the_iteration),
+        CASE(after_a_failed_callback_only_an_abort_helps),
+        cmocka_unit_test(touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,565 @@
+/* The engine of rules: their text, which rule serves which map, and when maps leave and come back in each preset. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/simulate.h"
+#include "tests/core/random_graph.h"
+#include "tests/policies/terse_graph.h"
+
+enum { MAP = 8, CODE = 2 }; /* units */
+
+static void assert_says(const char *word) {
+    if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
+}
+
+/* ---------------------------------------------------------------- rules */
+
+static void refuse(const char *rules, const char *word, const char *other) {
+    char spec[MM_POLICY_SPEC];
+    mm_policy p;
+    snprintf(spec, sizeof spec, "rules:%s", rules);
+    assert_int_equal(mm_policy_parse(spec, &p), MM_ERR_INVALID);
+    assert_says(word);
+    assert_says(other);
+}
+
+static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
+    (void)state;
+    refuse("conv", "'conv'", "SELECTOR=ACTION");
+    refuse("conv=swap;relu", "'relu'", "SELECTOR=ACTION");
+    refuse("convolution=swap", "'convolution=...'", "a kind of layer");
+    refuse("Conv=swap", "'Conv=...'", "conv, linear");
+    refuse("-in=swap", "'-in=...'", "conv-in");
+    refuse("conv-out=swap", "'conv-out=...'", "conv-in");
+    refuse("*-in=swap", "'*-in=...'", "*");
+    refuse("=swap", "'=...'", "must name");
+    refuse("rules=", "give some", "conv=compress(zfp);*=swap");
+    refuse("conv=", "'conv='", "keep, mask");
+    refuse("conv=drop", "'conv=drop'", "compress(CODEC)");
+    refuse("conv=compress", "'conv=compress'", "compress(zfp)");
+    refuse("conv=compress()", "'conv=compress()'", "compress(zfp)");
+    refuse("conv=compress(zfp", "'conv=compress(zfp'", "compress(zfp)");
+    refuse("conv=swap(zfp)", "'conv=swap(zfp)'", "swap");
+    refuse("conv=keep()", "'conv=keep()'", "keep");
+    refuse("conv=compress(0123456789012345678901234567890123456789012345678901234567890123456789)", "conv=compress",
+           "CODEC");
+    refuse("*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap", "more than",
+           "12 rules");
+    refuse("*=swap,depth=0", "depth=0", "from 1");
+    refuse("*=swap,conv=swap", "'conv'", "rules, depth, k, when");
+}
+
+static void good_rules_are_taken_with_or_without_their_key(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "rules",
+        "rules:*=swap",
+        "rules:rules=*=swap",
+        "rules:depth=3",
+        "rules:conv=compress(zfp:rate=4);relu=mask;conv-in=compress-swap(raw);bn=keep;*=swap,depth=3,when=needed",
+        "rules:*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap",
+        "rules:*=swap;",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        mm_policy p;
+        if (mm_policy_parse(good[i], &p) != MM_OK) fail_msg("%s: %s", good[i], mm_last_error());
+    }
+}
+
+/* ---------------------------------------------------------------- plans in words */
+
+static void append(char *text, size_t capacity, const char *prefix, const char *name, const char *suffix) {
+    size_t used = strlen(text);
+    snprintf(text + used, capacity - used, "%s%s%s%s", used ? " " : "", prefix, name, suffix);
+}
+
+/* The nodes in issue order: a step by its layer's name, with ' in the backward pass; (x encoded, >x out, <x in, x)
+ * decoded. */
+static const char *tell(const mm_plan *plan, char *text, size_t capacity) {
+    text[0] = '\0';
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (mm_node_runs_step(n)) {
+            const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+            append(text, capacity, "", mm_graph_layer(plan->graph, step->layer)->name,
+                   step->phase == MM_BACKWARD ? "'" : "");
+            continue;
+        }
+        const char *prefix = n->kind == MM_NODE_ENCODE ? "(" : n->kind == MM_NODE_OUT ? ">" : "<";
+        bool decode = n->kind == MM_NODE_DECODE;
+        append(text, capacity, decode ? "" : prefix, mm_graph_tensor(plan->graph, n->tensor)->name, decode ? ")" : "");
+    }
+    return text;
+}
+
+/* The node of a layer's step. */
+static int node_of(const mm_plan *plan, const char *layer, mm_phase phase) {
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->kind != MM_NODE_STEP || mm_graph_step(plan->graph, n->step)->phase != phase) continue;
+        if (!strcmp(mm_graph_layer(plan->graph, mm_graph_step(plan->graph, n->step)->layer)->name, layer)) return i;
+    }
+    fail_msg("no step of %s", layer);
+    return -1;
+}
+
+/* The node of an operation on a tensor. */
+static int op_of(const mm_plan *plan, mm_node_kind kind, const char *tensor) {
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == kind && !strcmp(mm_graph_tensor(plan->graph, plan->nodes[i].tensor)->name, tensor))
+            return i;
+    return -1;
+}
+
+/* Whether a step waits, by itself, for an operation. */
+static bool waits(const mm_plan *plan, int node, int op) {
+    return plan->nodes[node].wait[plan->nodes[op].stream] >= plan->nodes[op].seq;
+}
+
+/* x0 -> conv1 -> x1 -> ... -> conv4 -> x4 -> loss, and back; `updates`: each backward step is followed by an update. */
+static mm_graph *row(bool updates) {
+    terse_graph g;
+    char layer[24], text[64];
+    terse_init(&g, "row");
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "x0", MM_INPUT, 1);
+    for (int i = 1; i <= 4; i++) {
+        snprintf(text, sizeof text, "x%d", i);
+        terse_map(&g, text, MM_FEATURE_MAP, MAP);
+        snprintf(text, sizeof text, "d%d", i);
+        terse_map(&g, text, MM_GRADIENT_MAP, MAP);
+        snprintf(text, sizeof text, "w%d", i);
+        terse_persistent(&g, text, 1);
+    }
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x0");
+    for (int i = 1; i <= 4; i++) {
+        snprintf(layer, sizeof layer, "conv%d", i);
+        snprintf(text, sizeof text, "x%d w%d =x%d", i - 1, i, i);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
+    }
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "x4 +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "x4 =d4");
+    for (int i = 4; i >= 1; i--) {
+        snprintf(layer, sizeof layer, "conv%d", i);
+        snprintf(text, sizeof text, i > 1 ? "x%d w%d d%d =d%d" : "x%d w%d d%d", i - 1, i, i, i - 1);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+        snprintf(text, sizeof text, "+w%d", i);
+        if (updates) terse_step(&g, layer, MM_LAYER_CONV, MM_UPDATE, text);
+    }
+    return terse_freeze(&g);
+}
+
+/* ---------------------------------------------------------------- presets */
+
+static void vdnn_lets_a_transfer_overlap_with_one_layer_only(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "vdnn-all", -1);
+    assert_string_equal(tell(p.plan, text, sizeof text),
+                        "data conv1 conv2 >x1 conv3 >x2 conv4 >x3 loss >x4 <x4 <x3 loss' <x2 conv4' <x1 conv3' conv2' "
+                        "conv1'");
+    int x1 = op_of(p.plan, MM_NODE_OUT, "x1"), x2 = op_of(p.plan, MM_NODE_OUT, "x2");
+    assert_false(waits(p.plan, node_of(p.plan, "conv3", MM_FORWARD), x1));
+    assert_true(waits(p.plan, node_of(p.plan, "conv4", MM_FORWARD), x1));
+    assert_false(waits(p.plan, node_of(p.plan, "conv4", MM_FORWARD), x2));
+    assert_true(waits(p.plan, node_of(p.plan, "loss", MM_FORWARD), x2));
+    /* A map comes back beside the step before the one that reads it, not sooner. */
+    int in = op_of(p.plan, MM_NODE_IN, "x2");
+    assert_true(waits(p.plan, in, node_of(p.plan, "loss", MM_BACKWARD)));
+    assert_false(waits(p.plan, in, node_of(p.plan, "conv4", MM_BACKWARD)));
+    assert_false(waits(p.plan, node_of(p.plan, "conv4", MM_BACKWARD), in));
+    assert_true(waits(p.plan, node_of(p.plan, "conv3", MM_BACKWARD), in));
+    assert_int_equal(p.plan->buffers, 0);
+    assert_int_equal(p.plan->pinned_bytes, 4 * MAP * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void vdnn_fetches_one_layer_ahead_past_updates(void **state) {
+    (void)state;
+    mm_graph *graph = row(true);
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "vdnn-all", -1);
+    assert_string_equal(tell(p.plan, text, sizeof text),
+                        "data conv1 conv2 >x1 conv3 >x2 conv4 >x3 loss >x4 <x4 <x3 loss' <x2 conv4' conv4 <x1 conv3' "
+                        "conv3 conv2' conv2 conv1' conv1");
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void swap_stops_the_computation_while_a_map_leaves_and_comes_back(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "swap", -1);
+    assert_string_equal(tell(p.plan, text, sizeof text),
+                        "data conv1 conv2 >x1 conv3 >x2 conv4 >x3 loss >x4 <x4 loss' <x3 conv4' <x2 conv3' <x1 conv2' "
+                        "conv1'");
+    assert_true(waits(p.plan, node_of(p.plan, "conv3", MM_FORWARD), op_of(p.plan, MM_NODE_OUT, "x1")));
+    assert_true(waits(p.plan, node_of(p.plan, "conv4", MM_FORWARD), op_of(p.plan, MM_NODE_OUT, "x2")));
+    int in = op_of(p.plan, MM_NODE_IN, "x2");
+    assert_true(waits(p.plan, in, node_of(p.plan, "conv4", MM_BACKWARD)));
+    assert_true(waits(p.plan, node_of(p.plan, "conv3", MM_BACKWARD), in));
+    /* So the iteration takes all times one after the other. */
+    mm_simulation sim;
+    for (int s = 0; s < p.facts->n_steps; s++) p.facts->variants[s].ns = 1000;
+    p.facts->out_bytes_per_s = p.facts->in_bytes_per_s = INT64_C(1000000000); /* a byte takes a nanosecond */
+    assert_int_equal(mm_simulate(p.plan, p.facts, &sim), MM_OK);
+    assert_int_equal(sim.iteration_ns, 11 * 1000 + 8 * MAP * UNIT);
+    assert_int_equal(sim.hidden_permille, 0);
+    mm_simulation_fini(&sim);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void swap_async_goes_through_persistent_buffers_and_stops_for_none(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "swap-async:depth=1", -1);
+    assert_string_equal(tell(p.plan, text, sizeof text),
+                        "data conv1 conv2 >x1 conv3 >x2 conv4 >x3 loss >x4 <x4 loss' <x3 conv4' <x2 conv3' <x1 conv2' "
+                        "conv1'");
+    assert_false(waits(p.plan, node_of(p.plan, "conv3", MM_FORWARD), op_of(p.plan, MM_NODE_OUT, "x1")));
+    assert_int_equal(p.plan->buffers, 3);
+    assert_int_equal(p.plan->buffer_region_bytes, 3 * MAP * UNIT);
+    int there = 0, back = 0;
+    for (int i = 0; i < p.plan->n_segments; i++) {
+        const mm_segment *s = &p.plan->segments[i];
+        there += s->pinned;
+        back += s->category == MM_CAT_BUFFER;
+        assert_true(s->content == MM_CONTENT_RAW && !(s->pinned && s->category == MM_CAT_BUFFER));
+    }
+    assert_int_equal(there, 4);
+    assert_int_equal(back, 8); /* before and after */
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void cdmas_code_is_on_the_device_only_around_its_transfer(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    planned p;
+    char text[512];
+    int codes = 0;
+    plan_terse(&p, graph, "cdma:rate=8", CODE * UNIT);
+    assert_string_equal(tell(p.plan, text, sizeof text),
+                        "data conv1 conv2 (x1 >x1 conv3 (x2 >x2 conv4 (x3 >x3 loss (x4 >x4 <x4 x4) <x3 x3) loss' <x2 "
+                        "x2) conv4' <x1 x1) conv3' conv2' conv1'");
+    for (int i = 0; i < p.plan->n_segments; i++) {
+        const mm_segment *s = &p.plan->segments[i];
+        if (s->content != MM_CONTENT_CODED || s->pinned) continue;
+        assert_int_equal(s->last_node, s->first_node + 1);
+        codes++;
+    }
+    assert_int_equal(codes, 8);
+    assert_int_equal(p.plan->code_region_bytes, 0);
+    assert_int_equal(p.plan->pinned_bytes, 4 * CODE * UNIT);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* Even where the bytes that it goes to have been free for long. */
+static void a_synchronous_fetch_waits_for_the_step_before_it(void **state) {
+    (void)state;
+    static const char *const policies[] = {"swap", "vdnn-all", "vdnn-conv", "cdma:codec=test-lossless"};
+    int fetches = 0;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        mm_policy policy;
+        mm_plan *plan;
+        mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
+        random_graph_options options = {.seed = seed, .layers = 12, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        assert_int_equal(mm_policy_parse(policies[seed % 4], &policy), MM_OK);
+        assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &plan), MM_OK);
+        for (int i = 0, step = 0; i < plan->n_nodes; i++) {
+            if (mm_node_runs_step(&plan->nodes[i])) step = i;
+            if (plan->nodes[i].kind != MM_NODE_IN) continue;
+            assert_true(waits(plan, i, step));
+            fetches++;
+        }
+        mm_plan_destroy(plan);
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(fetches > 50);
+}
+
+/* ---------------------------------------------------------------- which rule serves which map */
+
+/* linear -> f; relu -> g; conv -> c; pool -> p; and back: pool reads c, relu the sign of g, conv (`value`) its
+ * elements. No storage is shared. */
+static mm_graph *mixed(bool value) {
+    static const char *const maps[] = {"f", "g", "c", "p"}, *const gradients[] = {"df", "dg", "dc", "dp"};
+    terse_graph g;
+    terse_init(&g, "mixed");
+    terse_persistent(&g, "loss", 1);
+    for (int i = 0; i < 4; i++) terse_map(&g, maps[i], MM_FEATURE_MAP, MAP);
+    for (int i = 0; i < 4; i++) terse_map(&g, gradients[i], MM_GRADIENT_MAP, MAP);
+    terse_step(&g, "linear", MM_LAYER_LINEAR, MM_FORWARD, "=f");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_FORWARD, "f =g");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "g =c");
+    terse_step(&g, "pool", MM_LAYER_POOL, MM_FORWARD, "c =p");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "p +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "p =dp");
+    terse_step(&g, "pool", MM_LAYER_POOL, MM_BACKWARD, "c dp =dc");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, value ? "g dc =dg" : "dc =dg");
+    terse_step(&g, "relu", MM_LAYER_RELU, MM_BACKWARD, "?g dg =df");
+    terse_step(&g, "linear", MM_LAYER_LINEAR, MM_BACKWARD, "f df");
+    return terse_freeze(&g);
+}
+
+/* What becomes of the maps: "f: out; g: encode out". */
+static void check_actions(const char *spec, bool value, int64_t code_bytes, const char *expected) {
+    static const char *const maps[] = {"f", "g", "c", "p"};
+    mm_graph *graph = mixed(value);
+    planned p;
+    char text[256] = "";
+    plan_terse(&p, graph, spec, code_bytes);
+    for (int i = 0; i < 4; i++) {
+        int encode = op_of(p.plan, MM_NODE_ENCODE, maps[i]), out = op_of(p.plan, MM_NODE_OUT, maps[i]);
+        if (encode < 0 && out < 0) continue;
+        const char *codec = encode < 0 ? "" : p.facts->codecs[p.plan->segments[p.plan->nodes[encode].dst].codec].spec;
+        append(text, sizeof text, maps[i], "=", codec);
+        if (out >= 0) append(text, sizeof text, "", "out", "");
+    }
+    if (strcmp(text, expected) != 0) fail_msg("%s: '%s', not '%s'", spec, text, expected);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void a_selector_names_the_layer_that_makes_or_reads_a_map(void **state) {
+    (void)state;
+    check_actions("rules:conv=swap", true, -1, "c= out");
+    check_actions("rules:conv-in=swap", true, -1, "g= out");
+    check_actions("rules:relu-in=swap", true, -1, "f= out");
+    check_actions("rules:pool=swap", true, -1, "p= out");
+    check_actions("rules:loss-in=swap", true, -1, "p= out");
+    check_actions("rules:*=swap", true, -1, "f= out g= out c= out p= out");
+    check_actions("rules:bn=swap", true, -1, "");
+    check_actions("vdnn-conv", true, -1, "g= out");
+}
+
+static void the_first_rule_that_names_a_map_and_can_serve_it_counts(void **state) {
+    (void)state;
+    check_actions("rules:conv=keep;*=swap", true, -1, "f= out g= out p= out");
+    check_actions("rules:*=swap;conv=keep", true, -1, "f= out g= out c= out p= out");
+    check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, CODE * UNIT, "f= out g= out c=zfp:rate=8 p= out");
+    /* The codec does not take the map. */
+    check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, -1, "f= out g= out c= out p= out");
+    check_actions("rules:conv=compress(zfp:rate=8);conv=keep;*=swap", true, -1, "f= out g= out p= out");
+    check_actions("rules:conv=compress(zfp:rate=8)", true, -1, "");
+    check_actions("hybrid:rate=8", true, CODE * UNIT, "f= out g= out c=zfp:rate=8 p= out");
+}
+
+static void a_mask_serves_only_a_map_of_which_only_the_sign_is_read(void **state) {
+    (void)state;
+    check_actions("rules:*=mask", false, -1, "g=mask");
+    check_actions("rules:*=mask", true, -1, "");
+    check_actions("rules:relu=mask;relu=swap", false, -1, "g=mask");
+    check_actions("rules:relu=mask;relu=swap", true, -1, "g= out");
+    /* What is to be compressed and only read for its sign is masked too, and stays on the device. */
+    check_actions("rules:relu=compress-swap(zfp:rate=8)", false, CODE * UNIT, "g=mask");
+}
+
+static void a_synchronous_offload_is_awaited_with_a_mask_behind_it(void **state) {
+    (void)state;
+    terse_graph t;
+    planned p;
+    terse_init(&t, "two_leave");
+    terse_map(&t, "a", MM_FEATURE_MAP, MAP);
+    terse_map(&t, "b", MM_FEATURE_MAP, MAP);
+    terse_step(&t, "first", MM_LAYER_CONV, MM_FORWARD, "=a =b");
+    terse_step(&t, "both", MM_LAYER_OTHER, MM_FORWARD, "a b");
+    terse_step(&t, "next", MM_LAYER_OTHER, MM_FORWARD, "");
+    terse_step(&t, "last", MM_LAYER_OTHER, MM_FORWARD, "");
+    terse_step(&t, "both", MM_LAYER_OTHER, MM_BACKWARD, "a ?b");
+    mm_graph *graph = terse_freeze(&t);
+    plan_terse(&p, graph, "cdma:rate=8", CODE * UNIT);
+    int last = node_of(p.plan, "last", MM_FORWARD);
+    assert_true(waits(p.plan, last, op_of(p.plan, MM_NODE_OUT, "a")));
+    assert_true(waits(p.plan, last, op_of(p.plan, MM_NODE_ENCODE, "b")));
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- budgets */
+
+typedef struct outcome {
+    mm_status status;
+    int operations;
+    int64_t device_bytes, pinned_bytes, ns;
+} outcome;
+
+/* A plan within limits above a base of 32 KiB; the proof of it. */
+static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
+                           int64_t pinned_bytes) {
+    mm_policy policy;
+    mm_plan *plan;
+    mm_simulation sim;
+    mm_limits limits = {device_bytes, pinned_bytes, 128 * UNIT};
+    outcome o = {0};
+    if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
+    o.status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
+    if (o.status != MM_OK) return o;
+    o.device_bytes = limits.device_bytes = plan->peak_bytes;
+    o.pinned_bytes = limits.pinned_bytes = plan->pinned_bytes;
+    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
+    o.ns = sim.iteration_ns;
+    mm_simulation_fini(&sim);
+    for (int i = 0; i < plan->n_nodes; i++) o.operations += plan->nodes[i].kind != MM_NODE_STEP;
+    limits = (mm_limits){device_bytes, pinned_bytes, 128 * UNIT};
+    o.status = mm_plan_fits(plan, &limits);
+    mm_plan_destroy(plan);
+    return o;
+}
+
+static void too_few_buffers_are_refused_or_passed_over(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    int64_t much = INT64_C(1) << 40;
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2", much, much).status, MM_ERR_INFEASIBLE);
+    assert_says("2 buffers");
+    assert_says("3");
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=3", much, much).status, MM_OK);
+    outcome idle = plan_within(graph, facts, "swap-async:depth=1,k=2,when=needed", much, much);
+    assert_int_equal(idle.status, MM_OK);
+    assert_int_equal(idle.operations, 0);
+    assert_int_equal(
+        plan_within(graph, facts, "swap-async:depth=1,k=2,when=needed", idle.device_bytes - 1, much).status,
+        MM_ERR_INFEASIBLE);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Maps apart, of which two buffers serve any number, and then three in a row. */
+static mm_graph *apart_then_together(void) {
+    terse_graph g;
+    char map[24], layer[24], text[64];
+    terse_init(&g, "apart_then_together");
+    for (int i = 0; i <= 10; i++) {
+        snprintf(map, sizeof map, "m%d", i);
+        terse_map(&g, map, MM_FEATURE_MAP, MAP);
+    }
+    for (int i = 0; i <= 10; i++) {
+        bool pool = i % 2 == 1 || i >= 7;
+        snprintf(layer, sizeof layer, "layer%d", i);
+        snprintf(text, sizeof text, i > 0 ? "m%d =m%d" : "=m0", i > 0 ? i - 1 : 0, i);
+        terse_step(&g, layer, pool ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD, text);
+    }
+    terse_step(&g, "end", MM_LAYER_OTHER, MM_FORWARD, "m10");
+    for (int i = 10; i >= 0; i--) {
+        snprintf(layer, sizeof layer, "layer%d", i);
+        snprintf(text, sizeof text, "m%d", i);
+        if (i % 2 == 1 || i >= 7) terse_step(&g, layer, MM_LAYER_POOL, MM_BACKWARD, text);
+    }
+    return terse_freeze(&g);
+}
+
+static void a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits(void **state) {
+    (void)state;
+    mm_graph *graph = apart_then_together();
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    int64_t much = INT64_C(1) << 40;
+    assert_int_equal(plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", much, much).status, MM_ERR_INFEASIBLE);
+    outcome idle = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=needed", much, much);
+    outcome less = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=needed", idle.device_bytes - UNIT, much);
+    assert_int_equal(less.status, MM_OK);
+    assert_true(less.operations > 0 && less.device_bytes < idle.device_bytes);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void too_little_pinned_memory_is_refused_naming_it(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    int64_t much = INT64_C(1) << 40;
+    assert_int_equal(plan_within(graph, facts, "vdnn-all", much, 4 * MAP * UNIT).status, MM_OK);
+    assert_int_equal(plan_within(graph, facts, "vdnn-all", much, 4 * MAP * UNIT - 1).status, MM_ERR_INFEASIBLE);
+    assert_says("8192 bytes of pinned memory");
+    assert_says("8191");
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Random graphs with times: from what keeps everything down to what cannot be done. */
+static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
+    (void)state;
+    static const char *const policies[] = {
+        "swap:when=needed",
+        "swap-async:when=needed",
+        "vdnn-all:when=needed",
+        "vdnn-conv:when=needed",
+        "cdma:codec=test-lossless,when=needed",
+        "freelunch:codec=test-lossless,eligible=all,when=needed",
+        "hybrid:codec=test-lossless,when=needed",
+        "rules:relu=mask;conv=compress-swap(test-lossless);*=swap,when=needed",
+    };
+    int refused = 0, acted = 0, slower = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        const char *spec = policies[seed % (sizeof policies / sizeof *policies)];
+        random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        strcpy(facts->codecs[RANDOM_MASK].spec, "mask");
+        facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000);
+        facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = INT64_C(600000000);
+        outcome liveness = plan_within(graph, facts, "liveness", INT64_MAX, 0);
+        int64_t least = plan_within(graph, facts, spec, 0, INT64_MAX).device_bytes, ns = INT64_MAX;
+        for (int i = -1; i <= 8; i++) {
+            int64_t budget = i < 0 ? least - 1 : least + (liveness.device_bytes - least) * i / 8;
+            outcome o = plan_within(graph, facts, spec, budget, INT64_MAX);
+            if (o.status != (i < 0 ? MM_ERR_INFEASIBLE : MM_OK))
+                fail_msg("seed %d, %s, %lld bytes: %s", (int)seed, spec, (long long)budget, mm_last_error());
+            refused += i < 0;
+            acted += o.operations > 0;
+            if (i < 0) continue;
+            assert_true(o.device_bytes <= budget && o.ns <= ns);
+            slower += o.ns > liveness.ns;
+            ns = o.ns;
+            if (i == 8) assert_true(o.operations == 0 && o.ns == liveness.ns);
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(refused == 40 && acted > 40 && slower > 20);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_rules_are_refused_with_what_would_be_right),
+        cmocka_unit_test(good_rules_are_taken_with_or_without_their_key),
+        cmocka_unit_test(vdnn_lets_a_transfer_overlap_with_one_layer_only),
+        cmocka_unit_test(vdnn_fetches_one_layer_ahead_past_updates),
+        cmocka_unit_test(swap_stops_the_computation_while_a_map_leaves_and_comes_back),
+        cmocka_unit_test(swap_async_goes_through_persistent_buffers_and_stops_for_none),
+        cmocka_unit_test(cdmas_code_is_on_the_device_only_around_its_transfer),
+        cmocka_unit_test(a_synchronous_fetch_waits_for_the_step_before_it),
+        cmocka_unit_test(a_selector_names_the_layer_that_makes_or_reads_a_map),
+        cmocka_unit_test(the_first_rule_that_names_a_map_and_can_serve_it_counts),
+        cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
+        cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
+        cmocka_unit_test(too_few_buffers_are_refused_or_passed_over),
+        cmocka_unit_test(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits),
+        cmocka_unit_test(too_little_pinned_memory_is_refused_naming_it),
+        cmocka_unit_test(the_step_never_takes_longer_with_a_larger_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+#include "tests/suite/device_fault.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+#include "mm/device/device_host.h"
+
+enum { DELAY_NS = 500000 };
+
+const char device_fault_message[] = "a fault on purpose";
+
+/* What the linker puts in a function's place has no context to carry these in. */
+static atomic_int current, calls_left;
+
+void device_fault_set(device_fault fault, int nth) {
+    atomic_store(&calls_left, fault == DEVICE_FAULT_NONE ? 0 : nth);
+    atomic_store(&current, (int)fault);
+}
+
+bool device_fault_happened(void) { return atomic_load(&calls_left) <= 0; }
+
+static bool is_due(device_fault fault) {
+    return atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
+}
+
+static mm_status fail(void *unused) {
+    (void)unused;
+    return mm_fail(MM_ERR_DEVICE, "%s", device_fault_message);
+}
+
+static mm_status delay(void *unused) {
+    (void)unused;
+    nanosleep(&(struct timespec){.tv_nsec = DELAY_NS}, NULL);
+    return MM_OK;
+}
+
+typedef mm_status launch_call(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
+launch_call __real_mm_host_launch, __wrap_mm_host_launch;
+
+/* Before a call that enqueues work. */
+static mm_status before_work(mm_stream *stream) {
+    if (is_due(DEVICE_FAULT_CALL)) return fail(NULL);
+    if (is_due(DEVICE_FAULT_TASK)) return __real_mm_host_launch(stream, fail, NULL, 0);
+    if (is_due(DEVICE_FAULT_DELAY)) return __real_mm_host_launch(stream, delay, NULL, 0);
+    return MM_OK;
+}
+
+/* Before any other. */
+static mm_status before_call(void) { return is_due(DEVICE_FAULT_CALL) ? fail(NULL) : MM_OK; }
+
+/* The function NAME with parameters PARAMS, called with ARGS after BEFORE. */
+#define WRAP(name, before, params, args)                                                                               \
+    mm_status __real_##name params;                                                                                    \
+    mm_status __wrap_##name params;                                                                                    \
+    mm_status __wrap_##name params {                                                                                   \
+        MM_TRY(before);                                                                                                \
+        return __real_##name args;                                                                                     \
+    }
+
+WRAP(mm_device_reserve, before_call(), (mm_device * device, mm_memory_kind kind, int64_t bytes, void **memory_out),
+     (device, kind, bytes, memory_out))
+WRAP(mm_stream_create, before_call(), (mm_device * device, const char *name, int priority, mm_stream **stream_out),
+     (device, name, priority, stream_out))
+WRAP(mm_event_create, before_call(), (mm_device * device, mm_event **event_out), (device, event_out))
+WRAP(mm_event_record, before_call(), (mm_event * event, mm_stream *stream), (event, stream))
+WRAP(mm_stream_wait, before_call(), (mm_stream * stream, mm_event *event), (stream, event))
+WRAP(mm_copy_async, before_work(stream),
+     (mm_stream * stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind),
+     (stream, dst, src, bytes, kind))
+WRAP(mm_fill_async, before_work(stream), (mm_stream * stream, void *dst, uint8_t byte, int64_t bytes),
+     (stream, dst, byte, bytes))
+WRAP(mm_checksum_async, before_work(stream), (mm_stream * stream, const void *src, int64_t bytes, uint64_t *sum_out),
+     (stream, src, bytes, sum_out))
+WRAP(mm_host_launch, before_work(stream),
+     (mm_stream * stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes), (stream, fn, arg, arg_bytes))

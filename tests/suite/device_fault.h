@@ -1,0 +1,23 @@
+/* A device that fails once, on purpose: the linker puts these functions in the place of the device contract's
+ * (--wrap), in front of the host device. Calls are counted from device_fault_set on, whatever their kind and thread. */
+#ifndef TESTS_SUITE_DEVICE_FAULT_H
+#define TESTS_SUITE_DEVICE_FAULT_H
+
+#include <stdbool.h>
+
+typedef enum device_fault {
+    DEVICE_FAULT_NONE,
+    DEVICE_FAULT_CALL, /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum, launch */
+    DEVICE_FAULT_TASK,  /* the call succeeds, but a task before its work fails when it runs */
+    DEVICE_FAULT_DELAY, /* a task before its work takes long */
+} device_fault;
+
+/* What DEVICE_FAULT_CALL and _TASK fail with, MM_ERR_DEVICE, says this. */
+extern const char device_fault_message[];
+
+/* The nth call (from 1) of those that can, from now on, has the fault; then no other. */
+void device_fault_set(device_fault fault, int nth);
+/* Whether it has happened. */
+bool device_fault_happened(void);
+
+#endif

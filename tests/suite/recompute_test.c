@@ -1,0 +1,161 @@
+/* Layers run again under the executor: running statistics see each batch once, dropout drops the same, and a loop that
+ * cannot run a layer again is told. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/status.h"
+#include "tests/suite/suite_rig.h"
+
+enum { ITERATIONS = 4, BATCH = 4 };
+
+static int setup(void **state) {
+    suite_net *s = malloc(sizeof *s);
+    assert_non_null(s);
+    suite_net_init_dropped(s, BATCH);
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state) {
+    suite_net_fini(*state);
+    free(*state);
+    return 0;
+}
+
+static void start(suite_run *r, const suite_net *s, const char *policy) {
+    suite_run_init(
+        r, s, &(mm_options){.device_bytes = 16 << 20, .pinned_bytes = 16 << 20, .policy = policy, .self_check = true});
+}
+
+static void expect_same(const suite_net *s, const char *policy, mm_layer_kind kind) {
+    size_t n, again;
+    if (suite_needs(s, policy, 0).recomputed_kind[kind] == 0)
+        fail_msg("%s, %s: no %s is recomputed", nets_net_name(s->net), policy, mm_layer_kind_name(kind));
+    float *expected = suite_expected(s, "liveness", ITERATIONS, &n);
+    float *found = suite_expected(s, policy, ITERATIONS, &again);
+    assert_int_equal(again, n);
+    assert_memory_equal(found, expected, n * sizeof *found);
+    free(expected);
+    free(found);
+}
+
+static void running_statistics_see_each_batch_once(void **state) {
+    const suite_net *s = *state;
+    suite_run plain, again;
+    start(&plain, s, "liveness");
+    start(&again, s, "recompute");
+    assert_true(suite_needs(s, "recompute", 0).recomputed_kind[MM_LAYER_BATCH_NORM] > 0);
+    int compared = 0;
+    for (int p = 0; p < nets_net_params(s->net); p++) {
+        const nets_param *param = nets_net_param(s->net, p);
+        if (param->learned) continue; /* a running statistic */
+        size_t bytes = (size_t)param->elems * sizeof(float);
+        float *initial = malloc(bytes);
+        assert_non_null(initial);
+        memcpy(initial, nets_exec_param(plain.exec, p, NETS_VALUE), bytes);
+        suite_iterate(&plain);
+        suite_iterate(&again);
+        assert_memory_not_equal(nets_exec_param(plain.exec, p, NETS_VALUE), initial, bytes);
+        assert_memory_equal(nets_exec_param(again.exec, p, NETS_VALUE), nets_exec_param(plain.exec, p, NETS_VALUE),
+                            bytes);
+        free(initial);
+        compared++;
+    }
+    assert_int_equal(compared, 4);
+    suite_run_fini(&again);
+    suite_run_fini(&plain);
+}
+
+static void batch_norm_is_run_again_with_the_same_bits(void **state) {
+    expect_same(*state, "rules:bn=recompute;relu=recompute", MM_LAYER_BATCH_NORM);
+}
+
+static void dropout_drops_the_same_again(void **state) {
+    expect_same(*state, "rules:dropout=recompute", MM_LAYER_DROPOUT);
+}
+
+static void dropout_is_run_again_from_a_swapped_input(void **state) {
+    expect_same(*state, "rules:dropout=recompute;*=swap", MM_LAYER_DROPOUT);
+}
+
+static void weights_are_those_of_liveness(void **state) { expect_same(*state, "recompute", MM_LAYER_RELU); }
+
+/* ---------------------------------------------------------------- the callback */
+
+static mm_status iterate(suite_run *r) {
+    nets_result result;
+    return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
+}
+
+/* After a refusal: under another policy the run goes on as if nothing had been. */
+static void expect_usable(suite_run *r) {
+    size_t n, found;
+    if (mm_policy_set(r->manager, "liveness") != MM_OK) fail_msg("%s", mm_last_error());
+    for (int i = 0; i < ITERATIONS; i++) suite_iterate(r);
+    float *expected = suite_expected(r->s, "liveness", ITERATIONS, &n), *weights = suite_weights(r, &found);
+    assert_int_equal(found, n);
+    assert_memory_equal(weights, expected, n * sizeof *weights);
+    free(expected);
+    free(weights);
+}
+
+static void loop_without_a_callback_is_refused_and_usable_under_another_policy(void **state) {
+    suite_run r;
+    start(&r, *state, "recompute");
+    const mm_graph *graph = nets_exec_lowered(r.exec)->graph;
+    assert_int_equal(mm_recompute_set(r.manager, graph, NULL, NULL), MM_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(iterate(&r), MM_ERR_UNSUPPORTED);
+        assert_non_null(strstr(mm_last_error(), "mm_recompute_set"));
+    }
+    expect_usable(&r);
+    suite_run_fini(&r);
+}
+
+typedef struct failing {
+    int calls, fails_at;
+    mm_layer layer;
+} failing;
+
+static mm_status fail_call(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream) {
+    failing *f = ctx;
+    (void)manager, (void)stream;
+    f->layer = layer;
+    return f->calls++ == f->fails_at ? mm_fail(MM_ERR_IO, "call %d fails", f->fails_at) : MM_OK;
+}
+
+static void failure_of_the_callback_is_told_to_the_step_that_needs_it(void **state) {
+    suite_net *s = *state;
+    int recomputed = suite_needs(s, "recompute", 0).recomputed;
+    for (int at = 0; at < recomputed; at++) {
+        failing f = {.fails_at = at};
+        suite_run r;
+        start(&r, s, "recompute");
+        assert_int_equal(mm_recompute_set(r.manager, nets_exec_lowered(r.exec)->graph, fail_call, &f), MM_OK);
+        assert_int_equal(iterate(&r), MM_ERR_IO);
+        assert_non_null(strstr(mm_last_error(), "fails"));
+        assert_int_equal(f.calls, at + 1);
+        assert_int_equal(mm_policy_set(r.manager, "liveness"), MM_OK);
+        suite_iterate(&r);
+        suite_run_fini(&r);
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(running_statistics_see_each_batch_once),
+        TEST(batch_norm_is_run_again_with_the_same_bits),
+        TEST(dropout_drops_the_same_again),
+        TEST(dropout_is_run_again_from_a_swapped_input),
+        TEST(weights_are_those_of_liveness),
+        TEST(loop_without_a_callback_is_refused_and_usable_under_another_policy),
+        TEST(failure_of_the_callback_is_told_to_the_step_that_needs_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

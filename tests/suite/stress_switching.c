@@ -1,0 +1,129 @@
+/* Policies switched and budgets changed at random between iterations, hundreds of times, in one manager: the weights end
+ * as if nothing had ever been switched. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/suite/suite_rig.h"
+
+enum { ITERATIONS = 400, BATCH = 2, DELAY_NS = 20000 };
+
+static const char *const LOSSLESS[] = {
+    "naive",
+    "liveness",
+    "swap",
+    "swap-async:depth=3",
+    "vdnn-all",
+    "vdnn-conv",
+    "cdma",
+    "recompute",
+    "recompute:when=needed",
+    "rules:bn=recompute;relu=recompute;*=swap",
+    "rules:conv=compress(raw);relu=recompute;*=compress-swap(raw)",
+    "freelunch:codec=raw,eligible=all",
+    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+    "swap-async:when=needed",
+};
+enum { LOSSLESS_COUNT = sizeof LOSSLESS / sizeof *LOSSLESS };
+
+static uint64_t next(uint64_t *random) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random >> 33;
+}
+
+/* What any of them needs. */
+static void needs_of_all(const suite_net *net, mm_options *options) {
+    for (int p = 0; p < LOSSLESS_COUNT; p++) {
+        suite_need need = suite_needs(net, LOSSLESS[p], INT64_MAX);
+        if (need.device_bytes > options->device_bytes) options->device_bytes = need.device_bytes;
+        if (need.pinned_bytes > options->pinned_bytes) options->pinned_bytes = need.pinned_bytes;
+    }
+}
+
+static void switch_at_random(mm_manager *m, uint64_t *random) {
+    const char *spec = LOSSLESS[next(random) % LOSSLESS_COUNT];
+    if (next(random) % 3 == 0) return;
+    mm_status status = mm_policy_set(m, spec);
+    if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", spec, mm_last_error());
+}
+
+/* To between half of what was reserved and all of it; what the policy cannot do with is refused. */
+static void resize_at_random(mm_manager *m, int64_t reserved, uint64_t *random) {
+    if (next(random) % 4 != 0) return;
+    int64_t bytes = reserved - (int64_t)next(random) % (reserved / 2 + 1);
+    mm_status status = mm_budget_set(m, next(random) % 2 ? bytes : reserved);
+    if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%lld bytes: %s", (long long)bytes, mm_last_error());
+}
+
+/* A switch that is refused changes nothing. */
+static void switch_in_vain(mm_manager *m, uint64_t *random) {
+    static const char *const wrong[] = {"no-such-policy", "swap:depth=0", "rules:conv=compress(none)"};
+    if (next(random) % 8 == 0) assert_int_not_equal(mm_policy_set(m, wrong[next(random) % 3]), MM_OK);
+}
+
+static void run(const char *name, mm_issue issue, uint64_t seed, int iterations) {
+    suite_net net;
+    suite_run r;
+    size_t n, found;
+    suite_net_init(&net, name, BATCH);
+    mm_options options = {.policy = "naive",
+                          .issue = issue,
+                          .self_check = true,
+                          .measure_touched = true,
+                          .delay_seed = seed,
+                          .delay_max_ns = DELAY_NS};
+    needs_of_all(&net, &options);
+    float *expected = suite_expected(&net, "liveness", iterations, &n);
+    uint64_t random = seed;
+    mm_touched touched;
+    mm_stats stats;
+    suite_run_init(&r, &net, &options);
+    for (int i = 0; i < iterations; i++) {
+        resize_at_random(r.manager, options.device_bytes, &random);
+        switch_at_random(r.manager, &random);
+        switch_in_vain(r.manager, &random);
+        suite_iterate(&r);
+    }
+    float *weights = suite_weights(&r, &found);
+    assert_int_equal(found, n);
+    assert_memory_equal(weights, expected, n * sizeof *weights);
+    mm_stats_get(r.manager, &stats);
+    assert_int_equal(mm_touched_get(r.manager, &touched), MM_OK);
+    assert_int_equal(stats.iterations, iterations);
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes <= stats.predicted_peak_bytes);
+    assert_true(stats.predicted_peak_bytes <= options.device_bytes);
+    assert_true(stats.decodes > 0 && stats.in_bytes > 0);
+    free(weights);
+    free(expected);
+    suite_run_fini(&r);
+    suite_net_fini(&net);
+}
+
+static void switched_at_random_issued_by_threads(void **state) {
+    (void)state;
+    run("tiny@16,thin=2", MM_ISSUE_THREAD, 1, ITERATIONS);
+}
+
+static void switched_at_random_issued_inline(void **state) {
+    (void)state;
+    run("tiny@16,thin=2", MM_ISSUE_INLINE, 2, ITERATIONS / 2);
+}
+
+static void residual_net_switched_at_random(void **state) {
+    (void)state;
+    run("cifar-resnet8@16,thin=8", MM_ISSUE_THREAD, 3, ITERATIONS / 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(switched_at_random_issued_by_threads),
+        cmocka_unit_test(switched_at_random_issued_inline),
+        cmocka_unit_test(residual_net_switched_at_random),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+#include "tests/suite/suite_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/plan.h"
+#include "mm/planning.h"
+#include "nets/philox.h"
+#include "nets/zoo.h"
+
+/* Takes the net over. */
+static void take_net(suite_net *s, nets_net *net, int64_t batch) {
+    const uint32_t key[2] = {4, 99};
+    uint32_t words[4];
+    *s = (suite_net){.net = net, .batch = batch};
+    const int64_t *shape = nets_net_layer(s->net, 0)->shape;
+    int64_t elems = batch * shape[0] * shape[1] * shape[2], labels = batch * nets_net_labels(s->net);
+    s->images = malloc((size_t)elems * sizeof *s->images);
+    s->labels = malloc((size_t)labels * sizeof *s->labels);
+    assert_true(s->images && s->labels);
+    for (int64_t i = 0; i < elems; i++) {
+        nets_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
+        s->images[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
+    }
+    for (int64_t i = 0; i < labels; i++) {
+        nets_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);
+        s->labels[i] = (int32_t)(words[0] % (uint32_t)nets_net_classes(s->net));
+    }
+}
+
+void suite_net_init(suite_net *s, const char *name, int64_t batch) {
+    nets_net *net;
+    if (nets_zoo_build(name, &net) != MM_OK) fail_msg("%s", mm_last_error());
+    take_net(s, net, batch);
+}
+
+void suite_net_init_dropped(suite_net *s, int64_t batch) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("dropped", &net), MM_OK);
+    const nets_attrs conv = {.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}};
+    int x = nets_add_data(net, 8, 8, 3, 5);
+    x = nets_add1(net, "conv1", NETS_CONV, &conv, x);
+    x = nets_add1(net, "bn1", NETS_BATCH_NORM, NULL, x);
+    x = nets_add1(net, "relu1", NETS_RELU, NULL, x);
+    x = nets_add1(net, "drop", NETS_DROPOUT, &(nets_attrs){.p = 0.4f}, x);
+    x = nets_add1(net, "conv2", NETS_CONV, &conv, x);
+    x = nets_add1(net, "bn2", NETS_BATCH_NORM, NULL, x);
+    x = nets_add1(net, "relu2", NETS_RELU, NULL, x);
+    x = nets_add1(net, "pool", NETS_GLOBAL_AVG_POOL, NULL, x);
+    x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
+    nets_add1(net, "loss", NETS_LOSS, NULL, x);
+    if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
+    take_net(s, net, batch);
+}
+
+void suite_net_fini(suite_net *s) {
+    nets_net_destroy(s->net);
+    free(s->images);
+    free(s->labels);
+}
+
+static mm_status plan(const suite_net *s, const char *spec, int64_t budget, nets_lowered **lowered, mm_planned *planned,
+                      nets_backend *backend) {
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, lowered));
+    mm_limits limits = {
+        .device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base((*lowered)->graph)};
+    MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, "host"));
+    return mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
+}
+
+suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
+    nets_backend *backend;
+    nets_lowered *lowered = NULL;
+    mm_planned planned = {0};
+    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
+    if (plan(s, policy, budget, &lowered, &planned, backend) != MM_OK)
+        fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
+    suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
+    for (int i = 0; i < planned.plan->n_nodes; i++) {
+        const mm_node *node = &planned.plan->nodes[i];
+        need.operations += !mm_node_runs_step(node);
+        if (node->kind == MM_NODE_OUT) need.out_bytes += planned.plan->segments[node->dst].bytes;
+        if (node->kind == MM_NODE_IN) need.in_bytes += planned.plan->segments[node->dst].bytes;
+        if (node->kind != MM_NODE_RECOMPUTE) continue;
+        need.recomputed++;
+        need.recomputed_kind[mm_graph_layer(lowered->graph, mm_graph_step(lowered->graph, node->step)->layer)->kind]++;
+    }
+    mm_planned_fini(&planned);
+    nets_lowered_destroy(lowered);
+    nets_backend_close(backend);
+    return need;
+}
+
+void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options) {
+    *r = (suite_run){.s = s};
+    if (mm_manager_create(options, &r->manager) != MM_OK ||
+        nets_exec_create(s->net, s->batch, NETS_TRAIN, r->manager, "host", &SUITE_SGD, &r->exec) != MM_OK)
+        fail_msg("%s, %s, %lld bytes: %s", nets_net_name(s->net), options->policy, (long long)options->device_bytes,
+                 mm_last_error());
+    nets_exec_init(r->exec, SUITE_SEED);
+}
+
+void suite_run_fini(suite_run *r) {
+    nets_exec_destroy(r->exec);
+    mm_manager_destroy(r->manager);
+}
+
+float suite_iterate(suite_run *r) {
+    nets_result result;
+    if (nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result) != MM_OK)
+        fail_msg("%s: %s", nets_net_name(r->s->net), mm_last_error());
+    return result.loss;
+}
+
+float *suite_weights(const suite_run *r, size_t *n_out) {
+    const nets_net *net = r->s->net;
+    size_t n = 0, at = 0;
+    for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
+    float *weights = calloc(3 * n, sizeof *weights); /* zero for what has no gradient */
+    assert_non_null(weights);
+    for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
+        for (int p = 0; p < nets_net_params(net); p++) {
+            size_t elems = (size_t)nets_net_param(net, p)->elems;
+            const float *from = nets_exec_param(r->exec, p, part);
+            if (from) memcpy(weights + at, from, elems * sizeof *weights);
+            at += elems;
+        }
+    *n_out = at;
+    return weights;
+}
+
+float *suite_expected(const suite_net *s, const char *policy, int iterations, size_t *n_out) {
+    suite_need need = suite_needs(s, policy, 0);
+    suite_run r;
+    suite_run_init(&r, s,
+                   &(mm_options){.device_bytes = need.device_bytes + (1 << 20),
+                                 .pinned_bytes = need.pinned_bytes,
+                                 .policy = policy});
+    for (int i = 0; i < iterations; i++) suite_iterate(&r);
+    float *weights = suite_weights(&r, n_out);
+    suite_run_fini(&r);
+    return weights;
+}

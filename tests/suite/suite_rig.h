@@ -1,0 +1,54 @@
+/* Small networks of the zoo, trained under managers, and what is compared afterwards. Everything fails the test if it
+ * cannot be done, naming the net and the policy. */
+#ifndef TESTS_SUITE_SUITE_RIG_H
+#define TESTS_SUITE_SUITE_RIG_H
+
+#include "nets/exec.h"
+
+enum { SUITE_SEED = 11 };
+static const nets_sgd SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const float SUITE_RATE = 0.02f;
+
+/* A network with one batch to train on. */
+typedef struct suite_net {
+    nets_net *net;
+    int64_t batch;
+    float *images;
+    int32_t *labels;
+} suite_net;
+
+/* `name` as the zoo reads it. */
+void suite_net_init(suite_net *s, const char *name, int64_t batch);
+/* conv bn relu dropout conv bn relu pool fc: very small, and every map but one is read by a backward step. */
+void suite_net_init_dropped(suite_net *s, int64_t batch);
+void suite_net_fini(suite_net *s);
+
+/* What the policy's plan needs, alone in an arena, when it is given `budget` bytes (0: its minimum). It is proved. */
+typedef struct suite_need {
+    int64_t device_bytes, pinned_bytes;
+    int64_t out_bytes, in_bytes;         /* over the link in an iteration */
+    int operations;                      /* on side streams */
+    int recomputed;                      /* steps that are run again */
+    int recomputed_kind[MM_LAYER_KINDS]; /* of them, by the layer's kind */
+} suite_need;
+suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
+
+/* An executor of the net in a manager of its own, with initial values. */
+typedef struct suite_run {
+    const suite_net *s;
+    mm_manager *manager;
+    nets_exec *exec;
+} suite_run;
+void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options);
+void suite_run_fini(suite_run *r);
+
+/* One iteration; the loss. */
+float suite_iterate(suite_run *r);
+
+/* All parameters (weights, running statistics), then gradients and momenta, one after the other. The caller frees. */
+float *suite_weights(const suite_run *r, size_t *n_out);
+
+/* The same after `iterations` of a fresh run under a policy with bytes to spare. */
+float *suite_expected(const suite_net *s, const char *policy, int iterations, size_t *n_out);
+
+#endif
