@@ -175,11 +175,22 @@ static mm_status open_log(train *t) {
     return MM_OK;
 }
 
+/* A budget that is too small for the policy may do for another. */
+static mm_status advise(const train *t, mm_status status) {
+    char message[400];
+    if (status != MM_ERR_INFEASIBLE) return status;
+    snprintf(message, sizeof message, "%s", mm_last_error());
+    const char *other = requirement_suggest(t->network, t->batch, t->device, t->budget_bytes);
+    if (other) return mm_fail(status, "%s; --policy %s would fit", message, other);
+    return mm_fail(status, "%s; no policy fits, take a smaller --batch", message);
+}
+
 static mm_status run_train(train *t, row *r) {
     session_config config;
     session s;
     MM_TRY(configure(t, &config));
-    MM_TRY(session_init(&s, &config));
+    mm_status begun = session_init(&s, &config);
+    if (begun != MM_OK) return advise(t, begun);
     mm_status status = open_log(t);
     if (status == MM_OK) status = run_session(t, &s, r);
     session_fini(&s);

@@ -36,6 +36,18 @@ mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, n
     return status;
 }
 
+const char *requirement_suggest(const nets_net *net, int64_t batch, const char *device, int64_t budget_bytes) {
+    static const char *const policies[] = {"liveness", "recompute", "swap-async", "vdnn-all", "freelunch", "hybrid"};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        requirement r;
+        if (requirement_init(&r, net, batch, NETS_TRAIN, device, policies[i], 0, NULL) != MM_OK) return NULL;
+        bool fits = r.planned.plan->peak_bytes <= budget_bytes;
+        requirement_fini(&r);
+        if (fits) return policies[i];
+    }
+    return NULL;
+}
+
 void requirement_fini(requirement *r) {
     mm_planned_fini(&r->planned);
     nets_lowered_destroy(r->lowered);

@@ -19,6 +19,9 @@ MM_CHECKED mm_status requirement_device(const char *device);
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
                                       const char *device, const char *policy, int64_t base_bytes,
                                       const char *facts_path);
+/* The first of the policies that fits a budget, the lossless ones first; NULL if none does, or if none can be planned. */
+const char *requirement_suggest(const nets_net *net, int64_t batch, const char *device, int64_t budget_bytes);
+
 void requirement_fini(requirement *r);
 
 #endif

@@ -222,6 +222,17 @@ static mm_status walk_op(mm_check *c, int node) {
 
 /* ---------------------------------------------------------------- all */
 
+/* Something that a recomputation wrote was used afterwards. */
+static mm_status check_recomputed(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int32_t *bindings = &c->plan->bindings[n->first_binding];
+    for (int u = 0; u < step->n_uses; u++)
+        if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && c->residences[bindings[u]].last > node)
+            return MM_OK;
+    return mm_check_refuse(c, node, -1, "its result is not used by anything");
+}
+
 static mm_status check_segments_after(const mm_check *c) {
     for (int i = 0; i < c->plan->n_segments; i++) {
         const mm_segment *s = &c->plan->segments[i];
@@ -251,5 +262,7 @@ mm_status mm_check_uses(mm_check *c) {
         default:
             MM_TRY(walk_op(c, i));
         }
+    for (int i = 0; i < c->plan->n_nodes; i++)
+        if (c->plan->nodes[i].kind == MM_NODE_RECOMPUTE) MM_TRY(check_recomputed(c, i));
     return check_segments_after(c);
 }

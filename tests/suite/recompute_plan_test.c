@@ -292,6 +292,14 @@ static void result_made_before_a_change_does_not_serve_a_reader_after_it(void **
     expect(f, MM_ERR_PLAN, "head backward|tensor out|another value");
 }
 
+static void result_that_nobody_reads_is_refused(void **state) {
+    fixture *f = *state;
+    run_forward(f);
+    norm_again(f, f->seg_map);
+    run_backward(f, f->seg_out, f->seg_map);
+    expect(f, MM_ERR_PLAN, "norm forward|not used by anything");
+}
+
 static void input_must_have_been_written(void **state) {
     fixture *f = *state;
     run_forward(f);
@@ -391,6 +399,7 @@ int main(void) {
         TEST(weight_that_was_updated_since_is_not_the_same_input),
         CHANGING(map_that_was_modified_since_is_not_the_same_input),
         CHANGING(result_made_before_a_change_does_not_serve_a_reader_after_it),
+        TEST(result_that_nobody_reads_is_refused),
         TEST(input_must_have_been_written),
         TEST(fetched_input_is_waited_for),
         TEST(result_is_not_written_over_what_another_stream_still_reads),
