@@ -16,8 +16,7 @@ extern const nets_backend_ops nets_host_backend_ops;
 extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* op_onednn_conv.c */
 extern const nets_op_impl nets_host_linear;                         /* op_onednn_linear.c */
 extern const nets_op_impl nets_host_batch_norm;                     /* op_onednn_batch_norm.c */
-extern const nets_op_impl nets_host_pool;                           /* op_onednn_pool.c */
-extern const nets_op_impl nets_host_upsample;                       /* op_onednn_upsample.c */
+extern const nets_op_impl nets_host_resize;                         /* op_onednn_resize.c */
 extern const nets_op_impl nets_host_lrn;                            /* op_host_lrn.c */
 extern const nets_op_impl nets_host_relu, nets_host_add;            /* op_host_elementwise.c */
 extern const nets_op_impl nets_host_concat, nets_host_crop;         /* op_host_slices.c */
