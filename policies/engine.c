@@ -13,12 +13,11 @@ typedef struct engine {
     mm_maps maps;
     int mask;   /* codec of signs, in the facts */
     int issued; /* maps of the queue that were fetched in advance */
-    int32_t
-        holding[3]; /* groups of the map put away last: held until the next one is, so that one in flight never stops
-                           the compute stream */
+    /* Groups of the map put away last: held until the next one is, so that one in flight never stops compute. */
+    int32_t holding[3];
     int n_holding;
-    int *leaving; /* per step: the last of the operations between two steps that it must wait for, because maps leave
-                     synchronously; -1 */
+    /* Per step: the last of the operations that it must wait for, because maps leave synchronously; -1. */
+    int *leaving;
 } engine;
 
 /* ---------------------------------------------------------------- operations */
