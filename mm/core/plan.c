@@ -40,10 +40,10 @@ const char *mm_category_name(mm_category category) {
 
 /* Room for `more` items of a growing array whose capacity is the power of two at or above its count. */
 static bool grow(void **array, int count, int more, size_t item_bytes) {
-    size_t capacity = 1;
+    size_t capacity = 1, wanted = (size_t)count + (size_t)more;
     while (capacity < (size_t)count) capacity *= 2;
-    if (count > 0 && (size_t)(count + more) <= capacity) return true;
-    while (capacity < (size_t)(count + more)) capacity *= 2;
+    if (count > 0 && wanted <= capacity) return true;
+    while (capacity < wanted) capacity *= 2;
     void *larger = realloc(*array, capacity * item_bytes);
     if (larger) *array = larger;
     return larger != NULL;
