@@ -45,9 +45,8 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const char *device) {
     MM_TRY(nets_backend_open(device, &exec->backend));
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
-    MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
-    exec->prepared = true;
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
+    exec->prepared = true;
     exec->loss = place(exec, exec->lowered->loss);
     exec->correct = place(exec, exec->lowered->correct);
     exec->rng = place(exec, exec->lowered->rng);

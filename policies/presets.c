@@ -89,10 +89,11 @@ static const preset presets[] = {
     {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
 };
 
+/* NULL for a policy that is none. */
 static const preset *find_preset(const mm_policy_ops *ops) {
-    const preset *p = presets;
-    while (p->ops != ops) p++;
-    return p;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (presets[i].ops == ops) return &presets[i];
+    return NULL;
 }
 
 static bool is_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key, const char *value) {
@@ -110,24 +111,39 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_policy_options *o
     return MM_OK;
 }
 
+/* The rules in their own language. */
+static mm_status rules_text(const mm_policy_ops *ops, const mm_policy_options *options, char *text, size_t capacity) {
+    char codec[MM_SPEC_CAPACITY];
+    MM_TRY(codec_spec(ops, options, codec));
+    int length;
+    if (ops == &mm_policy_freelunch)
+        length = snprintf(text, capacity, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",
+                          codec);
+    else if (ops == &mm_policy_rules)
+        length = snprintf(text, capacity, "%s", mm_policy_option(ops, options, "rules"));
+    else
+        length = snprintf(text, capacity, find_preset(ops)->rules, codec);
+    if ((size_t)length < capacity) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "policy %s: rules of more than %zu characters", ops->name, capacity - 1);
+}
+
 static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *options, mm_engine_config *config) {
     const preset *p = find_preset(ops);
-    char codec[MM_SPEC_CAPACITY], rules[MM_RULES_TEXT];
-    MM_TRY(codec_spec(ops, options, codec));
+    char rules[MM_RULES_TEXT];
+    MM_TRY(rules_text(ops, options, rules, sizeof rules));
     *config = (mm_engine_config){.fetch = p->fetch, .leave_steps = p->leave_steps, .buffers = p->buffers};
-    if (ops == &mm_policy_freelunch)
-        snprintf(rules, sizeof rules, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",
-                 codec);
-    else if (ops == &mm_policy_rules)
-        snprintf(rules, sizeof rules, "%s", mm_policy_option(ops, options, "rules"));
-    else
-        snprintf(rules, sizeof rules, p->rules, codec);
     config->depth = atoi(mm_policy_option(ops, options, "depth"));
     config->k = atoi(mm_policy_option(ops, options, "k"));
     config->always = is_option(ops, options, "when", "always");
     config->naive_workspace = is_option(ops, options, "workspace", "naive");
     if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
     return mm_rules_parse(rules, config);
+}
+
+mm_status mm_policy_rules_text(const mm_policy *policy, char *text, size_t capacity) {
+    if (find_preset(policy->ops)) return rules_text(policy->ops, &policy->options, text, capacity);
+    text[0] = '\0';
+    return MM_OK;
 }
 
 static int codecs(const mm_policy_ops *ops, const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY],
