@@ -118,8 +118,7 @@ static mm_status open_manager(session *s) {
     for (int g = 0; g < n; g++)
         MM_TRY(
             nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
-    nets_exec_init(s->train, c->seed);
-    return MM_OK;
+    return nets_exec_init(s->train, c->seed);
 }
 
 /* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
