@@ -108,8 +108,8 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
 }
 
 static mm_status no_part(const nets_exec *exec, int param) {
-    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here",
-                   nets_net_param(exec->net, param)->name, nets_net_name(exec->net));
+    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here", nets_net_param(exec->net, param)->name,
+                   nets_net_name(exec->net));
 }
 
 mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
@@ -265,8 +265,8 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
 mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr) {
     MM_TRY(check_batch(exec, n, 1));
     nets_slot *slot = nets_slots_next(&exec->slots);
-    memcpy(slot->images, images, (size_t)bytes_of(exec, exec->lowered->images));
-    memcpy(slot->labels, labels, (size_t)bytes_of(exec, exec->lowered->labels));
+    if (images) memcpy(slot->images, images, (size_t)bytes_of(exec, exec->lowered->images));
+    if (labels) memcpy(slot->labels, labels, (size_t)bytes_of(exec, exec->lowered->labels));
     iteration it = {.images = slot->images, .labels = slot->labels, .slot = slot, .ahead = true};
     return submit(exec, &it, lr);
 }

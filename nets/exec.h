@@ -52,7 +52,8 @@ MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, c
 enum { NETS_AHEAD = 2 }; /* iterations that may be submitted and not collected */
 
 /* Enqueues an iteration and returns: nothing waits for the device, allocates or frees (but what mm_iteration_end_async
- * excepts). The batch is copied: it is the caller's again. MM_ERR_ORDER: NETS_AHEAD wait to be collected. On failure
+ * excepts). The batch is copied: it is the caller's again; NULL, NULL: the batch of NETS_AHEAD iterations before once
+ * more. MM_ERR_ORDER: NETS_AHEAD wait to be collected. On failure
  * this iteration was aborted; those before it can be collected. */
 MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr);
 

@@ -42,7 +42,7 @@ typedef struct nets_lowered {
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
     mm_tensor rng, lr; /* training only; lr: f32 [1], the update's learning rate */
-    nets_op **ops; /* each description once */
+    nets_op **ops;     /* each description once */
     int n_ops;
 } nets_lowered;
 

@@ -63,12 +63,12 @@ struct mm_dispatch {
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
     mm_codec_counters counters;
-    mm_program *program; /* of the running iteration */
-    bool inline_compute; /* the last step ran without a stream */
-    bool ahead;          /* streams may still run iterations that have ended */
-    mm_event *fork;      /* of the compute stream, where an iteration begins */
+    mm_program *program;             /* of the running iteration */
+    bool inline_compute;             /* the last step ran without a stream */
+    bool ahead;                      /* streams may still run iterations that have ended */
+    mm_event *fork;                  /* of the compute stream, where an iteration begins */
     mm_event *join[MM_STREAM_COUNT]; /* of side streams, where it ends */
-    int64_t waited_ns;   /* the training thread, in the step being begun */
+    int64_t waited_ns;               /* the training thread, in the step being begun */
     /* what the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
     int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
     pthread_mutex_t lock;

@@ -20,8 +20,7 @@ mm_status gradient_probe(const trainer *from, const char *policy, const gradient
     MM_TRY(trainer_init(&probe, nets_exec_lowered(from->exec)->net, batch->n, &sgd, &(mm_options){.policy = policy}));
     nets_result result;
     mm_status status = trainer_copy(from, &probe);
-    if (status == MM_OK)
-        status = nets_exec_iteration(probe.exec, batch->images, batch->labels, batch->n, 0, &result);
+    if (status == MM_OK) status = nets_exec_iteration(probe.exec, batch->images, batch->labels, batch->n, 0, &result);
     if (status == MM_OK) status = collect(probe.exec, gradients_out);
     trainer_fini(&probe);
     return status;
