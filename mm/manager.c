@@ -18,6 +18,13 @@ mm_status mm_manager_check_idle(const mm_manager *m, const char *what) {
     return MM_OK;
 }
 
+mm_status mm_manager_settle(mm_manager *m, const char *what) {
+    MM_TRY(mm_manager_check_idle(m, what));
+    mm_status status = mm_dispatch_sync(m->dispatch);
+    if (status == MM_ERR_NOMEM) mm_manager_run_out(m, m->latest);
+    return status;
+}
+
 /* ---------------------------------------------------------------- policy and budget */
 
 void mm_manager_step_down(mm_manager *m, const char *name, int64_t bytes, const char *message) {
@@ -35,6 +42,7 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
     MM_TRY(mm_planned_try_codecs(&policy, m->options.device));
+    MM_TRY(mm_manager_settle(m, "mm_policy_set"));
     MM_TRY(mm_manager_replan(m, &policy, "the policy is set"));
     m->policy = policy;
     mm_manager_notify(m, MM_EVENT_POLICY, m->policy.spec, 0, 0);
@@ -52,6 +60,7 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
     if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
         return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
                        (long long)device_bytes, (long long)mm_pool_bytes(m->pool));
+    MM_TRY(mm_manager_settle(m, "mm_budget_set"));
     int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
     put_budget(m, device_bytes);
     m->ceiling_bytes = INT64_MAX;
@@ -74,7 +83,7 @@ int64_t mm_manager_device_bytes(mm_manager *m) {
 }
 
 mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
-    MM_TRY(mm_manager_check_idle(m, "mm_external_set"));
+    MM_TRY(mm_manager_settle(m, "mm_external_set"));
     MM_TRY(mm_manager_prepare(m, graph));
     if (tensor < 0 || tensor >= mm_graph_tensors(graph) || mm_graph_tensor(graph, tensor)->ownership != MM_EXTERNAL)
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
@@ -177,6 +186,10 @@ void mm_manager_destroy(mm_manager *m) {
     if (!m) return;
     m->ran_out = false; /* nothing is run any more */
     mm_iteration_abort(m);
+    if (m->dispatch) {
+        mm_status settled = mm_dispatch_sync(m->dispatch);
+        (void)settled; /* given up */
+    }
     for (int i = 0; i < m->n_records; i++) mm_record_fini(&m->records[i]);
     free(m->records);
     mm_dispatch_destroy(m->dispatch);

@@ -1,4 +1,4 @@
-/* What manager.c, prepare.c, iteration.c and figures.c share: the manager's state. */
+/* What manager.c, prepare.c, iteration.c, transfer.c and figures.c share: the manager's state. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
 
@@ -38,8 +38,9 @@ struct mm_manager {
     int step;             /* next step, or the one begun */
     int node;             /* of the plan: the step under way, or what is recomputed for it */
     bool in_step;
-    bool failed;  /* a step could not be recomputed: what it was to be made for cannot begin */
-    bool ran_out; /* of memory, in the iteration under way */
+    bool failed;            /* a step could not be recomputed: what it was to be made for cannot begin */
+    bool ran_out;           /* of memory, in the iteration under way */
+    const mm_graph *latest; /* of the iteration that was ended last, perhaps without waiting */
     int64_t began_ns;
     int64_t ceiling_bytes; /* above it memory ran out while an iteration ran; INT64_MAX: it never did */
     pthread_mutex_t lock;  /* of the figures below, which any thread may ask for */
@@ -49,6 +50,8 @@ struct mm_manager {
 
 /* MM_ERR_ORDER if an iteration is under way. */
 MM_CHECKED mm_status mm_manager_check_idle(const mm_manager *manager, const char *what);
+/* The same, and waits for iterations that were ended without waiting: a failure of theirs is returned and cleared. */
+MM_CHECKED mm_status mm_manager_settle(mm_manager *manager, const char *what);
 void mm_manager_notify(mm_manager *manager, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns);
 /* Says that memory is short: the message, and what is done about it, "MESSAGE: DOES". */
 void mm_manager_step_down(mm_manager *manager, const char *name, int64_t bytes, const char *message);

@@ -267,11 +267,13 @@ static mm_status check_frozen(const mm_graph *graph) {
 mm_status mm_manager_prepare(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_prepare"));
     MM_TRY(check_frozen(graph));
-    return mm_manager_find(m, graph) ? MM_OK : prepare(m, &(mm_record){.graph = graph});
+    if (mm_manager_find(m, graph)) return MM_OK;
+    MM_TRY(mm_manager_settle(m, "mm_manager_prepare"));
+    return prepare(m, &(mm_record){.graph = graph});
 }
 
 mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn fn, void *ctx) {
-    MM_TRY(mm_manager_check_idle(m, "mm_recompute_set"));
+    MM_TRY(mm_manager_settle(m, "mm_recompute_set"));
     MM_TRY(check_frozen(graph));
     mm_record *r = mm_manager_find(m, graph);
     if (!r) return prepare(m, &(mm_record){.graph = graph, .recompute = fn, .recompute_ctx = ctx});
@@ -284,6 +286,9 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_forget"));
     mm_record *r = mm_manager_find(m, graph);
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_manager_forget: the graph was not prepared");
+    mm_status settled = mm_manager_settle(m, "mm_manager_forget");
+    (void)settled; /* who forgets a graph does not ask what became of its iterations */
+    r = mm_manager_find(m, graph);
     mm_record_fini(r);
     *r = m->records[--m->n_records];
     return MM_OK;

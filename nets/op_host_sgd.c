@@ -5,7 +5,7 @@
 static void update(const nets_sgd_param *p, const nets_sgd_args *args) {
     float *weight = p->weight, *momentum = p->momentum;
     const float *gradient = p->gradient;
-    float lr = args->lr, keep = args->sgd.momentum, decay = args->sgd.weight_decay;
+    float lr = *args->lr, keep = args->sgd.momentum, decay = args->sgd.weight_decay;
     for (int64_t i = 0; i < p->elems; i++) {
         float v = keep * momentum[i] + (gradient[i] + decay * weight[i]);
         momentum[i] = v;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -63,13 +64,18 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
     mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
     assert_true(step->n_uses <= RIG_USES);
+    random_operand operands[RIG_USES];
+    memset(operands, 0, sizeof operands);
     MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
     assert_int_equal(mm_current_step(m), s);
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
-        r->operands[s][u] = (random_operand){mm_tensor_data(m, tensor), mm_tensor_form(m, tensor)};
-        assert_non_null(r->operands[s][u].data);
+        operands[u].data = mm_tensor_data(m, tensor);
+        operands[u].form = mm_tensor_form(m, tensor);
+        assert_non_null(operands[u].data);
     }
+    /* The stream may still be at the last iteration, which found them in the same place. */
+    if (memcmp(operands, r->operands[s], sizeof operands) != 0) memcpy(r->operands[s], operands, sizeof operands);
     step_task task = {r->graph, s, r->operands[s], mm_workspace_data(m)};
     assert_int_equal(task.workspace != NULL, step->workspace_bytes > 0);
     MM_TRY(stream ? mm_host_launch(stream, run_task, &task, sizeof task) : run_task(&task));
@@ -82,12 +88,18 @@ mm_status rig_steps(rig *r, mm_manager *m, rig_mode mode, int first, int count) 
     return MM_OK;
 }
 
-mm_status rig_iteration(rig *r, mm_manager *m, rig_mode mode) {
+static mm_status iteration(rig *r, mm_manager *m, rig_mode mode, mm_status (*end)(mm_manager *manager)) {
     mm_status status = mm_iteration_begin(m, r->graph);
     if (status == MM_OK) status = rig_steps(r, m, mode, 0, mm_graph_steps(r->graph));
-    if (status == MM_OK) return mm_iteration_end(m);
+    if (status == MM_OK) return end(m);
     mm_iteration_abort(m);
     return status;
+}
+
+mm_status rig_iteration(rig *r, mm_manager *m, rig_mode mode) { return iteration(r, m, mode, mm_iteration_end); }
+
+mm_status rig_iteration_ahead(rig *r, mm_manager *m, rig_mode mode) {
+    return iteration(r, m, mode, mm_iteration_end_async);
 }
 
 uint64_t rig_digest(const rig *r, mm_manager *m) {

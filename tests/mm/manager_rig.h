@@ -35,6 +35,9 @@ mm_status rig_steps(rig *rig, mm_manager *manager, rig_mode mode, int first, int
 /* A whole iteration; aborted if anything fails. */
 mm_status rig_iteration(rig *rig, mm_manager *manager, rig_mode mode);
 
+/* The same, and does not wait for its end. */
+mm_status rig_iteration_ahead(rig *rig, mm_manager *manager, rig_mode mode);
+
 /* Of all persistent tensors of the graph, as random_graph_reference gives it. */
 uint64_t rig_digest(const rig *rig, mm_manager *manager);
 
