@@ -6,8 +6,6 @@
 
 #include "mm/core/status.h"
 
-static const char cheap_layers[] = "bn=recompute;relu=recompute;pool=recompute;add=recompute;dropout=recompute";
-
 typedef struct ladder {
     const mm_policy *policy;
     mm_rung *rungs;
@@ -72,11 +70,11 @@ static void add_own(ladder *l) {
         add(l, "later decodes", spec, with_options(policy, later, has_option(policy, "workspace") ? 3 : 1, spec));
 }
 
-/* The codec of a policy that compresses; "" if it does not. */
+/* The codec of a policy that compresses; "" if it does not. A policy may have the mask alone, which is none. */
 static void codec_of(const mm_policy *policy, char codec[MM_SPEC_CAPACITY]) {
     char specs[2][MM_SPEC_CAPACITY];
     int n = policy->ops->codecs ? policy->ops->codecs(policy->ops, &policy->options, specs, 2) : 0;
-    strcpy(codec, n > 0 ? specs[0] : "");
+    strcpy(codec, n > 0 && strcmp(specs[0], "mask") != 0 ? specs[0] : "");
 }
 
 int mm_ladder_list(const mm_policy *policy, mm_rung rungs_out[MM_LADDER_MAX]) {
@@ -88,9 +86,11 @@ int mm_ladder_list(const mm_policy *policy, mm_rung rungs_out[MM_LADDER_MAX]) {
     codec_of(policy, codec);
     if (*rules) strcat(rules, ";");
     ADD(&l, "more swapping", "rules:rules=%s*=swap,%s", rules, tail);
-    ADD(&l, "recomputing", "rules:rules=%s%s,%s", rules, cheap_layers, tail);
-    ADD(&l, "recomputing and swapping", "rules:rules=%s%s;*=swap,%s", rules, cheap_layers, tail);
+    ADD(&l, "recomputing", "rules:rules=%s*=recompute,%s", rules, tail);
+    ADD(&l, "recomputing and swapping", "rules:rules=%s*=recompute;*=swap,%s", rules, tail);
     ADD(&l, "swapping while the computation waits", "swap:when=needed");
+    ADD(&l, "recomputing anew for each use", "recompute:mode=memory,when=needed");
+    ADD(&l, "recomputing all layers of a segment", "recompute:mode=sqrt,when=needed");
     if (*codec) ADD(&l, "compressing all maps", "rules:rules=*=compress(%s);*=swap,%s", codec, tail);
     return l.n;
 }
