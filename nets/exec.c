@@ -12,6 +12,7 @@ struct nets_exec {
     nets_backend *backend;
     nets_lowered *lowered;
     nets_sgd sgd;
+    float lr; /* of the iteration that runs */
     bool prepared;
     nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
     int n_sgd_params;
@@ -43,7 +44,7 @@ static mm_status collect_params(nets_exec *exec) {
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const char *device) {
-    MM_TRY(nets_backend_open(device, &exec->backend));
+    MM_TRY(nets_backend_open(device, NULL, &exec->backend));
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
     MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
     exec->prepared = true;
@@ -112,7 +113,6 @@ void nets_exec_init(nets_exec *exec, uint64_t seed) {
 typedef struct iteration {
     const float *images;
     const int32_t *labels;
-    float lr;
     mm_stream *stream;
 } iteration;
 
@@ -128,8 +128,8 @@ static mm_status enqueue_data(const nets_exec *exec, const iteration *it) {
 
 static mm_status enqueue_update(const nets_exec *exec, const iteration *it) {
     const nets_sgd_args args = {
-        .params = exec->sgd_params, .n_params = exec->n_sgd_params, .lr = it->lr, .sgd = exec->sgd, .rng = exec->rng};
-    return exec->backend->ops->sgd(&args, it->stream);
+        .params = exec->sgd_params, .n_params = exec->n_sgd_params, .lr = &exec->lr, .sgd = exec->sgd, .rng = exec->rng};
+    return exec->backend->ops->sgd(exec->backend, &args, it->stream);
 }
 
 /* `again`: recomputed; running statistics are left alone, they have seen this batch. */
@@ -177,7 +177,8 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
     if (n != exec->lowered->batch)
         return mm_fail(MM_ERR_INVALID, "net %s: %lld images for a batch of %lld", nets_net_name(exec->net),
                        (long long)n, (long long)exec->lowered->batch);
-    const iteration it = {.images = images, .labels = labels, .lr = lr, .stream = mm_compute_stream(exec->manager)};
+    exec->lr = lr;
+    const iteration it = {.images = images, .labels = labels, .stream = mm_compute_stream(exec->manager)};
     mm_status status = run_iteration(exec, &it);
     if (status != MM_OK) {
         mm_iteration_abort(exec->manager);

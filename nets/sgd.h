@@ -19,9 +19,10 @@ typedef struct nets_sgd_param {
 
 /* The update step of a backend (op.h). */
 typedef struct nets_sgd_args {
-    const nets_sgd_param *params; /* valid until the work is done */
+    const nets_sgd_param *params; /* the list, in the CPU's memory, is valid until the work is done */
     int n_params;
-    float lr;
+    const float *lr; /* the learning rate, [1] in the device's memory: read when the update runs, so that work recorded
+                        once (a CUDA graph) serves all iterations */
     nets_sgd sgd;
     uint32_t *rng; /* NETS_RNG, whose iteration is advanced by one */
 } nets_sgd_args;

@@ -22,7 +22,7 @@ static void update_follows_torch_for_three_steps(void **state) {
     nets_backend *backend;
     assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
     assert_int_equal(mm_stream_create(device, "sgd", 0, &stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &backend), MM_OK);
 
     float w[N], v[N], g[N];
     double expected_w[N], expected_v[N];
@@ -33,18 +33,18 @@ static void update_follows_torch_for_three_steps(void **state) {
     uint32_t rng[4] = {1, 2, UINT32_MAX - 1, 4};
     const nets_sgd_param param = {.weight = w, .momentum = v, .gradient = g, .elems = N};
     for (int step = 0; step < 3; step++) {
-        double lr = 0.1 / (1 + step);
+        const float lr = 0.1f / (float)(1 + step);
         for (int i = 0; i < N; i++) {
             g[i] = sinf((float)(i + step));
             expected_v[i] = 0.9 * expected_v[i] + g[i] + 0.01 * expected_w[i];
-            expected_w[i] -= lr * expected_v[i];
+            expected_w[i] -= (double)lr * expected_v[i];
         }
         const nets_sgd_args args = {.params = &param,
                                     .n_params = 1,
-                                    .lr = (float)lr,
+                                    .lr = &lr,
                                     .sgd = {.momentum = 0.9f, .weight_decay = 0.01f},
                                     .rng = rng};
-        assert_int_equal(backend->ops->sgd(&args, stream), MM_OK);
+        assert_int_equal(backend->ops->sgd(backend, &args, stream), MM_OK);
         assert_int_equal(mm_stream_sync(stream), MM_OK);
         for (int i = 0; i < N; i++) assert_true(fabs(w[i] - expected_w[i]) < 1e-6 && fabs(v[i] - expected_v[i]) < 1e-6);
     }
