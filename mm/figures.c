@@ -32,7 +32,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
 }
 
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
-    MM_TRY(mm_manager_check_idle(m, "mm_touched_get"));
+    MM_TRY(mm_manager_settle(m, "mm_touched_get"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
     mm_touched touched = {0};
@@ -53,7 +53,7 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
 }
 
 mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
-    MM_TRY(mm_manager_check_idle(m, "mm_measured_get"));
+    MM_TRY(mm_manager_settle(m, "mm_measured_get"));
     const mm_record *r = mm_manager_find(m, graph);
     if (!r || !m->options.measure_times)
         return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");

@@ -69,23 +69,29 @@ mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
     return MM_OK;
 }
 
-mm_status mm_iteration_end(mm_manager *m) {
-    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_iteration_end: no iteration is under way");
+static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(mm_dispatch *dispatch)) {
+    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "%s: no iteration is under way", call);
     const mm_graph *graph = m->running->graph;
     if (m->in_step || m->step != mm_graph_steps(graph)) {
         char name[256];
         mm_graph_step_name(graph, m->step, name, sizeof name);
-        return mm_fail(MM_ERR_ORDER, "mm_iteration_end: %s of %s has not %s", name, mm_graph_name(graph),
+        return mm_fail(MM_ERR_ORDER, "%s: %s of %s has not %s", call, name, mm_graph_name(graph),
                        m->in_step ? "ended" : "been run");
     }
     m->running = NULL;
-    MM_TRY(mm_dispatch_end(m->dispatch));
+    MM_TRY(dispatch_end(m->dispatch));
     pthread_mutex_lock(&m->lock);
     m->iterations++;
     pthread_mutex_unlock(&m->lock);
     mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(graph), 0, now_ns() - m->began_ns);
     return MM_OK;
 }
+
+mm_status mm_iteration_end(mm_manager *m) { return end(m, "mm_iteration_end", mm_dispatch_end); }
+
+mm_status mm_iteration_end_async(mm_manager *m) { return end(m, "mm_iteration_end_async", mm_dispatch_end_async); }
+
+mm_status mm_manager_sync(mm_manager *m) { return mm_manager_settle(m, "mm_manager_sync"); }
 
 void mm_iteration_abort(mm_manager *m) {
     if (!m || !m->running) return;

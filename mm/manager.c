@@ -18,6 +18,11 @@ mm_status mm_manager_check_idle(const mm_manager *m, const char *what) {
     return MM_OK;
 }
 
+mm_status mm_manager_settle(mm_manager *m, const char *what) {
+    MM_TRY(mm_manager_check_idle(m, what));
+    return mm_dispatch_sync(m->dispatch);
+}
+
 /* ---------------------------------------------------------------- graphs */
 
 static void record_fini(mm_record *r) {
@@ -123,6 +128,7 @@ mm_status mm_manager_prepare(mm_manager *m, const mm_graph *graph) {
     if (!graph || !mm_graph_frozen(graph))
         return mm_fail(MM_ERR_ORDER, "mm_manager_prepare: the graph is not frozen (mm_graph_freeze)");
     if (mm_manager_find(m, graph)) return MM_OK;
+    MM_TRY(mm_manager_settle(m, "mm_manager_prepare"));
     int entries = m->directory.n;
     int64_t base = m->directory.bytes;
     mm_status status = mm_directory_add(&m->directory, graph);
@@ -143,6 +149,8 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_forget"));
     mm_record *r = mm_manager_find(m, graph);
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_manager_forget: the graph was not prepared");
+    mm_status settled = mm_manager_settle(m, "mm_manager_forget");
+    (void)settled; /* who forgets a graph does not ask what became of its iterations */
     record_fini(r);
     *r = m->records[--m->n_records];
     return MM_OK;
@@ -153,6 +161,7 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
     MM_TRY(mm_planned_try_codecs(&policy, m->options.device));
+    MM_TRY(mm_manager_settle(m, "mm_policy_set"));
     MM_TRY(replan(m, &policy, NULL));
     m->policy = policy;
     mm_manager_notify(m, MM_EVENT_POLICY, m->policy.spec, 0, 0);
@@ -170,6 +179,7 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
     if (device_bytes <= 0 || device_bytes > m->options.device_bytes)
         return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
                        (long long)device_bytes, (long long)m->options.device_bytes);
+    MM_TRY(mm_manager_settle(m, "mm_budget_set"));
     int64_t before = m->budget_bytes;
     put_budget(m, device_bytes);
     mm_status status = replan(m, &m->policy, NULL);
@@ -190,7 +200,7 @@ int64_t mm_manager_device_bytes(mm_manager *m) {
 }
 
 mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
-    MM_TRY(mm_manager_check_idle(m, "mm_external_set"));
+    MM_TRY(mm_manager_settle(m, "mm_external_set"));
     MM_TRY(mm_manager_prepare(m, graph));
     if (tensor < 0 || tensor >= mm_graph_tensors(graph) || mm_graph_tensor(graph, tensor)->ownership != MM_EXTERNAL)
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
@@ -200,7 +210,7 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
 }
 
 mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn fn, void *ctx) {
-    MM_TRY(mm_manager_check_idle(m, "mm_recompute_set"));
+    MM_TRY(mm_manager_settle(m, "mm_recompute_set"));
     MM_TRY(mm_manager_prepare(m, graph));
     mm_record *r = mm_manager_find(m, graph);
     r->recompute = fn;
@@ -273,6 +283,10 @@ mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out)
 void mm_manager_destroy(mm_manager *m) {
     if (!m) return;
     mm_iteration_abort(m);
+    if (m->dispatch) {
+        mm_status settled = mm_dispatch_sync(m->dispatch);
+        (void)settled; /* given up */
+    }
     for (int i = 0; i < m->n_records; i++) record_fini(&m->records[i]);
     free(m->records);
     mm_dispatch_destroy(m->dispatch);

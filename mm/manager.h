@@ -1,4 +1,4 @@
-/* What manager.c, iteration.c and figures.c share: the manager's state. */
+/* What manager.c, iteration.c, transfer.c and figures.c share: the manager's state. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
 
@@ -45,6 +45,8 @@ struct mm_manager {
 
 /* MM_ERR_ORDER if an iteration is under way. */
 MM_CHECKED mm_status mm_manager_check_idle(const mm_manager *manager, const char *what);
+/* The same, and waits for iterations that were ended without waiting: a failure of theirs is returned and cleared. */
+MM_CHECKED mm_status mm_manager_settle(mm_manager *manager, const char *what);
 void mm_manager_notify(mm_manager *manager, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns);
 /* NULL if the graph was not prepared. */
 mm_record *mm_manager_find(const mm_manager *manager, const mm_graph *graph);

@@ -272,6 +272,13 @@ MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph 
  * where the device's memory can be reached by the CPU (the host device). NULL if unknown. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
+/* Copies `bytes` of a persistent tensor, from `offset` on, to `data`, or from it: on any device. Between iterations;
+ * blocks until it is done. MM_ERR_NOT_FOUND: no such tensor. MM_ERR_INVALID: more bytes than it has. */
+MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *name, int64_t offset, void *data,
+                                              int64_t bytes);
+MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
+                                              int64_t bytes);
+
 /* The compute stream that work can be enqueued on. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
@@ -280,6 +287,18 @@ MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_gra
 /* Drains every stream, checks that nothing is left. A failure of any job of the iteration that was not reported yet
  * is returned here. */
 MM_API MM_CHECKED mm_status mm_iteration_end(mm_manager *manager);
+
+/* Ends it without waiting for the device: what is enqueued on the compute stream afterwards, the next iteration too,
+ * runs after all of it. Only what failed before it was enqueued is returned here; what fails later is returned by the
+ * calls that wait: mm_manager_sync, mm_iteration_end of a later iteration, calls that need the manager to be idle (they
+ * wait first: the persistent tensors, changes of policy, budget or graphs). Like mm_iteration_end where something has
+ * to be looked at once the work is done: self_check, measure_times, plans that place tensors at run time (naive forms).
+ */
+MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
+
+/* Waits for all iterations that were ended without waiting. A failure of any is returned once, and cleared: the
+ * iterations enqueued after the one that failed may not have run. Between iterations. */
+MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
 
 /* Gives the iteration up: drains, drops what the iteration made, keeps persistents (as the steps run so far left
  * them). The manager is usable after it. Legal outside of an iteration: nothing then. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/core/graph.h"
+#include "nets/exec_slots.h"
 #include "nets/init.h"
 
 struct nets_exec {
@@ -12,19 +13,23 @@ struct nets_exec {
     nets_backend *backend;
     nets_lowered *lowered;
     nets_sgd sgd;
-    float lr; /* of the iteration that runs */
     bool prepared;
     nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
     int n_sgd_params;
-    uint32_t *rng;
-    const float *loss;
-    const int32_t *correct;
+    nets_slots slots;
 };
+
+static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
+    return mm_graph_tensor(exec->lowered->graph, tensor)->name;
+}
+
+static int64_t bytes_of(const nets_exec *exec, mm_tensor tensor) {
+    return mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
+}
 
 /* A persistent tensor's place, the same for the manager's life. NULL for an absent tensor. */
 static void *place(const nets_exec *exec, mm_tensor tensor) {
-    if (tensor < 0) return NULL;
-    return mm_persistent_data(exec->manager, mm_graph_tensor(exec->lowered->graph, tensor)->name, NULL);
+    return tensor < 0 ? NULL : mm_persistent_data(exec->manager, name_of(exec, tensor), NULL);
 }
 
 static mm_status collect_params(nets_exec *exec) {
@@ -49,9 +54,8 @@ static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const ch
     MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
     exec->prepared = true;
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
-    exec->loss = place(exec, exec->lowered->loss);
-    exec->correct = place(exec, exec->lowered->correct);
-    exec->rng = place(exec, exec->lowered->rng);
+    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), bytes_of(exec, exec->lowered->images),
+                           bytes_of(exec, exec->lowered->labels)));
     return mode == NETS_TRAIN ? collect_params(exec) : MM_OK;
 }
 
@@ -75,6 +79,7 @@ void nets_exec_destroy(nets_exec *exec) {
     if (!exec) return;
     /* Refused only within an iteration, where destroying is not allowed: then the graph must stay. */
     if (exec->prepared && mm_manager_forget(exec->manager, exec->lowered->graph) != MM_OK) return;
+    nets_slots_fini(&exec->slots);
     nets_lowered_destroy(exec->lowered);
     nets_backend_close(exec->backend);
     free(exec->sgd_params);
@@ -83,53 +88,103 @@ void nets_exec_destroy(nets_exec *exec) {
 
 const nets_lowered *nets_exec_lowered(const nets_exec *exec) { return exec->lowered; }
 
-float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
+/* ---------------------------------------------------------------- parameters */
+
+static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
     const nets_param_tensors *tensors = &exec->lowered->params[param];
     switch (part) {
     case NETS_VALUE:
-        return place(exec, tensors->value);
+        return tensors->value;
     case NETS_GRADIENT:
-        return place(exec, tensors->gradient);
+        return tensors->gradient;
     case NETS_MOMENTUM:
-        return place(exec, tensors->momentum);
+        return tensors->momentum;
     }
-    return NULL;
+    return -1;
 }
 
-void nets_exec_init(nets_exec *exec, uint64_t seed) {
+float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
+    return place(exec, part_tensor(exec, param, part));
+}
+
+static mm_status no_part(const nets_exec *exec, int param) {
+    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here", nets_net_param(exec->net, param)->name,
+                   nets_net_name(exec->net));
+}
+
+mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
+    mm_tensor tensor = part_tensor(exec, param, part);
+    if (tensor < 0) return no_part(exec, param);
+    return mm_persistent_get(exec->manager, name_of(exec, tensor), 0, values_out, bytes_of(exec, tensor));
+}
+
+mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values) {
+    mm_tensor tensor = part_tensor(exec, param, part);
+    if (tensor < 0) return no_part(exec, param);
+    return mm_persistent_set(exec->manager, name_of(exec, tensor), 0, values, bytes_of(exec, tensor));
+}
+
+/* `values`: room for the largest parameter. */
+static mm_status init_params(nets_exec *exec, uint64_t seed, float *values) {
     for (int i = 0; i < nets_net_params(exec->net); i++) {
-        nets_init_param(exec->net, i, seed, nets_exec_param(exec, i, NETS_VALUE));
-        float *momentum = nets_exec_param(exec, i, NETS_MOMENTUM);
-        if (momentum) memset(momentum, 0, (size_t)nets_net_param(exec->net, i)->elems * sizeof *momentum);
+        nets_init_param(exec->net, i, seed, values);
+        MM_TRY(nets_exec_param_set(exec, i, NETS_VALUE, values));
+        if (exec->lowered->params[i].momentum < 0) continue;
+        memset(values, 0, (size_t)nets_net_param(exec->net, i)->elems * sizeof *values);
+        MM_TRY(nets_exec_param_set(exec, i, NETS_MOMENTUM, values));
     }
-    if (!exec->rng) return;
-    exec->rng[0] = (uint32_t)seed;
-    exec->rng[1] = (uint32_t)(seed >> 32);
-    exec->rng[2] = exec->rng[3] = 0;
+    return MM_OK;
+}
+
+mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
+    int64_t most = 1;
+    for (int i = 0; i < nets_net_params(exec->net); i++)
+        if (nets_net_param(exec->net, i)->elems > most) most = nets_net_param(exec->net, i)->elems;
+    float *values = malloc((size_t)most * sizeof *values);
+    if (!values) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
+    mm_status status = init_params(exec, seed, values);
+    free(values);
+    if (status != MM_OK || exec->lowered->rng < 0) return status;
+    const uint32_t rng[4] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    return mm_persistent_set(exec->manager, name_of(exec, exec->lowered->rng), 0, rng, sizeof rng);
 }
 
 /* ---------------------------------------------------------------- iteration */
 
+/* Where an iteration takes its batch from, and leaves its result. */
 typedef struct iteration {
     const float *images;
     const int32_t *labels;
+    nets_slot *slot;
+    bool ahead; /* it ends without a drain */
     mm_stream *stream;
 } iteration;
 
-static mm_status enqueue_copy(const nets_exec *exec, const iteration *it, mm_tensor tensor, const void *from) {
-    int64_t bytes = mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
-    return mm_copy_async(it->stream, mm_tensor_data(exec->manager, tensor), from, bytes, MM_COPY_IN);
+static mm_status enqueue_in(const iteration *it, const nets_exec *exec, mm_tensor tensor, void *to, const void *from) {
+    return tensor < 0 ? MM_OK : mm_copy_async(it->stream, to, from, bytes_of(exec, tensor), MM_COPY_IN);
 }
 
 static mm_status enqueue_data(const nets_exec *exec, const iteration *it) {
-    MM_TRY(enqueue_copy(exec, it, exec->lowered->images, it->images));
-    return enqueue_copy(exec, it, exec->lowered->labels, it->labels);
+    const nets_lowered *lowered = exec->lowered;
+    MM_TRY(enqueue_in(it, exec, lowered->images, mm_tensor_data(exec->manager, lowered->images), it->images));
+    MM_TRY(enqueue_in(it, exec, lowered->labels, mm_tensor_data(exec->manager, lowered->labels), it->labels));
+    return enqueue_in(it, exec, lowered->lr, place(exec, lowered->lr), it->slot->lr);
 }
 
-static mm_status enqueue_update(const nets_exec *exec, const iteration *it) {
-    const nets_sgd_args args = {
-        .params = exec->sgd_params, .n_params = exec->n_sgd_params, .lr = &exec->lr, .sgd = exec->sgd, .rng = exec->rng};
-    return exec->backend->ops->sgd(exec->backend, &args, it->stream);
+static mm_status enqueue_result(const nets_exec *exec, const iteration *it) {
+    nets_result *to = it->slot->result;
+    MM_TRY(mm_copy_async(it->stream, &to->loss, place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
+    return mm_copy_async(it->stream, &to->correct, place(exec, exec->lowered->correct), sizeof to->correct,
+                         MM_COPY_OUT);
+}
+
+static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
+    const nets_sgd_args args = {.params = exec->sgd_params,
+                                .n_params = exec->n_sgd_params,
+                                .lr = place(exec, exec->lowered->lr),
+                                .sgd = exec->sgd,
+                                .rng = place(exec, exec->lowered->rng)};
+    return exec->backend->ops->sgd(exec->backend, &args, stream);
 }
 
 /* `again`: recomputed; running statistics are left alone, they have seen this batch. */
@@ -156,34 +211,82 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
 }
 
 static mm_status enqueue_step(const nets_exec *exec, const iteration *it, const nets_step *step) {
-    if (step->phase == MM_UPDATE) return enqueue_update(exec, it);
+    if (step->phase == MM_UPDATE) return enqueue_update(exec, it->stream);
     return step->op ? enqueue_op(exec, step, it->stream, false) : enqueue_data(exec, it);
 }
 
-static mm_status run_iteration(const nets_exec *exec, const iteration *it) {
+static mm_status run_steps(const nets_exec *exec, const iteration *it) {
     const nets_lowered *lowered = exec->lowered;
-    MM_TRY(mm_iteration_begin(exec->manager, lowered->graph));
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
         MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
         MM_TRY(enqueue_step(exec, it, step));
         MM_TRY(mm_layer_end(exec->manager, step->graph_layer, step->phase));
     }
-    return mm_iteration_end(exec->manager);
+    return MM_OK;
+}
+
+static mm_status run_iteration(const nets_exec *exec, const iteration *it) {
+    MM_TRY(mm_iteration_begin(exec->manager, exec->lowered->graph));
+    MM_TRY(run_steps(exec, it));
+    MM_TRY(enqueue_result(exec, it));
+    MM_TRY(it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager));
+    return mm_event_record(it->slot->done, it->stream);
+}
+
+static mm_status submit(nets_exec *exec, iteration *it, float lr) {
+    it->stream = mm_compute_stream(exec->manager);
+    *it->slot->lr = lr;
+    mm_status status = run_iteration(exec, it);
+    if (status != MM_OK)
+        mm_iteration_abort(exec->manager);
+    else
+        exec->slots.submitted++;
+    return status;
+}
+
+static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
+    if (n != exec->lowered->batch)
+        return mm_fail(MM_ERR_INVALID, "net %s: %lld images for a batch of %lld", nets_net_name(exec->net),
+                       (long long)n, (long long)exec->lowered->batch);
+    if (nets_exec_outstanding(exec) + room <= NETS_AHEAD) return MM_OK;
+    return mm_fail(MM_ERR_ORDER, "net %s: %d iterations are submitted and not collected", nets_net_name(exec->net),
+                   nets_exec_outstanding(exec));
 }
 
 mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr,
                               nets_result *result_out) {
-    if (n != exec->lowered->batch)
-        return mm_fail(MM_ERR_INVALID, "net %s: %lld images for a batch of %lld", nets_net_name(exec->net),
-                       (long long)n, (long long)exec->lowered->batch);
-    exec->lr = lr;
-    const iteration it = {.images = images, .labels = labels, .stream = mm_compute_stream(exec->manager)};
-    mm_status status = run_iteration(exec, &it);
-    if (status != MM_OK) {
-        mm_iteration_abort(exec->manager);
-        return status;
-    }
-    *result_out = (nets_result){.loss = *exec->loss, .correct = *exec->correct};
+    MM_TRY(check_batch(exec, n, NETS_AHEAD));
+    iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
+    MM_TRY(submit(exec, &it, lr));
+    return nets_exec_collect(exec, result_out);
+}
+
+mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr) {
+    MM_TRY(check_batch(exec, n, 1));
+    nets_slot *slot = nets_slots_next(&exec->slots);
+    if (images) memcpy(slot->images, images, (size_t)bytes_of(exec, exec->lowered->images));
+    if (labels) memcpy(slot->labels, labels, (size_t)bytes_of(exec, exec->lowered->labels));
+    iteration it = {.images = slot->images, .labels = slot->labels, .slot = slot, .ahead = true};
+    return submit(exec, &it, lr);
+}
+
+/* The iterations behind one that failed did not run either. */
+static mm_status give_up(nets_exec *exec, mm_status status) {
+    exec->slots.collected = exec->slots.submitted;
+    mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless another did already */
+    return settled != MM_OK ? settled : status;
+}
+
+mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
+    if (nets_exec_outstanding(exec) == 0)
+        return mm_fail(MM_ERR_ORDER, "net %s: no iteration is submitted", nets_net_name(exec->net));
+    nets_slot *slot = nets_slots_oldest(&exec->slots);
+    mm_status status = mm_event_sync(slot->done);
+    if (status != MM_OK) return give_up(exec, status);
+    *result_out = *slot->result;
+    exec->slots.collected++;
     return MM_OK;
 }
+
+int nets_exec_outstanding(const nets_exec *exec) { return (int)(exec->slots.submitted - exec->slots.collected); }

@@ -250,7 +250,10 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
     d->failed = MM_OK;
     d->inline_compute = false;
     d->program = program;
-    return MM_OK;
+    if (!d->ahead) return MM_OK;
+    mm_status status = mm_boundary_fork(d);
+    if (status != MM_OK) d->program = NULL;
+    return status;
 }
 
 /* NULL for a side stream that no program has used yet. */
@@ -262,6 +265,7 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
 /* Waits for every stream; the first failure of any. Streams are made usable again. */
 static mm_status drain(mm_dispatch *d) {
     mm_status status = MM_OK;
+    d->ahead = false;
     char message[sizeof d->message] = "";
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         mm_stream *stream = stream_of(d, s);
@@ -292,6 +296,21 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     d->program = NULL;
     return status;
 }
+
+mm_status mm_dispatch_end_async(mm_dispatch *d) {
+    const mm_program *p = d->program;
+    if (p->has_unplanned || p->total_ns || d->config.self_check) return mm_dispatch_end(d);
+    for (int s = 0; s < MM_STREAM_COUNT; s++)
+        if (d->worker[s]) mm_worker_drain(d->worker[s]);
+    mm_status status = mm_dispatch_failure(d);
+    if (status == MM_OK && (status = mm_boundary_join(d)) != MM_OK) fail_iteration(d, status);
+    if (status != MM_OK) return mm_dispatch_end(d);
+    d->ahead = true;
+    d->program = NULL;
+    return MM_OK;
+}
+
+mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK; }
 
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->program) return;
@@ -328,13 +347,14 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     d->config = *config;
     d->base = mm_pool_base(config->pool);
     if (config->staging) d->staging = mm_pool_base(config->staging);
-    mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
-    if (status != MM_OK) {
-        free(d);
-        return status;
-    }
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
+    mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
+    if (status == MM_OK) status = mm_boundary_init(d);
+    if (status != MM_OK) {
+        mm_dispatch_destroy(d);
+        return status;
+    }
     *dispatch_out = d;
     return MM_OK;
 }
@@ -344,6 +364,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     mm_dispatch_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
+    mm_boundary_fini(d);
     pthread_cond_destroy(&d->progress);
     pthread_mutex_destroy(&d->lock);
     free(d);

@@ -118,8 +118,7 @@ static mm_status open_manager(session *s) {
     for (int g = 0; g < n; g++)
         MM_TRY(
             nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
-    nets_exec_init(s->train, c->seed);
-    return MM_OK;
+    return nets_exec_init(s->train, c->seed);
 }
 
 /* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
@@ -164,7 +163,16 @@ void session_fini(session *s) {
 /* The state of a run that the row is made of. Of a fixed size, since the heap is counted as outside_bytes. */
 enum { TIMES = 4096 };
 
+/* An iteration that was submitted and not collected. */
+typedef struct flight {
+    nets_exec *exec;
+    int64_t n; /* images */
+} flight;
+
 typedef struct tally {
+    flight flight[NETS_AHEAD]; /* oldest first */
+    int flying;
+    double ended;          /* when the last one was collected, or, before the first, submitted */
     double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
     int64_t full, labels, correct;
     mm_stats before;
@@ -181,37 +189,55 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
                 (double)result->correct / (double)labels, seconds);
 }
 
-static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
-    nets_batch batch;
-    MM_TRY(nets_reader_next(s->train_data, &batch));
-    bool full = batch.n == s->config.batch;
+static mm_status start_iteration(session *s, const session_run *run, tally *t) {
+    nets_batch batch = {.n = s->config.batch};
+    if (!s->config.same_batches || s->iteration < NETS_AHEAD) MM_TRY(nets_reader_next(s->train_data, &batch));
+    nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
-    nets_result result;
-    double start = now();
-    MM_TRY(nets_exec_iteration(full ? s->train : s->train_last, batch.images, batch.labels, batch.n, rate, &result));
-    double seconds = now() - start;
+    if (t->flying == 0) t->ended = now();
+    MM_TRY(nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate));
+    t->flight[t->flying++] = (flight){exec, batch.n};
     s->iteration++;
-    if (full) t->seconds[t->full++ % TIMES] = seconds;
-    t->labels += labels_of(s, batch.n);
+    return MM_OK;
+}
+
+/* Its time is that since the end of the one before it. */
+static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    const flight oldest = t->flight[0];
+    nets_result result;
+    MM_TRY(nets_exec_collect(oldest.exec, &result));
+    double end = now(), seconds = end - t->ended, mean = 0;
+    t->ended = end;
+    memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
+    if (oldest.n == s->config.batch) t->seconds[t->full++ % TIMES] = seconds;
+    t->labels += labels_of(s, oldest.n);
     t->correct += result.correct;
     if (r->iterations++ == 0) r->loss_first = result.loss;
     r->loss_last = result.loss;
-    log_line(run->log, s->iteration, &result, labels_of(s, batch.n), seconds);
+    int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
+    log_line(run->log, iteration, &result, labels_of(s, oldest.n), seconds);
+    for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
+    progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
+                  100.0 * (double)t->correct / (double)t->labels,
+                  mean > 0 ? (double)(window * s->config.batch) / mean : 0);
     return MM_OK;
 }
 
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !stopped(s)) {
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
-        MM_TRY(iterate(s, run, t, r));
-        double mean = 0;
-        int64_t window = t->full < 20 ? t->full : 20;
-        for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
-        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
-                      100.0 * (double)t->correct / (double)t->labels,
-                      mean > 0 ? (double)(window * s->config.batch) / mean : 0);
+        if (t->flying == NETS_AHEAD) MM_TRY(finish_iteration(s, run, p, t, r));
+        MM_TRY(start_iteration(s, run, t));
     }
     return MM_OK;
+}
+
+/* The device catches up. What failed, and what was behind it, did not happen. */
+static mm_status land(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    mm_status status = MM_OK;
+    while (status == MM_OK && t->flying > 0) status = finish_iteration(s, run, p, t, r);
+    s->iteration -= t->flying;
+    return status;
 }
 
 /* Shares of the codecs' time that did not hold the computation up. */
@@ -267,7 +293,8 @@ mm_status session_train(session *s, const session_run *run, row *r) {
     mm_stats_get(s->manager, &t.before);
     progress p;
     progress_begin(&p, r->policy, run->iterations, run->quiet);
-    mm_status status = iterate_all(s, run, &p, &t, r);
+    mm_status status = iterate_all(s, run, &p, &t, r), landed = land(s, run, &p, &t, r);
+    if (status == MM_OK) status = landed;
     progress_end(&p);
     return status == MM_OK ? fill_row(s, &t, r) : status;
 }

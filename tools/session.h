@@ -25,6 +25,7 @@ typedef struct session_config {
     nets_sgd sgd;
     bool whole_epochs; /* the last smaller batch is trained on too; else left out */
     bool evaluate;
+    bool same_batches; /* the first ones again and again: no reader holds the device up */
     bool self_check;
     bool measure; /* touched bytes */
     bool measure_times;
@@ -53,7 +54,7 @@ enum { SESSION_ITERATIONS_MAX = 1000000000 };
 MM_CHECKED mm_status session_init(session *s, const session_config *config);
 void session_fini(session *s);
 
-/* Called before each iteration of a training run: may switch the policy. */
+/* Called before each iteration of a training run, when session.iteration were submitted: may switch the policy. */
 typedef mm_status (*session_hook)(void *ctx, session *s);
 
 typedef struct session_run {

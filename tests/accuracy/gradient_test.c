@@ -78,7 +78,7 @@ static void start(fixture *f, const char *net) {
     expect_ok(nets_zoo_build(net, &f->net));
     expect_ok(nets_reader_create("synthetic", &options, &f->reader));
     expect_ok(trainer_init(&f->exact, f->net, BATCH, &sgd, &(mm_options){.policy = "liveness"}));
-    nets_exec_init(f->exact.exec, SEED);
+    expect_ok(nets_exec_init(f->exact.exec, SEED));
     nets_batch batch;
     for (int i = 0; i < WARM_UP; i++) {
         nets_result result;

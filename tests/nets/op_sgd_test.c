@@ -33,15 +33,16 @@ static void update_follows_torch_for_three_steps(void **state) {
     uint32_t rng[4] = {1, 2, UINT32_MAX - 1, 4};
     const nets_sgd_param param = {.weight = w, .momentum = v, .gradient = g, .elems = N};
     for (int step = 0; step < 3; step++) {
-        const float lr = 0.1f / (float)(1 + step);
+        double lr = 0.1 / (1 + step);
+        const float rate = (float)lr;
         for (int i = 0; i < N; i++) {
             g[i] = sinf((float)(i + step));
             expected_v[i] = 0.9 * expected_v[i] + g[i] + 0.01 * expected_w[i];
-            expected_w[i] -= (double)lr * expected_v[i];
+            expected_w[i] -= lr * expected_v[i];
         }
         const nets_sgd_args args = {.params = &param,
                                     .n_params = 1,
-                                    .lr = &lr,
+                                    .lr = &rate,
                                     .sgd = {.momentum = 0.9f, .weight_decay = 0.01f},
                                     .rng = rng};
         assert_int_equal(backend->ops->sgd(backend, &args, stream), MM_OK);

@@ -146,9 +146,11 @@ float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, f
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
         if (step->phase == MM_UPDATE) {
+            float *rate = data_of(ref, lowered->lr);
+            *rate = lr;
             const nets_sgd_args args = {.params = ref->params,
                                         .n_params = ref->n_params,
-                                        .lr = &lr,
+                                        .lr = rate,
                                         .sgd = ref->sgd,
                                         .rng = data_of(ref, lowered->rng)};
             assert_int_equal(ref->backend->ops->sgd(ref->backend, &args, ref->stream), MM_OK);

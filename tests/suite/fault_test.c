@@ -64,7 +64,7 @@ static void expect_whole(const fault_case *c, const suite_run *r, const float *b
 /* From initial values, as if nothing had been. */
 static void expect_usable(const fault_case *c, suite_run *r) {
     size_t n;
-    nets_exec_init(r->exec, SUITE_SEED);
+    if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_case(c, mm_last_error());
     for (int i = 0; i < ITERATIONS; i++)
         if (iterate(r) != MM_OK) fail_case(c, mm_last_error());
     float *weights = suite_weights(r, &n);
@@ -75,16 +75,15 @@ static void expect_usable(const fault_case *c, suite_run *r) {
 
 /* Whether the fault has happened. */
 static bool run_iterations(const fault_case *c, suite_run *r) {
-    mm_status status = MM_OK;
-    nets_exec_init(r->exec, SUITE_SEED);
-    for (int i = 0; i < ITERATIONS; i++) {
+    mm_status status = nets_exec_init(r->exec, SUITE_SEED);
+    if (status != MM_OK) expect_clear(c, status);
+    for (int i = 0; status == MM_OK && i < ITERATIONS; i++) {
         size_t n;
         float *before = suite_weights(r, &n);
         status = iterate(r);
         if (status != MM_OK) expect_clear(c, status);
         if (status != MM_OK) expect_whole(c, r, before, c->after[i]);
         free(before);
-        if (status != MM_OK) break;
     }
     bool happened = device_fault_happened();
     if (happened && status == MM_OK && c->fault != DEVICE_FAULT_DELAY) fail_case(c, "a failure was taken for good");

@@ -104,7 +104,7 @@ void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options)
         nets_exec_create(s->net, s->batch, NETS_TRAIN, r->manager, "host", &SUITE_SGD, &r->exec) != MM_OK)
         fail_msg("%s, %s, %lld bytes: %s", nets_net_name(s->net), options->policy, (long long)options->device_bytes,
                  mm_last_error());
-    nets_exec_init(r->exec, SUITE_SEED);
+    if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 void suite_run_fini(suite_run *r) {

@@ -160,8 +160,7 @@ static mm_status prepare(bench *b) {
     if (!b->exact_gradients || !b->gradients || !b->figures || !b->noise || !b->rows)
         return mm_fail(MM_ERR_NOMEM, "out of memory for %zu gradients", gradients);
     MM_TRY(trainer_init(&b->exact, b->net, b->batch, &sgd, &(mm_options){.policy = exact_policy}));
-    nets_exec_init(b->exact.exec, (uint64_t)b->seed);
-    return MM_OK;
+    return nets_exec_init(b->exact.exec, (uint64_t)b->seed);
 }
 
 static void fini(bench *b) {

@@ -165,7 +165,7 @@ static mm_status prepare(bench *b) {
                                     .alloc_cost_ns = b->alloc_cost_us * 1000,
                                     .issue = strcmp(b->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
         MM_TRY(trainer_init(&r->trainer, b->net, b->batch, &sgd, &manager));
-        nets_exec_init(r->trainer.exec, (uint64_t)b->seed);
+        MM_TRY(nets_exec_init(r->trainer.exec, (uint64_t)b->seed));
     }
     return MM_OK;
 }
