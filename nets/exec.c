@@ -49,7 +49,7 @@ static mm_status collect_params(nets_exec *exec) {
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const char *device) {
-    MM_TRY(nets_backend_open(device, &exec->backend));
+    MM_TRY(nets_backend_open(device, NULL, &exec->backend));
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
     MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
     exec->prepared = true;
@@ -184,7 +184,7 @@ static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
                                 .lr = place(exec, exec->lowered->lr),
                                 .sgd = exec->sgd,
                                 .rng = place(exec, exec->lowered->rng)};
-    return exec->backend->ops->sgd(&args, stream);
+    return exec->backend->ops->sgd(exec->backend, &args, stream);
 }
 
 /* `again`: recomputed; running statistics are left alone, they have seen this batch. */

@@ -29,7 +29,8 @@ typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
 /* Enqueues fn(op, args); args are copied. */
 MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
 
-MM_CHECKED mm_status nets_host_sgd(const nets_sgd_args *args, mm_stream *stream); /* op_host_sgd.c */
+/* op_host_sgd.c */
+MM_CHECKED mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
 
 /* Elements of an NHWC tensor. */
 static inline int64_t nets_elems(const int64_t dims[4]) { return dims[0] * dims[1] * dims[2] * dims[3]; }

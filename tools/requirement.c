@@ -17,7 +17,7 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(policy_spec, &policy));
-    MM_TRY(nets_backend_open(device, &r->backend));
+    MM_TRY(nets_backend_open(device, NULL, &r->backend));
     MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
     MM_TRY(mm_planned_init(&r->planned, &policy, r->lowered->graph, device));
     if (facts_path) MM_TRY(mm_facts_load(facts_path, r->lowered->graph, r->planned.facts));
