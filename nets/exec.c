@@ -1,5 +1,6 @@
 #include "nets/exec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 struct nets_exec {
     const nets_net *net;
     mm_manager *manager;
-    nets_backend *backend;
+    nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
     nets_lowered *lowered;
     nets_sgd sgd;
     bool prepared;
@@ -48,8 +49,7 @@ static mm_status collect_params(nets_exec *exec) {
 
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
-static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const char *device) {
-    MM_TRY(nets_backend_open(device, NULL, &exec->backend));
+static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
     MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
     exec->prepared = true;
@@ -59,18 +59,34 @@ static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const ch
     return mode == NETS_TRAIN ? collect_params(exec) : MM_OK;
 }
 
-mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
-                           const nets_sgd *sgd, nets_exec **exec_out) {
+mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                              nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out) {
     nets_exec *exec = calloc(1, sizeof *exec);
     if (!exec) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to execute it", nets_net_name(net));
     exec->net = net;
     exec->manager = manager;
+    exec->backend = backend;
     if (sgd) exec->sgd = *sgd;
-    mm_status status = create(exec, batch, mode, device);
+    mm_status status = create(exec, batch, mode);
     if (status != MM_OK) {
         nets_exec_destroy(exec);
         return status;
     }
+    *exec_out = exec;
+    return MM_OK;
+}
+
+mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
+                           const nets_sgd *sgd, nets_exec **exec_out) {
+    nets_backend *backend;
+    nets_exec *exec;
+    MM_TRY(nets_backend_open(device, NULL, &backend));
+    mm_status status = nets_exec_create_on(net, batch, mode, manager, backend, sgd, &exec);
+    if (status != MM_OK) {
+        nets_backend_close(backend);
+        return status;
+    }
+    exec->own_backend = backend;
     *exec_out = exec;
     return MM_OK;
 }
@@ -81,7 +97,7 @@ void nets_exec_destroy(nets_exec *exec) {
     if (exec->prepared && mm_manager_forget(exec->manager, exec->lowered->graph) != MM_OK) return;
     nets_slots_fini(&exec->slots);
     nets_lowered_destroy(exec->lowered);
-    nets_backend_close(exec->backend);
+    nets_backend_close(exec->own_backend);
     free(exec->sgd_params);
     free(exec);
 }
@@ -271,11 +287,19 @@ mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *
     return submit(exec, &it, lr);
 }
 
+/* On a device that cannot fail its stream itself (NETS_CORRECT). */
+static mm_status bad_label(const nets_exec *exec, int32_t at) {
+    return mm_fail(MM_ERR_INVALID, "the label of image %lld is not one of %lld classes",
+                   (long long)(at / nets_net_labels(exec->net)), (long long)nets_net_classes(exec->net));
+}
+
 /* The iterations behind one that failed did not run either. */
 static mm_status give_up(nets_exec *exec, mm_status status) {
     exec->slots.collected = exec->slots.submitted;
-    mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless another did already */
-    return settled != MM_OK ? settled : status;
+    char message[512];
+    snprintf(message, sizeof message, "%s", mm_last_error());
+    mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
+    return settled != MM_OK ? settled : mm_fail(status, "%s", message);
 }
 
 mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
@@ -284,6 +308,7 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     nets_slot *slot = nets_slots_oldest(&exec->slots);
     mm_status status = mm_event_sync(slot->done);
     if (status != MM_OK) return give_up(exec, status);
+    if (slot->result->correct < 0) return give_up(exec, bad_label(exec, -1 - slot->result->correct));
     *result_out = *slot->result;
     exec->slots.collected++;
     return MM_OK;

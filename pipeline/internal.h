@@ -66,8 +66,7 @@ struct mm_dispatch {
     mm_program *program;             /* of the running iteration */
     bool inline_compute;             /* the last step ran without a stream */
     bool ahead;                      /* streams may still run iterations that have ended */
-    mm_event *fork;                  /* of the compute stream, where an iteration begins */
-    mm_event *join[MM_STREAM_COUNT]; /* of side streams, where it ends */
+    mm_event *join[MM_STREAM_COUNT]; /* of each side stream: recorded where an iteration ends without a drain */
     int64_t waited_ns;               /* the training thread, in the step being begun */
     /* what the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
     int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
@@ -86,14 +85,6 @@ static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_ste
 static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node *node) {
     return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
 }
-
-/* ---- boundary.c: iterations that follow each other without a drain */
-MM_CHECKED mm_status mm_boundary_init(mm_dispatch *dispatch);
-void mm_boundary_fini(mm_dispatch *dispatch);
-/* The side streams that the program uses wait for what the compute stream has before it. */
-MM_CHECKED mm_status mm_boundary_fork(mm_dispatch *dispatch);
-/* The compute stream waits for the side streams that the program uses. */
-MM_CHECKED mm_status mm_boundary_join(mm_dispatch *dispatch);
 
 /* Drained: adds what the iteration's nodes took, if it is to be measured. */
 void mm_program_measure(mm_program *program);
