@@ -51,9 +51,8 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
 
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
-    MM_TRY(mm_manager_prepare(exec->manager, exec->lowered->graph));
-    exec->prepared = true;
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
+    exec->prepared = true;
     MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), bytes_of(exec, exec->lowered->images),
                            bytes_of(exec, exec->lowered->labels)));
     return mode == NETS_TRAIN ? collect_params(exec) : MM_OK;
@@ -173,6 +172,7 @@ typedef struct iteration {
     const int32_t *labels;
     nets_slot *slot;
     bool ahead; /* it ends without a drain */
+    bool safe;  /* if it fails now, nothing that is learned has changed */
     mm_stream *stream;
 } iteration;
 
@@ -231,10 +231,11 @@ static mm_status enqueue_step(const nets_exec *exec, const iteration *it, const 
     return step->op ? enqueue_op(exec, step, it->stream, false) : enqueue_data(exec, it);
 }
 
-static mm_status run_steps(const nets_exec *exec, const iteration *it) {
+static mm_status run_steps(const nets_exec *exec, iteration *it) {
     const nets_lowered *lowered = exec->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
+        it->safe = step->phase != MM_UPDATE;
         MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
         MM_TRY(enqueue_step(exec, it, step));
         MM_TRY(mm_layer_end(exec->manager, step->graph_layer, step->phase));
@@ -242,23 +243,37 @@ static mm_status run_steps(const nets_exec *exec, const iteration *it) {
     return MM_OK;
 }
 
-static mm_status run_iteration(const nets_exec *exec, const iteration *it) {
+static mm_status run_iteration(const nets_exec *exec, iteration *it) {
+    it->safe = true;
     MM_TRY(mm_iteration_begin(exec->manager, exec->lowered->graph));
     MM_TRY(run_steps(exec, it));
     MM_TRY(enqueue_result(exec, it));
-    MM_TRY(it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager));
-    return mm_event_record(it->slot->done, it->stream);
+    mm_status status = it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
+    it->safe = status != MM_OK; /* the update waits for all else, and is not run if that failed */
+    return status == MM_OK ? mm_event_record(it->slot->done, it->stream) : status;
+}
+
+static int64_t ladder_steps(const nets_exec *exec) {
+    mm_stats stats;
+    mm_stats_get(exec->manager, &stats);
+    return stats.ladder_steps;
 }
 
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
-    mm_status status = run_iteration(exec, it);
-    if (status != MM_OK)
+    for (;;) {
+        int64_t steps = ladder_steps(exec);
+        mm_status status = run_iteration(exec, it);
+        if (status == MM_OK) {
+            exec->slots.submitted++;
+            return MM_OK;
+        }
         mm_iteration_abort(exec->manager);
-    else
-        exec->slots.submitted++;
-    return status;
+        /* Where memory ran out, the manager may know a plan that needs less. */
+        if (status != MM_ERR_NOMEM || !it->safe || nets_exec_outstanding(exec) > 0 || ladder_steps(exec) == steps)
+            return status;
+    }
 }
 
 static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {

@@ -44,9 +44,13 @@ typedef struct mm_facts {
     int64_t issue_ns;                                  /* host time to issue one operation */
 } mm_facts;
 
-/* One variant a step, with the graph's workspace and no time; room for n_codecs codecs. */
+/* A variant for each workspace that the graph allows a step, the declared one first, without times; room for n_codecs
+ * codecs. */
 MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
 void mm_facts_destroy(mm_facts *facts);
+
+/* Puts each step's variant with the least workspace first, which is the one that policies take. False if it was so. */
+bool mm_facts_put_least_workspace_first(mm_facts *facts);
 
 /* Index of the codec of that spec, -1. */
 int mm_facts_codec(const mm_facts *facts, const char *spec);
