@@ -88,7 +88,9 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
     if (tensor < 0 || tensor >= mm_graph_tensors(graph) || mm_graph_tensor(graph, tensor)->ownership != MM_EXTERNAL)
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
                        mm_graph_name(graph));
-    mm_manager_find(m, graph)->fixed[tensor] = data;
+    mm_record *r = mm_manager_find(m, graph);
+    mm_program_unrecord(r->program);
+    r->fixed[tensor] = data;
     return MM_OK;
 }
 

@@ -277,6 +277,7 @@ mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn
     MM_TRY(check_frozen(graph));
     mm_record *r = mm_manager_find(m, graph);
     if (!r) return prepare(m, &(mm_record){.graph = graph, .recompute = fn, .recompute_ctx = ctx});
+    mm_program_unrecord(r->program);
     r->recompute = fn;
     r->recompute_ctx = ctx;
     return MM_OK;

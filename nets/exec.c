@@ -18,6 +18,7 @@ struct nets_exec {
     nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
     int n_sgd_params;
     nets_slots slots;
+    void *recorded_images, *recorded_labels; /* where the recorded iteration looks for its batch */
 };
 
 static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
@@ -171,8 +172,9 @@ typedef struct iteration {
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
-    bool ahead; /* it ends without a drain */
-    bool safe;  /* if it fails now, nothing that is learned has changed */
+    bool ahead;    /* it ends without a drain */
+    bool recorded; /* its work is recorded: batch and result are yet to come */
+    bool safe;     /* if it fails now, nothing that is learned has changed */
     mm_stream *stream;
 } iteration;
 
@@ -180,10 +182,10 @@ static mm_status enqueue_in(const iteration *it, const nets_exec *exec, mm_tenso
     return tensor < 0 ? MM_OK : mm_copy_async(it->stream, to, from, bytes_of(exec, tensor), MM_COPY_IN);
 }
 
-static mm_status enqueue_data(const nets_exec *exec, const iteration *it) {
+static mm_status enqueue_data(const nets_exec *exec, const iteration *it, void *images, void *labels) {
     const nets_lowered *lowered = exec->lowered;
-    MM_TRY(enqueue_in(it, exec, lowered->images, mm_tensor_data(exec->manager, lowered->images), it->images));
-    MM_TRY(enqueue_in(it, exec, lowered->labels, mm_tensor_data(exec->manager, lowered->labels), it->labels));
+    MM_TRY(enqueue_in(it, exec, lowered->images, images, it->images));
+    MM_TRY(enqueue_in(it, exec, lowered->labels, labels, it->labels));
     return enqueue_in(it, exec, lowered->lr, place(exec, lowered->lr), it->slot->lr);
 }
 
@@ -226,12 +228,22 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
     return enqueue_op(exec, &exec->lowered->steps[step], stream, true);
 }
 
-static mm_status enqueue_step(const nets_exec *exec, const iteration *it, const nets_step *step) {
-    if (step->phase == MM_UPDATE) return enqueue_update(exec, it->stream);
-    return step->op ? enqueue_op(exec, step, it->stream, false) : enqueue_data(exec, it);
+/* The batch is another one each time: where the data step is recorded, nothing is enqueued. */
+static mm_status run_data(nets_exec *exec, const iteration *it) {
+    void *images = mm_tensor_data(exec->manager, exec->lowered->images);
+    void *labels = mm_tensor_data(exec->manager, exec->lowered->labels);
+    if (!it->recorded) return enqueue_data(exec, it, images, labels);
+    exec->recorded_images = images;
+    exec->recorded_labels = labels;
+    return MM_OK;
 }
 
-static mm_status run_steps(const nets_exec *exec, iteration *it) {
+static mm_status enqueue_step(nets_exec *exec, const iteration *it, const nets_step *step) {
+    if (step->phase == MM_UPDATE) return enqueue_update(exec, it->stream);
+    return step->op ? enqueue_op(exec, step, it->stream, false) : run_data(exec, it);
+}
+
+static mm_status run_steps(nets_exec *exec, iteration *it) {
     const nets_lowered *lowered = exec->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
@@ -243,20 +255,56 @@ static mm_status run_steps(const nets_exec *exec, iteration *it) {
     return MM_OK;
 }
 
-static mm_status run_iteration(const nets_exec *exec, iteration *it) {
+static mm_status run_step_by_step(nets_exec *exec, iteration *it) {
     it->safe = true;
     MM_TRY(mm_iteration_begin(exec->manager, exec->lowered->graph));
     MM_TRY(run_steps(exec, it));
     MM_TRY(enqueue_result(exec, it));
     mm_status status = it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
     it->safe = status != MM_OK; /* the update waits for all else, and is not run if that failed */
-    return status == MM_OK ? mm_event_record(it->slot->done, it->stream) : status;
+    return status;
+}
+
+/* False: it runs step by step, for now or under this plan. */
+static bool has_recording(nets_exec *exec, mm_stream *stream) {
+    iteration recorded = {.stream = stream, .recorded = true};
+    mm_replay_state_id state = mm_replay_state(exec->manager, exec->lowered->graph);
+    if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
+    mm_status status = mm_record_begin(exec->manager, exec->lowered->graph);
+    if (status == MM_OK) status = run_steps(exec, &recorded);
+    if (status == MM_OK) status = mm_record_end(exec->manager);
+    if (status != MM_OK) mm_iteration_abort(exec->manager);
+    return status == MM_OK;
+}
+
+/* The batch is put where the data step would put it. That place is free: what came before is over on the compute stream,
+ * and of this iteration nothing has begun. */
+static mm_status run_recorded(nets_exec *exec, const iteration *it) {
+    MM_TRY(enqueue_data(exec, it, exec->recorded_images, exec->recorded_labels));
+    MM_TRY(mm_iteration_replay(exec->manager, exec->lowered->graph));
+    return enqueue_result(exec, it);
+}
+
+static mm_status run_iteration(nets_exec *exec, iteration *it) {
+    it->safe = false;
+    MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
+    return mm_event_record(it->slot->done, it->stream);
 }
 
 static int64_t ladder_steps(const nets_exec *exec) {
     mm_stats stats;
     mm_stats_get(exec->manager, &stats);
     return stats.ladder_steps;
+}
+
+/* Gives an iteration up that could not be enqueued: what is enqueued of it ends before its slot is used again. */
+static mm_status undo(nets_exec *exec, mm_stream *stream, mm_status status) {
+    mm_iteration_abort(exec->manager);
+    char message[512];
+    snprintf(message, sizeof message, "%s", mm_last_error());
+    mm_status synced = mm_stream_sync(stream), settled = mm_manager_sync(exec->manager);
+    (void)synced, (void)settled; /* what counts is what failed first */
+    return mm_fail(status, "%s", message);
 }
 
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
@@ -269,7 +317,7 @@ static mm_status submit(nets_exec *exec, iteration *it, float lr) {
             exec->slots.submitted++;
             return MM_OK;
         }
-        mm_iteration_abort(exec->manager);
+        status = undo(exec, it->stream, status);
         /* Where memory ran out, the manager may know a plan that needs less. */
         if (status != MM_ERR_NOMEM || !it->safe || nets_exec_outstanding(exec) > 0 || ladder_steps(exec) == steps)
             return status;
