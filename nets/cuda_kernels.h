@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* ---------------------------------------------------------------- op_cuda_elementwise.cu */
+/* ---------------------------------------------------------------- op_cuda_elementwise_kernels.cu */
 
 void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream);
 /* Lets through where y > 0, or, if `mask` is not NULL, where its bit is set. */
@@ -34,7 +34,7 @@ typedef struct nets_cuda_dropout {
 void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier, float *out, int64_t n,
                     cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_cuda_sgd.cu */
+/* ---------------------------------------------------------------- op_cuda_sgd_kernels.cu */
 
 enum { NETS_CUDA_SGD_TENSORS = 800, NETS_CUDA_SGD_CHUNK = 4096 };
 
@@ -55,7 +55,7 @@ typedef struct nets_cuda_sgd {
 
 void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_cuda_slices.cu */
+/* ---------------------------------------------------------------- op_cuda_slices_kernels.cu */
 
 /* to[r * to_pitch + i] = from[r * from_pitch + i] (+ earlier[r * to_pitch + i]) for rows of `width`. */
 typedef struct nets_cuda_rows {
@@ -77,7 +77,7 @@ void nets_cuda_crop_backward(nets_cuda_crop shape, const float *dy, const float 
 void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t rows, int64_t columns,
                          cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_cuda_windows.cu */
+/* ---------------------------------------------------------------- op_cuda_windows_kernels.cu */
 
 /* Pairs are {height, width}. */
 typedef struct nets_cuda_windows {
@@ -102,7 +102,7 @@ void nets_cuda_upsample_forward(nets_cuda_upsample shape, const float *x, float 
 void nets_cuda_upsample_backward(nets_cuda_upsample shape, const float *dy, const float *earlier, float *dx,
                                  cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_cuda_channels.cu */
+/* ---------------------------------------------------------------- op_cuda_channels_kernels.cu */
 
 /* values[r][c] += bias[c] */
 void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t channels, cudaStream_t stream);
@@ -137,7 +137,7 @@ int64_t nets_cuda_batch_norm_backward_bytes(int64_t rows, int64_t channels);
 void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
                                    cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_cuda_lrn.cu */
+/* ---------------------------------------------------------------- op_cuda_lrn_kernels.cu */
 
 typedef struct nets_cuda_lrn {
     int64_t pixels;
@@ -151,7 +151,7 @@ void nets_cuda_lrn_forward(nets_cuda_lrn lrn, const float *x, float *y, cudaStre
 void nets_cuda_lrn_backward(nets_cuda_lrn lrn, const float *x, const float *dy, const float *earlier, float *dx,
                             cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_cuda_loss.cu */
+/* ---------------------------------------------------------------- op_cuda_loss_kernels.cu */
 
 int64_t nets_cuda_loss_bytes(int64_t labels);
 /* `probabilities` NULL: not wanted; may be `scores`. `correct`: see NETS_CORRECT. */
