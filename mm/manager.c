@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 void mm_manager_notify(mm_manager *m, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns) {
     mm_event_info info = {.kind = kind, .name = name, .bytes = bytes, .ns = ns};
     if (m->options.event_fn) m->options.event_fn(m->options.event_ctx, &info);
@@ -63,17 +62,16 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
                        (long long)device_bytes, (long long)mm_pool_bytes(m->pool));
     MM_TRY(mm_manager_settle(m, "mm_budget_set"));
     int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
+    MM_TRY(mm_pool_restore(m->pool, device_bytes));
     put_budget(m, device_bytes);
     m->ceiling_bytes = INT64_MAX;
     mm_status status = mm_manager_replan(m, &m->policy, "the budget is set");
     if (status != MM_OK) {
         put_budget(m, before);
         m->ceiling_bytes = ceiling;
-        return status;
     }
-    /* The pattern that tells touched bytes would go with the memory. */
-    if (device_bytes < before && !m->options.measure_touched) mm_pool_trim(m->pool, device_bytes);
-    return MM_OK;
+    mm_manager_trim(m);
+    return status;
 }
 
 int64_t mm_manager_device_bytes(mm_manager *m) {
@@ -89,7 +87,9 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
     if (tensor < 0 || tensor >= mm_graph_tensors(graph) || mm_graph_tensor(graph, tensor)->ownership != MM_EXTERNAL)
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
                        mm_graph_name(graph));
-    mm_manager_find(m, graph)->fixed[tensor] = data;
+    mm_record *r = mm_manager_find(m, graph);
+    mm_program_unrecord(r->program);
+    r->fixed[tensor] = data;
     return MM_OK;
 }
 

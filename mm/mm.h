@@ -320,6 +320,34 @@ MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
  * iterations enqueued after the one that failed may not have run. Between iterations. */
 MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
 
+/* ---- Replaying an iteration. Where nothing changes from one iteration to the next but what lies in memory, its work can
+ * be recorded once and enqueued again with one call (on CUDA: a graph): the host then takes no time for each layer.
+ *
+ *   if (mm_replay_state(m, graph) == MM_REPLAY_MAY) {
+ *       mm_record_begin(m, graph);  ... every step as in an iteration; nothing runs ...  mm_record_end(m);
+ *   }
+ *   mm_iteration_replay(m, graph);
+ *
+ * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A change
+ * of policy or budget, of external memory or of the recompute function drops the recording. */
+typedef enum mm_replay_state_id {
+    MM_REPLAY_NO,    /* cannot be recorded: the log says once why; or not yet: nothing has run under this plan */
+    MM_REPLAY_MAY,   /* mm_record_begin may be tried */
+    MM_REPLAY_READY, /* recorded */
+} mm_replay_state_id;
+
+MM_API mm_replay_state_id mm_replay_state(const mm_manager *manager, const mm_graph *graph);
+
+/* As mm_iteration_begin: but what is enqueued on the compute stream until mm_record_end is recorded, and does not run.
+ * Every step takes the stream. MM_ERR_UNSUPPORTED: issued by threads, tensors placed at run time, self_check,
+ * measure_times, a device that cannot record. On any failure give it up with mm_iteration_abort: it is not tried again
+ * under this plan, and iterations run as ever. */
+MM_API MM_CHECKED mm_status mm_record_begin(mm_manager *manager, const mm_graph *graph);
+MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
+
+/* A whole iteration, as recorded; ends as mm_iteration_end_async does. MM_ERR_ORDER: there is no recording. */
+MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
+
 /* Gives the iteration up: drains, drops what the iteration made, keeps persistents (as the steps run so far left
  * them). The manager is usable after it. Legal outside of an iteration: nothing then. */
 MM_API void mm_iteration_abort(mm_manager *manager);

@@ -1,5 +1,6 @@
 #include "nets/exec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,13 +11,14 @@
 struct nets_exec {
     const nets_net *net;
     mm_manager *manager;
-    nets_backend *backend;
+    nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
     nets_lowered *lowered;
     nets_sgd sgd;
     bool prepared;
     nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
     int n_sgd_params;
     nets_slots slots;
+    void *recorded_images, *recorded_labels; /* where the recorded iteration looks for its batch */
 };
 
 static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
@@ -48,8 +50,7 @@ static mm_status collect_params(nets_exec *exec) {
 
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
-static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const char *device) {
-    MM_TRY(nets_backend_open(device, &exec->backend));
+static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
     exec->prepared = true;
@@ -58,18 +59,34 @@ static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode, const ch
     return mode == NETS_TRAIN ? collect_params(exec) : MM_OK;
 }
 
-mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
-                           const nets_sgd *sgd, nets_exec **exec_out) {
+mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                              nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out) {
     nets_exec *exec = calloc(1, sizeof *exec);
     if (!exec) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to execute it", nets_net_name(net));
     exec->net = net;
     exec->manager = manager;
+    exec->backend = backend;
     if (sgd) exec->sgd = *sgd;
-    mm_status status = create(exec, batch, mode, device);
+    mm_status status = create(exec, batch, mode);
     if (status != MM_OK) {
         nets_exec_destroy(exec);
         return status;
     }
+    *exec_out = exec;
+    return MM_OK;
+}
+
+mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
+                           const nets_sgd *sgd, nets_exec **exec_out) {
+    nets_backend *backend;
+    nets_exec *exec;
+    MM_TRY(nets_backend_open(device, NULL, &backend));
+    mm_status status = nets_exec_create_on(net, batch, mode, manager, backend, sgd, &exec);
+    if (status != MM_OK) {
+        nets_backend_close(backend);
+        return status;
+    }
+    exec->own_backend = backend;
     *exec_out = exec;
     return MM_OK;
 }
@@ -80,7 +97,7 @@ void nets_exec_destroy(nets_exec *exec) {
     if (exec->prepared && mm_manager_forget(exec->manager, exec->lowered->graph) != MM_OK) return;
     nets_slots_fini(&exec->slots);
     nets_lowered_destroy(exec->lowered);
-    nets_backend_close(exec->backend);
+    nets_backend_close(exec->own_backend);
     free(exec->sgd_params);
     free(exec);
 }
@@ -155,7 +172,8 @@ typedef struct iteration {
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
-    bool ahead; /* it ends without a drain */
+    bool ahead;    /* it ends without a drain */
+    bool recorded; /* its work is recorded: batch and result are yet to come */
     mm_stream *stream;
 } iteration;
 
@@ -163,10 +181,10 @@ static mm_status enqueue_in(const iteration *it, const nets_exec *exec, mm_tenso
     return tensor < 0 ? MM_OK : mm_copy_async(it->stream, to, from, bytes_of(exec, tensor), MM_COPY_IN);
 }
 
-static mm_status enqueue_data(const nets_exec *exec, const iteration *it) {
+static mm_status enqueue_data(const nets_exec *exec, const iteration *it, void *images, void *labels) {
     const nets_lowered *lowered = exec->lowered;
-    MM_TRY(enqueue_in(it, exec, lowered->images, mm_tensor_data(exec->manager, lowered->images), it->images));
-    MM_TRY(enqueue_in(it, exec, lowered->labels, mm_tensor_data(exec->manager, lowered->labels), it->labels));
+    MM_TRY(enqueue_in(it, exec, lowered->images, images, it->images));
+    MM_TRY(enqueue_in(it, exec, lowered->labels, labels, it->labels));
     return enqueue_in(it, exec, lowered->lr, place(exec, lowered->lr), it->slot->lr);
 }
 
@@ -183,7 +201,7 @@ static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
                                 .lr = place(exec, exec->lowered->lr),
                                 .sgd = exec->sgd,
                                 .rng = place(exec, exec->lowered->rng)};
-    return exec->backend->ops->sgd(&args, stream);
+    return exec->backend->ops->sgd(exec->backend, &args, stream);
 }
 
 /* `again`: recomputed; running statistics are left alone, they have seen this batch. */
@@ -209,12 +227,22 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
     return enqueue_op(exec, &exec->lowered->steps[step], stream, true);
 }
 
-static mm_status enqueue_step(const nets_exec *exec, const iteration *it, const nets_step *step) {
-    if (step->phase == MM_UPDATE) return enqueue_update(exec, it->stream);
-    return step->op ? enqueue_op(exec, step, it->stream, false) : enqueue_data(exec, it);
+/* The batch is another one each time: where the data step is recorded, nothing is enqueued. */
+static mm_status run_data(nets_exec *exec, const iteration *it) {
+    void *images = mm_tensor_data(exec->manager, exec->lowered->images);
+    void *labels = mm_tensor_data(exec->manager, exec->lowered->labels);
+    if (!it->recorded) return enqueue_data(exec, it, images, labels);
+    exec->recorded_images = images;
+    exec->recorded_labels = labels;
+    return MM_OK;
 }
 
-static mm_status run_steps(const nets_exec *exec, const iteration *it) {
+static mm_status enqueue_step(nets_exec *exec, const iteration *it, const nets_step *step) {
+    if (step->phase == MM_UPDATE) return enqueue_update(exec, it->stream);
+    return step->op ? enqueue_op(exec, step, it->stream, false) : run_data(exec, it);
+}
+
+static mm_status run_steps(nets_exec *exec, const iteration *it) {
     const nets_lowered *lowered = exec->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
@@ -225,11 +253,35 @@ static mm_status run_steps(const nets_exec *exec, const iteration *it) {
     return MM_OK;
 }
 
-static mm_status run_iteration(const nets_exec *exec, const iteration *it) {
+static mm_status run_step_by_step(nets_exec *exec, const iteration *it) {
     MM_TRY(mm_iteration_begin(exec->manager, exec->lowered->graph));
     MM_TRY(run_steps(exec, it));
     MM_TRY(enqueue_result(exec, it));
-    MM_TRY(it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager));
+    return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
+}
+
+/* False: it runs step by step, for now or under this plan. */
+static bool has_recording(nets_exec *exec, mm_stream *stream) {
+    iteration recorded = {.stream = stream, .recorded = true};
+    mm_replay_state_id state = mm_replay_state(exec->manager, exec->lowered->graph);
+    if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
+    mm_status status = mm_record_begin(exec->manager, exec->lowered->graph);
+    if (status == MM_OK) status = run_steps(exec, &recorded);
+    if (status == MM_OK) status = mm_record_end(exec->manager);
+    if (status != MM_OK) mm_iteration_abort(exec->manager);
+    return status == MM_OK;
+}
+
+/* The batch is put where the data step would put it. That place is free: what came before is over on the compute stream,
+ * and of this iteration nothing has begun. */
+static mm_status run_recorded(nets_exec *exec, const iteration *it) {
+    MM_TRY(enqueue_data(exec, it, exec->recorded_images, exec->recorded_labels));
+    MM_TRY(mm_iteration_replay(exec->manager, exec->lowered->graph));
+    return enqueue_result(exec, it);
+}
+
+static mm_status run_iteration(nets_exec *exec, const iteration *it) {
+    MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
     return mm_event_record(it->slot->done, it->stream);
 }
 
@@ -239,15 +291,23 @@ static int64_t ladder_steps(const nets_exec *exec) {
     return stats.ladder_steps;
 }
 
+/* Gives an iteration up that could not be enqueued: what is enqueued of it ends before its slot is used again. */
+static mm_status undo(nets_exec *exec, mm_stream *stream, mm_status status) {
+    mm_iteration_abort(exec->manager);
+    char message[512];
+    snprintf(message, sizeof message, "%s", mm_last_error());
+    mm_status synced = mm_stream_sync(stream), settled = mm_manager_sync(exec->manager);
+    (void)synced, (void)settled; /* what counts is what failed first */
+    return mm_fail(status, "%s", message);
+}
+
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
     mm_status status = run_iteration(exec, it);
-    if (status != MM_OK)
-        mm_iteration_abort(exec->manager);
-    else
-        exec->slots.submitted++;
-    return status;
+    if (status != MM_OK) return undo(exec, it->stream, status);
+    exec->slots.submitted++;
+    return MM_OK;
 }
 
 static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
@@ -294,11 +354,19 @@ mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *
     return submit(exec, &it, lr);
 }
 
+/* On a device that cannot fail its stream itself (NETS_CORRECT). */
+static mm_status bad_label(const nets_exec *exec, int32_t at) {
+    return mm_fail(MM_ERR_INVALID, "the label of image %lld is not one of %lld classes",
+                   (long long)(at / nets_net_labels(exec->net)), (long long)nets_net_classes(exec->net));
+}
+
 /* The iterations behind one that failed did not run either. */
 static mm_status give_up(nets_exec *exec, mm_status status) {
     exec->slots.collected = exec->slots.submitted;
-    mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless another did already */
-    return settled != MM_OK ? settled : status;
+    char message[512];
+    snprintf(message, sizeof message, "%s", mm_last_error());
+    mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
+    return settled != MM_OK ? settled : mm_fail(status, "%s", message);
 }
 
 mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
@@ -307,6 +375,7 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     nets_slot *slot = nets_slots_oldest(&exec->slots);
     mm_status status = mm_event_sync(slot->done);
     if (status != MM_OK) return give_up(exec, status);
+    if (slot->result->correct < 0) return give_up(exec, bad_label(exec, -1 - slot->result->correct));
     *result_out = *slot->result;
     exec->slots.collected++;
     return MM_OK;

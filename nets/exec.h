@@ -23,6 +23,9 @@ typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
  * budget. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                       const char *device, const nets_sgd *sgd, nets_exec **exec_out);
+/* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive them. */
+MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                                         nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out);
 /* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 

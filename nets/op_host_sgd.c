@@ -22,6 +22,7 @@ static mm_status run_sgd(void *arg) {
 
 _Static_assert(sizeof(nets_sgd_args) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");
 
-mm_status nets_host_sgd(const nets_sgd_args *args, mm_stream *stream) {
+mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream) {
+    (void)backend;
     return mm_host_launch(stream, run_sgd, args, sizeof *args);
 }

@@ -250,10 +250,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
     d->failed = MM_OK;
     d->inline_compute = false;
     d->program = program;
-    if (!d->ahead) return MM_OK;
-    mm_status status = mm_boundary_fork(d);
-    if (status != MM_OK) d->program = NULL;
-    return status;
+    return MM_OK;
 }
 
 /* NULL for a side stream that no program has used yet. */
@@ -297,13 +294,24 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     return status;
 }
 
+/* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they do
+ * is always with something that a step of the same iteration has made. */
+mm_status mm_dispatch_join(mm_dispatch *d) {
+    for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
+        if (d->program->plan->stream_nodes[s] == 0) continue;
+        MM_TRY(mm_event_record(d->join[s], mm_worker_stream(d->worker[s])));
+        MM_TRY(mm_stream_wait(d->compute, d->join[s]));
+    }
+    return MM_OK;
+}
+
 mm_status mm_dispatch_end_async(mm_dispatch *d) {
     const mm_program *p = d->program;
     if (p->has_unplanned || p->total_ns || d->config.self_check) return mm_dispatch_end(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_drain(d->worker[s]);
     mm_status status = mm_dispatch_failure(d);
-    if (status == MM_OK && (status = mm_boundary_join(d)) != MM_OK) fail_iteration(d, status);
+    if (status == MM_OK && (status = mm_dispatch_join(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);
     d->ahead = true;
     d->program = NULL;
@@ -320,6 +328,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
     /* Whoever waits for an operation that is dropped here must not wait for ever. */
     mm_fail_set("the iteration was aborted");
     fail_iteration(d, MM_ERR_ORDER);
+    mm_record_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     mm_status drained = drain(d);
@@ -350,7 +359,8 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
     mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
-    if (status == MM_OK) status = mm_boundary_init(d);
+    for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
+        status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {
         mm_dispatch_destroy(d);
         return status;
@@ -364,7 +374,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     mm_dispatch_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
-    mm_boundary_fini(d);
+    for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);
     pthread_cond_destroy(&d->progress);
     pthread_mutex_destroy(&d->lock);
     free(d);

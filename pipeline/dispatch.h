@@ -67,7 +67,18 @@ MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
 MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
 /* Waits for what mm_dispatch_end_async left running. A failure is returned once, and cleared. Between iterations. */
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
-/* Drops what is queued, drains, clears failures. */
+/* ---- replay.c. As mm_dispatch_begin, but the work until mm_dispatch_record_end is kept with the program, and does not run.
+ * MM_ERR_UNSUPPORTED: why this program's cannot be. */
+MM_CHECKED mm_status mm_dispatch_record_begin(mm_dispatch *dispatch, mm_program *program);
+/* The recording is over whatever it returns. */
+MM_CHECKED mm_status mm_dispatch_record_end(mm_dispatch *dispatch);
+bool mm_program_recorded(const mm_program *program);
+/* Drops the recording, if there is one. Nothing of it may be running. */
+void mm_program_unrecord(mm_program *program);
+/* Enqueues an iteration as recorded; it ends as by mm_dispatch_end_async. */
+MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_program *program);
+
+/* Drops what is queued, drains, clears failures. A recording is given up. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
 /* Where a segment of the running program lies now. */

@@ -55,6 +55,8 @@ struct mm_program {
     bool has_unplanned;
     mm_unplanned unplanned;
     mm_self_check check;
+    mm_replay *recorded;            /* an iteration's work; NULL: none */
+    mm_dispatch_stats recorded_did; /* what it adds to the operations' figures */
 };
 
 struct mm_dispatch {
@@ -66,8 +68,9 @@ struct mm_dispatch {
     mm_program *program;             /* of the running iteration */
     bool inline_compute;             /* the last step ran without a stream */
     bool ahead;                      /* streams may still run iterations that have ended */
-    mm_event *fork;                  /* of the compute stream, where an iteration begins */
-    mm_event *join[MM_STREAM_COUNT]; /* of side streams, where it ends */
+    mm_event *join[MM_STREAM_COUNT]; /* of each side stream: recorded where an iteration ends without a drain */
+    bool recording;                  /* the iteration does not run */
+    mm_dispatch_stats before;        /* with recording: figures that it must not change */
     int64_t waited_ns;               /* the training thread, in the step being begun */
     /* what the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
     int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
@@ -87,13 +90,11 @@ static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node 
     return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
 }
 
-/* ---- boundary.c: iterations that follow each other without a drain */
-MM_CHECKED mm_status mm_boundary_init(mm_dispatch *dispatch);
-void mm_boundary_fini(mm_dispatch *dispatch);
-/* The side streams that the program uses wait for what the compute stream has before it. */
-MM_CHECKED mm_status mm_boundary_fork(mm_dispatch *dispatch);
-/* The compute stream waits for the side streams that the program uses. */
-MM_CHECKED mm_status mm_boundary_join(mm_dispatch *dispatch);
+/* The compute stream waits for the program's side streams. */
+MM_CHECKED mm_status mm_dispatch_join(mm_dispatch *dispatch);
+
+/* Ends a recording, if one is under way, and drops it. */
+void mm_record_abort(mm_dispatch *dispatch);
 
 /* Drained: adds what the iteration's nodes took, if it is to be measured. */
 void mm_program_measure(mm_program *program);

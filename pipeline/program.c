@@ -72,6 +72,7 @@ mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm
 
 void mm_program_destroy(mm_program *p) {
     if (!p) return;
+    mm_program_unrecord(p);
     mm_self_check_fini(p);
     mm_unplanned_fini(p);
     for (int i = 0; p->events && i < p->plan->n_nodes; i++) mm_event_destroy(p->events[i]);

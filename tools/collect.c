@@ -27,7 +27,7 @@ static mm_status make(collector *c, const nets_net *net, int64_t batch, const ch
     int n = 0;
     for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
     for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], device, &c->codecs[i]));
-    MM_TRY(nets_backend_open(device, &c->backend));
+    MM_TRY(nets_backend_open(device, NULL, &c->backend));
     MM_TRY(nets_lower(net, c->backend, batch, NETS_TRAIN, &c->lowered));
     return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
 }

@@ -19,7 +19,7 @@ mm_status requirement_device(const char *device) {
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
-    MM_TRY(nets_backend_open(device, &r->backend));
+    MM_TRY(nets_backend_open(device, NULL, &r->backend));
     MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
     MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, device));
     if (facts_path) MM_TRY(mm_facts_load(facts_path, r->lowered->graph, r->planned.facts));
@@ -53,7 +53,7 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const char *dev
     requirement r = {0};
     char refusal[512];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    mm_status status = nets_backend_open(device, &r.backend);
+    mm_status status = nets_backend_open(device, NULL, &r.backend);
     if (status == MM_OK) status = nets_lower(net, r.backend, batch, NETS_TRAIN, &r.lowered);
     mm_fail_set("%s", refusal);
     if (status == MM_OK) {

@@ -84,7 +84,7 @@ static void workspace_is_of_the_size_of_the_activations_not_of_the_weights(void 
                               .channels = {256},
                               .training = true,
                               .wants_dx = true};
-    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &backend), MM_OK);
     assert_int_equal(nets_op_create(backend, &fc6, &op), MM_OK);
     int64_t activations = INT64_C(4) * 128 * 6 * 6 * 256;
     for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {

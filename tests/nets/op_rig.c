@@ -89,7 +89,7 @@ void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs,
     infer(rig, attrs, x);
     assert_int_equal(mm_device_create("host", NULL, &rig->device), MM_OK);
     assert_int_equal(mm_stream_create(rig->device, "rig", 0, &rig->stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &rig->backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &rig->backend), MM_OK);
     if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     give_all(rig);
     const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};

@@ -22,7 +22,7 @@ static void update_follows_torch_for_three_steps(void **state) {
     nets_backend *backend;
     assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
     assert_int_equal(mm_stream_create(device, "sgd", 0, &stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &backend), MM_OK);
 
     float w[N], v[N], g[N];
     double expected_w[N], expected_v[N];
@@ -45,7 +45,7 @@ static void update_follows_torch_for_three_steps(void **state) {
                                     .lr = &rate,
                                     .sgd = {.momentum = 0.9f, .weight_decay = 0.01f},
                                     .rng = rng};
-        assert_int_equal(backend->ops->sgd(&args, stream), MM_OK);
+        assert_int_equal(backend->ops->sgd(backend, &args, stream), MM_OK);
         assert_int_equal(mm_stream_sync(stream), MM_OK);
         for (int i = 0; i < N; i++) assert_true(fabs(w[i] - expected_w[i]) < 1e-6 && fabs(v[i] - expected_v[i]) < 1e-6);
     }

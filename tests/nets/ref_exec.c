@@ -82,7 +82,7 @@ void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode,
     *ref = (ref_exec){.net = net, .options = options, .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f}};
     assert_int_equal(mm_device_create("host", NULL, &ref->device), MM_OK);
     assert_int_equal(mm_stream_create(ref->device, "ref", 0, &ref->stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &ref->backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &ref->backend), MM_OK);
     if (nets_lower(net, ref->backend, batch, mode, &ref->lowered) != MM_OK) fail_msg("%s", mm_last_error());
     int n = mm_graph_tensors(ref->lowered->graph);
     ref->root = calloc((size_t)n, sizeof *ref->root);
@@ -153,7 +153,7 @@ float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, f
                                         .lr = rate,
                                         .sgd = ref->sgd,
                                         .rng = data_of(ref, lowered->rng)};
-            assert_int_equal(ref->backend->ops->sgd(&args, ref->stream), MM_OK);
+            assert_int_equal(ref->backend->ops->sgd(ref->backend, &args, ref->stream), MM_OK);
             assert_int_equal(mm_stream_sync(ref->stream), MM_OK);
         } else if (step->op) {
             run_op(ref, step);

@@ -79,7 +79,7 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     nets_backend *backend;
     nets_lowered *lowered = NULL;
     mm_planned planned = {0};
-    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &backend), MM_OK);
     if (plan(s, policy, budget, &lowered, &planned, backend) != MM_OK)
         fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
     suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};

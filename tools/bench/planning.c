@@ -121,7 +121,7 @@ static mm_status run_net(const bench *b, const char *name) {
 static mm_status run(bench *b) {
     MM_TRY(args_split("--net", b->net_list, &b->nets));
     MM_TRY(args_split("--policies", b->policy_list, &b->policies));
-    MM_TRY(nets_backend_open("host", &b->backend));
+    MM_TRY(nets_backend_open("host", NULL, &b->backend));
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < b->nets.n; i++) status = run_net(b, b->nets.text[i]);
     nets_backend_close(b->backend);

@@ -1,0 +1,346 @@
+#include <cuda_runtime.h>
+
+#include <stdarg.h>
+#include <ucontext.h>
+
+#include <memory>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace cuda_emulation {
+namespace {
+
+constexpr unsigned MOST_THREADS = 1024, MOST_GRID_YZ = 65535;
+constexpr size_t MOST_SHARED_BYTES = 227 * 1024, STACK_BYTES = 256 * 1024, SHARED_ALIGNMENT = 1024;
+constexpr uint64_t GARBAGE = 0xa5a5a5a5a5a5a5a5;
+
+enum class state { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
+
+/* A stack on which CUDA threads run, one after another as they end. */
+struct fiber {
+    std::unique_ptr<char[]> stack;
+    ucontext_t birth;
+    bool born = false;
+    void *place[5]; /* of __builtin_setjmp: where it goes on */
+    struct cuda_thread *thread = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+    void *fake_stack = nullptr;
+#endif
+#if defined(__SANITIZE_THREAD__)
+    void *tsan = nullptr;
+    ~fiber() {
+        if (tsan) __tsan_destroy_fiber(tsan);
+    }
+#endif
+};
+
+struct cuda_thread {
+    uint3 index;
+    state now;
+    fiber *on; /* from its start to its end */
+    /* while it waits */
+    const char *site; /* the barrier's file, the exchange's operation */
+    int line;
+    unsigned mask;
+    uint64_t value;
+    /* what it waited for */
+    lanes got;
+    int count;
+};
+
+/* The launch that runs on this thread, and the block of it. */
+struct running {
+    const grid *of;
+    const void *arguments;
+    std::vector<cuda_thread> threads;
+    std::vector<std::unique_ptr<fiber>> fibers;
+    std::vector<fiber *> idle;
+    std::vector<char> memory; /* that the dynamic shared memory is in */
+    char *shared;
+    void *scheduler[5];
+    cuda_thread *current = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+    void *fake_stack = nullptr;
+    const void *stack_bottom = nullptr;
+    size_t stack_bytes = 0;
+#endif
+#if defined(__SANITIZE_THREAD__)
+    void *tsan = nullptr;
+#endif
+};
+
+thread_local running *launched;
+
+/* ---------------------------------------------------------------- fibers */
+
+/* What hops between stacks is not what the compiler takes it for: it must neither be inlined nor looked into for the
+ * registers that it leaves alone. */
+#if defined(__clang__)
+#define HOPS __attribute__((noinline))
+#else
+#define HOPS __attribute__((noinline, noipa))
+#endif
+
+[[noreturn]] HOPS void jump(void **place) { __builtin_longjmp(place, 1); }
+
+/* Leaves the fiber of the current thread for the scheduler, until that resumes it. */
+HOPS void yield(running *r, fiber *f) {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&f->fake_stack, r->stack_bottom, r->stack_bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(r->tsan, 0);
+#endif
+    if (__builtin_setjmp(f->place) == 0) jump(r->scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(launched->current->on->fake_stack, nullptr, nullptr);
+#endif
+}
+
+void live() {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &launched->stack_bottom, &launched->stack_bytes);
+#endif
+    for (;;) {
+        running *r = launched;
+        fiber *f = r->current->on;
+        r->of->body(r->arguments);
+        f->thread->now = state::ENDED;
+        yield(r, f);
+    }
+}
+
+fiber *fiber_take(running *r) {
+    if (r->idle.empty()) {
+        r->fibers.push_back(std::make_unique<fiber>());
+        fiber *f = r->fibers.back().get();
+        f->stack.reset(new char[STACK_BYTES]);
+        getcontext(&f->birth);
+        f->birth.uc_stack.ss_sp = f->stack.get();
+        f->birth.uc_stack.ss_size = STACK_BYTES;
+        f->birth.uc_link = nullptr;
+        makecontext(&f->birth, live, 0);
+#if defined(__SANITIZE_THREAD__)
+        f->tsan = __tsan_create_fiber(0);
+#endif
+        r->idle.push_back(f);
+    }
+    fiber *f = r->idle.back();
+    r->idle.pop_back();
+    return f;
+}
+
+HOPS void enter(running *r, fiber *f) {
+    if (__builtin_setjmp(r->scheduler) != 0) return;
+    if (f->born) jump(f->place);
+    f->born = true;
+    setcontext(&f->birth);
+    abort();
+}
+
+/* Runs a thread that is ready until it waits or ends. */
+void resume(running *r, cuda_thread *t) {
+    if (!t->on) {
+        t->on = fiber_take(r);
+        t->on->thread = t;
+    }
+    fiber *f = t->on;
+    r->current = t;
+    threadIdx = t->index;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&r->fake_stack, f->stack.get(), STACK_BYTES);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(f->tsan, 0);
+#endif
+    enter(r, f);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(r->fake_stack, nullptr, nullptr);
+#endif
+    r->current = nullptr;
+    if (t->now != state::ENDED) return;
+    t->on = nullptr;
+    r->idle.push_back(f);
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+/* Lets those go on whose operation is complete; whether any. */
+bool release_exchanges(cuda_thread *warp, int count) {
+    uint32_t alive = 0, waiting = 0;
+    for (int l = 0; l < count; l++) {
+        alive |= (uint32_t)(warp[l].now != state::ENDED) << l;
+        waiting |= (uint32_t)(warp[l].now == state::AT_EXCHANGE) << l;
+    }
+    bool any = false;
+    for (int l = 0; l < count; l++) {
+        if (!(waiting >> l & 1)) continue;
+        const uint32_t with = warp[l].mask & alive;
+        if (with & ~waiting) continue;
+        lanes got = {with, {}};
+        for (int m = 0; m < 32; m++) {
+            got.value[m] = with >> m & 1 ? warp[m].value : GARBAGE;
+            if ((with >> m & 1) && (warp[m].mask != warp[l].mask || strcmp(warp[m].site, warp[l].site) != 0))
+                die("lane %d of a warp is at %s with mask %08x, lane %d at %s with mask %08x", l, warp[l].site,
+                    warp[l].mask, m, warp[m].site, warp[m].mask);
+        }
+        for (int m = 0; m < count; m++) {
+            if (!(with >> m & 1)) continue;
+            warp[m].got = got;
+            warp[m].now = state::READY;
+        }
+        waiting &= ~with;
+        any = true;
+    }
+    return any;
+}
+
+/* Runs a warp until all of it waits for the block or has ended, or nothing moves. */
+void run_warp(running *r, cuda_thread *warp, int count, bool reverse) {
+    do {
+        for (int i = 0; i < count; i++) {
+            cuda_thread *t = &warp[reverse ? count - 1 - i : i];
+            if (t->now == state::READY) resume(r, t);
+        }
+    } while (release_exchanges(warp, count));
+}
+
+const char *where(const cuda_thread *t, char *text, size_t capacity) {
+    if (t->now == state::AT_BARRIER)
+        snprintf(text, capacity, "thread (%u, %u, %u) waits at the barrier of %s:%d", t->index.x, t->index.y,
+                 t->index.z, t->site, t->line);
+    else
+        snprintf(text, capacity, "thread (%u, %u, %u) waits at %s with mask %08x", t->index.x, t->index.y, t->index.z,
+                 t->site, t->mask);
+    return text;
+}
+
+/* All threads wait or have ended. Opens the barrier; whether any wait there. */
+bool release_barrier(running *r) {
+    cuda_thread *first = nullptr;
+    int count = 0;
+    char one[256], other[256];
+    for (cuda_thread &t : r->threads) {
+        if (t.now == state::ENDED) continue;
+        if (!first) first = &t;
+        if (t.now == state::AT_EXCHANGE || first->now == state::AT_EXCHANGE || t.line != first->line ||
+            strcmp(t.site, first->site) != 0) {
+            const cuda_thread *stuck = &t == first || t.now == state::AT_EXCHANGE ? &t : first;
+            const cuda_thread *beside = stuck == &t ? first : &t;
+            die("the block cannot go on: %s, %s", where(stuck, one, sizeof one), where(beside, other, sizeof other));
+        }
+        count += t.value != 0;
+    }
+    if (!first) return false;
+    for (cuda_thread &t : r->threads) {
+        if (t.now == state::ENDED) continue;
+        t.count = count;
+        t.now = state::READY;
+    }
+    return true;
+}
+
+void run_block(running *r, uint64_t number) {
+    const bool reverse = number % 2;
+    const int threads = (int)r->threads.size(), warps = (threads + warpSize - 1) / warpSize;
+    for (cuda_thread &t : r->threads) t.now = state::READY;
+    memset(r->shared, (int)(GARBAGE & 0xff), r->of->shared_bytes);
+    do {
+        for (int i = 0; i < warps; i++) {
+            const int first = (reverse ? warps - 1 - i : i) * warpSize;
+            run_warp(r, &r->threads[(size_t)first], threads - first < warpSize ? threads - first : warpSize, reverse);
+        }
+    } while (release_barrier(r));
+}
+
+cuda_thread *self() { return launched->current; }
+
+} // namespace
+
+cudaError_t check(const grid &of) {
+    const uint64_t threads = (uint64_t)of.threads.x * of.threads.y * of.threads.z;
+    const bool fits = of.blocks.x > 0 && of.blocks.x <= INT32_MAX && of.blocks.y > 0 && of.blocks.y <= MOST_GRID_YZ &&
+                      of.blocks.z > 0 && of.blocks.z <= MOST_GRID_YZ && threads > 0 && threads <= MOST_THREADS &&
+                      of.threads.z <= 64;
+    if (!fits) return cudaErrorInvalidConfiguration;
+    return of.shared_bytes <= MOST_SHARED_BYTES ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+void run(const grid &of, const void *arguments) {
+    running r;
+    r.of = &of;
+    r.arguments = arguments;
+    r.memory.resize(of.shared_bytes + SHARED_ALIGNMENT);
+    r.shared = r.memory.data() + (SHARED_ALIGNMENT - (uintptr_t)r.memory.data() % SHARED_ALIGNMENT);
+#if defined(__SANITIZE_THREAD__)
+    r.tsan = __tsan_get_current_fiber();
+#endif
+    for (unsigned z = 0; z < of.threads.z; z++)
+        for (unsigned y = 0; y < of.threads.y; y++)
+            for (unsigned x = 0; x < of.threads.x; x++) {
+                cuda_thread t = {};
+                t.index = {x, y, z};
+                r.threads.push_back(t);
+            }
+    launched = &r;
+    blockDim = {of.threads.x, of.threads.y, of.threads.z};
+    gridDim = {of.blocks.x, of.blocks.y, of.blocks.z};
+    uint64_t number = 0;
+    for (unsigned z = 0; z < of.blocks.z; z++)
+        for (unsigned y = 0; y < of.blocks.y; y++)
+            for (unsigned x = 0; x < of.blocks.x; x++) {
+                blockIdx = {x, y, z};
+                run_block(&r, number++);
+            }
+    launched = nullptr;
+}
+
+void die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("CUDA emulation: ", stderr);
+    if (launched) {
+        fprintf(stderr, "kernel %s, block (%u, %u, %u)", launched->of->kernel, blockIdx.x, blockIdx.y, blockIdx.z);
+        if (self()) fprintf(stderr, ", thread (%u, %u, %u)", threadIdx.x, threadIdx.y, threadIdx.z);
+        fputs(": ", stderr);
+    }
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    abort();
+}
+
+void *dynamic_shared() { return launched->shared; }
+
+int lane() { return (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % warpSize; }
+
+int block_barrier(bool predicate, const char *file, int line) {
+    cuda_thread *t = self();
+    t->site = file;
+    t->line = line;
+    t->value = predicate;
+    t->now = state::AT_BARRIER;
+    yield(launched, t->on);
+    return t->count;
+}
+
+const lanes &exchange(const char *operation, unsigned mask, uint64_t value) {
+    cuda_thread *t = self();
+    if (!(mask >> lane() & 1)) die("%s with mask %08x, which leaves out the caller's lane %d", operation, mask, lane());
+    t->site = operation;
+    t->mask = mask;
+    t->value = value;
+    t->now = state::AT_EXCHANGE;
+    yield(launched, t->on);
+    return t->got;
+}
+
+} // namespace cuda_emulation
