@@ -12,7 +12,7 @@
 typedef struct bench {
     const char *net_list, *batch_list, *policy_list, *budget_list, *data, *device, *json, *facts, *issue;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, link_bytes;
-    bool quiet, help;
+    bool no_ladder, quiet, help;
     arg_texts nets, batches, policies, budgets;
     collector *collector; /* of facts; NULL: not asked for */
     row *rows;
@@ -97,6 +97,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
                              .link_bytes_per_s = b->link_bytes,
                              .seed = (uint64_t)b->seed,
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
+                             .no_ladder = b->no_ladder,
                              .measure = true,
                              .measure_times = b->facts != NULL,
                              .issue = strcmp(b->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
@@ -265,6 +266,8 @@ int cmd_bench(int argc, char **argv) {
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},
         {"--json", "FILE", "the rows as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
+         0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };

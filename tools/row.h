@@ -8,6 +8,8 @@
 
 typedef struct row {
     char net[64], device[16], policy[160], codec[64];
+    char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
+    int64_t ladder_steps; /* taken because memory was short */
     int64_t batch;
     int64_t budget_bytes;
     int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
