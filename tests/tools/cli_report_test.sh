@@ -28,7 +28,7 @@ every_command_has_help_() {
         says $command "usage: mm $command"
         narrow $command
     done
-    for option in net data batch iterations epochs device budget policy switch seed save load eval self-check \
+    for option in net data batch iterations epochs device budget policy switch seed save load eval self-check no-ladder \
         deterministic json; do
         says train "  --$option "
     done
