@@ -11,6 +11,7 @@ const char device_fault_message[] = "a fault on purpose";
 
 /* What the linker puts in a function's place has no context to carry these in. */
 static atomic_int current, calls_left;
+static atomic_bool is_paused;
 static atomic_llong given[2]; /* by mm_memory_kind */
 
 void device_fault_set(device_fault fault, int nth) {
@@ -22,8 +23,10 @@ bool device_fault_happened(void) { return atomic_load(&calls_left) <= 0; }
 
 void device_fault_give(mm_memory_kind kind, int64_t bytes) { atomic_store(&given[kind], bytes); }
 
+void device_fault_pause(bool paused) { atomic_store(&is_paused, paused); }
+
 static bool is_due(device_fault fault) {
-    return atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
+    return !atomic_load(&is_paused) && atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
 }
 
 static mm_status fail(void *unused) {

@@ -19,6 +19,8 @@ extern const char device_fault_message[];
 
 /* The nth call (from 1) of those that can, from now on, has the fault; then no other. */
 void device_fault_set(device_fault fault, int nth);
+/* While paused, calls are not counted. */
+void device_fault_pause(bool paused);
 /* Whether it has happened. */
 bool device_fault_happened(void);
 

@@ -115,8 +115,10 @@ static void expect_refused(const reference *ref, const char *spec, int64_t bytes
     mm_manager *manager;
     nets_exec *exec;
     mm_options options = options_for(spec, bytes, pinned, 0);
+    options.device = ref->net.device;
     assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
-    mm_status status = nets_exec_create(ref->net.net, ref->net.batch, NETS_TRAIN, manager, "host", NULL, &exec);
+    mm_status status =
+        nets_exec_create(ref->net.net, ref->net.batch, NETS_TRAIN, manager, ref->net.device, NULL, &exec);
     if (status != MM_ERR_INFEASIBLE || !strstr(mm_last_error(), " needs "))
         fail_msg("%s, %s, %lld bytes of device and %lld of pinned memory: %s", nets_net_name(ref->net.net), spec,
                  (long long)bytes, (long long)pinned, status == MM_OK ? "not refused" : mm_last_error());
@@ -140,9 +142,9 @@ static void run_budgets(const reference *ref, const suite_policy *policy, const 
     if (always && least.pinned_bytes > 0) expect_refused(ref, spec, least.device_bytes, least.pinned_bytes - 1);
 }
 
-static void run_net(const char *name, int64_t batch) {
+static void run_net(const char *device, const char *name, int64_t batch) {
     reference ref;
-    suite_net_init(&ref.net, name, batch);
+    suite_net_init(&ref.net, device, name, batch);
     ref.liveness_bytes = suite_needs(&ref.net, "liveness", 0).device_bytes;
     ref.weights = suite_expected(&ref.net, "liveness", ITERATIONS, &ref.n);
     for (int p = 0; p < POLICY_COUNT; p++) {
@@ -161,10 +163,7 @@ static void run_net(const char *name, int64_t batch) {
 }
 
 #define NET(test, name, batch)                                                                                         \
-    static void test(void **state) {                                                                                   \
-        (void)state;                                                                                                   \
-        run_net(name, batch);                                                                                          \
-    }
+    static void test(void **state) { run_net(*state, name, batch); }
 
 NET(tiny_under_every_policy, "tiny", 2)
 NET(residual_net_under_every_policy, "cifar-resnet8,thin=4", 2)
@@ -173,14 +172,16 @@ NET(net_with_inception_blocks_under_every_policy, "googlenet@64,classes=5,thin=1
 NET(net_with_concats_of_fire_modules_under_every_policy, "squeezenet1_0@64,classes=5,thin=16", 1)
 NET(net_with_crops_and_upsampling_under_every_policy, "unet@188,thin=32", 1)
 
-int main(void) {
+static int run(const char *device) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_under_every_policy),
-        cmocka_unit_test(residual_net_under_every_policy),
-        cmocka_unit_test(net_with_lrn_groups_and_dropout_under_every_policy),
-        cmocka_unit_test(net_with_inception_blocks_under_every_policy),
-        cmocka_unit_test(net_with_concats_of_fire_modules_under_every_policy),
-        cmocka_unit_test(net_with_crops_and_upsampling_under_every_policy),
+        SUITE_TEST(tiny_under_every_policy, device),
+        SUITE_TEST(residual_net_under_every_policy, device),
+        SUITE_TEST(net_with_lrn_groups_and_dropout_under_every_policy, device),
+        SUITE_TEST(net_with_inception_blocks_under_every_policy, device),
+        SUITE_TEST(net_with_concats_of_fire_modules_under_every_policy, device),
+        SUITE_TEST(net_with_crops_and_upsampling_under_every_policy, device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+int main(void) { return suite_on_each_device(run); }
