@@ -96,7 +96,7 @@ static void no_block_is_off_by_more_than_the_bound(void **state) {
     assert_int_equal(mm_stream_create(device, "zfp", 0, &stream), MM_OK);
     for (int rate = 1; rate <= 32; rate++) {
         mm_codec *codec;
-        char spec[16];
+        char spec[32];
         double bound = mm_zfp_max_error(VALUES * rate), most = 0;
         snprintf(spec, sizeof spec, "zfp:rate=%d", rate);
         assert_int_equal(mm_codec_create(spec, "host", &codec), MM_OK);

@@ -24,6 +24,9 @@ void device_fault_pause(bool paused);
 /* Whether it has happened. */
 bool device_fault_happened(void);
 
+/* From now on no unplanned allocation succeeds, or all do that can. */
+void device_fault_heaps(bool fail);
+
 /* From now on a reservation of more than so many bytes fails with MM_ERR_NOMEM, whatever mm_device_memory_info says;
  * 0: as the device has it. */
 void device_fault_give(mm_memory_kind kind, int64_t bytes);
