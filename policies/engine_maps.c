@@ -108,26 +108,38 @@ static int by_first_backward(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-static mm_status order_fetches(mm_maps *maps) {
-    int64_t *keys = malloc(((size_t)maps->n + 1) * sizeof *keys);
-    if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan");
-    for (int i = 0; i < maps->n; i++)
-        if (maps->maps[i].value && maps->maps[i].action != MM_ACTION_RECOMPUTE)
-            keys[maps->n_queue++] = ((int64_t)maps->maps[i].first_backward << 32) | i;
-    qsort(keys, (size_t)maps->n_queue, sizeof *keys, by_first_backward);
-    for (int i = 0; i < maps->n_queue; i++) maps->queue[i] = (int)(keys[i] & INT32_MAX);
-    free(keys);
-    return MM_OK;
+static void order_fetches(mm_maps *maps) {
+    qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_first_backward);
+    for (int i = 0; i < maps->n_queue; i++) {
+        int index = (int)(maps->keys[i] & INT32_MAX);
+        maps->queue[i] = index == INT32_MAX ? -1 : index;
+    }
 }
 
-static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+/* In the queue with those that are kept, so that a fetch runs ahead as far as if all were put away, and no farther. */
+static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
+    if (!m->value || m->action == MM_ACTION_RECOMPUTE) return;
+    maps->keys[maps->n_queue++] = ((int64_t)m->first_backward << 32) | (kept ? INT32_MAX : maps->n - 1);
+    if (kept) maps->ended[m->last_value]++;
+}
+
+static bool is_selected(const mm_selection *selection, int index) {
+    if (selection->of == 0) return index < selection->limit;
+    int64_t limit = selection->limit;
+    return (index + 1) * limit / selection->of > index * limit / selection->of;
+}
+
+static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
     if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
     if (config->recompute == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, maps->kept));
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
         mm_map *m = &maps->maps[maps->n];
         maps->map_of[t] = -1;
-        if (!is_eligible(s, maps, config, t, m) || maps->eligible++ >= limit) continue;
-        maps->map_of[t] = maps->n++;
+        if (!is_eligible(s, maps, config, t, m)) continue;
+        bool kept = !is_selected(selection, maps->eligible++);
+        if (!kept) maps->map_of[t] = maps->n++;
+        queue_up(maps, m, kept);
+        if (kept) continue;
         if (m->action == MM_ACTION_RECOMPUTE) {
             mm_recompute_join(s, maps, maps->n - 1);
             continue;
@@ -140,20 +152,24 @@ static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *c
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
     mm_recompute_settle_keeping(maps, config->recompute);
-    return order_fetches(maps);
+    order_fetches(maps);
+    return MM_OK;
 }
 
-mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
     size_t n = (size_t)mm_graph_tensors(s->graph) + 1;
     *maps = (mm_maps){.maps = malloc(n * sizeof *maps->maps),
                       .map_of = malloc(n * sizeof *maps->map_of),
                       .queue = malloc(n * sizeof *maps->queue),
+                      .keys = malloc(n * sizeof *maps->keys),
+                      .ended = calloc((size_t)mm_graph_steps(s->graph) + 1, sizeof *maps->ended),
                       .region_of = calloc(n, sizeof *maps->region_of),
                       .kept = calloc(n, sizeof *maps->kept),
                       .mark = calloc(n, sizeof *maps->mark)};
-    mm_status status = maps->maps && maps->map_of && maps->queue && maps->region_of && maps->kept && maps->mark
-                           ? choose(maps, s, config, limit)
-                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    bool enough = maps->maps && maps->map_of && maps->queue && maps->keys && maps->ended && maps->region_of &&
+                  maps->kept && maps->mark;
+    mm_status status = enough ? choose(maps, s, config, selection)
+                              : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     if (status != MM_OK) mm_maps_fini(maps);
     return status;
 }
@@ -162,6 +178,8 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->maps);
     free(maps->map_of);
     free(maps->queue);
+    free(maps->keys);
+    free(maps->ended);
     free(maps->region_of);
     free(maps->kept);
     free(maps->mark);
