@@ -103,13 +103,13 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     return false;
 }
 
-static int by_first_backward(const void *a, const void *b) {
+static int by_key(const void *a, const void *b) {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
 static void order_fetches(mm_maps *maps) {
-    qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_first_backward);
+    qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_key);
     for (int i = 0; i < maps->n_queue; i++) {
         int index = (int)(maps->keys[i] & INT32_MAX);
         maps->queue[i] = index == INT32_MAX ? -1 : index;
@@ -129,25 +129,39 @@ static bool is_selected(const mm_selection *selection, int index) {
     return (index + 1) * limit / selection->of > index * limit / selection->of;
 }
 
-static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
-    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
-    if (config->recompute == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, maps->kept));
-    for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
-        mm_map *m = &maps->maps[maps->n];
-        maps->map_of[t] = -1;
-        if (!is_eligible(s, maps, config, t, m)) continue;
-        bool kept = !is_selected(selection, maps->eligible++);
-        if (!kept) maps->map_of[t] = maps->n++;
-        queue_up(maps, m, kept);
-        if (kept) continue;
-        if (m->action == MM_ACTION_RECOMPUTE) {
-            mm_recompute_join(s, maps, maps->n - 1);
-            continue;
-        }
-        /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
-        if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
-        for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+/* In the order in which they are made, so that what a map is made of is settled before it. */
+static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
+                       mm_tensor t) {
+    mm_map *m = &maps->maps[maps->n];
+    if (!is_eligible(s, maps, config, t, m)) return;
+    bool kept = !is_selected(selection, maps->eligible++);
+    if (!kept) maps->map_of[t] = maps->n++;
+    queue_up(maps, m, kept);
+    if (kept) return;
+    if (m->action == MM_ACTION_RECOMPUTE) {
+        mm_recompute_join(s, maps, maps->n - 1);
+        return;
     }
+    /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
+    if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
+    for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+}
+
+static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
+    int n = mm_graph_tensors(s->graph);
+    int64_t *order = malloc(((size_t)n + 1) * sizeof *order);
+    if (!order) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    for (int t = 0; t < n; t++) {
+        maps->map_of[t] = -1;
+        order[t] = ((int64_t)mm_graph_tensor(s->graph, t)->first_use << 32) | t;
+    }
+    qsort(order, (size_t)n, sizeof *order, by_key);
+    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
+    mm_status status = config->recompute == MM_RECOMPUTE_SQRT ? mm_recompute_cut(s, maps->kept) : MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++)
+        choose_one(maps, s, config, selection, (mm_tensor)(order[i] & INT32_MAX));
+    free(order);
+    MM_TRY(status);
     /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);

@@ -22,7 +22,7 @@ typedef struct mm_map {
 } mm_map;
 
 typedef struct mm_maps {
-    mm_map *maps; /* by tensor: those used longest ago at the turn of the iteration first */
+    mm_map *maps; /* as they are made: those used longest ago at the turn of the iteration first */
     int n;
     int *map_of; /* per tensor; -1 */
     int *
