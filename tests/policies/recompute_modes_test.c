@@ -22,7 +22,7 @@ static void map(terse_graph *g, const char *format, int i, mm_tensor_kind kind) 
  * beside, so that it is the largest layer. */
 static mm_graph *chain(int n, int wide) {
     terse_graph g;
-    char layer[24], text[64];
+    char layer[24], text[128];
     terse_init(&g, "chain");
     terse_persistent(&g, "loss", 1);
     terse_map(&g, "images", MM_INPUT, 1);
@@ -138,7 +138,7 @@ static void cost_is_the_default(void **state) {
  * backward step, for its sign. */
 static mm_graph *residual(int blocks) {
     terse_graph g;
-    char layer[24], text[64];
+    char layer[24], text[128];
     terse_init(&g, "residual");
     terse_persistent(&g, "loss", 1);
     for (int i = 0; i <= blocks; i++) {
