@@ -42,6 +42,8 @@ typedef struct mm_facts {
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* each way with both busy */
     int contention_permille;                           /* how much longer compute takes while a side stream works */
     int64_t issue_ns;                                  /* host time to issue one operation */
+    int64_t alloc_ns; /* an unplanned allocation, or a free: nothing else on the device goes on meanwhile, as the CUDA
+                         runtime's synchronise; 0: none is counted */
 } mm_facts;
 
 /* One variant a step, with the graph's workspace and no time; room for n_codecs codecs. */

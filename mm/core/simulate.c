@@ -7,7 +7,7 @@
 
 /* Bounds that keep every sum of a plan's times far inside 64 bits: a node takes less than 17 minutes, and computation
  * is slowed down at most tenfold. */
-static const int64_t MAX_NODE_NS = INT64_C(1000000000000);
+static const int64_t MAX_NODE_NS = INT64_C(1000000000000), MAX_ALLOC_NS = INT64_C(1000000000);
 enum { DISTURBED_RATE = 1000, MAX_CONTENTION = 9000 };
 
 /* Work is counted so that all is exact in integers: in a ns a node gets full_rate units done, and a step disturbed by a
@@ -73,6 +73,26 @@ static bool is_ready(const simulator *s, const mm_node *n) {
     return true;
 }
 
+/* What a node allocates before it starts, and what is freed with it: segments placed at run time. */
+static int count_unplanned(const mm_plan *plan, int node) {
+    int n = 0;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (s->dynamic) n += (s->first_node == node) + (s->last_node == node);
+    }
+    return n;
+}
+
+/* Everything stands still while memory is allocated and freed for a node. */
+static mm_status stand_still(simulator *s, int node) {
+    if (s->facts->alloc_ns == 0 || s->plan->heap_bytes == 0) return MM_OK;
+    if (s->facts->alloc_ns < 0 || s->facts->alloc_ns > MAX_ALLOC_NS)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: an allocation of %lld ns is out of range",
+                       mm_graph_name(s->plan->graph), (long long)s->facts->alloc_ns);
+    s->now += count_unplanned(s->plan, node) * s->facts->alloc_ns;
+    return MM_OK;
+}
+
 /* Starts what can start now. Returns whether anything runs. */
 static mm_status start_nodes(simulator *s, bool *any_out) {
     *any_out = false;
@@ -82,6 +102,7 @@ static mm_status start_nodes(simulator *s, bool *any_out) {
             int64_t ns;
             MM_TRY(node_ns(s, &s->plan->nodes[s->node_at[next]], &ns));
             s->running[t] = s->node_at[next];
+            MM_TRY(stand_still(s, s->node_at[next]));
             s->left[t] = ns * s->full_rate;
             s->nodes[s->running[t]].start_ns = s->now;
         }

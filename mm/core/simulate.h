@@ -21,7 +21,8 @@ typedef struct mm_simulation {
 } mm_simulation;
 
 /* Each node starts when its stream is free and its waits have ended, and takes its facts' ns (steps: times
- * 1 + contention while any side stream works). Deterministic. */
+ * 1 + contention while any side stream works). While memory is allocated or freed at run time, nothing goes on.
+ * Deterministic. */
 MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out);
 void mm_simulation_fini(mm_simulation *simulation);
 
