@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "mm/core/graph.h"
 #include "mm/measured.h"
 #include "pipeline/codec/codec_facts.h"
 
@@ -95,11 +96,35 @@ mm_status collector_add(collector *c, session *s) {
 /* A disturbed machine may seem to slow compute down without end; simulations take no more than this. */
 enum { MOST_CONTENTION = 9000 };
 
-mm_status collector_save(collector *c, const char *path) {
-    if (c->alone_ns > 0 && c->beside_ns > c->alone_ns) {
-        int64_t together = c->side_ns < c->beside_ns ? c->side_ns : c->beside_ns;
-        int64_t permille = 1000 * (c->beside_ns - c->alone_ns) / together;
-        c->facts->contention_permille = permille < MOST_CONTENTION ? (int)permille : MOST_CONTENTION;
+static int contention(const collector *c) {
+    if (c->alone_ns == 0 || c->beside_ns <= c->alone_ns) return 0;
+    int64_t together = c->side_ns < c->beside_ns ? c->side_ns : c->beside_ns;
+    int64_t permille = 1000 * (c->beside_ns - c->alone_ns) / together;
+    return permille < MOST_CONTENTION ? (int)permille : MOST_CONTENTION;
+}
+
+mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+    const collector *c = ctx;
+    const mm_facts *from = c->facts;
+    if (facts->n_steps != from->n_steps || facts->n_tensors != from->n_tensors)
+        return mm_fail(MM_ERR_INVALID, "facts of %s: measured of another graph", mm_graph_name(graph));
+    for (int s = 0; s < facts->n_steps; s++)
+        facts->variants[facts->variant_first[s]].ns = from->variants[from->variant_first[s]].ns;
+    for (int codec = 0; codec < facts->n_codecs; codec++) {
+        int known = mm_facts_codec(from, facts->codecs[codec].spec);
+        for (int t = 0; known >= 0 && t < facts->n_tensors; t++) {
+            mm_code_facts *to = &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)t];
+            to->encode_ns = mm_facts_code(from, known, t)->encode_ns;
+            to->decode_ns = mm_facts_code(from, known, t)->decode_ns;
+        }
     }
+    facts->out_bytes_per_s = from->out_bytes_per_s;
+    facts->in_bytes_per_s = from->in_bytes_per_s;
+    facts->contention_permille = contention(c);
+    return MM_OK;
+}
+
+mm_status collector_save(const collector *c, const char *path) {
+    c->facts->contention_permille = contention(c);
     return mm_facts_save(path, c->lowered->graph, c->facts);
 }

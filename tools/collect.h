@@ -24,6 +24,10 @@ void collector_fini(collector *c);
 /* Takes what a session measured (mm_options.measure_times). */
 MM_CHECKED mm_status collector_add(collector *c, session *s);
 
-MM_CHECKED mm_status collector_save(collector *c, const char *path);
+/* Adds what was collected to facts of the same graph, or of an equal one; of codecs that it does not know, nothing. A
+ * time_source's fill. */
+mm_status collector_fill(const void *collector, const mm_graph *graph, mm_facts *facts);
+
+MM_CHECKED mm_status collector_save(const collector *c, const char *path);
 
 #endif

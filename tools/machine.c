@@ -163,7 +163,8 @@ static double traffic_bytes(const mm_graph *graph, const mm_step_info *step) {
     for (int u = 0; u < step->n_uses; u++) {
         if (is_passed_on(step, step->uses[u].tensor)) continue;
         writes |= step->uses[u].access != MM_READ;
-        bytes += (double)mm_graph_tensor(graph, step->uses[u].tensor)->bytes * (1 + (step->uses[u].access == MM_MODIFY));
+        bytes +=
+            (double)mm_graph_tensor(graph, step->uses[u].tensor)->bytes * (1 + (step->uses[u].access == MM_MODIFY));
     }
     return writes ? bytes : 0;
 }
