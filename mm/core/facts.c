@@ -26,6 +26,7 @@ mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_
         facts->variants[s] =
             (mm_variant){.deterministic = true, .workspace_bytes = mm_graph_step(graph, s)->workspace_bytes};
     for (size_t i = 0; i < codes; i++) facts->codes[i].code_bytes = -1;
+    facts->piece_bytes = MM_PIECE_BYTES;
     *facts_out = facts;
     return MM_OK;
 }

@@ -325,6 +325,7 @@ static mm_status load_all(loader *l, const json_t *root, const mm_facts *old) {
     MM_TRY(mm_facts_create(l->graph, old->n_codecs + missing_slots(old, codecs), &l->facts));
     memcpy(l->facts->codecs, old->codecs, (size_t)old->n_codecs * sizeof *old->codecs);
     memcpy(l->facts->codes, old->codes, (size_t)old->n_codecs * (size_t)old->n_tensors * sizeof *old->codes);
+    l->facts->piece_bytes = old->piece_bytes;
     MM_TRY(load_link(l, root));
     MM_TRY(index_steps(l));
     for (size_t i = 0; i < json_array_size(steps); i++) MM_TRY(load_step(l, json_array_get(steps, i)));
