@@ -40,6 +40,13 @@ void mm_facts_destroy(mm_facts *facts) {
     free(facts);
 }
 
+static bool is_possible(int64_t alone, int64_t shared) { return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST; }
+
+bool mm_facts_link_is_possible(const mm_facts *facts) {
+    return is_possible(facts->out_bytes_per_s, facts->out_both_bytes_per_s) &&
+           is_possible(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
+}
+
 int mm_facts_codec(const mm_facts *facts, const char *spec) {
     for (int c = 0; c < facts->n_codecs; c++)
         if (strcmp(facts->codecs[c].spec, spec) == 0) return c;

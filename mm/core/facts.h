@@ -66,6 +66,9 @@ void mm_facts_destroy(mm_facts *facts);
 int mm_facts_codec(const mm_facts *facts, const char *spec);
 const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor);
 
+/* Whether the link with both ways busy has at least a tenth of its rate one way alone (or that is not known). */
+bool mm_facts_link_is_possible(const mm_facts *facts);
+
 /* The facts as a text file (JSON): steps by layer name and phase, codes by tensor name and codec spec, so that they
  * can be applied to a graph built elsewhere. Load fills in what the file has for this graph and leaves the rest;
  * MM_ERR_FORMAT if it is not such a file or is for another graph. Save writes atomically. */

@@ -83,19 +83,13 @@ static int64_t speed(const simulator *s, mm_stream_id t) {
     return shared > 0 && shared < alone ? (int64_t)((double)shared / (double)alone * FULL_SPEED) : FULL_SPEED;
 }
 
-static bool is_shared_rate(int64_t alone, int64_t shared) {
-    return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST;
-}
-
 static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
     const int contentions[] = {f->contention_permille, f->link_contention_permille};
     for (int i = 0; i < 2; i++)
         if (contentions[i] < 0 || contentions[i] > MM_CONTENTION_MOST)
             return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range, 0 to %d",
                            mm_graph_name(plan->graph), contentions[i], MM_CONTENTION_MOST);
-    if (is_shared_rate(f->out_bytes_per_s, f->out_both_bytes_per_s) &&
-        is_shared_rate(f->in_bytes_per_s, f->in_both_bytes_per_s))
-        return MM_OK;
+    if (mm_facts_link_is_possible(f)) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
                    "facts for %s: the link's rate with both ways busy is less than a tenth of that of one way alone",
                    mm_graph_name(plan->graph));
