@@ -31,12 +31,12 @@ static mm_status train(const bench *b, session *s, row *r) {
 
 static mm_status calibrate_with(bench *b, const nets_net *net, int64_t batch, const char *policy) {
     session s;
-    row ignored = {.batch = batch};
+    row r = {.batch = batch};
     session_config config = configure(b, net, batch, policy);
     config.measure_times = true;
     MM_TRY(session_init(&s, &config));
-    mm_status status = train(b, &s, &ignored);
-    if (status == MM_OK) status = collector_add(b->collector, &s);
+    mm_status status = train(b, &s, &r);
+    if (status == MM_OK) status = collector_add(b->collector, &s, &r);
     session_fini(&s);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
 }
@@ -69,7 +69,7 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     r->minimum_bytes = s.minimum_bytes;
     MM_TRY(status);
     status = train(b, &s, r);
-    if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s);
+    if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
     if (status == MM_OK && b->predict) status = predict(b, &s, r);
     session_fini(&s);
     return status;

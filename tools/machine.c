@@ -95,7 +95,8 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(get_integer(&r, root, "", "launch_ns", MOST_NS, &m.launch_ns));
     MM_TRY(read_passes(&r, json_object_get(root, "passes"), &m));
     MM_TRY(read_link(&r, json_object_get(root, "link"), &m));
-    MM_TRY(get_integer(&r, root, "", "contention_permille", 9000, &m.contention_permille));
+    MM_TRY(get_integer(&r, root, "", "contention_permille", MM_CONTENTION_MOST, &m.contention_permille));
+    MM_TRY(get_integer(&r, root, "", "link_contention_permille", MM_CONTENTION_MOST, &m.link_contention_permille));
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
     MM_TRY(get_integer(&r, root, "", "alloc_ns", MOST_NS, &m.alloc_ns));
     MM_TRY(read_codecs(&r, json_object_get(root, "codecs"), &m));
@@ -210,6 +211,7 @@ void machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts) {
     facts->out_both_bytes_per_s = m->out_both_bytes_per_s;
     facts->in_both_bytes_per_s = m->in_both_bytes_per_s;
     facts->contention_permille = (int)m->contention_permille;
+    facts->link_contention_permille = (int)m->link_contention_permille;
     facts->issue_ns = m->issue_ns;
     facts->alloc_ns = m->alloc_ns;
 }

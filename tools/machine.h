@@ -5,7 +5,7 @@
  *     "conv_flops_per_s": ..., "winograd_flops_per_s": ..., "linear_flops_per_s": ..., "memory_bytes_per_s": ...,
  *     "launch_ns": ..., "passes": { "batch_norm": 1.6, ... },
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
- *     "contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
+ *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } } }
  *
  * A step takes the longer of its arithmetic and its traffic, and a launch:
@@ -37,7 +37,7 @@ typedef struct machine {
     int64_t launch_ns;
     double passes[MM_LAYER_KINDS];
     int64_t out_bytes_per_s, in_bytes_per_s, out_both_bytes_per_s, in_both_bytes_per_s;
-    int64_t contention_permille, issue_ns, alloc_ns;
+    int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
 } machine;
