@@ -144,7 +144,7 @@ static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
 mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out) {
     char spec[MM_SPEC_CAPACITY];
     mm_codec *codec;
-    int64_t ns;
+    int64_t ns = 1;
     first_codec(b, spec);
     MM_TRY(mm_codec_create(spec, b->device, &codec));
     mm_status status = codec->ops->flags.gives_value
