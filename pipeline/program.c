@@ -25,17 +25,19 @@ static mm_status need_event(mm_program *p, mm_stream_id stream, int32_t seq) {
     return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
 }
 
-static bool is_codec(int stream) { return stream == MM_STREAM_ENCODE || stream == MM_STREAM_DECODE; }
-
-/* What codec_wait asks: when each codec's piece ended, and when the computation came to a wait for one. */
-static mm_status need_times(mm_program *p, const mm_piece *piece) {
-    if (is_codec(piece->stream)) return need_event(p, piece->stream, piece->seq);
-    bool waits = piece->wait[MM_STREAM_ENCODE] >= 0 || piece->wait[MM_STREAM_DECODE] >= 0;
-    if (piece->stream != MM_STREAM_COMPUTE || !waits || piece->seq == 0) return MM_OK;
-    return need_event(p, piece->stream, piece->seq - 1);
+static bool waits_for_side(const mm_piece *step) {
+    for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++)
+        if (step->wait[s] >= 0) return true;
+    return false;
 }
 
-/* Events for what is waited for; for the codecs' accounts; for every piece where segments are placed at run time, because
+/* What codec_wait asks: when each operation ended, and when the computation came to a wait for one. */
+static mm_status need_times(mm_program *p, const mm_piece *piece) {
+    if (piece->stream != MM_STREAM_COMPUTE) return need_event(p, piece->stream, piece->seq);
+    return waits_for_side(piece) && piece->seq > 0 ? need_event(p, piece->stream, piece->seq - 1) : MM_OK;
+}
+
+/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time, because
  * frees wait too, or where times are measured. */
 static mm_status create_events(mm_program *p) {
     const mm_plan *plan = p->plan;
@@ -95,45 +97,48 @@ int mm_program_node(const mm_program *p, int step) { return p->node_of_step[step
 
 /* ---------------------------------------------------------------- times, once an iteration has ended */
 
-static int64_t ended_ns(const mm_program *p, int stream, int32_t seq) {
-    return seq < 0 ? 0 : mm_event_ns(p->events[p->pieces.at[stream][seq]]);
+/* What a piece had to wait for longest: that which its stream did before, or another stream's piece. NULL: nothing. */
+static const mm_piece *last_awaited(const mm_program *p, const mm_piece *piece, int64_t *ended_ns_out) {
+    const mm_piece *last = NULL;
+    *ended_ns_out = 0;
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        int32_t seq = s == (int)piece->stream ? piece->seq - 1 : piece->wait[s];
+        if (seq < 0) continue;
+        int32_t awaited = p->pieces.at[s][seq];
+        int64_t end = mm_event_ns(p->events[awaited]);
+        if (end <= *ended_ns_out) continue;
+        *ended_ns_out = end;
+        last = &p->pieces.pieces[awaited];
+    }
+    return last;
 }
 
 /* A piece starts when its stream is free and what it waits for has ended. */
 static int64_t started_ns(const mm_program *p, const mm_piece *piece) {
-    int64_t start = 0;
-    for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        int64_t end = ended_ns(p, s, s == (int)piece->stream ? piece->seq - 1 : piece->wait[s]);
-        if (end > start) start = end;
-    }
-    return start == 0 && p->begin ? mm_event_ns(p->begin) : start;
+    int64_t start;
+    return last_awaited(p, piece, &start) || !p->begin ? start : mm_event_ns(p->begin);
 }
 
-/* How long one codec's stream was at work between two times, of which the later is when piece `seq` had ended. */
-static int64_t codec_work(const mm_program *p, int stream, int32_t seq, int64_t from_ns) {
-    int64_t busy = 0;
-    for (; seq >= 0; seq--) {
-        int64_t end = ended_ns(p, stream, seq), start = started_ns(p, &p->pieces.pieces[p->pieces.at[stream][seq]]);
-        if (end <= from_ns) break;
-        if (start < from_ns) start = from_ns;
-        if (end > start) busy += end - start;
+/* How much of the time that the computation stood before a step a codec was at work on what it waited for. Back along
+ * what each had to wait for: a decode, which waited for a prefetch, which ... */
+static int64_t codec_wait_before(const mm_program *p, const mm_piece *step) {
+    const mm_piece *before = &p->pieces.pieces[p->pieces.at[MM_STREAM_COMPUTE][step->seq - 1]];
+    int64_t from = mm_event_ns(p->events[before - p->pieces.pieces]), sum = 0, end, start;
+    const mm_piece *awaited = last_awaited(p, step, &end);
+    for (; awaited && awaited->stream != MM_STREAM_COMPUTE && end > from; end = start) {
+        bool codec = awaited->stream == MM_STREAM_ENCODE || awaited->stream == MM_STREAM_DECODE;
+        awaited = last_awaited(p, awaited, &start);
+        if (start < from) start = from;
+        if (codec) sum += end - start;
     }
-    return busy;
+    return sum;
 }
 
-/* How long the computation waited for what a codec was at work on. Waits for a codec that itself waited for the link are
- * none. */
 static int64_t codec_wait(const mm_program *p) {
     int64_t sum = 0;
     for (int32_t i = 1; i < p->pieces.count[MM_STREAM_COMPUTE]; i++) {
-        const mm_piece *piece = &p->pieces.pieces[p->pieces.at[MM_STREAM_COMPUTE][i]];
-        int64_t longest = 0;
-        for (int s = MM_STREAM_ENCODE; s <= MM_STREAM_DECODE; s++) {
-            if (piece->wait[s] < 0) continue;
-            int64_t busy = codec_work(p, s, piece->wait[s], ended_ns(p, MM_STREAM_COMPUTE, i - 1));
-            if (busy > longest) longest = busy;
-        }
-        sum += longest;
+        const mm_piece *step = &p->pieces.pieces[p->pieces.at[MM_STREAM_COMPUTE][i]];
+        if (waits_for_side(step)) sum += codec_wait_before(p, step);
     }
     return sum;
 }
