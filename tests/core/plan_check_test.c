@@ -45,7 +45,8 @@ static void world_destroy(world *w) {
 
 static void check_accepts_random_right_plans(void **state) {
     (void)state;
-    int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, moves[2] = {0}; /* raw, coded */
+    int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0,
+        moves[2] = {0}; /* raw, coded */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
         const char *why;
@@ -54,6 +55,7 @@ static void check_accepts_random_right_plans(void **state) {
         for (int i = 0; i < w.plan->n_nodes; i++) {
             const mm_node *n = &w.plan->nodes[i];
             ops += n->kind != MM_NODE_STEP;
+            recomputes += n->kind == MM_NODE_RECOMPUTE;
             if (n->kind == MM_NODE_IN) moves[w.plan->segments[n->src].content]++;
             for (int s = 0; s < MM_STREAM_COUNT; s++) waits += w.plan->nodes[i].wait[s] >= 0;
         }
@@ -65,11 +67,11 @@ static void check_accepts_random_right_plans(void **state) {
         for (int t = 0; t < mm_graph_tensors(w.graph); t++) aliases += w.plan->alias[t] != t;
         world_destroy(&w);
     }
-    print_message("%d plans: %d operations (%d maps and %d codes fetched from pinned memory), %d waits, %d in place, "
-                  "%d aliases, %d dynamic, %d pinned\n",
-                  GRAPHS * PLANS, ops, moves[0], moves[1], waits, inplace, aliases, dynamic, pinned);
+    print_message("%d plans: %d operations (%d maps and %d codes fetched from pinned memory, %d recomputed), %d waits, "
+                  "%d in place, %d aliases, %d dynamic, %d pinned\n",
+                  GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, waits, inplace, aliases, dynamic, pinned);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
-    assert_true(moves[0] > 20 && moves[1] > 20);
+    assert_true(moves[0] > 20 && moves[1] > 20 && recomputes > 100);
 }
 
 /* Every order gives the same, and that is what memory without a plan gives, if no code loses anything. */

@@ -49,7 +49,7 @@ static mm_segment *find_segment(mutant *m, bool (*fits)(const mm_segment *)) {
     return found;
 }
 
-static bool is_op(const mm_node *n) { return n->kind != MM_NODE_STEP; }
+static bool is_op(const mm_node *n) { return !mm_node_runs_step(n); }
 static bool is_encode(const mm_node *n) { return n->kind == MM_NODE_ENCODE; }
 static bool is_move(const mm_node *n) { return n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN; }
 static bool has_work(const mm_node *n) { return n->work >= 0; }

@@ -44,7 +44,7 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
     int n = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
-        if (node->kind == MM_NODE_STEP) {
+        if (mm_node_runs_step(node)) {
             const mm_step_info *step = mm_graph_step(plan->graph, node->step);
             for (int u = 0; u < step->n_uses; u++) {
                 int segment = plan->bindings[node->first_binding + u];
@@ -64,7 +64,7 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
 
 bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
     const mm_node *n = &plan->nodes[node];
-    if (n->kind != MM_NODE_STEP || input < 0 || output < 0) return false;
+    if (!mm_node_runs_step(n) || input < 0 || output < 0) return false;
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     const mm_segment *a = &plan->segments[plan->bindings[n->first_binding + input]];
     const mm_segment *b = &plan->segments[plan->bindings[n->first_binding + output]];
@@ -93,12 +93,12 @@ bool plan_walkable(const mm_plan *plan) {
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if ((unsigned)n->kind > MM_NODE_IN || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
+        if ((unsigned)n->kind > MM_NODE_RECOMPUTE || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
         if (n->seq != seen[n->stream]) return false;
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (n->wait[s] < -1 || n->wait[s] >= seen[s]) return false;
         seen[n->stream]++;
-        bool step = n->kind == MM_NODE_STEP;
+        bool step = mm_node_runs_step(n);
         if (!known_or_none(n->work, plan->n_segments) || !known_or_none(n->stage, plan->n_segments)) return false;
         if (!known_or_none(n->src, plan->n_segments) || !known_or_none(n->dst, plan->n_segments)) return false;
         if (!step && (n->src < 0 || n->dst < 0 || !known(n->tensor, mm_graph_tensors(plan->graph)))) return false;
@@ -131,9 +131,10 @@ static bool good_work(const mm_plan *plan, int segment, int64_t bytes) {
     return plan->segments[segment].content == MM_CONTENT_WORK && plan->segments[segment].bytes >= bytes;
 }
 
-static bool good_step(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int expected) {
-    if (n->stream != MM_STREAM_COMPUTE || n->step != expected || n->src != -1 || n->dst != -1 || n->stage != -1 ||
-        n->tensor != -1)
+/* A step, for the first time or again. */
+static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    if (n->stream != MM_STREAM_COMPUTE || n->src != -1 || n->dst != -1 || n->stage != -1 || n->tensor != -1 ||
+        n->throttle != 0)
         return false;
     int first = facts->variant_first[n->step], count = facts->variant_first[n->step + 1] - first;
     if (!known(n->variant, count)) return false;
@@ -149,10 +150,24 @@ static bool good_step(const mm_plan *plan, const mm_facts *facts, const mm_node 
     return good_work(plan, n->work, facts->variants[first + n->variant].workspace_bytes);
 }
 
+/* What is run again has been run, and does nothing but write managed tensors anew. */
+static bool good_recompute(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int steps) {
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    if (n->step >= steps || step->phase != MM_FORWARD) return false;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (managed(plan, use->tensor) ? use->access == MM_MODIFY || is_shared_output(plan, use)
+                                       : use->access == MM_WRITE)
+            return false;
+    }
+    return good_run(plan, facts, n);
+}
+
 static bool good_move(const mm_plan *plan, const mm_node *n) {
     bool out = n->kind == MM_NODE_OUT;
     const mm_segment *src = &plan->segments[n->src], *dst = &plan->segments[n->dst];
-    if (n->stream != (out ? MM_STREAM_OUT : MM_STREAM_IN) || n->step != -1 || n->work != -1 || n->stage != -1)
+    if (n->stream != (out ? MM_STREAM_OUT : MM_STREAM_IN) || n->step != -1 || n->work != -1 || n->stage != -1 ||
+        n->throttle != 0)
         return false;
     if (src->pinned == out || dst->pinned != out) return false;
     if (src->content == MM_CONTENT_WORK || src->tensor != n->tensor || dst->tensor != n->tensor) return false;
@@ -163,6 +178,7 @@ static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n
     if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
     bool encode = n->kind == MM_NODE_ENCODE;
     if (n->stream != (encode ? MM_STREAM_ENCODE : MM_STREAM_DECODE) || n->step != -1) return false;
+    if (n->throttle < 0 || (n->throttle > 0 && !encode)) return false;
     const mm_segment *raw = &plan->segments[encode ? n->src : n->dst];
     const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
@@ -184,7 +200,10 @@ static bool good_form(const mm_plan *plan, const mm_facts *facts, const mm_limit
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->wait[n->stream] != -1) return false;
-        if (n->kind == MM_NODE_STEP ? !good_step(plan, facts, n, steps++) : !good_op(plan, facts, n)) return false;
+        bool good = n->kind == MM_NODE_RECOMPUTE ? good_recompute(plan, facts, n, steps)
+                    : n->kind == MM_NODE_STEP    ? n->step == steps++ && good_run(plan, facts, n)
+                                                 : good_op(plan, facts, n);
+        if (!good) return false;
     }
     return steps == mm_graph_steps(plan->graph);
 }
@@ -214,6 +233,12 @@ static bool no_races(const mm_plan *plan, const closure *c, const access *list, 
     return true;
 }
 
+static int last_user(const access *list, int n, int segment) {
+    for (int i = n - 1; i >= 0; i--)
+        if (list[i].segment == segment) return list[i].node;
+    return -1;
+}
+
 static int first_user(const access *list, int n, int segment) {
     for (int i = 0; i < n; i++)
         if (list[i].segment == segment) return list[i].node;
@@ -241,6 +266,17 @@ static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *
     return true;
 }
 
+/* Somebody comes to something that a recomputation wrote. */
+static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
+    for (int node = 0; node < plan->n_nodes; node++) {
+        bool used = plan->nodes[node].kind != MM_NODE_RECOMPUTE;
+        for (int i = 0; i < n && !used; i++)
+            used = list[i].node == node && list[i].write && last_user(list, n, list[i].segment) > node;
+        if (!used) return false;
+    }
+    return true;
+}
+
 /* Workspaces have one user, operations' targets are new, everything has a user and is written first: that the right
  * bytes happen to lie there does not do. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
@@ -254,7 +290,7 @@ static bool good_users(const mm_plan *plan, const access *list, int n) {
     }
     for (int i = 0; i < n; i++) {
         const mm_node *node = &plan->nodes[list[i].node];
-        if (node->kind != MM_NODE_STEP && list[i].write && first_user(list, n, list[i].segment) != list[i].node)
+        if (!mm_node_runs_step(node) && list[i].write && first_user(list, n, list[i].segment) != list[i].node)
             return false;
     }
     return true;
@@ -279,7 +315,9 @@ typedef struct player {
     int n_ends[2];
     tag *cells[2];
     tag *dynamic; /* one cell for each segment */
-    int *current; /* per tensor */
+    int *current; /* per tensor; fixed ones have numbers too */
+    int *seen;    /* per binding of a step that ran: the value there */
+    int *ran;     /* per step: its node */
     bool *used;   /* per node: an operation's result was read */
     int values;
 } player;
@@ -321,10 +359,11 @@ static bool get(player *p, int segment, tag *out) {
     return true;
 }
 
-static bool read_use(player *p, const mm_use *use, int segment) {
+static bool read_use(player *p, const mm_use *use, int segment, int value, bool *exact) {
     tag t;
-    if (!get(p, segment, &t) || t.value != p->current[use->tensor]) return false;
+    if (!get(p, segment, &t) || t.value != value) return false;
     if (use->form == MM_FORM_SIGN && !t.exact) return false;
+    *exact = *exact && t.exact;
     return t.content == MM_CONTENT_RAW || (use->form == MM_FORM_SIGN && p->facts->codecs[t.codec].gives_sign);
 }
 
@@ -345,19 +384,51 @@ static bool play_step(player *p, int node) {
     const mm_node *n = &p->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
     const int32_t *bindings = &p->plan->bindings[n->first_binding];
-    for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] >= 0 && step->uses[u].access != MM_WRITE && !read_use(p, &step->uses[u], bindings[u]))
+    int *seen = &p->seen[n->first_binding];
+    bool exact = true; /* does not matter */
+    p->ran[n->step] = node;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        seen[u] = p->current[use->tensor];
+        if (bindings[u] >= 0 && use->access != MM_WRITE && !read_use(p, use, bindings[u], seen[u], &exact))
             return false;
+    }
     for (int u = 0; u < step->n_uses; u++)
         if (bindings[u] >= 0 && is_shared_output(p->plan, &step->uses[u]) && !share_use(p, step, bindings, u))
             return false;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        if (bindings[u] < 0 || use->access == MM_READ || is_shared_output(p->plan, use)) continue;
+        if (use->access == MM_READ || is_shared_output(p->plan, use)) continue;
+        p->current[use->tensor] = p->values++;
+        if (use->access == MM_WRITE) seen[u] = p->current[use->tensor];
+        if (bindings[u] < 0) continue;
         const mm_segment *s = &p->plan->segments[bindings[u]];
         if (s->content != MM_CONTENT_RAW) return false;
-        p->current[use->tensor] = p->values++;
         put(p, bindings[u], (tag){p->current[use->tensor], true, MM_CONTENT_RAW, -1, s->tensor, -1});
+    }
+    return true;
+}
+
+/* From what the step found when it ran: the same as then. */
+static bool play_recompute(player *p, int node) {
+    const mm_node *n = &p->plan->nodes[node], *ran = &p->plan->nodes[p->ran[n->step]];
+    const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
+    const int32_t *bindings = &p->plan->bindings[n->first_binding];
+    const int *seen = &p->seen[ran->first_binding];
+    bool exact =
+        n->variant == ran->variant && p->facts->variants[p->facts->variant_first[n->step] + n->variant].deterministic;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (use->access != MM_READ) continue;
+        bool same =
+            bindings[u] < 0 ? p->current[use->tensor] == seen[u] : read_use(p, use, bindings[u], seen[u], &exact);
+        if (!same) return false;
+    }
+    for (int u = 0; u < step->n_uses; u++) {
+        if (bindings[u] < 0 || step->uses[u].access != MM_WRITE) continue;
+        const mm_segment *s = &p->plan->segments[bindings[u]];
+        if (s->content != MM_CONTENT_RAW) return false;
+        put(p, bindings[u], (tag){seen[u], exact, MM_CONTENT_RAW, -1, s->tensor, -1});
     }
     return true;
 }
@@ -383,12 +454,15 @@ static bool play(player *p) {
     for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) p->current[t] = -2;
     for (int i = 0; i < p->plan->n_nodes; i++) {
         const mm_node *n = &p->plan->nodes[i];
-        if (n->kind == MM_NODE_STEP ? !play_step(p, i) : !play_op(p, i)) return false;
+        bool right = n->kind == MM_NODE_STEP        ? play_step(p, i)
+                     : n->kind == MM_NODE_RECOMPUTE ? play_recompute(p, i)
+                                                    : play_op(p, i);
+        if (!right) return false;
         if (n->work >= 0) put(p, n->work, nothing);
         if (n->stage >= 0) put(p, n->stage, nothing);
     }
     for (int i = 0; i < p->plan->n_nodes; i++)
-        if (p->plan->nodes[i].kind != MM_NODE_STEP && !p->used[i]) return false;
+        if (!mm_node_runs_step(&p->plan->nodes[i]) && !p->used[i]) return false;
     return true;
 }
 
@@ -407,6 +481,8 @@ static bool plays_right(const mm_plan *plan, const mm_facts *facts) {
     }
     p.dynamic = allocate((size_t)plan->n_segments, sizeof *p.dynamic);
     p.current = allocate((size_t)mm_graph_tensors(plan->graph), sizeof *p.current);
+    p.seen = allocate((size_t)plan->n_bindings, sizeof *p.seen);
+    p.ran = allocate((size_t)mm_graph_steps(plan->graph), sizeof *p.ran);
     p.used = allocate((size_t)plan->n_nodes, sizeof *p.used);
     bool right = play(&p);
     for (int m = 0; m < 2; m++) {
@@ -415,6 +491,8 @@ static bool plays_right(const mm_plan *plan, const mm_facts *facts) {
     }
     free(p.dynamic);
     free(p.current);
+    free(p.seen);
+    free(p.ran);
     free(p.used);
     return right;
 }
@@ -422,12 +500,6 @@ static bool plays_right(const mm_plan *plan, const mm_facts *facts) {
 /* ---------------------------------------------------------------- sums */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int last_user(const access *list, int n, int segment) {
-    for (int i = n - 1; i >= 0; i--)
-        if (list[i].segment == segment) return list[i].node;
-    return -1;
-}
 
 static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access *list, int n) {
     if (plan->heap_bytes < 0 || plan->heap_offset < 0 || plan->heap_offset % MM_ALIGN) return false;
@@ -490,7 +562,7 @@ mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limit
     access *list = plan_accesses(plan, &n);
     closure c = closure_create(plan);
     const char *why = NULL;
-    if (!good_users(plan, list, n))
+    if (!good_users(plan, list, n) || !good_recomputed(plan, list, n))
         why = "users";
     else if (!no_races(plan, &c, list, n))
         why = "race";
