@@ -16,7 +16,7 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 64 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 80 };
 
 typedef struct world {
     mm_graph *graph;
@@ -101,15 +101,16 @@ static void what_check_accepts_computes_the_same_in_every_order(void **state) {
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
         if (!runs_right(w.plan, w.facts, has_lossy_code(w.plan))) fail_msg("seed %d goes wrong", (int)seed);
-        for (int i = 0; mutations[i].name; i++) {
+        for (int i = 0; mutation_at(i); i++) {
+            const mutation *mutation = mutation_at(i);
             mutant m = {.plan = plan_clone(w.plan), .limits = w.limits, .facts = w.facts, .random = seed};
-            if (mutations[i].apply(&m) && plan_walkable(m.plan) && mm_plan_finish(m.plan) == MM_OK) {
+            if (mutation->apply(&m) && plan_walkable(m.plan) && mm_plan_finish(m.plan) == MM_OK) {
                 m.limits.device_bytes = m.limits.pinned_bytes = 1 << 26; /* what is allocated here */
                 /* Of what is refused, only broken waits still leave a plan that can be run at all. */
                 bool accept = mm_plan_check(m.plan, m.facts, &m.limits) == MM_OK;
-                bool can_run = strcmp(mutations[i].name, "drop_wait") == 0 || accept;
+                bool can_run = strcmp(mutation->name, "drop_wait") == 0 || accept;
                 bool right = can_run && runs_right(m.plan, m.facts, has_lossy_code(m.plan));
-                if (accept && !right) fail_msg("%s, seed %d: accepted but wrong", mutations[i].name, (int)seed);
+                if (accept && !right) fail_msg("%s, seed %d: accepted but wrong", mutation->name, (int)seed);
                 accepted += accept;
                 refused += can_run && !accept;
                 seen_wrong += can_run && !accept && !right;
@@ -153,20 +154,20 @@ static void check_and_brute_force_agree_on_every_mutant(void **state) {
     tally tallies[MUTATIONS] = {0}, all = {0};
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 10));
-        for (int i = 0; mutations[i].name; i++)
+        for (int i = 0; mutation_at(i); i++)
             for (int round = 0; round < ROUNDS; round++)
-                compare_verdicts(&w, &mutations[i], seed * 1000 + (uint64_t)(i * ROUNDS + round), &tallies[i]);
+                compare_verdicts(&w, mutation_at(i), seed * 1000 + (uint64_t)(i * ROUNDS + round), &tallies[i]);
         world_destroy(&w);
     }
-    for (int i = 0; mutations[i].name; i++) {
-        print_message("%-19s rejected %5d, infeasible %5d, harmless %5d\n", mutations[i].name, tallies[i].rejected,
+    for (int i = 0; mutation_at(i); i++) {
+        print_message("%-28s rejected %5d, infeasible %5d, harmless %5d\n", mutation_at(i)->name, tallies[i].rejected,
                       tallies[i].infeasible, tallies[i].harmless);
         assert_true(tallies[i].rejected + tallies[i].infeasible > 0);
         all.rejected += tallies[i].rejected;
         all.infeasible += tallies[i].infeasible;
         all.harmless += tallies[i].harmless;
     }
-    print_message("%-19s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
+    print_message("%-28s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
                   all.harmless);
     assert_true(all.rejected > 10000 && all.infeasible > 500 && all.harmless > 1000);
 }
