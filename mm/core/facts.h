@@ -44,7 +44,9 @@ typedef struct mm_facts {
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* each way with both busy */
     int contention_permille;                           /* how much longer compute takes while a codec works */
     int link_contention_permille;                      /* and while a copy over the link does; they add up */
-    int64_t issue_ns;                                  /* host time to issue one operation */
+    int64_t issue_ns; /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
+    int64_t alloc_ns; /* an unplanned allocation, or a free: nothing else on the device goes on meanwhile, as the CUDA
+                         runtime's synchronise; 0: none is counted */
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
                             (mm/core/pieces.h) */
 } mm_facts;
@@ -57,6 +59,7 @@ enum { MM_PIECE_BYTES = 4 << 20 };
  * slows compute down at most tenfold, and one way of the link the other. */
 enum { MM_CONTENTION_MOST = 9000, MM_LINK_SHARED_LEAST = 10 };
 #define MM_NS_MOST INT64_C(1000000000000)
+enum { MM_ALLOC_NS_MOST = 1000000000 }; /* issuing an operation, or an allocation */
 
 /* One variant a step, with the graph's workspace and no time; room for n_codecs codecs. */
 MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);

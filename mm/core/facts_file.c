@@ -1,12 +1,13 @@
 /* Facts as JSON:
  *
  *   { "format": "mm facts", "version": 1,
- *     "graph": { "name": "resnet32", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
- *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ...
- * }, "contention_permille": 50, "link_contention_permille": 10, "issue_ns": 2000, "steps": [ { "layer": "conv1",
- * "phase": "forward", "variants": [ { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
- * "codecs": [ { "spec": "zvc", "lossless": true, "fixed_size": false, "gives_value": true, "gives_sign": false,
- * "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500 } } } ] }
+ *     "graph": { "name": "resnet32 train 128", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
+ *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
+ *     "contention_permille": 50, "link_contention_permille": 20, "issue_ns": 2000, "alloc_ns": 0,
+ *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
+ *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
+ *     "codecs": [ { "spec": "zvc", "lossless": true, "fixed_size": false, "gives_value": true, "gives_sign": false,
+ *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500 } } } ] }
  *
  * Steps and codes may be left out; what is there must be whole. The counts and the sum of the tensors' bytes tell
  * whether the file is of the same graph: its name does not matter. */
@@ -82,14 +83,15 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         json_decref(codecs);
         return NULL;
     }
-    return json_pack("{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:o, s:o}", "format",
-                     format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
+    return json_pack("{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:o, s:o}",
+                     "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
                      facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)tensor_bytes_sum(graph),
                      "link", "out_bytes_per_s", (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s",
                      (json_int_t)facts->in_bytes_per_s, "out_both_bytes_per_s", (json_int_t)facts->out_both_bytes_per_s,
                      "in_both_bytes_per_s", (json_int_t)facts->in_both_bytes_per_s, "contention_permille",
                      facts->contention_permille, "link_contention_permille", facts->link_contention_permille,
-                     "issue_ns", (json_int_t)facts->issue_ns, "steps", steps, "codecs", codecs);
+                     "issue_ns", (json_int_t)facts->issue_ns, "alloc_ns", (json_int_t)facts->alloc_ns, "steps", steps,
+                     "codecs", codecs);
 }
 
 /* Writes to a new file beside `path`; the caller renames or removes it. */
@@ -198,7 +200,9 @@ static mm_status load_link(loader *l, const json_t *root) {
         MM_TRY(get_integer(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST, &link_contention));
     f->contention_permille = (int)contention;
     f->link_contention_permille = (int)link_contention;
-    return get_integer(l, root, "device", "issue_ns", 0, MM_NS_MOST, &f->issue_ns);
+    MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));
+    if (!json_object_get(root, "alloc_ns")) return MM_OK; /* older files have none */
+    return get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns);
 }
 
 static int by_layer_and_phase(const void *a, const void *b) {

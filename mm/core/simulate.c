@@ -29,7 +29,7 @@ typedef struct simulator {
 static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
     int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     if (rate <= 0) return 0;
-    double ns = (double)bytes / (double)rate * 1e9;
+    double ns = (double)facts->issue_ns + (double)bytes / (double)rate * 1e9;
     return ns < (double)MM_NS_MOST ? (int64_t)ns : MM_NS_MOST + 1; /* refused, with all that is too long */
 }
 
@@ -89,6 +89,9 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
         if (contentions[i] < 0 || contentions[i] > MM_CONTENTION_MOST)
             return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range, 0 to %d",
                            mm_graph_name(plan->graph), contentions[i], MM_CONTENTION_MOST);
+    if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: issuing in %lld ns, an allocation in %lld ns: out of range",
+                       mm_graph_name(plan->graph), (long long)f->issue_ns, (long long)f->alloc_ns);
     if (mm_facts_link_is_possible(f)) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
                    "facts for %s: the link's rate with both ways busy is less than a tenth of that of one way alone",
@@ -103,6 +106,22 @@ static bool is_ready(const simulator *s, const mm_piece *piece) {
     return true;
 }
 
+/* What a node allocates before it starts, and what is freed with it: segments placed at run time. */
+static int count_unplanned(const mm_plan *plan, int node) {
+    int n = 0;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (s->dynamic) n += (s->first_node == node) + (s->last_node == node);
+    }
+    return n;
+}
+
+/* Everything stands still while memory is allocated and freed for a node. */
+static void stand_still(simulator *s, int node) {
+    if (s->facts->alloc_ns == 0 || s->plan->heap_bytes == 0) return;
+    s->now += count_unplanned(s->plan, node) * s->facts->alloc_ns;
+}
+
 /* Starts what can start now. Returns whether anything runs. */
 static mm_status start_pieces(simulator *s, bool *any_out) {
     *any_out = false;
@@ -113,6 +132,7 @@ static mm_status start_pieces(simulator *s, bool *any_out) {
             if (is_ready(s, piece)) {
                 int64_t ns;
                 MM_TRY(piece_ns(s, piece, &ns));
+                if (mm_piece_is_first(&s->pieces, piece)) stand_still(s, piece->node);
                 s->running[t] = next;
                 s->left[t] = ns * FULL_SPEED;
                 s->began[t] = s->now;
