@@ -116,7 +116,7 @@ static mm_status time_codec(const char *device_name, const mm_codec *codec, int6
     float *map = malloc(SAMPLE_ELEMS * sizeof *map);
     void *code = aligned_alloc(MM_ALIGN, (size_t)mm_align(bytes));
     mm_status status = map && code ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for measuring %s", codec->spec);
-    for (int i = 0; status == MM_OK && i < SAMPLE_ELEMS; i++) map[i] = (float)(i * 7919 % 1009) * 1e-3f - 0.3f;
+    for (int64_t i = 0; status == MM_OK && i < SAMPLE_ELEMS; i++) map[i] = (float)(i * 7919 % 1009) * 1e-3f - 0.3f;
     if (status == MM_OK) status = mm_stream_create(device, "speed", 0, &stream);
     if (status == MM_OK) status = time_encoding(codec, stream, map, code, ns_out);
     mm_stream_destroy(stream);

@@ -106,15 +106,7 @@ static mm_status run_nets(bench *b) {
 /* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
 static mm_status run_source(bench *b, const facts_source *source) {
     b->source = source;
-    if (source->is_machine) return run_nets(b);
-    if (b->net_list || b->batch_list)
-        return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: holds the facts of one network and batch; --net and --batch go "
-                       "with a machine's rates",
-                       source->path);
-    if (!source->net[0])
-        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
-    return run_net(b, source->net, source->batch);
+    return source->is_machine ? run_nets(b) : run_net(b, source->net, source->batch);
 }
 
 static mm_status run_all(bench *b) {
@@ -181,13 +173,23 @@ static mm_status read_link(bench *b) {
     return MM_OK;
 }
 
+static mm_status check_source(const bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    if (source.is_machine) return MM_OK;
+    if (b->net_list || b->batch_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "rates",
+                       path);
+    if (!source.net[0]) return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", path);
+    return MM_OK;
+}
+
 static mm_status check_sources(const bench *b) {
     if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
-    for (int i = 0; i < b->sources.n; i++) {
-        facts_source source;
-        MM_TRY(facts_source_open(b->sources.text[i], &source));
-    }
+    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i]));
     return MM_OK;
 }
 

@@ -221,6 +221,44 @@ static void copies_and_codecs_slow_the_steps_each_by_its_own(void **state) {
     fixture_destroy(&f);
 }
 
+static void a_copy_takes_its_issuing_and_its_bytes(void **state) {
+    (void)state;
+    link_fixture l = link_create(false);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(500);
+    l.f.facts->issue_ns = 100;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.out, 2000, 2500);
+    check_copy(&sim, l.in, sim.nodes[l.out].end_ns, 3100);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+}
+
+/* The code is placed at run time: allocated for its encoding, freed with its decoding. */
+static void everything_stands_still_while_memory_is_allocated(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    f.plan->segments[f.plan->nodes[f.encode].dst].dynamic = true;
+    f.plan->heap_bytes = 4096;
+    f.facts->alloc_ns = 300;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].start_ns, 2300);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
+    assert_int_equal(sim.nodes[f.decode].start_ns, 3100);
+    assert_int_equal(sim.nodes[f.decode].end_ns, 3600);
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3600); /* its 1000 ns, and both */
+    assert_int_equal(sim.iteration_ns, 7600);
+    mm_simulation_fini(&sim);
+    f.facts->alloc_ns = MM_ALLOC_NS_MOST + 1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    f.facts->alloc_ns = 0;
+    f.facts->issue_ns = -1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&f);
+}
+
 static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
     (void)state;
     link_fixture l = link_create(false);
@@ -519,6 +557,8 @@ int main(void) {
         cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
         cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),
         cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),
+        cmocka_unit_test(a_copy_takes_its_issuing_and_its_bytes),
+        cmocka_unit_test(everything_stands_still_while_memory_is_allocated),
         cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),
         cmocka_unit_test(a_slow_encode_is_followed_by_the_copy_of_its_last_piece),
         cmocka_unit_test(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause),
