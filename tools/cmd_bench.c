@@ -120,23 +120,6 @@ static mm_status run_all(bench *b) {
     return MM_OK;
 }
 
-/* Where `liveness` ran in the same table, hidden is measured against it: 1 - (step - liveness's step) / codec time. */
-static void compare_with_liveness(bench *b) {
-    for (int i = 0; i < b->n_rows; i++) {
-        row *r = &b->rows[i];
-        for (int j = 0; r->codec_hidden_share >= 0 && !r->simulated && j < b->n_rows; j++) {
-            const row *base = &b->rows[j];
-            if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->iteration_seconds_median <= 0)
-                continue;
-            double longer = r->iteration_seconds_median - base->iteration_seconds_median;
-            double share = 1 - longer / r->codec_busy_seconds;
-            r->codec_hidden_share = share < 0 ? 0 : share > 1 ? 1 : share;
-            break;
-        }
-    }
-}
-
 static mm_status print_all(const bench *b) {
     grid *grids;
     int n;
@@ -227,8 +210,7 @@ static const char help_text[] =
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
     "  img/s                 images a second, by the median iteration\n"
-    "  hidden                share of the codecs' time that did not lengthen the step; measured against the step of\n"
-    "                        liveness if that is in the table, else by how long computation waited\n"
+    "  hidden                share of the codecs' time during which computation did not wait for them\n"
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
@@ -286,7 +268,6 @@ int cmd_bench(int argc, char **argv) {
     status = prepare(&b);
     if (status == MM_OK) {
         status = run_all(&b);
-        compare_with_liveness(&b);
         mm_status printed = print_all(&b);
         if (status == MM_OK) status = printed;
     }

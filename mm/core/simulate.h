@@ -14,8 +14,10 @@ typedef struct mm_simulation {
     int64_t compute_ns; /* the compute stream at work */
     int64_t stall_ns;   /* the compute stream waiting, from first step to last */
     int64_t busy_ns[MM_STREAM_COUNT];
-    int hidden_permille; /* of the side streams' work, what did not lengthen the iteration:
+    int hidden_permille;       /* of the side streams' work, what did not lengthen the iteration:
                             1000 * (1 - stall / side busy), clamped; 1000 if there is none */
+    int codec_hidden_permille; /* of the codecs' work, what the computation did not wait for: it may wait for the link,
+                                  and for codecs that do */
     int n_nodes;
     mm_sim_node *nodes;
 } mm_simulation;

@@ -84,6 +84,7 @@ static void codec_beside_the_computation_is_hidden(void **state) {
     assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 500);
     assert_int_equal(sim.busy_ns[MM_STREAM_DECODE], 500);
     assert_int_equal(sim.hidden_permille, 1000);
+    assert_int_equal(sim.codec_hidden_permille, 1000);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -100,6 +101,7 @@ static void compute_waits_for_a_slow_decode(void **state) {
     assert_int_equal(sim.iteration_ns, 8000);
     assert_int_equal(sim.compute_ns, 7000);
     assert_int_equal(sim.hidden_permille, 500); /* 1000 of the codec's 2000 */
+    assert_int_equal(sim.codec_hidden_permille, 500);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -347,6 +349,32 @@ static void whole_maps_are_copied_after_they_were_encoded(void **state) {
     fixture_destroy(&p.f);
 }
 
+static void waits_for_the_link_are_no_waits_for_the_codec(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    mm_simulation sim;
+    mm_plan_wait(p.f.plan, p.f.steps[LOSS_B], p.f.decode);
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    /* From 0 to 1710, for the first piece to be encoded, all to be copied out and in, the last to be decoded. */
+    assert_in_range(sim.stall_ns, 1709, 1711);
+    assert_in_range(sim.hidden_permille, 159, 163); /* 330 of 2040: it includes the link */
+    assert_in_range(sim.codec_hidden_permille, 748, 752);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&p.f);
+}
+
+static void every_piece_on_the_link_is_issued(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    p.f.facts->issue_ns = 10;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    assert_in_range(sim.busy_ns[MM_STREAM_OUT], 836, 844); /* four times */
+    assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 400);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&p.f);
+}
+
 static void a_throttled_encode_goes_at_the_pace_of_the_link(void **state) {
     (void)state;
     piece_fixture p = piece_create(400, 800, 40);
@@ -536,6 +564,8 @@ int main(void) {
         cmocka_unit_test(a_slow_encode_is_followed_by_the_copy_of_its_last_piece),
         cmocka_unit_test(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause),
         cmocka_unit_test(whole_maps_are_copied_after_they_were_encoded),
+        cmocka_unit_test(waits_for_the_link_are_no_waits_for_the_codec),
+        cmocka_unit_test(every_piece_on_the_link_is_issued),
         cmocka_unit_test(a_throttled_encode_goes_at_the_pace_of_the_link),
         cmocka_unit_test(the_step_takes_its_variants_time),
         cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
