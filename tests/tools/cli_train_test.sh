@@ -94,6 +94,34 @@ a_lossless_codec_gives_the_weights_of_liveness_() {
     equal liveness freelunch
 }
 
+# ---------------------------------------------------------------- pinned memory
+
+pinned_memory_is_a_budget_too_() {
+    local budget pinned
+    budget=$(minimum resnet8 8 swap:when=always)
+    pinned=$(values minimum.json pinned_bytes)
+    ((pinned > 0)) || fail "nothing is pinned"
+    trained liveness --policy liveness
+    trained given --policy swap:when=always --pinned "$pinned"
+    equal liveness given
+    refused 1 "needs $pinned bytes of pinned host memory, $((pinned - 1)) are given" "${net[@]}" \
+        --policy swap:when=always --pinned $((pinned - 1))
+    refused 1 "recompute:mode=sqrt needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 1
+    # As much as there is: less leaves, and more is needed on the device.
+    trained less --policy swap --pinned $((pinned / 2))
+    equal liveness less
+    (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
+    refused 1 "infeasible: needs at least $(values less.json budget_bytes) bytes" "${net[@]}" --policy swap \
+        --pinned $((pinned / 2)) --budget "$budget"
+}
+
+a_budget_too_small_names_what_would_fit_() {
+    local least
+    least=$(minimum resnet8 8 liveness)
+    refused 1 "policy recompute would fit" "${net[@]}" --policy liveness --budget $((least - 1))
+    refused 1 "no policy would fit: " "${net[@]}" --policy liveness --budget 1KiB
+}
+
 # ---------------------------------------------------------------- switching
 
 switching_keeps_the_weights_and_the_budget_() {
