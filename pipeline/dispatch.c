@@ -296,7 +296,7 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
 
 /* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they do
  * is always with something that a step of the same iteration has made. */
-mm_status mm_dispatch_join(mm_dispatch *d) {
+static mm_status join_streams(mm_dispatch *d) {
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
         if (d->program->plan->stream_nodes[s] == 0) continue;
         MM_TRY(mm_event_record(d->join[s], mm_worker_stream(d->worker[s])));
@@ -311,7 +311,7 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_drain(d->worker[s]);
     mm_status status = mm_dispatch_failure(d);
-    if (status == MM_OK && (status = mm_dispatch_join(d)) != MM_OK) fail_iteration(d, status);
+    if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);
     d->ahead = true;
     d->program = NULL;

@@ -90,9 +90,6 @@ static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node 
     return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
 }
 
-/* The compute stream waits for the program's side streams. */
-MM_CHECKED mm_status mm_dispatch_join(mm_dispatch *dispatch);
-
 /* Ends a recording, if one is under way, and drops it. */
 void mm_record_abort(mm_dispatch *dispatch);
 
