@@ -400,8 +400,9 @@ typedef struct mm_stats {
     int64_t stash_bytes;          /* of the current plan, what is held from the forward to the backward pass */
     int64_t outside_bytes;        /* allocated on the device outside of the arena, by libraries */
     int64_t compute_busy_ns;      /* since creation; with an own stream only */
-    int64_t compute_wait_ns;      /* the compute stream, or the caller of mm_layer_begin, stood waiting */
+    int64_t compute_wait_ns;      /* the compute stream, or the caller who computes inline, stood waiting */
     int64_t codec_busy_ns;        /* encode and decode streams at work */
+    int64_t codec_wait_ns;        /* of it, while the computation waited for them; 0 if events have no times */
     int64_t encodes, decodes;
     int64_t encoded_bytes;       /* raw bytes that went into encoders */
     int64_t coded_bytes;         /* bytes that came out */

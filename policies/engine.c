@@ -81,6 +81,7 @@ static mm_status put_away_value(engine *e, mm_map *m, int after) {
         bool passing = m->action == MM_ACTION_CODE_SWAP;
         m->away_node = encode(e, m, m->codec, after, passing, &m->away_segment);
         if (m->away_node < 0) return MM_ERR_NOMEM;
+        if (passing) e->schedule.plan->nodes[m->away_node].throttle = e->config->throttle;
     }
     if (m->action == MM_ACTION_CODE) return MM_OK;
     from = m->away_segment;

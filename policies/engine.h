@@ -55,6 +55,7 @@ typedef struct mm_engine_config {
     int k;             /* buffers wanted; 0: as many as needed */
     mm_recompute_mode recompute;
     bool naive_workspace;
+    int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
     bool always; /* whatever the budget; else no more maps than it forces, those used longest ago first */
 } mm_engine_config;
 

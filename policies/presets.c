@@ -6,7 +6,9 @@
  *   swap        SuperNeurons: maps used longest ago leave when memory is short, and the computation waits for them
  *   vdnn-all    vDNN: offloaded at once, prefetched one layer ahead; a transfer overlaps with one layer only
  *   vdnn-conv   the same for what convolutions read
- *   cdma        vdnn-all with a code instead of the map on the link
+ *   cdma        vdnn-all with a code instead of the map on the link. Its engine compresses what it reads at up to three
+ *               times the link's rate and no faster (bandwidth-aware), so as not to take the memory's bandwidth from the
+ *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
  *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
  *               all layers' within segments (Chen et al.)
  *   rules       whatever the user writes
@@ -67,7 +69,17 @@ static const mm_option_desc recompute_options[] = {
     WHEN,
     {0},
 };
-static const mm_option_desc cdma_options[] = {CODEC("raw"), RATE, WHEN, {0}};
+static const mm_option_desc cdma_options[] = {
+    CODEC("raw"),
+    RATE,
+    {.key = "throttle",
+     .fallback = "2",
+     .min = 0,
+     .max = 1024,
+     .help = "pieces of maps that may be compressed and not copied yet: paces the codec by the link; 0: no limit"},
+    WHEN,
+    {0},
+};
 static const mm_option_desc rules_options[] = {
     {.key = "rules", .fallback = "*=swap", .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
     DEPTH,
@@ -151,6 +163,7 @@ static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *op
     *config = (mm_engine_config){.fetch = p->fetch, .leave_steps = p->leave_steps, .buffers = p->buffers};
     config->depth = atoi(mm_policy_option(ops, options, "depth"));
     config->k = atoi(mm_policy_option(ops, options, "k"));
+    config->throttle = atoi(mm_policy_option(ops, options, "throttle"));
     config->always = is_option(ops, options, "when", "always");
     config->recompute = recompute_mode(mm_policy_option(ops, options, "mode"));
     config->naive_workspace = is_option(ops, options, "workspace", "naive");

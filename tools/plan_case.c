@@ -2,26 +2,12 @@
 
 #include <string.h>
 
-/* A side stream's operation of which the facts have no time, in words: the simulation would count it as nothing. NULL:
- * all are known. */
-static const char *find_untimed(const mm_plan *plan, const mm_facts *facts) {
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if ((n->kind == MM_NODE_OUT && facts->out_bytes_per_s == 0) ||
-            (n->kind == MM_NODE_IN && facts->in_bytes_per_s == 0))
-            return "the link";
-        if (n->kind != MM_NODE_ENCODE && n->kind != MM_NODE_DECODE) continue;
-        int codec = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
-        const mm_code_facts *code = mm_facts_code(facts, codec, n->tensor);
-        if ((n->kind == MM_NODE_ENCODE ? code->encode_ns : code->decode_ns) == 0) return facts->codecs[codec].spec;
-    }
-    return NULL;
-}
+#include "tools/simulated.h"
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, c->device, policy, 0, c->facts));
     mm_status status = c->facts ? mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim) : MM_OK;
-    if (status == MM_OK && c->facts) c->untimed = find_untimed(plan_case_plan(c), c->r.planned.facts);
+    if (status == MM_OK && c->facts) c->untimed = simulated_untimed(plan_case_plan(c), c->r.planned.facts);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
     if (status != MM_OK) plan_case_fini(c);
     return status;

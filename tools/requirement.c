@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/facts_source.h"
+
 mm_status requirement_device(const char *device) {
     char known[128] = "";
     const char *name, *summary;
@@ -20,7 +22,7 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     MM_TRY(nets_backend_open(device, NULL, &r->backend));
     MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
     MM_TRY(mm_planned_init(&r->planned, &policy, r->lowered->graph, device));
-    if (facts_path) MM_TRY(mm_facts_load(facts_path, r->lowered->graph, r->planned.facts));
+    if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph)};

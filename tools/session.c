@@ -240,10 +240,10 @@ static mm_status land(session *s, const session_run *run, progress *p, tally *t,
     return status;
 }
 
-/* Shares of the codecs' time that did not hold the computation up. */
+/* The share of the codecs' time during which the computation did not wait for them; it may have waited for others. */
 static double hidden_share(const mm_stats *before, const mm_stats *after) {
     double busy = (double)(after->codec_busy_ns - before->codec_busy_ns);
-    double wait = (double)(after->compute_wait_ns - before->compute_wait_ns);
+    double wait = (double)(after->codec_wait_ns - before->codec_wait_ns);
     if (busy <= 0) return -1;
     return wait >= busy ? 0 : 1 - wait / busy;
 }

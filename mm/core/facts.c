@@ -35,6 +35,7 @@ mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_
         facts->variant_first[s + 1] = first + 1 + step->n_less;
     }
     for (size_t i = 0; i < codes; i++) facts->codes[i].code_bytes = -1;
+    facts->piece_bytes = MM_PIECE_BYTES;
     *facts_out = facts;
     return MM_OK;
 }
@@ -61,6 +62,13 @@ bool mm_facts_put_least_workspace_first(mm_facts *facts) {
         changed |= least > 0;
     }
     return changed;
+}
+
+static bool is_possible(int64_t alone, int64_t shared) { return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST; }
+
+bool mm_facts_link_is_possible(const mm_facts *facts) {
+    return is_possible(facts->out_bytes_per_s, facts->out_both_bytes_per_s) &&
+           is_possible(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
 }
 
 int mm_facts_codec(const mm_facts *facts, const char *spec) {
