@@ -65,6 +65,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *c
 
 void mm_iteration_note_begin(mm_manager *m, const mm_record *r) {
     const mm_plan *plan = r->planned.plan;
+    m->latest = r->graph;
     m->began_ns = now_ns();
     pthread_mutex_lock(&m->lock);
     if (plan->peak_bytes > m->predicted_peak_bytes) m->predicted_peak_bytes = plan->peak_bytes;
@@ -102,7 +103,6 @@ mm_status mm_iteration_finish(mm_manager *m, const char *call, bool recording,
                        m->recording ? "being recorded (mm_record_end)" : "not being recorded");
     m->running = NULL;
     m->recording = false;
-    m->latest = graph;
     mm_status status = dispatch_end(m->dispatch);
     if (status == MM_ERR_NOMEM && !recording) mm_manager_run_out(m, graph);
     return status;

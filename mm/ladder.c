@@ -12,10 +12,6 @@ typedef struct ladder {
     int n;
 } ladder;
 
-static bool has_option(const mm_policy *policy, const char *key) {
-    return *mm_policy_option(policy->ops, &policy->options, key) != '\0';
-}
-
 static bool is_option(const mm_policy *policy, const char *key, const char *value) {
     return strcmp(mm_policy_option(policy->ops, &policy->options, key), value) == 0;
 }
@@ -57,17 +53,16 @@ static int with_options(const mm_policy *policy, const char *const (*set)[2], in
 }
 
 static void add_own(ladder *l) {
-    static const char *const planned[][2] = {{"buffers", "persistent"}, {"workspace", "sliding"}};
-    static const char *const later[][2] = {{"depth", "1"}, {"buffers", "persistent"}, {"workspace", "sliding"}};
+    static const char *const options[][2] = {{"depth", "1"}, {"buffers", "persistent"}, {"workspace", "sliding"}};
     char spec[MM_POLICY_SPEC];
     const mm_policy *policy = l->policy;
+    bool unplanned = is_option(policy, "buffers", "naive") || is_option(policy, "workspace", "naive");
     l->rungs[l->n] = (mm_rung){.step = "smaller workspaces", .least_workspaces = true};
     strcpy(l->rungs[l->n++].spec, policy->spec);
     if (strcmp(policy->ops->name, "naive") == 0) ADD(l, "storage used again", "liveness");
-    if (is_option(policy, "buffers", "naive") || is_option(policy, "workspace", "naive"))
-        add(l, "planned memory", spec, with_options(policy, planned, 2, spec));
-    if (has_option(policy, "depth") && atoi(mm_policy_option(policy->ops, &policy->options, "depth")) > 1)
-        add(l, "later decodes", spec, with_options(policy, later, has_option(policy, "workspace") ? 3 : 1, spec));
+    if (unplanned) add(l, "planned memory", spec, with_options(policy, options + 1, 2, spec));
+    if (atoi(mm_policy_option(policy->ops, &policy->options, "depth")) > 1)
+        add(l, "later decodes", spec, with_options(policy, options, unplanned ? 3 : 1, spec));
 }
 
 /* The codec of a policy that compresses; "" if it does not. A policy may have the mask alone, which is none. */

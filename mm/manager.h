@@ -43,7 +43,7 @@ struct mm_manager {
     bool recording;         /* the iteration under way is recorded, and does not run */
     bool failed;            /* a step could not be recomputed: what it was to be made for cannot begin */
     bool ran_out;           /* of memory, in the iteration under way */
-    const mm_graph *latest; /* of the iteration that was ended last, perhaps without waiting */
+    const mm_graph *latest; /* of the iteration that was begun last, and may still be running */
     int64_t began_ns;
     int64_t ceiling_bytes; /* above it memory ran out while an iteration ran; INT64_MAX: it never did */
     pthread_mutex_t lock;  /* of the figures below, which any thread may ask for */
@@ -67,6 +67,8 @@ MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *pol
 /* An iteration of this graph failed because memory ran out: its plan, and all that need as much, are given up for
  * smaller ones, if there are any. The caller's last error stays. */
 void mm_manager_run_out(mm_manager *manager, const mm_graph *graph);
+/* What lies above all plans may have is given back to the system. */
+void mm_manager_trim(mm_manager *manager);
 void mm_record_fini(mm_record *record);
 /* NULL if the graph was not prepared. */
 mm_record *mm_manager_find(const mm_manager *manager, const mm_graph *graph);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/advice.h"
 #include "mm/ladder.h"
 #include "mm/manager.h"
 
@@ -12,12 +13,24 @@ enum { MESSAGE = 512 };
 typedef struct attempt {
     mm_policy policy;
     bool least_workspaces;
-    bool stands_in;     /* for the policy that was set */
-    int64_t need_bytes; /* filled in: what the largest of its plans takes */
+    bool stands_in; /* for the policy that was set */
+    /* filled in */
+    int64_t need_bytes;      /* what the largest of its plans takes */
+    const mm_graph *refused; /* the graph whose plan does not fit */
 } attempt;
 
 static int64_t limit_bytes(const mm_manager *m) {
     return m->budget_bytes < m->ceiling_bytes ? m->budget_bytes : m->ceiling_bytes;
+}
+
+static mm_limits limits_of(const mm_manager *m) {
+    return (mm_limits){
+        .device_bytes = limit_bytes(m), .pinned_bytes = mm_pool_bytes(m->staging), .base_bytes = m->directory.bytes};
+}
+
+void mm_manager_trim(mm_manager *m) {
+    /* The pattern that tells touched bytes would go with the memory. */
+    if (!m->options.measure_touched) mm_pool_trim(m->pool, limit_bytes(m));
 }
 
 /* Whether there is less than was asked for. */
@@ -56,8 +69,7 @@ static mm_status check_recompute(const mm_record *r) {
 }
 
 static mm_status make_plan(const mm_manager *m, attempt *a, mm_record *r) {
-    mm_limits limits = {
-        .device_bytes = limit_bytes(m), .pinned_bytes = mm_pool_bytes(m->staging), .base_bytes = m->directory.bytes};
+    mm_limits limits = limits_of(m);
     MM_TRY(mm_planned_init(&r->planned, &a->policy, r->graph, m->options.device));
     if (a->least_workspaces) mm_facts_put_least_workspace_first(r->planned.facts);
     MM_TRY(mm_planned_make(&r->planned, &a->policy, r->graph, &limits));
@@ -74,11 +86,18 @@ static mm_status record_init(const mm_manager *m, attempt *a, const mm_record *b
     r->fixed = calloc((size_t)mm_graph_tensors(r->graph) + 1, sizeof *r->fixed);
     mm_status status = r->fixed ? make_plan(m, a, r)
                                 : mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(r->graph));
+    if (status == MM_ERR_INFEASIBLE) a->refused = r->graph;
     if (status == MM_OK)
         find_fixed(m, r, before);
     else
         mm_record_fini(r);
     return status;
+}
+
+/* Says what would fit in place of an attempt that does not. */
+static mm_status advise(const mm_manager *m, const attempt *a) {
+    mm_limits limits = limits_of(m);
+    return mm_advise(a->refused, m->options.device, &limits);
 }
 
 /* Clears the places of new persistent tensors. It may fail, so it comes before anything else is changed. */
@@ -149,21 +168,20 @@ static bool has_smaller_workspaces(const mm_manager *m, const mm_record *added) 
     return any;
 }
 
-/* The first of a policy's ladder that fits. */
-static mm_status descend(mm_manager *m, const mm_policy *wanted, const mm_record *added, const char *why,
-                         int64_t own_need_bytes) {
+/* The first of a policy's ladder that fits, for all graphs. `own`: the policy itself, which does not. */
+static mm_status descend(mm_manager *m, const attempt *own, const mm_record *added, const char *why) {
     mm_rung rungs[MM_LADDER_MAX];
-    char refused[MESSAGE], least[MM_POLICY_SPEC];
-    int64_t least_bytes = own_need_bytes;
-    snprintf(refused, sizeof refused, "%s", mm_last_error());
-    strcpy(least, wanted->spec);
-    int n = mm_ladder_list(wanted, rungs);
+    char refusal[MESSAGE], least[MM_POLICY_SPEC];
+    int64_t least_bytes = own->need_bytes;
+    snprintf(refusal, sizeof refusal, "%s", mm_last_error());
+    strcpy(least, own->policy.spec);
+    int n = mm_ladder_list(&own->policy, rungs);
     for (int i = has_smaller_workspaces(m, added) ? 0 : 1; i < n; i++) {
         attempt a = {.least_workspaces = rungs[i].least_workspaces, .stands_in = true};
         MM_TRY(mm_policy_parse(rungs[i].spec, &a.policy));
         mm_status status = plan_all(m, &a, added);
         if (status == MM_OK) {
-            take_up(m, &a, wanted, rungs[i].step, why);
+            take_up(m, &a, &own->policy, rungs[i].step, why);
             return MM_OK;
         }
         if (status != MM_ERR_INFEASIBLE) return status;
@@ -171,16 +189,18 @@ static mm_status descend(mm_manager *m, const mm_policy *wanted, const mm_record
         least_bytes = a.need_bytes;
         strcpy(least, rungs[i].spec);
     }
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; of all that could stand in for it, %s needs least: %lld bytes", refused,
-                   least, (long long)least_bytes);
+    mm_fail_set("%s; of all that could stand in for it, %s needs least: %lld bytes", refusal, least,
+                (long long)least_bytes);
+    return advise(m, own);
 }
 
+/* The policy for all graphs, or what may stand in for it. */
 static mm_status replan(mm_manager *m, const mm_policy *wanted, const mm_record *added, const char *why) {
     attempt a = {.policy = *wanted};
     mm_status status = plan_all(m, &a, added);
     if (status == MM_OK) take_up(m, &a, wanted, NULL, NULL);
-    if (status != MM_ERR_INFEASIBLE || !is_short(m)) return status;
-    return descend(m, wanted, added, why, a.need_bytes);
+    if (status != MM_ERR_INFEASIBLE) return status;
+    return is_short(m) ? descend(m, &a, added, why) : advise(m, &a);
 }
 
 mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *why) {
@@ -202,7 +222,7 @@ void mm_manager_run_out(mm_manager *m, const mm_graph *graph) {
         mm_log_send(&m->options.log, MM_LOG_ERROR, "memory ran out, and nothing does with less: %s", mm_last_error());
     } else {
         if (m->ladder_steps == steps) mm_manager_step_down(m, m->policy_now, limit_bytes(m), why);
-        if (!m->options.measure_touched) mm_pool_trim(m->pool, limit_bytes(m));
+        mm_manager_trim(m);
     }
     mm_fail_set("%s", reason);
 }
@@ -223,8 +243,10 @@ static mm_status add_record(mm_manager *m, const mm_record *known) {
     if (!records) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", m->n_records + 1);
     m->records = records;
     MM_TRY(mm_policy_parse(m->policy_now, &a.policy));
-    MM_TRY(record_init(m, &a, known, &added));
-    mm_status status = zero_added(m);
+    mm_status status = record_init(m, &a, known, &added);
+    if (status == MM_ERR_INFEASIBLE && !is_short(m)) return advise(m, &a);
+    MM_TRY(status);
+    status = zero_added(m);
     if (status != MM_OK) {
         mm_record_fini(&added);
         return status;

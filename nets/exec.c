@@ -174,7 +174,6 @@ typedef struct iteration {
     nets_slot *slot;
     bool ahead;    /* it ends without a drain */
     bool recorded; /* its work is recorded: batch and result are yet to come */
-    bool safe;     /* if it fails now, nothing that is learned has changed */
     mm_stream *stream;
 } iteration;
 
@@ -243,11 +242,10 @@ static mm_status enqueue_step(nets_exec *exec, const iteration *it, const nets_s
     return step->op ? enqueue_op(exec, step, it->stream, false) : run_data(exec, it);
 }
 
-static mm_status run_steps(nets_exec *exec, iteration *it) {
+static mm_status run_steps(nets_exec *exec, const iteration *it) {
     const nets_lowered *lowered = exec->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
-        it->safe = step->phase != MM_UPDATE;
         MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
         MM_TRY(enqueue_step(exec, it, step));
         MM_TRY(mm_layer_end(exec->manager, step->graph_layer, step->phase));
@@ -255,14 +253,11 @@ static mm_status run_steps(nets_exec *exec, iteration *it) {
     return MM_OK;
 }
 
-static mm_status run_step_by_step(nets_exec *exec, iteration *it) {
-    it->safe = true;
+static mm_status run_step_by_step(nets_exec *exec, const iteration *it) {
     MM_TRY(mm_iteration_begin(exec->manager, exec->lowered->graph));
     MM_TRY(run_steps(exec, it));
     MM_TRY(enqueue_result(exec, it));
-    mm_status status = it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
-    it->safe = status != MM_OK; /* the update waits for all else, and is not run if that failed */
-    return status;
+    return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
 }
 
 /* False: it runs step by step, for now or under this plan. */
@@ -285,8 +280,7 @@ static mm_status run_recorded(nets_exec *exec, const iteration *it) {
     return enqueue_result(exec, it);
 }
 
-static mm_status run_iteration(nets_exec *exec, iteration *it) {
-    it->safe = false;
+static mm_status run_iteration(nets_exec *exec, const iteration *it) {
     MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
     return mm_event_record(it->slot->done, it->stream);
 }
@@ -310,18 +304,10 @@ static mm_status undo(nets_exec *exec, mm_stream *stream, mm_status status) {
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
-    for (;;) {
-        int64_t steps = ladder_steps(exec);
-        mm_status status = run_iteration(exec, it);
-        if (status == MM_OK) {
-            exec->slots.submitted++;
-            return MM_OK;
-        }
-        status = undo(exec, it->stream, status);
-        /* Where memory ran out, the manager may know a plan that needs less. */
-        if (status != MM_ERR_NOMEM || !it->safe || nets_exec_outstanding(exec) > 0 || ladder_steps(exec) == steps)
-            return status;
-    }
+    mm_status status = run_iteration(exec, it);
+    if (status != MM_OK) return undo(exec, it->stream, status);
+    exec->slots.submitted++;
+    return MM_OK;
 }
 
 static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
@@ -337,8 +323,26 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
                               nets_result *result_out) {
     MM_TRY(check_batch(exec, n, NETS_AHEAD));
     iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
-    MM_TRY(submit(exec, &it, lr));
-    return nets_exec_collect(exec, result_out);
+    int64_t before = 0, now = 0, steps;
+    if (exec->lowered->rng >= 0) MM_TRY(nets_exec_updates(exec, &before));
+    mm_status status;
+    do {
+        steps = ladder_steps(exec);
+        status = submit(exec, &it, lr);
+        if (status == MM_OK) return nets_exec_collect(exec, result_out);
+        /* Memory ran out, the manager has a plan that needs less, and nothing that is learned has changed: once more. */
+    } while (status == MM_ERR_NOMEM && ladder_steps(exec) > steps &&
+             (exec->lowered->rng < 0 || (nets_exec_updates(exec, &now) == MM_OK && now == before)));
+    return status;
+}
+
+mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out) {
+    if (exec->lowered->rng < 0)
+        return mm_fail(MM_ERR_NOT_FOUND, "net %s: nothing is updated in an evaluation", nets_net_name(exec->net));
+    uint32_t rng[4];
+    MM_TRY(mm_persistent_get(exec->manager, name_of(exec, exec->lowered->rng), 0, rng, sizeof rng));
+    *updates_out = (int64_t)((uint64_t)rng[3] << 32 | rng[2]);
+    return MM_OK;
 }
 
 mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr) {

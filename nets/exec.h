@@ -52,6 +52,10 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
 
+/* How often the weights were updated since nets_exec_init (or what was loaded): iterations that failed may have got so
+ * far, or not. Between iterations; blocks. MM_ERR_NOT_FOUND in an evaluation. */
+MM_CHECKED mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out);
+
 /* ---- the same without standing still: while the device runs an iteration, the next one is enqueued behind it */
 
 enum { NETS_AHEAD = 2 }; /* iterations that may be submitted and not collected */

@@ -35,6 +35,11 @@ static mm_status need_times(mm_program *p, const mm_piece *piece) {
     return need_event(p, piece->stream, piece->seq - 1);
 }
 
+/* Whether events know when they completed. */
+static bool has_times(const mm_dispatch_config *config) {
+    return config->device->ops->always_timed || config->measure_times;
+}
+
 /* Events for what is waited for; for the codecs' accounts; for every piece where segments are placed at run time, because
  * frees wait too, or where times are measured. */
 static mm_status create_events(mm_program *p) {
@@ -46,7 +51,7 @@ static mm_status create_events(mm_program *p) {
     for (int i = 0; i < p->pieces.n; i++) {
         const mm_piece *piece = &p->pieces.pieces[i];
         if (p->has_unplanned || config->measure_times) MM_TRY(need_event(p, piece->stream, piece->seq));
-        if (config->device->ops->timed_events) MM_TRY(need_times(p, piece));
+        if (has_times(config)) MM_TRY(need_times(p, piece));
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (piece->wait[s] >= 0) MM_TRY(need_event(p, (mm_stream_id)s, piece->wait[s]));
     }
@@ -151,7 +156,7 @@ static void add_times(mm_program *p) {
 
 int64_t mm_program_measure(mm_program *p) {
     add_times(p);
-    return p->dispatch->config.device->ops->timed_events ? codec_wait(p) : 0;
+    return has_times(&p->dispatch->config) ? codec_wait(p) : 0;
 }
 
 int64_t mm_program_ns(const mm_program *p, int node) {

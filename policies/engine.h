@@ -25,7 +25,9 @@ typedef enum mm_recompute_mode {
     MM_RECOMPUTE_SPEED,  /* cheap layers once; what they make on the way is kept until its last backward use */
     MM_RECOMPUTE_MEMORY, /* cheap layers anew for each backward step; nothing is kept */
     MM_RECOMPUTE_COST,   /* for each segment, maps made of one another: as SPEED if all of it is at most what the
-                            largest layer's step takes, else as MEMORY (SuperNeurons' cost-aware recomputation) */
+                            largest layer's step takes, else as MEMORY (SuperNeurons' cost-aware recomputation). A sum
+                            or concatenation that would make its segment larger than that is kept, as SuperNeurons
+                            keeps all of them: along a chain of residual blocks MEMORY takes quadratic time */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, within about sqrt(n) segments; once (Chen et al.) */
 } mm_recompute_mode;
 

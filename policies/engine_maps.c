@@ -121,13 +121,17 @@ static mm_status order_fetches(mm_maps *maps) {
 }
 
 static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
     if (config->recompute == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, maps->kept));
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
         mm_map *m = &maps->maps[maps->n];
         maps->map_of[t] = -1;
         if (!is_eligible(s, maps, config, t, m) || maps->eligible++ >= limit) continue;
         maps->map_of[t] = maps->n++;
-        if (m->action == MM_ACTION_RECOMPUTE) continue;
+        if (m->action == MM_ACTION_RECOMPUTE) {
+            mm_recompute_join(s, maps, maps->n - 1);
+            continue;
+        }
         /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
         if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
         for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
@@ -135,7 +139,7 @@ static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *c
     /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
-    MM_TRY(mm_recompute_settle_keeping(s, maps, config->recompute));
+    mm_recompute_settle_keeping(maps, config->recompute);
     return order_fetches(maps);
 }
 

@@ -8,13 +8,15 @@
 typedef struct mm_map {
     mm_tensor tensor;
     mm_action action;
-    int codec;          /* in the facts, of its elements; -1: none */
-    int last_forward;   /* step after which it is put away */
-    int first_backward; /* step that first needs it again */
-    int last_value;     /* last backward step that reads its elements; -1: only its sign is read */
-    bool value, sign;   /* what is put away: elements, mask */
-    bool anew;          /* RECOMPUTE: for each backward step; else once, and kept */
-    int segment;        /* RECOMPUTE: a map of those made of one another, that one its own */
+    int codec;             /* in the facts, of its elements; -1: none */
+    int last_forward;      /* step after which it is put away */
+    int first_backward;    /* step that first needs it again */
+    int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
+    bool value, sign;      /* what is put away: elements, mask */
+    bool anew;             /* RECOMPUTE: for each backward step; else once, and kept */
+    int segment;           /* RECOMPUTE: leads to the last map of its segment, those that are made of one another */
+    int64_t segment_bytes; /* if it is that one: what they all take */
+    bool counted;
     /* while the plan is built */
     int away_node, away_segment; /* last operation that put the elements away, and where they are then */
 } mm_map;
@@ -28,6 +30,7 @@ typedef struct mm_maps {
     uint8_t *region_of; /* per tensor: where its storage is to lie */
     int eligible;       /* how many there would be without a limit */
     uint8_t *kept;      /* per tensor: kept for the others to be made of */
+    int64_t layer_peak; /* for recomputing by cost */
     int *mark, marks;   /* per tensor: the number of the last search that met it */
 } mm_maps;
 

@@ -53,25 +53,33 @@ static mm_status enter(contest *c, mm_plan *plan) {
     return MM_OK;
 }
 
+/* Enters the plan for the first `limit` maps. */
+static mm_status enter_maps(contest *c, const mm_graph *graph, const mm_engine_config *config, int limit,
+                            int *eligible_out) {
+    mm_plan *plan;
+    mm_status status = mm_engine_plan_maps(graph, c->facts, c->limits, config, limit, eligible_out, &plan);
+    return status == MM_OK ? enter(c, plan) : status;
+}
+
+static mm_status compare(contest *c, const mm_graph *graph, const mm_engine_config *config) {
+    int eligible = 0, ignored;
+    MM_TRY(enter_maps(c, graph, config, 0, &eligible));
+    if (c->best_fits) return MM_OK;
+    int candidates = mm_graph_steps(graph) > LARGE_STEPS ? CANDIDATES_LARGE : CANDIDATES;
+    if (candidates > eligible) candidates = eligible;
+    /* Without times the first that fits is as good as any. */
+    for (int i = 1; i <= candidates && !(c->best_fits && c->best_ns == 0); i++) {
+        int limit = i < candidates ? (int)((int64_t)eligible * i / candidates) : INT32_MAX;
+        mm_status status = enter_maps(c, graph, config, limit, &ignored);
+        if (status != MM_OK && status != MM_ERR_INFEASIBLE) return status; /* too few buffers for so many maps */
+    }
+    return MM_OK;
+}
+
 mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
     contest c = {.facts = facts, .limits = limits};
-    int eligible;
-    mm_plan *plan;
-    MM_TRY(mm_engine_plan_maps(graph, facts, limits, config, 0, &eligible, &plan));
-    MM_TRY(enter(&c, plan));
-    int candidates = mm_graph_steps(graph) > LARGE_STEPS ? CANDIDATES_LARGE : CANDIDATES;
-    if (candidates > eligible) candidates = eligible;
-    if (c.best_fits) candidates = 0;
-    mm_status status = MM_OK;
-    for (int i = 1; status == MM_OK && i <= candidates; i++) {
-        int limit = (int)((int64_t)eligible * i / candidates);
-        status = mm_engine_plan_maps(graph, facts, limits, config, limit, &eligible, &plan);
-        if (status == MM_OK)
-            status = enter(&c, plan);
-        else if (status == MM_ERR_INFEASIBLE) /* too few buffers for so many maps */
-            status = MM_OK;
-    }
+    mm_status status = compare(&c, graph, config);
     if (status == MM_OK)
         *plan_out = c.best;
     else

@@ -1,9 +1,5 @@
 #include "policies/recompute.h"
 
-#include <stdlib.h>
-
-#include "mm/core/status.h"
-
 /* Layers that are cheap to run again: no convolution, no matrix product. */
 static const uint32_t cheap_kinds = 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_LRN | 1u << MM_LAYER_RELU |
                                     1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_CONCAT |
@@ -68,34 +64,48 @@ static bool can_make(query *q, mm_tensor tensor) {
     return true;
 }
 
+/* ---------------------------------------------------------------- segments */
+
 static int find_segment(const mm_maps *maps, int map) {
     while (maps->maps[map].segment != map) map = maps->maps[map].segment;
     return map;
 }
 
-bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
-    bool sqrt_mode = mode == MM_RECOMPUTE_SQRT;
-    query q = {.schedule = s,
-               .maps = maps,
-               .kinds = cheap_kinds | (sqrt_mode ? dear_kinds : 0),
-               .when = s->last_step[m->tensor],
-               .exact = true};
-    maps->marks++;
-    m->codec = -1;
-    if (!can_make(&q, m->tensor)) return false;
-    if (q.exact || !m->sign) {
-        mm_maps_read_signs_from_value(s, m);
-        return true;
-    }
-    /* What comes back is not exact: the mask is kept beside it. */
-    int mask = mm_facts_codec(s->facts, mm_mask_spec);
-    return mask >= 0 && mm_facts_code(s->facts, mask, m->tensor)->code_bytes >= 0;
+static int64_t bytes_of(const mm_schedule *s, mm_tensor tensor) {
+    return mm_align(mm_graph_tensor(s->graph, tensor)->bytes);
 }
 
-/* ---------------------------------------------------------------- what becomes of it */
+/* Whether the last search met a map that is made again. */
+static bool was_met(const mm_maps *maps, int map) {
+    return maps->maps[map].action == MM_ACTION_RECOMPUTE && maps->mark[maps->maps[map].tensor] == maps->marks;
+}
 
-/* The most that one layer's step takes: SuperNeurons' l_peak, below which no plan of its kind comes. */
-static int64_t layer_peak(const mm_schedule *s) {
+/* What a segment would take that holds the tensor and all that the last search met. */
+static int64_t joined_bytes(const mm_schedule *s, mm_maps *maps, mm_tensor tensor) {
+    int64_t bytes = bytes_of(s, tensor);
+    for (int i = 0; i < maps->n; i++) maps->maps[i].counted = false;
+    for (int i = 0; i < maps->n; i++) {
+        if (!was_met(maps, i)) continue;
+        mm_map *segment = &maps->maps[find_segment(maps, i)];
+        bytes += segment->counted ? 0 : segment->segment_bytes;
+        segment->counted = true;
+    }
+    return bytes;
+}
+
+void mm_recompute_join(const mm_schedule *s, mm_maps *maps, int map) {
+    mm_map *m = &maps->maps[map];
+    m->segment = map;
+    m->segment_bytes = bytes_of(s, m->tensor);
+    for (int i = 0; i < map; i++) {
+        int segment = was_met(maps, i) ? find_segment(maps, i) : map;
+        if (segment == map) continue;
+        maps->maps[segment].segment = map;
+        m->segment_bytes += maps->maps[segment].segment_bytes;
+    }
+}
+
+int64_t mm_recompute_layer_peak(const mm_schedule *s) {
     int64_t peak = 0;
     for (int i = 0; i < mm_graph_steps(s->graph); i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
@@ -103,33 +113,49 @@ static int64_t layer_peak(const mm_schedule *s) {
         for (int u = 0; u < step->n_uses; u++) {
             mm_tensor t = step->uses[u].tensor;
             bool counts = mm_graph_tensor(s->graph, t)->ownership == MM_MANAGED && s->plan->alias[t] == t;
-            if (counts) bytes += mm_align(mm_graph_tensor(s->graph, t)->bytes);
+            if (counts) bytes += bytes_of(s, t);
         }
         if (bytes > peak) peak = bytes;
     }
     return peak;
 }
 
-/* Joins the maps that are made again from one another: one recomputation segment. */
-static void join_segments(const mm_schedule *s, mm_maps *maps, int map, mm_recompute_mode mode) {
-    mm_map probe = maps->maps[map];
-    if (!mm_recompute_settle(s, maps, mode, &probe)) return;
-    for (int i = 0; i < map; i++)
-        if (maps->maps[i].action == MM_ACTION_RECOMPUTE && maps->mark[maps->maps[i].tensor] == maps->marks)
-            maps->maps[find_segment(maps, i)].segment = find_segment(maps, map);
+void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
+    for (int i = 0; i < maps->n; i++) {
+        mm_map *m = &maps->maps[i];
+        if (m->action != MM_ACTION_RECOMPUTE) continue;
+        bool large = mode == MM_RECOMPUTE_COST && maps->maps[find_segment(maps, i)].segment_bytes > maps->layer_peak;
+        m->anew = large || mode == MM_RECOMPUTE_MEMORY;
+    }
 }
 
-mm_status mm_recompute_settle_keeping(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode) {
-    for (int i = 0; i < maps->n; i++) maps->maps[i].anew = mode == MM_RECOMPUTE_MEMORY;
-    if (mode != MM_RECOMPUTE_COST) return MM_OK;
-    int64_t *bytes = calloc((size_t)maps->n + 1, sizeof *bytes), peak = layer_peak(s);
-    if (!bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    for (int i = 0; i < maps->n; i++) maps->maps[i].segment = i;
-    for (int i = 0; i < maps->n; i++)
-        if (maps->maps[i].action == MM_ACTION_RECOMPUTE) join_segments(s, maps, i, mode);
-    for (int i = 0; i < maps->n; i++)
-        bytes[find_segment(maps, i)] += mm_align(mm_graph_tensor(s->graph, maps->maps[i].tensor)->bytes);
-    for (int i = 0; i < maps->n; i++) maps->maps[i].anew = bytes[find_segment(maps, i)] > peak;
-    free(bytes);
-    return MM_OK;
+/* ---------------------------------------------------------------- a rule's word */
+
+/* Whether a sum or a concatenation is among the layers whose outputs lie in the map's storage. */
+static bool is_join(const mm_schedule *s, mm_tensor tensor) {
+    static const uint32_t joins = 1u << MM_LAYER_ADD | 1u << MM_LAYER_CONCAT;
+    for (; tensor >= 0; tensor = s->over[tensor])
+        if (1u << mm_graph_layer(s->graph, mm_graph_tensor(s->graph, tensor)->producer)->kind & joins) return true;
+    return false;
+}
+
+bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
+    bool all = mode == MM_RECOMPUTE_SQRT;
+    query q = {.schedule = s,
+               .maps = maps,
+               .kinds = cheap_kinds | (all ? dear_kinds : 0),
+               .when = s->last_step[m->tensor],
+               .exact = true};
+    maps->marks++;
+    m->codec = -1;
+    if (!can_make(&q, m->tensor)) return false;
+    if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) && joined_bytes(s, maps, m->tensor) > maps->layer_peak)
+        return false;
+    if (q.exact || !m->sign) {
+        mm_maps_read_signs_from_value(s, m);
+        return true;
+    }
+    /* What comes back is not exact: the mask is kept beside it. */
+    int mask = mm_facts_codec(s->facts, mm_mask_spec);
+    return mask >= 0 && mm_facts_code(s->facts, mask, m->tensor)->code_bytes >= 0;
 }

@@ -9,8 +9,15 @@
  * index have been settled. */
 bool mm_recompute_settle(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode, mm_map *map);
 
+/* To be called when a map that was settled so has become the maps' last: joins its segment with those of the maps that it
+ * is made of. */
+void mm_recompute_join(const mm_schedule *schedule, mm_maps *maps, int map);
+
 /* Settles of all such maps whether they are kept from their first use on, or made anew for each. */
-MM_CHECKED mm_status mm_recompute_settle_keeping(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode);
+void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode);
+
+/* The most that one layer's step takes: SuperNeurons' l_peak, below which no plan of its kind comes. */
+int64_t mm_recompute_layer_peak(const mm_schedule *schedule);
 
 /* Chen et al., "Training deep nets with sublinear memory cost" (2016): cuts the forward pass into about sqrt(n)
  * segments, and marks the maps that are read across a cut, which are kept. */

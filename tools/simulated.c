@@ -21,7 +21,7 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
 
 mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const char *device) {
     *s = (simulated){.device = device};
-    mm_status status = nets_backend_open(device, &s->backend);
+    mm_status status = nets_backend_open(device, NULL, &s->backend);
     if (status == MM_OK) status = nets_lower(net, s->backend, batch, NETS_TRAIN, &s->lowered);
     if (status != MM_OK) simulated_fini(s);
     return status;
