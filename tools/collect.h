@@ -11,6 +11,7 @@
 
 #include "tools/requirement.h"
 #include "tools/session.h"
+#include "tools/target.h"
 
 /* Sums of what a line is fitted to. */
 typedef struct collect_copies {
@@ -39,7 +40,7 @@ typedef struct collector {
 } collector;
 
 /* For every codec that any of the policies uses. */
-MM_CHECKED mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const char *device,
+MM_CHECKED mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const target *target,
                                     const arg_texts *policies);
 void collector_fini(collector *c);
 

@@ -85,7 +85,7 @@ static mm_status raise_by(session *s, requirement *r) {
 static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
     for (int p = 0; p < s->config.policies.n; p++) {
         requirement r;
-        MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
+        MM_TRY(requirement_init(&r, s->config.net, batch, mode, &s->config.target, s->config.policies.text[p],
                                 *base_bytes, NULL));
         *base_bytes = r.planned.plan->base_bytes;
         mm_status status = raise_by(s, &r);
@@ -100,13 +100,13 @@ static mm_status check_device_memory(const session *s) {
     mm_memory_info info;
     char size[32];
     int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
-    MM_TRY(mm_device_create(s->config.device, NULL, &device));
+    MM_TRY(mm_device_create(s->config.target.device, NULL, &device));
     mm_device_memory_info(device, &info);
     mm_device_destroy(device);
     if (wanted <= info.free_bytes) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
                    s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
-                   mm_size_format(wanted, size, sizeof size), s->config.device, (long long)info.free_bytes);
+                   mm_size_format(wanted, size, sizeof size), s->config.target.device, (long long)info.free_bytes);
 }
 
 static mm_status check_budget(const session *s) {
@@ -117,7 +117,7 @@ static mm_status check_budget(const session *s) {
 
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
-    mm_options options = {.device = c->device,
+    mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = c->pinned_bytes,
                           .link_bytes_per_s = c->link_bytes_per_s,
@@ -129,11 +129,12 @@ static mm_status open_manager(session *s) {
                           .alloc_cost_ns = c->alloc_cost_ns};
     MM_TRY(mm_manager_create(&options, &s->manager));
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
+    MM_TRY(target_open(&c->target, &s->backend));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
-        MM_TRY(
-            nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
+        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, s->backend, &c->sgd,
+                                   wanted[g].exec));
     return nets_exec_init(s->train, c->seed);
 }
 
@@ -167,10 +168,12 @@ void session_fini(session *s) {
     nets_exec_destroy(s->eval);
     nets_exec_destroy(s->train_last);
     nets_exec_destroy(s->train);
+    nets_backend_close(s->backend);
     mm_manager_destroy(s->manager);
     nets_reader_destroy(s->test_data);
     nets_reader_destroy(s->train_data);
     s->eval_last = s->eval = s->train_last = s->train = NULL;
+    s->backend = NULL;
     s->manager = NULL;
     s->test_data = s->train_data = NULL;
 }
@@ -209,7 +212,8 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
 
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
-    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD) MM_TRY(nets_reader_next(s->train_data, &batch));
+    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
+        MM_TRY(nets_reader_next(s->train_data, &batch));
     nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
     if (t->flying == 0) t->ended = now();
@@ -279,6 +283,9 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->codec_hidden_share = hidden_share(&t->before, &after);
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
+    if (r->iterations > 0)
+        r->compute_busy_seconds =
+            (double)(after.compute_busy_ns - t->before.compute_busy_ns) * 1e-9 / (double)r->iterations;
     if (!s->config.measure || r->iterations == 0) return MM_OK;
     mm_touched touched;
     MM_TRY(mm_touched_get(s->manager, &touched));
@@ -292,7 +299,8 @@ static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to
 
 static void name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
-    copy_text(r->device, sizeof r->device, s->config.device);
+    copy_text(r->device, sizeof r->device, s->config.target.device);
+    copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->policy, sizeof r->policy, s->config.policies.text[0]);
     mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];

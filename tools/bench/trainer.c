@@ -7,8 +7,9 @@
 #include "tools/requirement.h"
 
 static mm_status least_budget(const nets_net *net, int64_t batch, const char *policy, int64_t *bytes_out) {
+    const target host = TARGET_DEFAULTS;
     requirement r;
-    MM_TRY(requirement_init(&r, net, batch, NETS_TRAIN, "host", policy, 0, NULL));
+    MM_TRY(requirement_init(&r, net, batch, NETS_TRAIN, &host, policy, 0, NULL));
     *bytes_out = r.planned.plan->peak_bytes;
     requirement_fini(&r);
     return MM_OK;
