@@ -158,26 +158,22 @@ static int64_t output_elems(const job *j) {
     return j->of == FORWARD ? y_elems(j) : j->of == BY_INPUT ? x_elems(j) : w_elems(j);
 }
 
-static double factor(const job *j, float value) {
-    return j->conv.math == CUDNN_FMA_MATH ? value : cuda_emulation_tf32(value);
-}
-
-/* Adds what channel o of one of y's pixels has to do with the window's element {ky, kx}, at {iy, ix} of x. */
+/* Adds what channel o of one of y's pixels has to do with the window's element {ky, kx}, at a pixel of x. */
 static void multiply(const job *j, double *sums, int64_t y_pixel, int64_t x_pixel, int o, int ky, int kx) {
-    int per_group = j->y.c / j->conv.groups, first = o / per_group * j->w.c;
-    int64_t y_at = y_pixel * j->y.c + o, x_at = x_pixel * j->x.c + first;
-    int64_t w_at = (((int64_t)o * j->w.h + ky) * j->w.w + kx) * j->w.c;
-    for (int c = 0; c < j->w.c; c++) switch (j->of) {
-        case FORWARD:
-            sums[y_at] += factor(j, j->x_data[x_at + c]) * factor(j, j->w_data[w_at + c]);
-            break;
-        case BY_INPUT:
-            sums[x_at + c] += factor(j, j->y_data[y_at]) * factor(j, j->w_data[w_at + c]);
-            break;
-        case BY_WEIGHTS:
-            sums[w_at + c] += factor(j, j->y_data[y_at]) * factor(j, j->x_data[x_at + c]);
-            break;
-        }
+    int per_group = j->y.c / j->conv.groups, channels = j->w.c;
+    int64_t y_at = y_pixel * j->y.c + o, x_at = x_pixel * j->x.c + (int64_t)(o / per_group) * channels;
+    int64_t w_at = (((int64_t)o * j->w.h + ky) * j->w.w + kx) * channels;
+    switch (j->of) {
+    case FORWARD:
+        for (int c = 0; c < channels; c++) sums[y_at] += (double)j->x_data[x_at + c] * j->w_data[w_at + c];
+        break;
+    case BY_INPUT:
+        for (int c = 0; c < channels; c++) sums[x_at + c] += (double)j->y_data[y_at] * j->w_data[w_at + c];
+        break;
+    case BY_WEIGHTS:
+        for (int c = 0; c < channels; c++) sums[w_at + c] += (double)j->y_data[y_at] * j->x_data[x_at + c];
+        break;
+    }
 }
 
 static void convolve_pixel(const job *j, double *sums, int n, int oy, int ox) {
@@ -193,17 +189,39 @@ static void convolve_pixel(const job *j, double *sums, int n, int oy, int ox) {
         }
 }
 
-static void run(void *arg) {
-    const job *j = arg;
+static void convolve(const job *j) {
     int64_t n = output_elems(j);
     double *sums = calloc((size_t)n, sizeof *sums);
     if (!sums) abort();
-    memset(j->workspace, 0xa5, j->memory);
     for (int image = 0; image < j->y.n; image++)
         for (int oy = 0; oy < j->y.h; oy++)
             for (int ox = 0; ox < j->y.w; ox++) convolve_pixel(j, sums, image, oy, ox);
     for (int64_t i = 0; i < n; i++) output(j)[i] = (float)sums[i];
     free(sums);
+}
+
+static float *rounded(const float *data, int64_t n) {
+    float *copy = malloc((size_t)n * sizeof *copy);
+    if (!copy) abort();
+    for (int64_t i = 0; i < n; i++) copy[i] = cuda_emulation_tf32(data[i]);
+    return copy;
+}
+
+static void run(void *arg) {
+    const job *j = arg;
+    memset(j->workspace, 0xa5, j->memory);
+    if (j->conv.math == CUDNN_FMA_MATH) {
+        convolve(j);
+        return;
+    }
+    job r = *j;
+    if (j->of != BY_INPUT) r.x_data = rounded(j->x_data, x_elems(j));
+    if (j->of != FORWARD) r.y_data = rounded(j->y_data, y_elems(j));
+    if (j->of != BY_WEIGHTS) r.w_data = rounded(j->w_data, w_elems(j));
+    convolve(&r);
+    if (j->of != BY_INPUT) free(r.x_data);
+    if (j->of != FORWARD) free(r.y_data);
+    if (j->of != BY_WEIGHTS) free(r.w_data);
 }
 
 static bool extent_fits(const job *j, int d, int x, int y, int kernel) {

@@ -25,13 +25,15 @@ void op_rig_use(const char *device) { device_name = device; }
 const char *op_rig_device(void) { return device_name; }
 
 void op_rig_open(op_rig *rig, const nets_backend_config *config) {
+    const nets_backend_config small = {.workspace_limit_bytes = 1 << 20}; /* filled with garbage for each timing */
     *rig = (op_rig){.n_blocks = 0};
     if (mm_device_create(device_name, NULL, &rig->device) != MM_OK) {
         print_message("%s\n", mm_last_error());
         skip();
     }
     assert_int_equal(mm_stream_create(rig->device, "rig", 0, &rig->stream), MM_OK);
-    if (nets_backend_open(device_name, config, &rig->backend) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_backend_open(device_name, config ? config : &small, &rig->backend) != MM_OK)
+        fail_msg("%s", mm_last_error());
 }
 
 /* The host's from the heap, whose ends sanitizers watch. */
@@ -120,6 +122,10 @@ static void give_all(op_rig *rig) {
     give(rig, NETS_RNG, 16);
     give(rig, NETS_LOSS_VALUE, 4);
     give(rig, NETS_CORRECT, 4);
+}
+
+static void make_op(op_rig *rig) {
+    if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     int64_t forward = nets_op_workspace_bytes(rig->op, MM_FORWARD);
     int64_t backward = rig->desc.training ? nets_op_workspace_bytes(rig->op, MM_BACKWARD) : 0;
     give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + GUARD_BYTES);
@@ -131,8 +137,8 @@ void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs,
     rig->desc = (nets_op_desc){.kind = kind, .n_inputs = n_inputs, .training = training, .wants_dx = wants_dx};
     memcpy(rig->desc.channels, channels, (size_t)n_inputs * sizeof *channels);
     infer(rig, attrs, x);
-    if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     give_all(rig);
+    make_op(rig);
     const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
     for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
     for (int i = 2; i < n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
@@ -143,6 +149,13 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
                  bool wants_dx) {
     op_rig_init_inputs(rig, kind, attrs, x, (const int64_t[]){x[3], x[3]}, kind == NETS_ADD ? 2 : 1, training,
                        wants_dx);
+}
+
+void op_rig_reopen(op_rig *rig, const nets_backend_config *config) {
+    nets_op_destroy(rig->op);
+    nets_backend_close(rig->backend);
+    if (nets_backend_open(device_name, config, &rig->backend) != MM_OK) fail_msg("%s", mm_last_error());
+    make_op(rig);
 }
 
 void op_rig_fini(op_rig *rig) {

@@ -38,7 +38,7 @@ typedef struct op_rig {
     int n_blocks;
 } op_rig;
 
-/* Device, stream and backend alone, for what is no op. `config` NULL: defaults. Skips the test if the device does not
+/* Device, stream and backend alone, for what is no op. `config` NULL: defaults, with small workspaces. Skips the test if the device does not
  * answer; the rig is ended by op_rig_fini. */
 void op_rig_open(op_rig *rig, const nets_backend_config *config);
 
@@ -54,6 +54,9 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
 void op_rig_fini(op_rig *rig);
+
+/* Makes the op anew on a backend opened with this configuration. */
+void op_rig_reopen(op_rig *rig, const nets_backend_config *config);
 
 float *op_rig_floats(const op_rig *rig, nets_role role);
 int64_t op_rig_elems(const op_rig *rig, nets_role role);
