@@ -23,6 +23,9 @@ typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
  * budget. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                       const char *device, const nets_sgd *sgd, nets_exec **exec_out);
+/* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive them. */
+MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                                         nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out);
 /* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 
@@ -42,10 +45,16 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the
  * executor's batch. Blocks until it is done, allocates nothing. In training the weights are updated with the learning
- * rate `lr`. On failure the iteration was aborted, and the manager is usable. Nothing may be submitted and not
+ * rate `lr`. Where memory runs out, it is run again as the manager's ladder
+ * allows: what is learned ends as if nothing had been, running statistics may have seen the batch twice. On failure
+ * the iteration was aborted, and the manager is usable. Nothing may be submitted and not
  * collected. */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
+
+/* How often the weights were updated since nets_exec_init (or what was loaded): iterations that failed may have got so
+ * far, or not. Between iterations; blocks. MM_ERR_NOT_FOUND in an evaluation. */
+MM_CHECKED mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out);
 
 /* ---- the same without standing still: while the device runs an iteration, the next one is enqueued behind it */
 
