@@ -32,6 +32,8 @@ mm_status mm_device_create(const char *name, const mm_device_config *config, mm_
     MM_TRY(config_check(config));
     for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++)
         if (strcmp(ops->name, name) == 0) return ops->create(config, device_out);
+    const char *absent = mm_device_absent(name);
+    if (absent != NULL) return mm_fail(MM_ERR_NOT_FOUND, "device '%s': %s", name, absent);
     list_devices(known, sizeof known);
     return mm_fail(MM_ERR_NOT_FOUND, "no device '%s' in this build, which has: %s", name, known);
 }
@@ -53,11 +55,19 @@ void mm_device_trim(mm_device *device, void *memory, int64_t bytes) {
     if (bytes > 0) device->ops->trim(device, memory, bytes);
 }
 
+mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes) {
+    return bytes > 0 && device->ops->restore != NULL ? device->ops->restore(device, memory, bytes) : MM_OK;
+}
+
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes) {
     if (memory != NULL) device->ops->release(device, kind, memory, bytes);
 }
 
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out) { device->ops->memory_info(device, info_out); }
+
+void mm_device_describe(mm_device *device, mm_device_description *description_out) {
+    device->ops->describe(device, description_out);
+}
 
 void mm_device_charge_alloc(mm_device *device) { device->ops->charge_alloc(device); }
 
@@ -135,4 +145,31 @@ mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t byte
 mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
     MM_TRY(range_check("checksum", src, bytes));
     return stream->device->ops->checksum_async(stream, src, bytes, sum_out);
+}
+
+/* ---------------------------------------------------------------- captured work */
+
+static mm_status captures_check(const mm_stream *stream) {
+    if (stream->device->ops->capture_begin != NULL) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "device %s does not capture work", stream->device->ops->name);
+}
+
+mm_status mm_capture_begin(mm_stream *stream) {
+    MM_TRY(captures_check(stream));
+    return stream->device->ops->capture_begin(stream);
+}
+
+mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out) {
+    MM_TRY(captures_check(stream));
+    return stream->device->ops->capture_end(stream, replay_out);
+}
+
+mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream) {
+    if (replay->device != stream->device)
+        return mm_fail(MM_ERR_INVALID, "a stream of device %s and work captured on another", stream->device->ops->name);
+    return replay->device->ops->replay_launch(replay, stream);
+}
+
+void mm_replay_destroy(mm_replay *replay) {
+    if (replay != NULL) replay->device->ops->replay_destroy(replay);
 }

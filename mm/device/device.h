@@ -1,4 +1,4 @@
-/* The device contract: memory, streams, events. Implementations: device_host.c (the embedded default).
+/* The device contract: memory, streams, events. Implementations: device_host.c (the embedded default), device_cuda.c.
  *
  * A stream runs its work in order; streams run beside each other. Work is copies, fills, checksums, and whatever a
  * device's own launcher enqueues (device_host.h: a C function). An event marks a place in a stream: mm_event_record
@@ -6,7 +6,8 @@
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
  * status, a stream that waits for such an event is poisoned too. So nothing is computed from garbage. mm_stream_sync
- * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again.
+ * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again. On CUDA a fault
+ * of the device poisons all of it: every call fails from there on, until the process ends (device_cuda.h).
  *
  * Threads: every function may be called from any thread, a given stream's enqueuing functions from one at a time. */
 #ifndef MM_DEVICE_DEVICE_H
@@ -16,6 +17,7 @@
 
 typedef struct mm_device mm_device;
 typedef struct mm_event mm_event;
+typedef struct mm_replay mm_replay; /* captured work */
 
 typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kind;
 typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
@@ -25,31 +27,40 @@ typedef struct mm_device_config {
     int64_t alloc_cost_ns; /* host: what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
     uint64_t delay_seed;   /* host: not 0 delays each task by a random time up to delay_max_ns */
     int64_t delay_max_ns;
+    bool timed; /* cuda: events know when they completed, streams how long they were busy; costs about as much as the
+                   events themselves. The host always knows */
 } mm_device_config;
+
+typedef struct mm_device_description {
+    char model[128];
+    int processors; /* multiprocessors of a GPU, CPUs of the host */
+} mm_device_description;
 
 typedef struct mm_memory_info {
     int64_t free_bytes, total_bytes; /* of the device */
     int64_t reserved_bytes;          /* taken through this mm_device, MM_MEMORY_DEVICE */
     int64_t outside_bytes;           /* taken on the device by others in this process since it was created; on the
-                                        host: the growth of the C heap */
+                                        host: the growth of the C heap; on CUDA by other processes too */
 } mm_memory_info;
 
 typedef struct mm_stream_stats {
-    int64_t tasks;   /* run so far */
-    int64_t busy_ns; /* running them */
+    int64_t tasks;   /* run so far; on CUDA enqueued, and each mm_cuda_stream is one */
+    int64_t busy_ns; /* running them; on CUDA this and wait_ns are 0 unless the device is timed */
     int64_t wait_ns; /* standing at an event that was not complete, with work behind it */
 } mm_stream_stats;
 
 typedef struct mm_device_ops {
     const char *name, *summary;
     bool cpu_reaches_memory; /* device memory may be read and written by the CPU */
-    bool timed_events;
 
     mm_status (*create)(const mm_device_config *config, mm_device **device_out);
     void (*destroy)(mm_device *device);
+    void (*describe)(mm_device *device, mm_device_description *description_out);
     mm_status (*reserve)(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
     void (*release)(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
+    mm_status (*restore)(mm_device *device, void *memory,
+                         int64_t bytes); /* NULL: trimmed memory comes back by itself */
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     void (*charge_alloc)(mm_device *device);
 
@@ -70,6 +81,12 @@ typedef struct mm_device_ops {
     mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
     mm_status (*checksum_async)(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+    /* All NULL where work cannot be captured. */
+    mm_status (*capture_begin)(mm_stream *stream);
+    mm_status (*capture_end)(mm_stream *stream, mm_replay **replay_out);
+    mm_status (*replay_launch)(mm_replay *replay, mm_stream *stream);
+    void (*replay_destroy)(mm_replay *replay);
 } mm_device_ops;
 
 /* The first member of every implementation's struct. */
@@ -82,11 +99,18 @@ struct mm_stream {
 struct mm_event {
     mm_device *device;
 };
+struct mm_replay {
+    mm_device *device;
+};
 
 /* The i-th device of this build, NULL past the last. */
 const mm_device_ops *mm_device_table(size_t i);
 
-/* A device by name; MM_ERR_NOT_FOUND lists those there are. `config` NULL: all zero. */
+/* Why this build does not have a device that others have, and what to do; NULL for any other name. */
+const char *mm_device_absent(const char *name);
+
+/* A device by name; MM_ERR_NOT_FOUND lists those there are, or says that no such hardware answers. `config` NULL: all
+ * zero. */
 MM_CHECKED mm_status mm_device_create(const char *name, const mm_device_config *config, mm_device **device_out);
 /* All streams and events of it must be gone, all memory released. NULL is legal. */
 void mm_device_destroy(mm_device *device);
@@ -95,9 +119,13 @@ void mm_device_destroy(mm_device *device);
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
 /* Part of a reservation that is not needed for now: others may have its memory, what is in it is lost. It stays reserved,
- * and comes back when it is touched. Nothing may be using it. */
+ * and must not be used before mm_device_restore. Nothing may be using it. */
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
+/* Makes all of that part of a reservation usable, whatever of it was trimmed; what was not keeps its bytes. MM_ERR_NOMEM
+ * with the sizes where others have the memory now; the part may still be trimmed then. */
+MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
+void mm_device_describe(mm_device *device, mm_device_description *description_out);
 /* Takes as long as an allocation on the real device; the pool calls it for every unplanned one. */
 void mm_device_charge_alloc(mm_device *device);
 
@@ -106,7 +134,7 @@ MM_CHECKED mm_status mm_stream_create(mm_device *device, const char *name, int p
 /* Drains, then frees. NULL is legal. */
 void mm_stream_destroy(mm_stream *stream);
 /* Work enqueued later on `stream` starts after the event's last recording completed. Never blocks the caller. An event
- * never recorded is MM_ERR_ORDER where the device can tell (host); CUDA would not wait at all. */
+ * never recorded is MM_ERR_ORDER: CUDA itself would not wait at all. */
 MM_CHECKED mm_status mm_stream_wait(mm_stream *stream, mm_event *event);
 /* Blocks until all enqueued work is done; returns the stream's status. */
 MM_CHECKED mm_status mm_stream_sync(mm_stream *stream);
@@ -127,7 +155,23 @@ int64_t mm_event_ns(mm_event *event);
 
 MM_CHECKED mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
-/* *sum_out (host memory, valid until the work is done) := a 64-bit checksum of the bytes. */
+/* *sum_out (host memory, valid until the work is done) := a 64-bit checksum of the bytes, the same on every device. */
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* Captured work: what is enqueued once, kept, and then run any number of times by one cheap call (a CUDA graph). Addresses
+ * and sizes are those of the capture. MM_ERR_UNSUPPORTED where the device cannot (host): run without, then.
+ *
+ * From begin to end, what is enqueued on `stream` is kept and not run, and so is what is enqueued on every other stream of
+ * the device from the moment on that it waits for an event recorded in the capture. Only the thread that began may enqueue
+ * on them, and it may not synchronise, reserve, release, or wait for events recorded outside: that fails, and so does the
+ * end. What is recorded meanwhile counts as never recorded outside. One capture of a device at a time. */
+MM_CHECKED mm_status mm_capture_begin(mm_stream *stream);
+/* Ends it, in any case; streams that joined are ordinary again, and all of their work comes before the replay's end. Ready
+ * to run: nothing is allocated at launches. *replay_out is set only on success; nothing is kept otherwise. */
+MM_CHECKED mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out);
+/* Enqueues all of it as one piece of work of `stream`. */
+MM_CHECKED mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream);
+/* Nothing of it may be enqueued or running. NULL is legal. */
+void mm_replay_destroy(mm_replay *replay);
 
 #endif

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -119,6 +120,18 @@ static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
     pthread_mutex_unlock(&device->lock);
 }
 
+/* The CPU's name as /proc has it. */
+static void host_describe(mm_device *base, mm_device_description *description_out) {
+    (void)base;
+    mm_device_description description = {.model = "CPU", .processors = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    char line[256];
+    FILE *info = fopen("/proc/cpuinfo", "re");
+    while (info != NULL && fgets(line, sizeof line, info) != NULL)
+        if (sscanf(line, "model name : %127[^\n]", description.model) == 1) break;
+    if (info != NULL) fclose(info);
+    *description_out = description;
+}
+
 /* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */
 static void host_charge_alloc(mm_device *base) {
     int64_t cost_ns = ((host_device *)base)->config.alloc_cost_ns;
@@ -131,9 +144,9 @@ const mm_device_ops mm_device_host_ops = {
     .name = "host",
     .summary = "this machine's CPU: streams are threads, device memory is an arena, the link's bandwidth can be set",
     .cpu_reaches_memory = true,
-    .timed_events = true,
     .create = mm_device_host_create,
     .destroy = host_destroy,
+    .describe = host_describe,
     .reserve = host_reserve,
     .release = host_release,
     .trim = host_trim,

@@ -1,6 +1,8 @@
 /* The work that every device knows: copies, fills, checksums. Tasks like any other (mm_host_launch). */
+#include <endian.h>
 #include <string.h>
 
+#include "mm/device/checksum.h"
 #include "mm/device/host_internal.h"
 
 /* ---------------------------------------------------------------- copy */
@@ -67,36 +69,26 @@ typedef struct checksum_task {
     uint64_t *sum_out;
 } checksum_task;
 
-/* A bijection of `sum` for every word and of `word` for every sum, so no change of one word goes unseen; the rotation
- * brings what the product left in the top bits down again. */
-static inline uint64_t checksum_mix(uint64_t sum, uint64_t word) {
-    sum ^= word;
-    return ((sum << 29) | (sum >> 35)) * 0x9e3779b97f4a7c15u;
-}
-
-static inline uint64_t load_word(const unsigned char *bytes) {
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-    return word;
-}
-
-/* Word i goes into lane i mod 4: four chains, so that the multiplier's latency does not limit it. */
 static mm_status checksum_run(void *arg) {
     const checksum_task *task = arg;
-    const unsigned char *src = task->src;
-    uint64_t lane[4] = {1, 2, 3, 4};
-    int64_t left = task->bytes;
-    for (; left >= 32; left -= 32, src += 32)
-        for (int i = 0; i < 4; i++) lane[i] = checksum_mix(lane[i], load_word(src + 8 * i));
-    uint64_t sum = (uint64_t)task->bytes;
-    for (int i = 0; i < 4; i++) sum = checksum_mix(sum, lane[i]);
-    for (; left >= 8; left -= 8, src += 8) sum = checksum_mix(sum, load_word(src));
-    if (left > 0) {
-        uint64_t tail = 0;
-        memcpy(&tail, src, (size_t)left);
-        sum = checksum_mix(sum, tail);
+    uint64_t lane[MM_CHECKSUM_LANES], sum = 0;
+    int64_t words = mm_checksum_words(task->bytes), whole = task->bytes / 8;
+    int lanes = words < MM_CHECKSUM_LANES ? (int)words : MM_CHECKSUM_LANES;
+    for (int l = 0; l < lanes; l++) lane[l] = mm_checksum_lane_begin(l);
+    for (int64_t first = 0; first < whole; first += MM_CHECKSUM_LANES) {
+        int n = whole - first < MM_CHECKSUM_LANES ? (int)(whole - first) : MM_CHECKSUM_LANES;
+        for (int l = 0; l < n; l++) {
+            uint64_t word;
+            memcpy(&word, task->src + 8 * (first + l), sizeof word);
+            lane[l] = mm_checksum_mix(lane[l], le64toh(word));
+        }
     }
-    *task->sum_out = sum ^ (sum >> 32);
+    if (words > whole) {
+        uint64_t *last = &lane[whole % MM_CHECKSUM_LANES];
+        *last = mm_checksum_mix(*last, mm_checksum_word(task->src, task->bytes, whole));
+    }
+    for (int l = 0; l < lanes; l++) sum += mm_checksum_lane_end(lane[l]);
+    *task->sum_out = mm_checksum_end(sum, task->bytes);
     return MM_OK;
 }
 

@@ -1,0 +1,45 @@
+/* The checksum of mm_checksum_async, so defined that a GPU computes it in parallel: 64-bit little-endian words (the last
+ * one filled up with zeros) go in turn to lanes; each lane is a chain; the sum of what the lanes end with is the result. */
+#ifndef MM_DEVICE_CHECKSUM_H
+#define MM_DEVICE_CHECKSUM_H
+
+#include <stdint.h>
+
+/* A .cu file says beforehand that these are its functions too. */
+#ifndef MM_CHECKSUM_FUNCTION
+#define MM_CHECKSUM_FUNCTION static inline
+#endif
+
+enum { MM_CHECKSUM_LANES = 1024 };
+
+MM_CHECKSUM_FUNCTION int64_t mm_checksum_words(int64_t bytes) { return bytes / 8 + (bytes % 8 != 0); }
+
+MM_CHECKSUM_FUNCTION uint64_t mm_checksum_lane_begin(int lane) { return (uint64_t)lane + 1; }
+
+/* A bijection of `sum` for every word and of `word` for every sum, so no change of one word goes unseen; the rotation
+ * brings what the product left in the top bits down again. */
+MM_CHECKSUM_FUNCTION uint64_t mm_checksum_mix(uint64_t sum, uint64_t word) {
+    sum ^= word;
+    return ((sum << 29) | (sum >> 35)) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* What a lane adds (the finalizer of splitmix64): not linear, so that changes in two lanes do not cancel. */
+MM_CHECKSUM_FUNCTION uint64_t mm_checksum_lane_end(uint64_t sum) {
+    sum = (sum ^ (sum >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    sum = (sum ^ (sum >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return sum ^ (sum >> 31);
+}
+
+MM_CHECKSUM_FUNCTION uint64_t mm_checksum_end(uint64_t lanes, int64_t bytes) {
+    return mm_checksum_lane_end(lanes + mm_checksum_mix(0, (uint64_t)bytes));
+}
+
+/* Word i of the bytes, wherever they lie. */
+MM_CHECKSUM_FUNCTION uint64_t mm_checksum_word(const unsigned char *src, int64_t bytes, int64_t i) {
+    uint64_t word = 0;
+    int64_t left = bytes - 8 * i;
+    for (int b = 0; b < (left < 8 ? (int)left : 8); b++) word |= (uint64_t)src[8 * i + b] << (8 * b);
+    return word;
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* Inside the CUDA device: device_cuda.c (the device, failures), cuda_memory.c (reservations), cuda_stream.c (streams and
+ * events), cuda_time.c (when and how long), cuda_work.c (copies, fills, checksums), cuda_checksum.cu, cuda_capture.c.
+ *
+ * Locks: device->lock and stream->lock, held over no call of CUDA; device->time_lock, held while origin is read or
+ * replaced, which only those who ask for times wait for. None is taken while another is held. */
+#ifndef MM_DEVICE_CUDA_INTERNAL_H
+#define MM_DEVICE_CUDA_INTERNAL_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "mm/device/device_cuda.h"
+
+/* CUDA_TRY(cudaCall(...), "cudaCall") */
+#define CUDA_TRY(call, what) MM_TRY(mm_cuda_check((call), (what)))
+
+/* ---------------------------------------------------------------- the device (device_cuda.c) */
+
+/* The driver's functions of virtual memory, found at run time: nothing links the driver. */
+typedef struct cuda_driver {
+    CUresult (*granularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
+    CUresult (*address_reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+    CUresult (*address_free)(CUdeviceptr, size_t);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+    CUresult (*unmap)(CUdeviceptr, size_t);
+    CUresult (*set_access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+} cuda_driver;
+
+typedef struct cuda_range cuda_range;
+typedef struct cuda_pinned cuda_pinned;
+typedef struct cuda_stream cuda_stream;
+
+/* Where a checksum lands, in pinned memory: host_out is told by a host function once the kernel has written `sum`. */
+typedef struct cuda_slot {
+    uint64_t sum;
+    uint64_t *host_out;
+    struct cuda_device *device;
+    struct cuda_slot *next_free;
+} cuda_slot;
+
+typedef struct cuda_device {
+    mm_device base;
+    mm_device_config config;
+    cuda_driver driver;
+    size_t granule_bytes;
+    int most_urgent; /* priority of streams */
+    mm_device_description description;
+    int64_t total_bytes, free_at_creation_bytes;
+    mm_stream *service; /* the device's own: zeroes reservations, records base events */
+    atomic_int alive;   /* streams and events, but its own */
+    /* cuda_time.c: an event of the service stream, and when it completed by CLOCK_MONOTONIC. Under time_lock */
+    cudaEvent_t origin;
+    int64_t origin_ns;
+    pthread_mutex_t lock, time_lock;
+    /* under the lock */
+    cuda_range *ranges;
+    cuda_pinned *pinned;
+    cuda_slot *free_slots;
+    int64_t reserved_bytes, mapped_bytes;
+    /* The capture under way, by its number from 1; 0: none. Its streams are chained from `captured`, its thread's own. */
+    atomic_long capturing, captures;
+    cuda_stream *captured;
+} cuda_device;
+
+/* CLOCK_MONOTONIC */
+int64_t cuda_now_ns(void);
+
+/* As mm_cuda_check, of the driver's results. */
+mm_status cuda_driver_check(CUresult result, const char *what);
+
+/* ---------------------------------------------------------------- memory (cuda_memory.c) */
+
+mm_status cuda_memory_init(cuda_device *device);
+void cuda_memory_fini(cuda_device *device);
+/* More free slots for checksums. */
+mm_status cuda_slots_add(cuda_device *device);
+mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out);
+void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes);
+void cuda_trim(mm_device *base, void *memory, int64_t bytes);
+mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes);
+void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
+
+/* ---------------------------------------------------------------- streams and events (cuda_stream.c) */
+
+typedef struct cuda_span cuda_span;
+
+struct cuda_stream {
+    mm_stream base;
+    cudaStream_t stream;
+    cudaEvent_t join; /* for the end of a capture */
+    char name[16];
+    atomic_long tasks;
+    /* who enqueues: */
+    long capture; /* the number of the capture that it is part of; 0: none */
+    cuda_stream *next_captured;
+    cuda_span *open; /* cuda_time.c: it has begun, and has no end yet */
+    pthread_mutex_t lock;
+    /* cuda_time.c, under the lock: spans that have an end, in order; those to use again; what was read of the first */
+    cuda_span *first, *last, *unused;
+    int unread; /* of the former */
+    int64_t busy_ns, wait_ns;
+};
+
+/* What an event's last recording was part of: nothing yet, the stream's work, or the capture of that number. */
+enum { CUDA_EVENT_NEVER = 0, CUDA_EVENT_RECORDED = -1 };
+
+typedef struct cuda_event {
+    mm_event base;
+    cudaEvent_t event;
+    atomic_long recorded;
+} cuda_event;
+
+/* Puts the stream's name before a failure. */
+mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status);
+/* cudaEventQuery, but for NotReady. */
+bool cuda_event_completed(cudaEvent_t event);
+mm_status cuda_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out);
+void cuda_stream_destroy(mm_stream *base);
+mm_status cuda_stream_wait(mm_stream *base, mm_event *event);
+mm_status cuda_stream_sync(mm_stream *base);
+void cuda_stream_reset(mm_stream *base);
+mm_status cuda_event_create(mm_device *base, mm_event **event_out);
+void cuda_event_destroy(mm_event *base);
+mm_status cuda_event_record(mm_event *base, mm_stream *stream);
+mm_status cuda_event_sync(mm_event *base);
+bool cuda_event_done(mm_event *base);
+
+/* ---------------------------------------------------------------- times (cuda_time.c): nothing unless config.timed */
+
+mm_status cuda_time_init(cuda_device *device);
+void cuda_time_fini(cuda_device *device);
+int64_t cuda_event_ns(mm_event *base);
+/* Around what is enqueued: a task begins a span of work if none is under way, a wait or a recording ends it. A mark that
+ * CUDA refuses is not made: statistics miss it. */
+void cuda_time_task(cuda_stream *stream);
+void cuda_time_pause(cuda_stream *stream);
+void cuda_time_wait_begin(cuda_stream *stream);
+void cuda_time_wait_end(cuda_stream *stream);
+void cuda_time_stream_fini(cuda_stream *stream);
+void cuda_stream_stats(mm_stream *base, mm_stream_stats *stats_out);
+
+/* ---------------------------------------------------------------- work (cuda_work.c) */
+
+mm_status cuda_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
+mm_status cuda_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
+mm_status cuda_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* cuda_checksum.cu: *sum_out, in pinned memory, := the checksum. */
+cudaError_t cuda_checksum_launch(cudaStream_t stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* ---------------------------------------------------------------- captured work (cuda_capture.c) */
+
+/* The stream becomes part of the capture under way. */
+void cuda_capture_join(cuda_stream *stream, long capture);
+mm_status cuda_capture_begin(mm_stream *base);
+mm_status cuda_capture_end(mm_stream *base, mm_replay **replay_out);
+mm_status cuda_replay_launch(mm_replay *replay, mm_stream *stream);
+void cuda_replay_destroy(mm_replay *replay);
+
+static inline cuda_device *cuda_device_of(const mm_stream *stream) { return (cuda_device *)stream->device; }
+
+#endif

@@ -1,0 +1,302 @@
+/* Reservations. Device memory is a range of addresses, mapped in chunks so that parts of it can go and come back without
+ * anything moving:
+ *
+ *      bytes asked for
+ *     |-----------------------------------|
+ *     | chunk 0 | chunk 1 | chunk 2 | ch 3 |   the last one ends at the granule above
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/device/cuda_internal.h"
+
+enum { CHUNK_GRANULES = 16, PAGE_BYTES = 4096 };
+
+struct cuda_range {
+    cuda_range *next;
+    CUdeviceptr base;
+    int64_t bytes, mapped_to; /* asked for; the end of the last chunk */
+    int64_t chunk_bytes;
+    int chunks;
+    bool mapped[]; /* per chunk */
+};
+
+/* Pinned memory: aligned within what CUDA gave. */
+struct cuda_pinned {
+    cuda_pinned *next;
+    void *memory, *given;
+    bool own; /* the device's slots */
+};
+
+static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+static mm_status no_memory(const char *what) { return mm_fail(MM_ERR_NOMEM, "cuda: no memory for %s", what); }
+
+/* ---------------------------------------------------------------- chunks */
+
+static int64_t chunk_offset(const cuda_range *range, int chunk) { return chunk * range->chunk_bytes; }
+
+static int64_t chunk_bytes(const cuda_range *range, int chunk) {
+    int64_t left = range->mapped_to - chunk_offset(range, chunk);
+    return left < range->chunk_bytes ? left : range->chunk_bytes;
+}
+
+static const CUmemLocation this_gpu = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+
+static void count_mapped(cuda_device *device, int64_t bytes) {
+    pthread_mutex_lock(&device->lock);
+    device->mapped_bytes += bytes;
+    pthread_mutex_unlock(&device->lock);
+}
+
+static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
+    const cuda_driver *driver = &device->driver;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = this_gpu};
+    const CUmemAccessDesc access = {.location = this_gpu, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address = range->base + (CUdeviceptr)chunk_offset(range, chunk);
+    size_t bytes = (size_t)chunk_bytes(range, chunk);
+    CUmemGenericAllocationHandle handle;
+    MM_TRY(cuda_driver_check(driver->create(&handle, bytes, &properties, 0), "cuMemCreate"));
+    mm_status status = cuda_driver_check(driver->map(address, bytes, 0, handle, 0), "cuMemMap");
+    bool mapped = status == MM_OK;
+    if (mapped) status = cuda_driver_check(driver->set_access(address, bytes, &access, 1), "cuMemSetAccess");
+    if (status != MM_OK && mapped) driver->unmap(address, bytes);
+    driver->release(handle); /* the mapping keeps the memory */
+    MM_TRY(status);
+    range->mapped[chunk] = true;
+    count_mapped(device, (int64_t)bytes);
+    return MM_OK;
+}
+
+static void unmap_chunk(cuda_device *device, cuda_range *range, int chunk) {
+    int64_t bytes = chunk_bytes(range, chunk);
+    CUdeviceptr address = range->base + (CUdeviceptr)chunk_offset(range, chunk);
+    if (!range->mapped[chunk] || device->driver.unmap(address, (size_t)bytes) != CUDA_SUCCESS) return;
+    range->mapped[chunk] = false;
+    count_mapped(device, -bytes);
+}
+
+/* MM_ERR_NOMEM with what was asked and what there is. */
+static mm_status tell_shortage(int64_t bytes, size_t free_bytes, size_t total_bytes) {
+    char asked[32], left[32], total[32];
+    return mm_fail(MM_ERR_NOMEM,
+                   "cuda: %s of device memory asked, %s of the GPU's %s are free; use a smaller budget, or end what "
+                   "else uses the GPU",
+                   mm_size_format(bytes, asked, sizeof asked), mm_size_format((int64_t)free_bytes, left, sizeof left),
+                   mm_size_format((int64_t)total_bytes, total, sizeof total));
+}
+
+static mm_status check_free(int64_t bytes) {
+    size_t free_bytes, total_bytes;
+    CUDA_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    return (uint64_t)bytes <= free_bytes ? MM_OK : tell_shortage(bytes, free_bytes, total_bytes);
+}
+
+/* ---------------------------------------------------------------- ranges */
+
+static cuda_range *range_create(const cuda_device *device, int64_t bytes) {
+    int64_t granule = (int64_t)device->granule_bytes, chunk = granule * CHUNK_GRANULES;
+    int64_t chunks = (bytes + chunk - 1) / chunk;
+    cuda_range *range = calloc(1, sizeof *range + (size_t)chunks * sizeof range->mapped[0]);
+    if (range == NULL) return NULL;
+    range->bytes = bytes;
+    range->mapped_to = round_up(bytes, granule);
+    range->chunk_bytes = chunk;
+    range->chunks = (int)chunks;
+    return range;
+}
+
+static void range_destroy(cuda_device *device, cuda_range *range) {
+    for (int i = 0; i < range->chunks; i++) unmap_chunk(device, range, i);
+    if (range->base != 0) device->driver.address_free(range->base, (size_t)range->mapped_to);
+    free(range);
+}
+
+static mm_status range_open(cuda_device *device, cuda_range *range) {
+    CUdeviceptr base;
+    MM_TRY(cuda_driver_check(device->driver.address_reserve(&base, (size_t)range->mapped_to, 0, 0, 0),
+                             "cuMemAddressReserve"));
+    range->base = base;
+    for (int i = 0; i < range->chunks; i++) MM_TRY(map_chunk(device, range, i));
+    MM_TRY(cuda_fill_async(device->service, (void *)range->base, 0, range->bytes));
+    return cuda_stream_sync(device->service);
+}
+
+static mm_status reserve_device(cuda_device *device, int64_t bytes, void **memory_out) {
+    MM_TRY(check_free(bytes));
+    cuda_range *range = range_create(device, bytes);
+    if (range == NULL) return no_memory("a reservation");
+    mm_status status = range_open(device, range);
+    if (status != MM_OK) {
+        range_destroy(device, range);
+        return status;
+    }
+    pthread_mutex_lock(&device->lock);
+    range->next = device->ranges;
+    device->ranges = range;
+    device->reserved_bytes += bytes;
+    pthread_mutex_unlock(&device->lock);
+    *memory_out = (void *)range->base;
+    return MM_OK;
+}
+
+static void release_device(cuda_device *device, void *memory) {
+    pthread_mutex_lock(&device->lock);
+    cuda_range **at = &device->ranges;
+    while ((*at)->base != (CUdeviceptr)memory) at = &(*at)->next;
+    cuda_range *range = *at;
+    *at = range->next;
+    device->reserved_bytes -= range->bytes;
+    pthread_mutex_unlock(&device->lock);
+    range_destroy(device, range);
+}
+
+/* ---------------------------------------------------------------- trim and restore */
+
+static cuda_range *find_range(cuda_device *device, const void *memory) {
+    CUdeviceptr address = (CUdeviceptr)memory;
+    pthread_mutex_lock(&device->lock);
+    cuda_range *range = device->ranges;
+    while (range != NULL && (address < range->base || address >= range->base + (CUdeviceptr)range->bytes))
+        range = range->next;
+    pthread_mutex_unlock(&device->lock);
+    assert(range != NULL); /* else it is no reservation's */
+    return range;
+}
+
+/* Chunks that lie wholly inside; the last one, where the reservation's end does. */
+void cuda_trim(mm_device *base, void *memory, int64_t bytes) {
+    cuda_device *device = (cuda_device *)base;
+    cuda_range *range = find_range(device, memory);
+    int64_t begin = (int64_t)((CUdeviceptr)memory - range->base), end = begin + bytes;
+    if (end >= range->bytes) end = range->mapped_to;
+    for (int i = 0; i < range->chunks; i++)
+        if (chunk_offset(range, i) >= begin && chunk_offset(range, i) + chunk_bytes(range, i) <= end)
+            unmap_chunk(device, range, i);
+}
+
+mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes) {
+    cuda_device *device = (cuda_device *)base;
+    cuda_range *range = find_range(device, memory);
+    int64_t begin = (int64_t)((CUdeviceptr)memory - range->base), missing = 0;
+    int first = (int)(begin / range->chunk_bytes), last = (int)((begin + bytes - 1) / range->chunk_bytes);
+    for (int i = first; i <= last; i++)
+        if (!range->mapped[i]) missing += chunk_bytes(range, i);
+    if (missing == 0) return MM_OK;
+    MM_TRY(check_free(missing));
+    for (int i = first; i <= last; i++)
+        if (!range->mapped[i]) MM_TRY(map_chunk(device, range, i));
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- pinned memory */
+
+static mm_status pinned_alloc(int64_t bytes, cuda_pinned *pinned) {
+    unsigned flags = cudaHostAllocPortable | cudaHostAllocMapped;
+    CUDA_TRY(cudaHostAlloc(&pinned->given, (size_t)bytes, flags), "cudaHostAlloc");
+    pinned->memory = pinned->given;
+    if ((uintptr_t)pinned->given % PAGE_BYTES == 0) return MM_OK;
+    /* CUDA cuts small ones from a page that they share. */
+    CUDA_TRY(cudaFreeHost(pinned->given), "cudaFreeHost");
+    CUDA_TRY(cudaHostAlloc(&pinned->given, (size_t)bytes + PAGE_BYTES, flags), "cudaHostAlloc");
+    pinned->memory = (void *)round_up((intptr_t)pinned->given, PAGE_BYTES);
+    return MM_OK;
+}
+
+static mm_status reserve_pinned(cuda_device *device, int64_t bytes, bool own, void **memory_out) {
+    cuda_pinned *pinned = calloc(1, sizeof *pinned);
+    if (pinned == NULL) return no_memory("a reservation");
+    mm_status status = pinned_alloc(bytes, pinned);
+    if (status != MM_OK) {
+        free(pinned);
+        char asked[32];
+        return mm_fail_in(status, "%s of pinned memory asked", mm_size_format(bytes, asked, sizeof asked));
+    }
+    memset(pinned->memory, 0, (size_t)bytes);
+    pinned->own = own;
+    pthread_mutex_lock(&device->lock);
+    pinned->next = device->pinned;
+    device->pinned = pinned;
+    pthread_mutex_unlock(&device->lock);
+    *memory_out = pinned->memory;
+    return MM_OK;
+}
+
+static void release_pinned(cuda_device *device, const void *memory) {
+    pthread_mutex_lock(&device->lock);
+    cuda_pinned **at = &device->pinned;
+    while ((*at)->memory != memory) at = &(*at)->next;
+    cuda_pinned *pinned = *at;
+    *at = pinned->next;
+    pthread_mutex_unlock(&device->lock);
+    cudaFreeHost(pinned->given);
+    free(pinned);
+}
+
+mm_status cuda_slots_add(cuda_device *device) {
+    void *page;
+    MM_TRY(reserve_pinned(device, PAGE_BYTES, true, &page));
+    cuda_slot *slots = page;
+    pthread_mutex_lock(&device->lock);
+    for (size_t i = 0; i < PAGE_BYTES / sizeof *slots; i++) {
+        slots[i] = (cuda_slot){.device = device, .next_free = device->free_slots};
+        device->free_slots = &slots[i];
+    }
+    pthread_mutex_unlock(&device->lock);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- the contract's */
+
+mm_status cuda_memory_init(cuda_device *device) {
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = this_gpu};
+    size_t free_bytes, total_bytes;
+    CUmemAllocationGranularity_flags option = CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+    MM_TRY(cuda_driver_check(device->driver.granularity(&device->granule_bytes, &properties, option),
+                             "cuMemGetAllocationGranularity"));
+    MM_TRY(cuda_slots_add(device));
+    CUDA_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    device->total_bytes = (int64_t)total_bytes;
+    device->free_at_creation_bytes = (int64_t)free_bytes;
+    return MM_OK;
+}
+
+void cuda_memory_fini(cuda_device *device) {
+    assert(device->ranges == NULL && device->reserved_bytes == 0);
+    while (device->pinned != NULL) {
+        assert(device->pinned->own);
+        release_pinned(device, device->pinned->memory);
+    }
+}
+
+mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out) {
+    cuda_device *device = (cuda_device *)base;
+    return kind == MM_MEMORY_DEVICE ? reserve_device(device, bytes, memory_out)
+                                    : reserve_pinned(device, bytes, false, memory_out);
+}
+
+void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes) {
+    (void)bytes;
+    if (kind == MM_MEMORY_DEVICE)
+        release_device((cuda_device *)base, memory);
+    else
+        release_pinned((cuda_device *)base, memory);
+}
+
+/* What CUDA does not tell after a fault is as it was at the creation. */
+void cuda_memory_info(mm_device *base, mm_memory_info *info_out) {
+    cuda_device *device = (cuda_device *)base;
+    size_t free_bytes, total_bytes;
+    bool told = cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess;
+    pthread_mutex_lock(&device->lock);
+    mm_memory_info info = {.free_bytes = device->free_at_creation_bytes - device->mapped_bytes,
+                           .total_bytes = device->total_bytes,
+                           .reserved_bytes = device->reserved_bytes};
+    pthread_mutex_unlock(&device->lock);
+    if (told) {
+        info.outside_bytes = info.free_bytes - (int64_t)free_bytes;
+        info.free_bytes = (int64_t)free_bytes;
+    }
+    *info_out = info;
+}

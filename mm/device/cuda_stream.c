@@ -1,0 +1,143 @@
+/* Streams and events. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mm/device/cuda_internal.h"
+
+/* ---------------------------------------------------------------- streams */
+
+static mm_status stream_open(cuda_device *device, int priority, cuda_stream *stream) {
+    int urgency = priority < device->most_urgent ? device->most_urgent : priority;
+    CUDA_TRY(cudaEventCreateWithFlags(&stream->join, cudaEventDisableTiming), "cudaEventCreate");
+    mm_status status = mm_cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, urgency),
+                                     "cudaStreamCreate");
+    if (status != MM_OK) cudaEventDestroy(stream->join);
+    return status;
+}
+
+mm_status cuda_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out) {
+    cuda_device *device = (cuda_device *)base;
+    cuda_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL) return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for %zu bytes", name, sizeof *stream);
+    stream->base.device = base;
+    snprintf(stream->name, sizeof stream->name, "%s", name);
+    mm_status status = stream_open(device, priority, stream);
+    if (status != MM_OK) {
+        free(stream);
+        return mm_fail_in(status, "stream %s", name);
+    }
+    pthread_mutex_init(&stream->lock, NULL);
+    atomic_fetch_add(&device->alive, 1);
+    *stream_out = &stream->base;
+    return MM_OK;
+}
+
+/* Whether it failed was for mm_stream_sync to tell. */
+void cuda_stream_destroy(mm_stream *base) {
+    cuda_stream *stream = (cuda_stream *)base;
+    cudaStreamSynchronize(stream->stream);
+    cuda_time_stream_fini(stream);
+    cudaStreamDestroy(stream->stream);
+    cudaEventDestroy(stream->join);
+    cudaGetLastError();
+    pthread_mutex_destroy(&stream->lock);
+    atomic_fetch_sub(&cuda_device_of(base)->alive, 1);
+    free(stream);
+}
+
+cudaStream_t mm_cuda_stream(mm_stream *base) {
+    cuda_stream *stream = (cuda_stream *)base;
+    atomic_fetch_add_explicit(&stream->tasks, 1, memory_order_relaxed);
+    cuda_time_task(stream);
+    return stream->stream;
+}
+
+mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status) {
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "stream %s", stream->name);
+}
+
+mm_status cuda_stream_sync(mm_stream *base) {
+    cuda_stream *stream = (cuda_stream *)base;
+    cuda_time_pause(stream);
+    return cuda_stream_fail(stream, mm_cuda_check(cudaStreamSynchronize(stream->stream), "cudaStreamSynchronize"));
+}
+
+/* A failure that CUDA forgets was told by the call that met it; one that it does not forget stays. */
+void cuda_stream_reset(mm_stream *base) {
+    (void)base;
+    cudaGetLastError();
+}
+
+/* Whether a recording of that number is one that work outside of captures, or of the capture under way, can wait for. */
+static bool was_recorded(const mm_event *base) {
+    const cuda_device *device = (const cuda_device *)base->device;
+    long recorded = atomic_load(&((const cuda_event *)base)->recorded);
+    return recorded == CUDA_EVENT_RECORDED ||
+           (recorded != CUDA_EVENT_NEVER && recorded == atomic_load(&device->capturing));
+}
+
+mm_status cuda_stream_wait(mm_stream *base, mm_event *event_base) {
+    cuda_stream *stream = (cuda_stream *)base;
+    cuda_event *event = (cuda_event *)event_base;
+    if (!was_recorded(event_base))
+        return mm_fail(MM_ERR_ORDER, "stream %s is to wait for an event that was never recorded", stream->name);
+    long recorded = atomic_load(&event->recorded);
+    if (recorded != CUDA_EVENT_RECORDED) cuda_capture_join(stream, recorded);
+    cuda_time_wait_begin(stream);
+    mm_status status = mm_cuda_check(cudaStreamWaitEvent(stream->stream, event->event, 0), "cudaStreamWaitEvent");
+    cuda_time_wait_end(stream);
+    return cuda_stream_fail(stream, status);
+}
+
+/* ---------------------------------------------------------------- events */
+
+mm_status cuda_event_create(mm_device *base, mm_event **event_out) {
+    cuda_device *device = (cuda_device *)base;
+    cuda_event *event = calloc(1, sizeof *event);
+    if (event == NULL) return mm_fail(MM_ERR_NOMEM, "cuda: no memory for an event");
+    event->base.device = base;
+    unsigned flags = device->config.timed ? cudaEventDefault : cudaEventDisableTiming;
+    mm_status status = mm_cuda_check(cudaEventCreateWithFlags(&event->event, flags), "cudaEventCreate");
+    if (status != MM_OK) {
+        free(event);
+        return status;
+    }
+    atomic_fetch_add(&device->alive, 1);
+    *event_out = &event->base;
+    return MM_OK;
+}
+
+void cuda_event_destroy(mm_event *base) {
+    cuda_event *event = (cuda_event *)base;
+    cudaEventDestroy(event->event);
+    atomic_fetch_sub(&((cuda_device *)base->device)->alive, 1);
+    free(event);
+}
+
+mm_status cuda_event_record(mm_event *base, mm_stream *stream_base) {
+    cuda_event *event = (cuda_event *)base;
+    cuda_stream *stream = (cuda_stream *)stream_base;
+    cuda_time_pause(stream);
+    mm_status status = mm_cuda_check(cudaEventRecord(event->event, stream->stream), "cudaEventRecord");
+    if (status == MM_OK) atomic_store(&event->recorded, stream->capture != 0 ? stream->capture : CUDA_EVENT_RECORDED);
+    return cuda_stream_fail(stream, status);
+}
+
+mm_status cuda_event_sync(mm_event *base) {
+    cuda_event *event = (cuda_event *)base;
+    return was_recorded(base) ? mm_cuda_check(cudaEventSynchronize(event->event), "cudaEventSynchronize") : MM_OK;
+}
+
+bool cuda_event_completed(cudaEvent_t event) {
+    if (cudaEventQuery(event) != cudaErrorNotReady) return true;
+    cudaGetLastError(); /* not one, but it is kept as one */
+    return false;
+}
+
+/* What failed is over. What is captured has not run. */
+bool cuda_event_done(mm_event *base) {
+    cuda_event *event = (cuda_event *)base;
+    if (!was_recorded(base)) return true;
+    if (atomic_load(&event->recorded) != CUDA_EVENT_RECORDED) return false;
+    return cuda_event_completed(event->event);
+}

@@ -1,0 +1,76 @@
+/* The work that every device knows: copies, fills, checksums. */
+#include <stdio.h>
+
+#include "mm/device/cuda_internal.h"
+
+static mm_status work_check(const cuda_stream *stream, cudaError_t error, const char *what, int64_t bytes) {
+    if (error == cudaSuccess) return MM_OK;
+    char text[64], size[32];
+    snprintf(text, sizeof text, "%s of %s", what, mm_size_format(bytes, size, sizeof size));
+    return cuda_stream_fail(stream, mm_cuda_check(error, text));
+}
+
+/* Every size is a task, and none of nothing is CUDA's. */
+mm_status cuda_copy_async(mm_stream *base, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
+    static const enum cudaMemcpyKind kinds[] = {[MM_COPY_DEVICE] = cudaMemcpyDeviceToDevice,
+                                                [MM_COPY_OUT] = cudaMemcpyDeviceToHost,
+                                                [MM_COPY_IN] = cudaMemcpyHostToDevice};
+    cudaStream_t stream = mm_cuda_stream(base);
+    if (bytes == 0) return MM_OK;
+    return work_check((cuda_stream *)base, cudaMemcpyAsync(dst, src, (size_t)bytes, kinds[kind], stream),
+                      "cudaMemcpyAsync", bytes);
+}
+
+mm_status cuda_fill_async(mm_stream *base, void *dst, uint8_t byte, int64_t bytes) {
+    cudaStream_t stream = mm_cuda_stream(base);
+    if (bytes == 0) return MM_OK;
+    return work_check((cuda_stream *)base, cudaMemsetAsync(dst, byte, (size_t)bytes, stream), "cudaMemsetAsync", bytes);
+}
+
+/* ---------------------------------------------------------------- checksum: for checks, on one multiprocessor */
+
+static mm_status slot_take(cuda_device *device, cuda_slot **slot_out) {
+    for (;;) {
+        pthread_mutex_lock(&device->lock);
+        cuda_slot *slot = device->free_slots;
+        if (slot != NULL) device->free_slots = slot->next_free;
+        pthread_mutex_unlock(&device->lock);
+        if (slot != NULL) {
+            *slot_out = slot;
+            return MM_OK;
+        }
+        MM_TRY(cuda_slots_add(device));
+    }
+}
+
+static void slot_give(cuda_slot *slot) {
+    pthread_mutex_lock(&slot->device->lock);
+    slot->next_free = slot->device->free_slots;
+    slot->device->free_slots = slot;
+    pthread_mutex_unlock(&slot->device->lock);
+}
+
+/* On a thread of CUDA's: it may not call CUDA. */
+static void slot_tell(void *arg) {
+    cuda_slot *slot = arg;
+    *slot->host_out = slot->sum;
+    slot_give(slot);
+}
+
+/* A kernel writes to pinned memory only, and whose memory sum_out is, is not known. A slot whose kernel was enqueued is
+ * not used again if the rest fails. */
+mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, uint64_t *sum_out) {
+    cuda_stream *stream = (cuda_stream *)base;
+    cuda_slot *slot;
+    if (stream->capture != 0) return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: checksums are not captured", stream->name);
+    MM_TRY(slot_take(cuda_device_of(base), &slot));
+    slot->host_out = sum_out;
+    cudaStream_t handle = mm_cuda_stream(base);
+    mm_status status = work_check(stream, cuda_checksum_launch(handle, src, bytes, &slot->sum), "checksum", bytes);
+    if (status != MM_OK) {
+        slot_give(slot);
+        return status;
+    }
+    return work_check(stream, cudaLaunchHostFunc(handle, slot_tell, slot), "cudaLaunchHostFunc after a checksum",
+                      bytes);
+}

@@ -1,0 +1,147 @@
+/* The CUDA device: the table of its functions, its life, and what CUDA's errors become. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "mm/device/cuda_internal.h"
+
+/* ---------------------------------------------------------------- failures */
+
+mm_status mm_cuda_check(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) return MM_OK;
+    cudaGetLastError(); /* it is told here; a later launch must not be blamed for it */
+    return mm_fail(error == cudaErrorMemoryAllocation ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuda: %s: %s, %s", what,
+                   cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+/* The runtime's numbers are the driver's. */
+mm_status cuda_driver_check(CUresult result, const char *what) { return mm_cuda_check((cudaError_t)result, what); }
+
+/* ---------------------------------------------------------------- life */
+
+static mm_status find_gpu(void) {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count > 0) return MM_OK;
+    cudaGetLastError();
+    return mm_fail(MM_ERR_NOT_FOUND,
+                   "device 'cuda': no GPU answers (%s); see what nvidia-smi and CUDA_VISIBLE_DEVICES say, or use the "
+                   "device 'host'",
+                   error == cudaSuccess ? "there are none" : cudaGetErrorString(error));
+}
+
+static mm_status find_function(const char *symbol, void *function_out) {
+    enum { VERSION = 12000 }; /* of CUDA, that the functions are wanted of */
+    enum cudaDriverEntryPointQueryResult found;
+    void *function;
+    CUDA_TRY(cudaGetDriverEntryPointByVersion(symbol, &function, VERSION, cudaEnableDefault, &found), symbol);
+    if (found != cudaDriverEntryPointSuccess || function == NULL)
+        return mm_fail(MM_ERR_UNSUPPORTED, "cuda: the driver has no %s; one of CUDA 12 or later is needed", symbol);
+    *(void **)function_out = function;
+    return MM_OK;
+}
+
+static mm_status find_driver(cuda_driver *driver) {
+    MM_TRY(find_function("cuMemGetAllocationGranularity", &driver->granularity));
+    MM_TRY(find_function("cuMemAddressReserve", &driver->address_reserve));
+    MM_TRY(find_function("cuMemAddressFree", &driver->address_free));
+    MM_TRY(find_function("cuMemCreate", &driver->create));
+    MM_TRY(find_function("cuMemRelease", &driver->release));
+    MM_TRY(find_function("cuMemMap", &driver->map));
+    MM_TRY(find_function("cuMemUnmap", &driver->unmap));
+    return find_function("cuMemSetAccess", &driver->set_access);
+}
+
+static mm_status describe_gpu(cuda_device *device) {
+    struct cudaDeviceProp properties;
+    int least;
+    CUDA_TRY(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &device->most_urgent), "cudaDeviceGetStreamPriorityRange");
+    snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
+    device->description.processors = properties.multiProcessorCount;
+    return MM_OK;
+}
+
+static void cuda_destroy(mm_device *base) {
+    cuda_device *device = (cuda_device *)base;
+    cuda_time_fini(device);
+    if (device->service != NULL) cuda_stream_destroy(device->service);
+    assert(atomic_load(&device->alive) == 0);
+    cuda_memory_fini(device);
+    pthread_mutex_destroy(&device->time_lock);
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+}
+
+/* The first of those that CUDA_VISIBLE_DEVICES leaves: the current device of every thread that says nothing. */
+static mm_status open_gpu(cuda_device *device) {
+    MM_TRY(find_gpu());
+    CUDA_TRY(cudaSetDevice(0), "cudaSetDevice");
+    MM_TRY(find_driver(&device->driver));
+    MM_TRY(describe_gpu(device));
+    MM_TRY(cuda_stream_create(&device->base, "mm-service", 0, &device->service));
+    MM_TRY(cuda_time_init(device));
+    return cuda_memory_init(device);
+}
+
+static mm_status cuda_create(const mm_device_config *config, mm_device **device_out) {
+    cuda_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return mm_fail(MM_ERR_NOMEM, "cuda: no memory for the device's %zu bytes", sizeof *device);
+    device->base.ops = &mm_device_cuda_ops;
+    device->config = *config;
+    pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->time_lock, NULL);
+    mm_status status = open_gpu(device);
+    if (status != MM_OK) {
+        cuda_destroy(&device->base);
+        return status;
+    }
+    *device_out = &device->base;
+    return MM_OK;
+}
+
+static void cuda_describe(mm_device *base, mm_device_description *description_out) {
+    *description_out = ((cuda_device *)base)->description;
+}
+
+/* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */
+static void cuda_charge_alloc(mm_device *base) {
+    int64_t cost_ns = ((cuda_device *)base)->config.alloc_cost_ns;
+    if (cost_ns == 0) return;
+    for (int64_t end_ns = cuda_now_ns() + cost_ns; cuda_now_ns() < end_ns;) continue;
+}
+
+const mm_device_ops mm_device_cuda_ops = {
+    .name = "cuda",
+    .summary = "an NVIDIA GPU, the first that CUDA_VISIBLE_DEVICES leaves",
+    .cpu_reaches_memory = false,
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .describe = cuda_describe,
+    .reserve = cuda_reserve,
+    .release = cuda_release,
+    .trim = cuda_trim,
+    .restore = cuda_restore,
+    .memory_info = cuda_memory_info,
+    .charge_alloc = cuda_charge_alloc,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_wait = cuda_stream_wait,
+    .stream_sync = cuda_stream_sync,
+    .stream_reset = cuda_stream_reset,
+    .stream_stats = cuda_stream_stats,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_sync = cuda_event_sync,
+    .event_done = cuda_event_done,
+    .event_ns = cuda_event_ns,
+    .copy_async = cuda_copy_async,
+    .fill_async = cuda_fill_async,
+    .checksum_async = cuda_checksum_async,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .replay_launch = cuda_replay_launch,
+    .replay_destroy = cuda_replay_destroy,
+};

@@ -1,0 +1,49 @@
+/* What tests can see and do of the emulated CUDA. */
+#ifndef TESTS_CUDA_EMULATION_CONTROL_H
+#define TESTS_CUDA_EMULATION_CONTROL_H
+
+#include <stdbool.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A new start: no device memory in use, no failure, counts of 0. Nothing may be alive. */
+void cuda_emulation_reset(void);
+
+/* The machine: how many devices it has (1), the device's memory (4 GiB), what other processes hold of it (64 MiB). */
+void cuda_emulation_set_devices(int count);
+void cuda_emulation_set_memory(size_t total_bytes, size_t others_bytes);
+
+/* Calls of a function of CUDA by name ("cudaMalloc", "cuMemMap") since the reset: by all threads, and by this one.
+ * Aborts for a name that the emulation does not have. */
+long cuda_emulation_calls(const char *name);
+long cuda_emulation_calls_here(const char *name);
+/* The i-th name, NULL past the last. */
+const char *cuda_emulation_name(size_t i);
+
+/* The nth call (from 1) of `name` from now on, by any thread, returns `error` and does nothing. One at a time; nth 0:
+ * none. */
+void cuda_emulation_fail(const char *name, long nth, cudaError_t error);
+/* Whether it has. */
+bool cuda_emulation_failed(void);
+
+/* As a kernel that faults where this is called: on a stream's thread (in what cuda_emulation_enqueue runs), or anywhere.
+ * Work enqueued is passed over from here on, and every call of any thread returns the error until the reset. */
+void cuda_emulation_fault(cudaError_t error);
+
+/* What was made and not destroyed. */
+typedef struct cuda_emulation_alive {
+    long streams, events, graphs /* and their executables */, ranges /* of addresses */;
+    size_t device_bytes, pinned_bytes;
+} cuda_emulation_alive;
+
+cuda_emulation_alive cuda_emulation_alive_get(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,23 @@
+/* What the emulated kernels and libraries (cuDNN, cuBLAS) need of the runtime, beside CUDA's own functions. */
+#ifndef TESTS_CUDA_EMULATION_ENQUEUE_H
+#define TESTS_CUDA_EMULATION_ENQUEUE_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* run(arg) on the stream's thread, in order; it may touch device memory. `arg` (malloc'd, or NULL) is the emulation's from
+ * here on, also when this fails: freed after the run, or, where the stream is captured, with the last of the graph, which
+ * runs it any number of times: run must leave it as it is. */
+cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
+
+/* What cudaGetLastError returns next on this thread: a launch returns nothing itself. */
+void cuda_emulation_set_last_error(cudaError_t error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,194 @@
+/* Inside the emulated runtime. It stands for a library that is one for the whole process, so it has globals.
+ *
+ * One lock for everything (runtime.lock); no work of a stream runs under it. */
+#ifndef TESTS_CUDA_EMULATION_RUNTIME_H
+#define TESTS_CUDA_EMULATION_RUNTIME_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "tests/cuda_emulation/control.h"
+#include "tests/cuda_emulation/enqueue.h"
+
+/* ---------------------------------------------------------------- calls (runtime_calls.c) */
+
+#define CUDA_EMULATION_CALLS(X)                                                                                        \
+    X(cudaGetLastError)                                                                                                \
+    X(cudaPeekAtLastError)                                                                                             \
+    X(cudaGetDeviceCount)                                                                                              \
+    X(cudaSetDevice)                                                                                                   \
+    X(cudaGetDevice)                                                                                                   \
+    X(cudaGetDeviceProperties)                                                                                         \
+    X(cudaDeviceGetAttribute)                                                                                          \
+    X(cudaDeviceGetStreamPriorityRange)                                                                                \
+    X(cudaDeviceSynchronize)                                                                                           \
+    X(cudaDriverGetVersion)                                                                                            \
+    X(cudaRuntimeGetVersion)                                                                                           \
+    X(cudaMemGetInfo)                                                                                                  \
+    X(cudaMalloc)                                                                                                      \
+    X(cudaFree)                                                                                                        \
+    X(cudaHostAlloc)                                                                                                   \
+    X(cudaFreeHost)                                                                                                    \
+    X(cudaHostGetDevicePointer)                                                                                        \
+    X(cudaMemcpyAsync)                                                                                                 \
+    X(cudaMemcpy2DAsync)                                                                                               \
+    X(cudaMemsetAsync)                                                                                                 \
+    X(cudaStreamCreateWithPriority)                                                                                    \
+    X(cudaStreamDestroy)                                                                                               \
+    X(cudaStreamSynchronize)                                                                                           \
+    X(cudaStreamQuery)                                                                                                 \
+    X(cudaStreamWaitEvent)                                                                                             \
+    X(cudaLaunchHostFunc)                                                                                              \
+    X(cudaEventCreateWithFlags)                                                                                        \
+    X(cudaEventDestroy)                                                                                                \
+    X(cudaEventRecord)                                                                                                 \
+    X(cudaEventSynchronize)                                                                                            \
+    X(cudaEventQuery)                                                                                                  \
+    X(cudaEventElapsedTime)                                                                                            \
+    X(cudaFuncSetAttribute)                                                                                            \
+    X(cudaOccupancyMaxActiveBlocksPerMultiprocessor)                                                                   \
+    X(cudaStreamBeginCapture)                                                                                          \
+    X(cudaStreamEndCapture)                                                                                            \
+    X(cudaStreamIsCapturing)                                                                                           \
+    X(cudaGraphInstantiate)                                                                                            \
+    X(cudaGraphUpload)                                                                                                 \
+    X(cudaGraphLaunch)                                                                                                 \
+    X(cudaGraphExecDestroy)                                                                                            \
+    X(cudaGraphDestroy)                                                                                                \
+    X(cudaGetDriverEntryPointByVersion)                                                                                \
+    X(cuMemGetAllocationGranularity)                                                                                   \
+    X(cuMemAddressReserve)                                                                                             \
+    X(cuMemAddressFree)                                                                                                \
+    X(cuMemCreate)                                                                                                     \
+    X(cuMemRelease)                                                                                                    \
+    X(cuMemMap)                                                                                                        \
+    X(cuMemUnmap)                                                                                                      \
+    X(cuMemSetAccess)                                                                                                  \
+    X(kernel_launch) /* cuda_emulation_enqueue: kernels and libraries */
+
+typedef enum runtime_call {
+#define X(name) CALL_##name,
+    CUDA_EMULATION_CALLS(X)
+#undef X
+        CALLS
+} runtime_call;
+
+/* Counts the call; the error that was ordered for it, or of the device. */
+cudaError_t runtime_enter(runtime_call call);
+/* Keeps an error for cudaGetLastError, and gives it. */
+cudaError_t runtime_failed(cudaError_t error);
+/* Also refused while this thread captures, as what may synchronise is: the capture is then invalid. */
+cudaError_t runtime_enter_unsafe(runtime_call call);
+
+#define ENTER(call)                                                                                                    \
+    do {                                                                                                               \
+        cudaError_t enter_ = runtime_enter(CALL_##call);                                                               \
+        if (enter_ != cudaSuccess) return enter_;                                                                      \
+    } while (0)
+#define ENTER_UNSAFE(call)                                                                                             \
+    do {                                                                                                               \
+        cudaError_t enter_ = runtime_enter_unsafe(CALL_##call);                                                        \
+        if (enter_ != cudaSuccess) return enter_;                                                                      \
+    } while (0)
+
+/* ---------------------------------------------------------------- the machine (runtime_device.c) */
+
+typedef struct runtime_state {
+    pthread_mutex_t lock;
+    pthread_cond_t progress; /* a recording is done, a stream has finished something */
+    int devices;
+    size_t total_bytes, others_bytes;
+    cudaError_t fault;
+    cuda_emulation_alive alive;
+    long captures; /* begun so far: each has a number, from 1 */
+} runtime_state;
+
+extern runtime_state runtime;
+
+/* ---------------------------------------------------------------- memory (runtime_memory.c) */
+
+/* Between them the CPU may touch device memory; they nest, over all threads. */
+void memory_open(void);
+void memory_close(void);
+
+/* ---------------------------------------------------------------- work (runtime_stream.c, runtime_event.c) */
+
+/* One recording of an event; a wait is for the one that was the event's last. Shared; under the lock. */
+typedef struct recording {
+    int references;
+    bool done;
+    int64_t ns;
+} recording;
+
+recording *recording_create(void); /* with one reference; NULL without memory */
+void recording_release(recording *of);
+
+typedef enum task_kind { TASK_RUN, TASK_HOST, TASK_RECORD, TASK_WAIT } task_kind;
+
+typedef struct task {
+    struct task *next;
+    task_kind kind;
+    void (*run)(void *arg);
+    void *arg; /* owned, given to `release` */
+    void (*release)(void *arg);
+    recording *recording; /* a reference */
+} task;
+
+/* NULL without memory: arg is released then. */
+task *task_create(task_kind kind, void (*run)(void *arg), void *arg, void (*release)(void *arg));
+void task_destroy(task *of);
+/* RUN and HOST: does it, unless the device has failed. Without the lock. */
+void task_perform(const task *of);
+
+/* Streams of one capture, at most. */
+enum { CAPTURE_STREAMS = 16 };
+
+/* What of each stream of a capture comes before: how many of its nodes. */
+typedef struct capture_clock {
+    long nodes[CAPTURE_STREAMS];
+} capture_clock;
+
+typedef struct capture {
+    long number;
+    cudaStream_t origin;
+    bool invalid;
+    int streams;
+    cudaStream_t stream[CAPTURE_STREAMS];
+    capture_clock clock[CAPTURE_STREAMS]; /* of each stream */
+    struct CUgraph_st *graph;
+} capture;
+
+struct CUstream_st {
+    pthread_t thread;
+    pthread_cond_t work;
+    task *head, *tail;
+    long queued, finished;
+    bool stopping;
+    capture *capture; /* it takes part in, at `place` */
+    int place;
+};
+
+struct CUevent_st {
+    bool timed;
+    recording *last;
+    long captured; /* the number of the capture that it was recorded in last; 0: in none */
+    capture_clock clock;
+};
+
+/* Appends, or adds to the capture's graph. The task is owned from here on. `locked` by the caller. */
+cudaError_t stream_append_locked(cudaStream_t stream, task *of);
+
+/* ---------------------------------------------------------------- captures (runtime_graph.c): under the lock */
+
+void capture_add_node(cudaStream_t stream, task *of);
+void capture_record(cudaStream_t stream, cudaEvent_t event);
+cudaError_t capture_wait(cudaStream_t stream, cudaEvent_t event);
+/* Of this thread's capture, if it has one that forbids what may synchronise. */
+cudaError_t capture_refuse_unsafe(void);
+void capture_invalidate(capture *of);
+
+#endif

@@ -1,0 +1,163 @@
+/* The machine that is emulated. */
+#include <string.h>
+
+#include "tests/cuda_emulation/runtime.h"
+
+runtime_state runtime = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .progress = PTHREAD_COND_INITIALIZER,
+    .devices = 1,
+    .total_bytes = (size_t)4 << 30,
+    .others_bytes = (size_t)64 << 20,
+};
+
+static const struct cudaDeviceProp device_properties = {
+    .name = "Emulated GPU",
+    .sharedMemPerBlock = 48 << 10,
+    .sharedMemPerBlockOptin = 227 << 10,
+    .sharedMemPerMultiprocessor = 228 << 10,
+    .regsPerBlock = 65536,
+    .warpSize = 32,
+    .maxThreadsPerBlock = 1024,
+    .maxThreadsPerMultiProcessor = 2048,
+    .maxThreadsDim = {1024, 1024, 64},
+    .maxGridSize = {2147483647, 65535, 65535},
+    .major = 9,
+    .minor = 0,
+    .multiProcessorCount = 4,
+    .asyncEngineCount = 3,
+    .l2CacheSize = 50 << 20,
+    .memoryBusWidth = 6144,
+};
+
+void cuda_emulation_set_devices(int count) {
+    pthread_mutex_lock(&runtime.lock);
+    runtime.devices = count;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+void cuda_emulation_set_memory(size_t total_bytes, size_t others_bytes) {
+    pthread_mutex_lock(&runtime.lock);
+    runtime.total_bytes = total_bytes;
+    runtime.others_bytes = others_bytes;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+cuda_emulation_alive cuda_emulation_alive_get(void) {
+    pthread_mutex_lock(&runtime.lock);
+    cuda_emulation_alive alive = runtime.alive;
+    pthread_mutex_unlock(&runtime.lock);
+    return alive;
+}
+
+static cudaError_t check_device(int device) {
+    if (runtime.devices == 0) return runtime_failed(cudaErrorNoDevice);
+    return device >= 0 && device < runtime.devices ? cudaSuccess : runtime_failed(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    ENTER(cudaGetDeviceCount);
+    if (runtime.devices == 0) return runtime_failed(cudaErrorNoDevice);
+    *count = runtime.devices;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    ENTER(cudaSetDevice);
+    return check_device(device);
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    ENTER(cudaGetDevice);
+    *device = 0;
+    return check_device(0);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+    ENTER(cudaGetDeviceProperties);
+    cudaError_t error = check_device(device);
+    if (error != cudaSuccess) return error;
+    *properties = device_properties;
+    properties->totalGlobalMem = runtime.total_bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    ENTER(cudaDeviceGetAttribute);
+    cudaError_t error = check_device(device);
+    if (error != cudaSuccess) return error;
+    const struct cudaDeviceProp *p = &device_properties;
+    switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+        *value = p->maxThreadsPerBlock;
+        return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        *value = (int)p->sharedMemPerBlock;
+        return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)p->sharedMemPerBlockOptin;
+        return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = (int)p->sharedMemPerMultiprocessor;
+        return cudaSuccess;
+    case cudaDevAttrWarpSize:
+        *value = p->warpSize;
+        return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+        *value = p->multiProcessorCount;
+        return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+        *value = p->l2CacheSize;
+        return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+        *value = p->maxThreadsPerMultiProcessor;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = p->major;
+        return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = p->minor;
+        return cudaSuccess;
+    }
+    return runtime_failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    ENTER(cudaDeviceGetStreamPriorityRange);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    ENTER(cudaDriverGetVersion);
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    ENTER(cudaRuntimeGetVersion);
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+/* A kernel of the emulation takes what it is given. */
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
+    ENTER(cudaFuncSetAttribute);
+    if (!function) return runtime_failed(cudaErrorInvalidDeviceFunction);
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
+        (value < 0 || (size_t)value > device_properties.sharedMemPerBlockOptin))
+        return runtime_failed(cudaErrorInvalidValue);
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads,
+                                                          size_t dynamic_shared_bytes) {
+    ENTER(cudaOccupancyMaxActiveBlocksPerMultiprocessor);
+    const struct cudaDeviceProp *p = &device_properties;
+    if (!function || threads <= 0) return runtime_failed(cudaErrorInvalidValue);
+    int by_threads = p->maxThreadsPerMultiProcessor / threads;
+    int by_shared = (int)(p->sharedMemPerMultiprocessor / (dynamic_shared_bytes + 1024));
+    *blocks = threads > p->maxThreadsPerBlock ? 0 : by_threads < by_shared ? by_threads : by_shared;
+    return cudaSuccess;
+}

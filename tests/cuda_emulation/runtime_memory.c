@@ -1,0 +1,486 @@
+/* Device memory: ranges of addresses, in granules that are mapped and made accessible one by one. The CPU may touch what
+ * is accessible only while some stream works on it (memory_open); at all other times a touch faults, as on a GPU. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/cuda_emulation/runtime.h"
+
+enum { GRANULE = 2 << 20, GARBAGE = 0xff /* NaN, -1 */ };
+
+/* Physical memory. It goes once it is released and mapped nowhere. */
+typedef struct physical {
+    size_t bytes;
+    int mapped; /* granules */
+    bool released;
+} physical;
+
+typedef struct granule {
+    physical *memory; /* NULL: not mapped */
+    bool accessible;
+} granule;
+
+typedef struct range {
+    struct range *next;
+    char *base;
+    size_t bytes, granules;
+    bool plain; /* of cudaMalloc */
+    granule granule[];
+} range;
+
+/* Under runtime.lock. */
+static range *ranges;
+static long opened;
+
+/* ---------------------------------------------------------------- protection */
+
+static void protect(const range *r, size_t first, size_t end, int protection) {
+    if (mprotect(r->base + first * GRANULE, (end - first) * GRANULE, protection) != 0) {
+        perror("cuda_emulation: mprotect");
+        abort();
+    }
+}
+
+static void protect_all_locked(int protection) {
+    for (const range *r = ranges; r; r = r->next)
+        for (size_t first = 0, end; first < r->granules; first = end) {
+            bool accessible = r->granule[first].accessible;
+            for (end = first + 1; end < r->granules && r->granule[end].accessible == accessible;) end++;
+            if (accessible) protect(r, first, end, protection);
+        }
+}
+
+void memory_open(void) {
+    pthread_mutex_lock(&runtime.lock);
+    if (opened++ == 0) protect_all_locked(PROT_READ | PROT_WRITE);
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+void memory_close(void) {
+    pthread_mutex_lock(&runtime.lock);
+    if (--opened == 0) protect_all_locked(PROT_NONE);
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+/* ---------------------------------------------------------------- ranges */
+
+static range *find_locked(const void *memory) {
+    for (range *r = ranges; r; r = r->next)
+        if ((const char *)memory >= r->base && (const char *)memory < r->base + r->bytes) return r;
+    return NULL;
+}
+
+/* Whole granules of one range: whether they are, and which. */
+static range *find_granules_locked(CUdeviceptr address, size_t bytes, size_t *first_out, size_t *end_out) {
+    range *r = find_locked((void *)address);
+    if (!r || bytes == 0) return NULL;
+    size_t offset = (size_t)(address - (CUdeviceptr)r->base);
+    if (offset % GRANULE != 0 || bytes % GRANULE != 0 || bytes > r->bytes - offset) return NULL;
+    *first_out = offset / GRANULE;
+    *end_out = (offset + bytes) / GRANULE;
+    return r;
+}
+
+static range *range_create(size_t bytes) {
+    size_t granules = bytes / GRANULE, padded = bytes + GRANULE;
+    range *r = calloc(1, sizeof *r + granules * sizeof r->granule[0]);
+    if (!r) return NULL;
+    char *memory = mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        free(r);
+        return NULL;
+    }
+    size_t before = (GRANULE - (uintptr_t)memory % GRANULE) % GRANULE;
+    if (before > 0) munmap(memory, before);
+    if (before < GRANULE) munmap(memory + before + bytes, GRANULE - before);
+    r->base = memory + before;
+    r->bytes = bytes;
+    r->granules = granules;
+    pthread_mutex_lock(&runtime.lock);
+    r->next = ranges;
+    ranges = r;
+    runtime.alive.ranges++;
+    pthread_mutex_unlock(&runtime.lock);
+    return r;
+}
+
+static void range_destroy_locked(range *r) {
+    range **at = &ranges;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    munmap(r->base, r->bytes);
+    free(r);
+    runtime.alive.ranges--;
+}
+
+/* ---------------------------------------------------------------- physical memory */
+
+static size_t free_bytes_locked(void) {
+    size_t used = runtime.others_bytes + runtime.alive.device_bytes;
+    return runtime.total_bytes > used ? runtime.total_bytes - used : 0;
+}
+
+static physical *physical_create(size_t bytes) {
+    physical *memory = NULL;
+    pthread_mutex_lock(&runtime.lock);
+    if (bytes <= free_bytes_locked()) memory = calloc(1, sizeof *memory);
+    if (memory) {
+        memory->bytes = bytes;
+        runtime.alive.device_bytes += bytes;
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return memory;
+}
+
+static void physical_drop_locked(physical *memory) {
+    if (!memory->released || memory->mapped > 0) return;
+    runtime.alive.device_bytes -= memory->bytes;
+    free(memory);
+}
+
+static void map_locked(range *r, size_t first, size_t end, physical *memory) {
+    for (size_t g = first; g < end; g++) r->granule[g] = (granule){memory, false};
+    memory->mapped += (int)(end - first);
+}
+
+static void unmap_locked(range *r, size_t first, size_t end) {
+    void *fresh = mmap(r->base + first * GRANULE, (end - first) * GRANULE, PROT_NONE,
+                       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fresh == MAP_FAILED) {
+        perror("cuda_emulation: mmap");
+        abort();
+    }
+    for (size_t g = first; g < end; g++) {
+        physical *memory = r->granule[g].memory;
+        r->granule[g] = (granule){NULL, false};
+        memory->mapped--;
+        physical_drop_locked(memory);
+    }
+}
+
+/* Memory comes as garbage: what others left in it. */
+static void make_accessible_locked(range *r, size_t first, size_t end) {
+    madvise(r->base + first * GRANULE, (end - first) * GRANULE, MADV_HUGEPAGE);
+    protect(r, first, end, PROT_READ | PROT_WRITE);
+    for (size_t g = first; g < end; g++) {
+        if (!r->granule[g].accessible) memset(r->base + g * GRANULE, GARBAGE, GRANULE);
+        r->granule[g].accessible = true;
+    }
+    if (opened == 0) protect(r, first, end, PROT_NONE);
+}
+
+/* ---------------------------------------------------------------- the driver's virtual memory */
+
+#define ENTER_DRIVER(call)                                                                                             \
+    do {                                                                                                               \
+        cudaError_t enter_ = runtime_enter(CALL_##call);                                                               \
+        if (enter_ != cudaSuccess) return (CUresult)enter_;                                                            \
+    } while (0)
+
+static bool is_this_device(const CUmemLocation *location) {
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == 0;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
+                                       CUmemAllocationGranularity_flags option) {
+    ENTER_DRIVER(cuMemGetAllocationGranularity);
+    (void)option;
+    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || !is_this_device(&properties->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    *granularity = GRANULE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags) {
+    ENTER_DRIVER(cuMemAddressReserve);
+    if (bytes == 0 || bytes % GRANULE != 0 || alignment > GRANULE || wanted != 0 || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    range *r = range_create(bytes);
+    if (!r) return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = (CUdeviceptr)r->base;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+    ENTER_DRIVER(cuMemAddressFree);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    size_t first, end;
+    pthread_mutex_lock(&runtime.lock);
+    range *r = find_granules_locked(address, bytes, &first, &end);
+    bool mapped = false;
+    for (size_t g = 0; r && g < r->granules; g++) mapped = mapped || r->granule[g].memory;
+    if (r && !mapped && first == 0 && end == r->granules) {
+        range_destroy_locked(r);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return result;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                     unsigned long long flags) {
+    ENTER_DRIVER(cuMemCreate);
+    if (bytes == 0 || bytes % GRANULE != 0 || flags != 0 || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        !is_this_device(&properties->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    physical *memory = physical_create(bytes);
+    if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
+    *handle = (CUmemGenericAllocationHandle)(uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    ENTER_DRIVER(cuMemRelease);
+    physical *memory = (physical *)(uintptr_t)handle;
+    pthread_mutex_lock(&runtime.lock);
+    memory->released = true;
+    physical_drop_locked(memory);
+    pthread_mutex_unlock(&runtime.lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+    ENTER_DRIVER(cuMemMap);
+    physical *memory = (physical *)(uintptr_t)handle;
+    size_t first, end;
+    if (offset != 0 || flags != 0 || bytes != memory->bytes) return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&runtime.lock);
+    range *r = find_granules_locked(address, bytes, &first, &end);
+    bool vacant = r != NULL;
+    for (size_t g = first; vacant && g < end; g++) vacant = !r->granule[g].memory;
+    if (vacant) map_locked(r, first, end, memory);
+    pthread_mutex_unlock(&runtime.lock);
+    return vacant ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Every mapping that lies in the range wholly does. */
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+    ENTER_DRIVER(cuMemUnmap);
+    size_t first, end;
+    pthread_mutex_lock(&runtime.lock);
+    range *r = find_granules_locked(address, bytes, &first, &end);
+    bool whole = r != NULL;
+    for (size_t g = first; whole && g < end; g++) whole = r->granule[g].memory != NULL;
+    if (whole && first > 0) whole = r->granule[first - 1].memory != r->granule[first].memory;
+    if (whole && end < r->granules) whole = r->granule[end - 1].memory != r->granule[end].memory;
+    if (whole) unmap_locked(r, first, end);
+    pthread_mutex_unlock(&runtime.lock);
+    return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count) {
+    ENTER_DRIVER(cuMemSetAccess);
+    size_t first, end;
+    if (count != 1 || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || !is_this_device(&access->location))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&runtime.lock);
+    range *r = find_granules_locked(address, bytes, &first, &end);
+    bool mapped = r != NULL;
+    for (size_t g = first; mapped && g < end; g++) mapped = r->granule[g].memory != NULL;
+    if (mapped) make_accessible_locked(r, first, end);
+    pthread_mutex_unlock(&runtime.lock);
+    return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **name) {
+    *name = cudaGetErrorName((cudaError_t)error);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text) {
+    *text = cudaGetErrorString((cudaError_t)error);
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *result) {
+    static const struct {
+        const char *symbol;
+        void *function;
+    } entries[] = {
+        {"cuGetErrorName", (void *)cuGetErrorName},
+        {"cuGetErrorString", (void *)cuGetErrorString},
+        {"cuMemGetAllocationGranularity", (void *)cuMemGetAllocationGranularity},
+        {"cuMemAddressReserve", (void *)cuMemAddressReserve},
+        {"cuMemAddressFree", (void *)cuMemAddressFree},
+        {"cuMemCreate", (void *)cuMemCreate},
+        {"cuMemRelease", (void *)cuMemRelease},
+        {"cuMemMap", (void *)cuMemMap},
+        {"cuMemUnmap", (void *)cuMemUnmap},
+        {"cuMemSetAccess", (void *)cuMemSetAccess},
+    };
+    ENTER(cudaGetDriverEntryPointByVersion);
+    if (version > CUDART_VERSION || flags != cudaEnableDefault) return runtime_failed(cudaErrorInvalidValue);
+    *result = cudaDriverEntryPointSymbolNotFound;
+    *function = NULL;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (strcmp(entries[i].symbol, symbol) == 0) {
+            *function = entries[i].function;
+            *result = cudaDriverEntryPointSuccess;
+        }
+    return cudaSuccess;
+}
+
+/* ---------------------------------------------------------------- plain allocations */
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
+    ENTER(cudaMemGetInfo);
+    pthread_mutex_lock(&runtime.lock);
+    *free_bytes = free_bytes_locked();
+    *total_bytes = runtime.total_bytes;
+    pthread_mutex_unlock(&runtime.lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    ENTER_UNSAFE(cudaMalloc);
+    if (bytes == 0) {
+        *out = NULL;
+        return cudaSuccess;
+    }
+    if (bytes > SIZE_MAX / 2) return runtime_failed(cudaErrorMemoryAllocation);
+    bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    physical *memory = physical_create(bytes);
+    range *r = memory ? range_create(bytes) : NULL;
+    pthread_mutex_lock(&runtime.lock);
+    if (memory) memory->released = true;
+    if (r) {
+        r->plain = true;
+        map_locked(r, 0, r->granules, memory);
+        make_accessible_locked(r, 0, r->granules);
+    } else if (memory)
+        physical_drop_locked(memory);
+    pthread_mutex_unlock(&runtime.lock);
+    if (!r) return runtime_failed(cudaErrorMemoryAllocation);
+    *out = r->base;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *memory) {
+    cudaError_t error = runtime_enter_unsafe(CALL_cudaFree);
+    if (!memory || error == cudaErrorStreamCaptureUnsupported) return error;
+    pthread_mutex_lock(&runtime.lock);
+    range *r = find_locked(memory);
+    bool ours = r && r->plain && r->base == memory;
+    if (ours) {
+        unmap_locked(r, 0, r->granules);
+        range_destroy_locked(r);
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return ours ? error : runtime_failed(cudaErrorInvalidValue);
+}
+
+/* A header before the memory that is given out, on a page of its own. */
+enum { PAGE = 4096 };
+
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {
+    ENTER_UNSAFE(cudaHostAlloc);
+    (void)flags;
+    if (bytes == 0 || bytes > SIZE_MAX / 2) return runtime_failed(cudaErrorMemoryAllocation);
+    char *memory = mmap(NULL, bytes + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return runtime_failed(cudaErrorMemoryAllocation);
+    *(size_t *)(void *)memory = bytes;
+    pthread_mutex_lock(&runtime.lock);
+    runtime.alive.pinned_bytes += bytes;
+    pthread_mutex_unlock(&runtime.lock);
+    *out = memory + PAGE;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *memory) {
+    cudaError_t error = runtime_enter_unsafe(CALL_cudaFreeHost);
+    if (!memory || error == cudaErrorStreamCaptureUnsupported) return error;
+    char *start = (char *)memory - PAGE;
+    size_t bytes = *(size_t *)(void *)start;
+    pthread_mutex_lock(&runtime.lock);
+    runtime.alive.pinned_bytes -= bytes;
+    pthread_mutex_unlock(&runtime.lock);
+    munmap(start, bytes + PAGE);
+    return error;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags) {
+    ENTER(cudaHostGetDevicePointer);
+    if (!host || flags != 0) return runtime_failed(cudaErrorInvalidValue);
+    *device = host;
+    return cudaSuccess;
+}
+
+/* ---------------------------------------------------------------- copies and fills */
+
+typedef struct copy {
+    char *dst;
+    const char *src;
+    size_t dst_pitch, src_pitch, width, height;
+} copy;
+
+static void copy_run(void *arg) {
+    const copy *c = arg;
+    for (size_t row = 0; row < c->height; row++)
+        memcpy(c->dst + row * c->dst_pitch, c->src + row * c->src_pitch, c->width);
+}
+
+static bool is_device(const void *memory) {
+    pthread_mutex_lock(&runtime.lock);
+    bool device = find_locked(memory) != NULL;
+    pthread_mutex_unlock(&runtime.lock);
+    return device;
+}
+
+static bool kind_fits(const void *dst, const void *src, enum cudaMemcpyKind kind) {
+    if (kind == cudaMemcpyDefault) return true;
+    bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    return is_device(dst) == to && is_device(src) == from;
+}
+
+static cudaError_t enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t arg_bytes) {
+    void *copied = malloc(arg_bytes);
+    if (!copied) return runtime_failed(cudaErrorMemoryAllocation);
+    memcpy(copied, arg, arg_bytes);
+    task *t = task_create(TASK_RUN, run, copied, free);
+    if (!t) return runtime_failed(cudaErrorMemoryAllocation);
+    pthread_mutex_lock(&runtime.lock);
+    cudaError_t error = stream_append_locked(stream, t);
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(error);
+}
+
+static cudaError_t enqueue_copy(const copy *c, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    if (!stream || c->width > c->dst_pitch || c->width > c->src_pitch) return runtime_failed(cudaErrorInvalidValue);
+    if (c->width == 0 || c->height == 0) return cudaSuccess;
+    if (!kind_fits(c->dst, c->src, kind)) return runtime_failed(cudaErrorInvalidValue);
+    return enqueue(stream, copy_run, c, sizeof *c);
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    ENTER(cudaMemcpyAsync);
+    return enqueue_copy(&(copy){dst, src, bytes, bytes, bytes, 1}, kind, stream);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    ENTER(cudaMemcpy2DAsync);
+    return enqueue_copy(&(copy){dst, src, dst_pitch, src_pitch, width, height}, kind, stream);
+}
+
+typedef struct fill {
+    void *dst;
+    size_t bytes;
+    int value;
+} fill;
+
+static void fill_run(void *arg) {
+    const fill *f = arg;
+    memset(f->dst, f->value, f->bytes);
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
+    ENTER(cudaMemsetAsync);
+    if (!stream) return runtime_failed(cudaErrorInvalidValue);
+    if (bytes == 0) return cudaSuccess;
+    return enqueue(stream, fill_run, &(fill){memory, bytes, value}, sizeof(fill));
+}

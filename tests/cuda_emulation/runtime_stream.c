@@ -1,0 +1,255 @@
+/* Streams: threads with a FIFO. */
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "tests/cuda_emulation/runtime.h"
+
+task *task_create(task_kind kind, void (*run)(void *arg), void *arg, void (*release)(void *arg)) {
+    task *t = calloc(1, sizeof *t);
+    if (!t) {
+        if (release) release(arg);
+        return NULL;
+    }
+    *t = (task){.kind = kind, .run = run, .arg = arg, .release = release};
+    return t;
+}
+
+void task_destroy(task *t) {
+    if (t->recording) recording_release(t->recording);
+    if (t->release) t->release(t->arg);
+    free(t);
+}
+
+static bool has_failed(void) {
+    pthread_mutex_lock(&runtime.lock);
+    bool failed = runtime.fault != cudaSuccess;
+    pthread_mutex_unlock(&runtime.lock);
+    return failed;
+}
+
+void task_perform(const task *t) {
+    if (has_failed()) return;
+    if (t->kind == TASK_RUN) memory_open();
+    t->run(t->arg);
+    if (t->kind == TASK_RUN) memory_close();
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void perform(task *t) {
+    if (t->kind == TASK_RUN || t->kind == TASK_HOST) task_perform(t);
+    pthread_mutex_lock(&runtime.lock);
+    if (t->kind == TASK_RECORD) {
+        t->recording->ns = now_ns();
+        t->recording->done = true;
+    }
+    if (t->kind == TASK_WAIT)
+        while (!t->recording->done) pthread_cond_wait(&runtime.progress, &runtime.lock);
+    task_destroy(t);
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+static void *stream_main(void *arg) {
+    cudaStream_t stream = arg;
+    pthread_mutex_lock(&runtime.lock);
+    for (;;) {
+        while (!stream->head && !stream->stopping) pthread_cond_wait(&stream->work, &runtime.lock);
+        task *t = stream->head;
+        if (!t) break;
+        stream->head = t->next;
+        if (!stream->head) stream->tail = NULL;
+        pthread_mutex_unlock(&runtime.lock);
+        perform(t);
+        pthread_mutex_lock(&runtime.lock);
+        stream->finished++;
+        pthread_cond_broadcast(&runtime.progress);
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return NULL;
+}
+
+cudaError_t stream_append_locked(cudaStream_t stream, task *t) {
+    if (stream->capture) {
+        if (stream->capture->invalid) {
+            task_destroy(t);
+            return cudaErrorStreamCaptureInvalidated;
+        }
+        capture_add_node(stream, t);
+        return cudaSuccess;
+    }
+    if (stream->tail)
+        stream->tail->next = t;
+    else
+        stream->head = t;
+    stream->tail = t;
+    stream->queued++;
+    pthread_cond_signal(&stream->work);
+    return cudaSuccess;
+}
+
+static cudaError_t append(cudaStream_t stream, task *t) {
+    pthread_mutex_lock(&runtime.lock);
+    cudaError_t error = stream_append_locked(stream, t);
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(error);
+}
+
+/* ---------------------------------------------------------------- life */
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
+    ENTER(cudaStreamCreateWithPriority);
+    (void)priority; /* a hint */
+    if (flags != cudaStreamNonBlocking) return runtime_failed(cudaErrorInvalidValue);
+    cudaStream_t stream = calloc(1, sizeof *stream);
+    if (!stream) return runtime_failed(cudaErrorMemoryAllocation);
+    pthread_cond_init(&stream->work, NULL);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&stream->thread, NULL, stream_main, stream);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        pthread_cond_destroy(&stream->work);
+        free(stream);
+        return runtime_failed(cudaErrorMemoryAllocation);
+    }
+    pthread_mutex_lock(&runtime.lock);
+    runtime.alive.streams++;
+    pthread_mutex_unlock(&runtime.lock);
+    *out = stream;
+    return cudaSuccess;
+}
+
+/* The real one returns at once, and the stream goes when its work is done; this one waits for that. */
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    cudaError_t error = runtime_enter(CALL_cudaStreamDestroy);
+    if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&runtime.lock);
+    if (stream->capture) capture_invalidate(stream->capture);
+    stream->stopping = true;
+    pthread_cond_signal(&stream->work);
+    pthread_mutex_unlock(&runtime.lock);
+    pthread_join(stream->thread, NULL);
+    pthread_mutex_lock(&runtime.lock);
+    runtime.alive.streams--;
+    pthread_mutex_unlock(&runtime.lock);
+    pthread_cond_destroy(&stream->work);
+    free(stream);
+    return error;
+}
+
+/* A call that waits for a stream that is captured spoils the capture. */
+static cudaError_t refuse_captured_locked(cudaStream_t stream) {
+    if (!stream->capture) return cudaSuccess;
+    capture_invalidate(stream->capture);
+    return cudaErrorStreamCaptureUnsupported;
+}
+
+/* After a failure too until the work is over: what it uses may be freed then. */
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    cudaError_t error = runtime_enter_unsafe(CALL_cudaStreamSynchronize);
+    if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&runtime.lock);
+    if (error == cudaSuccess) error = refuse_captured_locked(stream);
+    bool wait = error == cudaSuccess || runtime.fault != cudaSuccess;
+    for (long target = stream->queued; wait && stream->finished < target;)
+        pthread_cond_wait(&runtime.progress, &runtime.lock);
+    if (error == cudaSuccess) error = runtime.fault;
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(error);
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    ENTER_UNSAFE(cudaStreamQuery);
+    if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&runtime.lock);
+    cudaError_t error = refuse_captured_locked(stream);
+    bool busy = stream->finished < stream->queued;
+    pthread_mutex_unlock(&runtime.lock);
+    if (error != cudaSuccess) return runtime_failed(error);
+    return busy ? cudaErrorNotReady : cudaSuccess;
+}
+
+/* Every stream must be known for it, and none of this project's calls needs it. It is here to be counted. */
+cudaError_t cudaDeviceSynchronize(void) {
+    ENTER_UNSAFE(cudaDeviceSynchronize);
+    return runtime_failed(cudaErrorNotSupported);
+}
+
+/* ---------------------------------------------------------------- work */
+
+cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg) {
+    cudaError_t error = runtime_enter(CALL_kernel_launch);
+    if (error == cudaSuccess && !stream) error = cudaErrorInvalidResourceHandle;
+    if (error != cudaSuccess) {
+        free(arg);
+        return runtime_failed(error);
+    }
+    task *t = task_create(TASK_RUN, run, arg, free);
+    return t ? append(stream, t) : runtime_failed(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data) {
+    ENTER(cudaLaunchHostFunc);
+    if (!stream || !fn) return runtime_failed(cudaErrorInvalidValue);
+    task *t = task_create(TASK_HOST, fn, data, NULL);
+    return t ? append(stream, t) : runtime_failed(cudaErrorMemoryAllocation);
+}
+
+/* ---------------------------------------------------------------- events */
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+    ENTER(cudaStreamWaitEvent);
+    if (!stream || !event || flags != cudaEventWaitDefault) return runtime_failed(cudaErrorInvalidValue);
+    cudaError_t error = cudaSuccess;
+    pthread_mutex_lock(&runtime.lock);
+    if (event->captured || stream->capture)
+        error = capture_wait(stream, event);
+    else if (event->last && !event->last->done) { /* CUDA does not wait for an event never recorded */
+        task *t = task_create(TASK_WAIT, NULL, NULL, NULL);
+        if (t) {
+            t->recording = event->last;
+            t->recording->references++;
+            error = stream_append_locked(stream, t);
+        } else
+            error = cudaErrorMemoryAllocation;
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(error);
+}
+
+static cudaError_t record_locked(cudaEvent_t event, cudaStream_t stream) {
+    if (stream->capture) {
+        if (stream->capture->invalid) return cudaErrorStreamCaptureInvalidated;
+        capture_record(stream, event);
+        return cudaSuccess;
+    }
+    recording *of = recording_create();
+    task *t = of ? task_create(TASK_RECORD, NULL, NULL, NULL) : NULL;
+    if (!t) {
+        if (of) recording_release(of);
+        return cudaErrorMemoryAllocation;
+    }
+    t->recording = of;
+    of->references++;
+    if (event->last) recording_release(event->last);
+    event->last = of;
+    event->captured = 0;
+    return stream_append_locked(stream, t);
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    ENTER(cudaEventRecord);
+    if (!event || !stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&runtime.lock);
+    cudaError_t error = record_locked(event, stream);
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(error);
+}
