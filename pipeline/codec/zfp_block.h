@@ -42,7 +42,7 @@ enum {
 enum {
     MM_ZFP_MOST_VALUES = 64,
     MM_ZFP_MOST_WORDS = MM_ZFP_MOST_VALUES * MM_ZFP_BITS_PER_VALUE / 32,
-    MM_ZFP_PAD_WORDS = 3, /* zeros, that a block's words are followed by to be read */
+    MM_ZFP_PAD_WORDS = 3, /* of anything, that are read after a block's last */
 };
 
 #define MM_ZFP_NEGABINARY UINT32_C(0xaaaaaaaa)
@@ -224,28 +224,30 @@ MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits
     mm_zfp_finish(&out);
 }
 
-/* Takes any block but those of mm_zfp_is_nonfinite. Bits past maxbits are zero, and MM_ZFP_PAD_WORDS words more. */
-MM_HD void mm_zfp_block_decode(const uint32_t *words, int dims, int maxbits, float *values) {
+/* Takes any block but those of mm_zfp_is_nonfinite, from bit `start` of the words on, which go on for MM_ZFP_PAD_WORDS
+ * after the block's last. */
+MM_HD void mm_zfp_block_decode(const uint32_t *words, int start, int dims, int maxbits, float *values) {
     uint32_t planes[MM_ZFP_MOST_VALUES];
-    const bool zero = !(words[0] & 1);
-    int position = zero ? maxbits : MM_ZFP_HEADER_BITS, n = 0;
+    const uint32_t header = mm_zfp_peek(words, start);
+    const int end = start + (header & 1 ? maxbits : 0), e = header & 1 ? (int)(header >> 1 & 255) : 0;
+    int position = start + MM_ZFP_HEADER_BITS, n = 0;
     MM_UNROLL for (int i = 0; i < 16 * mm_zfp_groups(dims); i++) planes[i] = 0;
     MM_UNROLL for (int k = 31; k >= 0; k--) {
-        if (position >= maxbits) break;
+        if (position >= end) break;
         if (dims == 3) {
-            const uint64_t x = mm_zfp_plane_get(words, maxbits, &position, &n);
+            const uint64_t x = mm_zfp_plane_get(words, end, &position, &n);
             MM_UNROLL for (int g = 0; g < 4; g++) {
                 planes[16 * g + (k & 15)] |= ((uint32_t)(x >> 16 * g) & 0xffff) << (k & 16);
             }
         } else {
             int length;
-            const uint32_t window = mm_zfp_peek(words, position);
-            planes[k & 15] |= mm_zfp_plane_decode(window, maxbits - position, mm_zfp_values(dims), &n, &length)
-                              << (k & 16);
+            const int left = end - position;
+            const uint32_t window = mm_zfp_peek(words, position) & (left < 32 ? mm_zfp_ones(left) : UINT32_MAX);
+            planes[k & 15] |= mm_zfp_plane_decode(window, left, mm_zfp_values(dims), &n, &length) << (k & 16);
             position += length;
         }
     }
-    mm_zfp_unplanes(planes, dims, zero ? 0 : (int)(words[0] >> 1 & 255), values);
+    mm_zfp_unplanes(planes, dims, e, values);
 }
 
 /* ---------------------------------------------------------------- blocks that are not finite */

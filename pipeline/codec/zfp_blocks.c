@@ -76,7 +76,7 @@ static void block_store(const place *p, const float *block, float *dst) {
         if (mm_zfp_is_nonfinite(words, dims))                                                                          \
             mm_zfp_nonfinite_decode(words, dims, maxbits, block);                                                      \
         else                                                                                                           \
-            mm_zfp_block_decode(words, dims, maxbits, block);                                                          \
+            mm_zfp_block_decode(words, 0, dims, maxbits, block);                                                       \
     }
 BLOCK_FUNCTIONS(1)
 BLOCK_FUNCTIONS(3)

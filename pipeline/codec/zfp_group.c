@@ -22,7 +22,7 @@ static void portable_decode(const mm_zfp_group_code *code, int maxbits, mm_zfp_g
         float block[MM_ZFP_VALUES];
         uint32_t words[MM_ZFP_MAX_WORDS + MM_ZFP_PAD_WORDS] = {0};
         for (int j = 0; j < mm_zfp_words(maxbits); j++) words[j] = code->word[j][l];
-        mm_zfp_block_decode(words, 2, maxbits, block);
+        mm_zfp_block_decode(words, 0, 2, maxbits, block);
         for (int i = 0; i < MM_ZFP_VALUES; i++) values_out->at[i][l] = block[i];
     }
 }

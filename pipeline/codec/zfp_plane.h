@@ -190,18 +190,20 @@ MM_HD void mm_zfp_plane_put(mm_zfp_writer *out, uint64_t x, int *n) {
     }
 }
 
-/* The plane whose code is at the position, which may end up beyond maxbits: as in mm_zfp_plane_decode. */
-MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int maxbits, int *position, int *n) {
+/* The plane whose code is at the position, in a block that ends at `end`; the position may end up beyond: as in
+ * mm_zfp_plane_decode. */
+MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, int *n) {
+    const int verbatim = *n < end - *position ? *n : end - *position;
     uint64_t x = mm_zfp_peek_64(words, *position);
-    int at = *position + *n;
-    if (*n < 64) x &= (UINT64_C(1) << *n) - 1;
-    while (*n < 64 && at < maxbits) {
+    int at = *position + verbatim;
+    if (verbatim < 64) x &= (UINT64_C(1) << verbatim) - 1;
+    while (*n < 64 && at < end) {
         /* the one that says that there is another, then zeros up to it */
         if (!(words[at / 32] >> at % 32 & 1)) {
             at++;
             break;
         }
-        const int most = 63 - *n, left = maxbits - ++at;
+        const int most = 63 - *n, left = end - ++at;
         const uint64_t cut = left < 64 ? UINT64_C(1) << left : 0;
         const int zeros = MM_CTZ64(mm_zfp_peek_64(words, at) | cut | UINT64_C(1) << most);
         *n += zeros + 1;

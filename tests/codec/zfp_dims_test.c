@@ -31,13 +31,13 @@ static void encode(int dims, int maxbits, block *b) {
 }
 
 static void decode(int dims, int maxbits, block *b) {
-    memset(b->words + mm_zfp_words(maxbits), 0, MM_ZFP_PAD_WORDS * 4);
+    memset(b->words + mm_zfp_words(maxbits), 0xff, MM_ZFP_PAD_WORDS * 4);
     if (dims == 1)
-        mm_zfp_block_decode(b->words, 1, maxbits, b->values);
+        mm_zfp_block_decode(b->words, 0, 1, maxbits, b->values);
     else if (dims == 2)
-        mm_zfp_block_decode(b->words, 2, maxbits, b->values);
+        mm_zfp_block_decode(b->words, 0, 2, maxbits, b->values);
     else
-        mm_zfp_block_decode(b->words, 3, maxbits, b->values);
+        mm_zfp_block_decode(b->words, 0, 3, maxbits, b->values);
 }
 
 static uint32_t reference_word(zfp_reference *reference, int j) {
