@@ -201,7 +201,7 @@ static mm_status check_sources(const bench *b) {
 
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
-    MM_TRY(target_read(&b->target));
+    MM_TRY(target_init(&b->target));
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     if (b->facts &&
@@ -303,6 +303,7 @@ int cmd_bench(int argc, char **argv) {
         if (status == MM_OK) status = printed;
     }
     if (status == MM_OK && b.json) status = rows_save(b.json, b.rows, b.n_rows);
+    target_fini(&b.target);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);

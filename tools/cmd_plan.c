@@ -53,6 +53,7 @@ static mm_status plan_all(plan_command *c) {
 static void fini(plan_command *c) {
     for (int i = 0; i < c->n_cases; i++) plan_case_fini(&c->cases[i]);
     free(c->cases);
+    target_fini(&c->target);
     nets_net_destroy(c->network);
 }
 
@@ -125,7 +126,7 @@ static mm_status save_picture(const plan_command *c) {
 /* ---------------------------------------------------------------- the command */
 
 static mm_status check(plan_command *c) {
-    MM_TRY(target_read(&c->target));
+    MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");

@@ -81,7 +81,7 @@ static mm_status check_writable(const char *path) { return path ? nets_safetenso
 static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     mm_issue issue;
-    MM_TRY(target_read(&t->target));
+    MM_TRY(target_init(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
     mm_policy policy;
     MM_TRY(mm_policy_parse(t->policy, &policy));
@@ -264,6 +264,7 @@ int cmd_train(int argc, char **argv) {
     row r = {0};
     status = run_train(&t, &r);
     if (t.log) fclose(t.log);
+    target_fini(&t.target);
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         int code = command_failed("train", status);

@@ -28,7 +28,6 @@ typedef struct collect_contention {
 typedef enum collect_rank { COLLECT_NONE, COLLECT_BESIDE, COLLECT_ALONE, COLLECT_LIVENESS } collect_rank;
 
 typedef struct collector {
-    nets_backend *backend;
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;

@@ -14,15 +14,12 @@ static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *fac
 }
 
 mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch, explain_bound *bound_out) {
-    nets_backend *backend;
     nets_lowered *lowered;
-    MM_TRY(target_open(target, &backend));
-    mm_status status = nets_lower(net, backend, batch, NETS_TRAIN, &lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &lowered);
     if (status == MM_OK) {
         name_bound(lowered->graph, batch, NULL, bound_out);
         nets_lowered_destroy(lowered);
     }
-    nets_backend_close(backend);
     return status;
 }
 

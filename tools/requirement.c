@@ -10,8 +10,7 @@
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
-    MM_TRY(target_open(target, &r->backend));
-    MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
+    MM_TRY(nets_lower(net, target->backend, batch, mode, &r->lowered));
     MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device));
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
@@ -44,8 +43,7 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
     requirement r = {0};
     char refusal[512];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    mm_status status = target_open(target, &r.backend);
-    if (status == MM_OK) status = nets_lower(net, r.backend, batch, NETS_TRAIN, &r.lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &r.lowered);
     mm_fail_set("%s", refusal);
     if (status == MM_OK) {
         const mm_graph *graph = r.lowered->graph;
@@ -70,6 +68,5 @@ int64_t requirement_pinned_most(void) {
 void requirement_fini(requirement *r) {
     mm_planned_fini(&r->planned);
     nets_lowered_destroy(r->lowered);
-    nets_backend_close(r->backend);
     memset(r, 0, sizeof *r);
 }

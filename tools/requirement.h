@@ -7,7 +7,6 @@
 #include "tools/target.h"
 
 typedef struct requirement {
-    nets_backend *backend;
     nets_lowered *lowered;
     mm_planned planned;
     mm_policy policy;

@@ -129,11 +129,10 @@ static mm_status open_manager(session *s) {
                           .alloc_cost_ns = c->alloc_cost_ns};
     MM_TRY(mm_manager_create(&options, &s->manager));
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
-    MM_TRY(target_open(&c->target, &s->backend));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
-        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, s->backend, &c->sgd,
+        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
                                    wanted[g].exec));
     return nets_exec_init(s->train, c->seed);
 }
@@ -168,12 +167,10 @@ void session_fini(session *s) {
     nets_exec_destroy(s->eval);
     nets_exec_destroy(s->train_last);
     nets_exec_destroy(s->train);
-    nets_backend_close(s->backend);
     mm_manager_destroy(s->manager);
     nets_reader_destroy(s->test_data);
     nets_reader_destroy(s->train_data);
     s->eval_last = s->eval = s->train_last = s->train = NULL;
-    s->backend = NULL;
     s->manager = NULL;
     s->test_data = s->train_data = NULL;
 }

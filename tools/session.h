@@ -17,7 +17,7 @@ typedef struct session_config {
     const nets_net *net;
     const char *data;
     int64_t batch;
-    target target;
+    target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the policies need */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
     int64_t link_bytes_per_s;
@@ -38,7 +38,6 @@ typedef struct session_config {
 typedef struct session {
     session_config config;
     mm_manager *manager;
-    nets_backend *backend; /* of all graphs */
     bool
         ahead; /* iterations are submitted ahead; the host's own device gains nothing by that, and is measured better */
     nets_exec *train, *train_last; /* train_last NULL: no smaller batch */

@@ -21,15 +21,13 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
 
 mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
     *s = (simulated){.target = target};
-    mm_status status = target_open(target, &s->backend);
-    if (status == MM_OK) status = nets_lower(net, s->backend, batch, NETS_TRAIN, &s->lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &s->lowered);
     if (status != MM_OK) simulated_fini(s);
     return status;
 }
 
 void simulated_fini(simulated *s) {
     nets_lowered_destroy(s->lowered);
-    nets_backend_close(s->backend);
     *s = (simulated){0};
 }
 

@@ -8,7 +8,6 @@
 #include "tools/target.h"
 
 typedef struct simulated {
-    nets_backend *backend;
     nets_lowered *lowered;
     const target *target;
 } simulated;

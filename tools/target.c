@@ -18,14 +18,19 @@ static mm_status check_device(const char *device) {
     return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s", device, known);
 }
 
-mm_status target_read(target *t) {
+mm_status target_init(target *t) {
     MM_TRY(check_device(t->device));
     bool tf32 = strcmp(t->precision, "tf32") == 0;
     if (!tf32 && strcmp(t->precision, "fp32") != 0)
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
-    t->backend = (nets_backend_config){
+    const nets_backend_config config = {
         .precision = tf32 ? NETS_TF32 : NETS_FP32, .deterministic = t->deterministic, .algorithms_path = t->algorithms};
-    return MM_OK;
+    return nets_backend_open(t->device, &config, &t->backend);
+}
+
+void target_fini(target *t) {
+    nets_backend_close(t->backend);
+    t->backend = NULL;
 }
 
 mm_status target_issue(const target *t, const char *text, mm_issue *issue_out) {
@@ -34,8 +39,4 @@ mm_status target_issue(const target *t, const char *text, mm_issue *issue_out) {
         return mm_fail(MM_ERR_INVALID, "--issue %s: must be auto, thread or inline", text);
     *issue_out = threads || strcmp(text, "thread") == 0 ? MM_ISSUE_THREAD : MM_ISSUE_INLINE;
     return MM_OK;
-}
-
-mm_status target_open(const target *t, nets_backend **backend_out) {
-    return nets_backend_open(t->device, &t->backend, backend_out);
 }

@@ -8,7 +8,7 @@
 typedef struct target {
     const char *device, *precision, *algorithms; /* algorithms NULL: nowhere */
     bool deterministic;
-    nets_backend_config backend; /* target_read makes it of these */
+    nets_backend *backend; /* made of these; of all that a command plans and runs: what it times, it times once */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
@@ -32,13 +32,13 @@ typedef struct target {
             ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
     }
 
-/* MM_ERR_NOT_FOUND: this build has no such device; says which it has. MM_ERR_INVALID: no such precision. */
-MM_CHECKED mm_status target_read(target *target);
+/* Opens the backend. MM_ERR_NOT_FOUND: this build has no such device; says which it has. MM_ERR_INVALID: no such
+ * precision. */
+MM_CHECKED mm_status target_init(target *target);
+/* Legal on one that is not initialised. */
+void target_fini(target *target);
 
 /* --issue: "auto" (inline, which allows recording, where the device can; thread on the host), "thread" or "inline". */
 MM_CHECKED mm_status target_issue(const target *target, const char *text, mm_issue *issue_out);
-
-/* The backend that it names. */
-MM_CHECKED mm_status target_open(const target *target, nets_backend **backend_out);
 
 #endif
