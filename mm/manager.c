@@ -171,15 +171,15 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
         return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
                        (long long)device_bytes, (long long)m->options.device_bytes);
     int64_t before = m->budget_bytes;
-    put_budget(m, device_bytes);
-    mm_status status = replan(m, &m->policy, NULL);
-    if (status != MM_OK) {
-        put_budget(m, before);
-        return status;
+    mm_status status = mm_pool_restore(m->pool, device_bytes);
+    if (status == MM_OK) {
+        put_budget(m, device_bytes);
+        status = replan(m, &m->policy, NULL);
+        if (status != MM_OK) put_budget(m, before);
     }
     /* The pattern that tells touched bytes would go with the memory. */
-    if (device_bytes < before && !m->options.measure_touched) mm_pool_trim(m->pool, device_bytes);
-    return MM_OK;
+    if (!m->options.measure_touched) mm_pool_trim(m->pool, m->budget_bytes);
+    return status;
 }
 
 int64_t mm_manager_device_bytes(mm_manager *m) {
@@ -234,7 +234,8 @@ static mm_status open_parts(mm_manager *m) {
                                .link_in_bytes_per_s = o->link_bytes_per_s,
                                .alloc_cost_ns = o->alloc_cost_ns,
                                .delay_seed = o->delay_seed,
-                               .delay_max_ns = o->delay_max_ns};
+                               .delay_max_ns = o->delay_max_ns,
+                               .timed = o->measure_times};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->ops->name;
     o->policy = NULL; /* the caller's string; m->policy has it */

@@ -24,7 +24,7 @@ typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM
 
 typedef struct mm_device_config {
     int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: 0 is as fast as memcpy */
-    int64_t alloc_cost_ns; /* host: what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
+    int64_t alloc_cost_ns; /* what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
     uint64_t delay_seed;   /* host: not 0 delays each task by a random time up to delay_max_ns */
     int64_t delay_max_ns;
     bool timed; /* cuda: events know when they completed, streams how long they were busy; costs about as much as the
