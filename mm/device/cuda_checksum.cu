@@ -25,14 +25,12 @@ static __global__ void __launch_bounds__(THREADS) checksum(const unsigned char *
     uint64_t lane[LANES], sum = 0;
     for (int l = 0; l < LANES; l++) lane[l] = mm_checksum_lane_begin(l * THREADS + thread);
     for (int64_t first = thread; first < words; first += MM_CHECKSUM_LANES) {
-        uint64_t word[LANES];
-#pragma unroll
+        uint64_t word[LANES] = {};
         for (int l = 0; l < LANES; l++) {
             int64_t i = first + l * THREADS;
             if (i < words)
                 word[l] = aligned && 8 * i + 8 <= bytes ? ((const uint64_t *)src)[i] : mm_checksum_word(src, bytes, i);
         }
-#pragma unroll
         for (int l = 0; l < LANES; l++)
             if (first + l * THREADS < words) lane[l] = mm_checksum_mix(lane[l], word[l]);
     }
