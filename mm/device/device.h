@@ -106,7 +106,7 @@ struct mm_replay {
 /* The i-th device of this build, NULL past the last. */
 const mm_device_ops *mm_device_table(size_t i);
 
-/* Why this build does not have a device that others have, and what to do; NULL for any other name. */
+/* What to do about a device that other builds have; NULL for any other name. */
 const char *mm_device_absent(const char *name);
 
 /* A device by name; MM_ERR_NOT_FOUND lists those there are, or says that no such hardware answers. `config` NULL: all
