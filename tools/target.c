@@ -6,7 +6,7 @@
 #include "mm/core/status.h"
 #include "mm/device/device.h"
 
-static mm_status check_device(const char *device) {
+mm_status target_check_device(const char *device) {
     char known[128] = "";
     const char *name, *summary;
     for (size_t i = 0; (name = mm_device_list(i, &summary)); i++) {
@@ -14,12 +14,12 @@ static mm_status check_device(const char *device) {
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name);
     }
     const char *absent = mm_device_absent(device);
-    if (absent) return mm_fail(MM_ERR_NOT_FOUND, "--device %s: %s", device, absent);
-    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s", device, known);
+    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s%s%s", device, known,
+                   absent ? "; " : "", absent ? absent : "");
 }
 
 mm_status target_init(target *t) {
-    MM_TRY(check_device(t->device));
+    MM_TRY(target_check_device(t->device));
     bool tf32 = strcmp(t->precision, "tf32") == 0;
     if (!tf32 && strcmp(t->precision, "fp32") != 0)
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);

@@ -14,12 +14,14 @@ typedef struct target {
 #define TARGET_DEFAULTS                                                                                                \
     { .device = "host", .precision = "fp32" }
 
-/* Rows of a command's table of options. */
+/* Rows of a command's table of options: what to compute on, and how. */
 #define TARGET_ARGS(t)                                                                                                 \
     {"--device", "NAME",       "what to compute on, or whose workspaces to plan for: host, cuda (host)",               \
      ARG_TEXT,   &(t)->device, 0,                                                                                      \
      0},                                                                                                               \
-        {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},            \
+        TARGET_HOW_ARGS(t)
+#define TARGET_HOW_ARGS(t)                                                                                             \
+    {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},                \
         {"--deterministic",                                                                                            \
          NULL,                                                                                                         \
          "same bits on every run; the host device always is",                                                          \
@@ -32,8 +34,10 @@ typedef struct target {
             ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
     }
 
-/* Opens the backend. MM_ERR_NOT_FOUND: this build has no such device; says which it has. MM_ERR_INVALID: no such
- * precision. */
+/* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
+MM_CHECKED mm_status target_check_device(const char *device);
+
+/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision. */
 MM_CHECKED mm_status target_init(target *target);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);

@@ -79,7 +79,7 @@ policy_options_out_of_range_are_refused_() {
 devices_that_are_not_there_are_named_() {
     for command in train plan bench; do refused 2 "--device nope: this build has no such device" $command --device nope; done
     if grep -q cuda err; then skip "this build has cuda"; fi
-    for command in train plan bench; do refused 2 "--device cuda: this build has no CUDA" $command --device cuda; done
+    for command in train plan bench; do refused 2 "--device cuda: this build has no such device" $command --device cuda; done
 }
 
 switches_that_make_no_sense_are_refused_() {
