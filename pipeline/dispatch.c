@@ -100,7 +100,7 @@ static mm_status enqueue_encode(mm_dispatch *d, const mm_node *node, mm_stream *
     void *code = mm_dispatch_address(d, node->dst);
     void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
     MM_TRY(mm_codec_encode(d->program->codecs[dst->codec], stream, &shape, mm_dispatch_address(d, node->src), target,
-                           address_or_null(d, node->work), &d->counters));
+                           address_or_null(d, node->work), d->counters));
     if (target != code) MM_TRY(mm_copy_async(stream, code, target, dst->bytes, MM_COPY_DEVICE));
     pthread_mutex_lock(&d->lock);
     d->stats.encodes++;
@@ -115,7 +115,7 @@ static mm_status enqueue_decode(mm_dispatch *d, const mm_node *node, mm_stream *
     mm_shape shape = tensor_shape(plan->graph, node->tensor);
     int codec = plan->segments[node->src].codec;
     MM_TRY(mm_codec_decode(d->program->codecs[codec], stream, &shape, mm_dispatch_address(d, node->src),
-                           mm_dispatch_address(d, node->dst), address_or_null(d, node->work), &d->counters));
+                           mm_dispatch_address(d, node->dst), address_or_null(d, node->work), d->counters));
     pthread_mutex_lock(&d->lock);
     d->stats.decodes++;
     pthread_mutex_unlock(&d->lock);
@@ -328,15 +328,22 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     d->config = *config;
     d->base = mm_pool_base(config->pool);
     if (config->staging) d->staging = mm_pool_base(config->staging);
-    mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
-    if (status != MM_OK) {
-        free(d);
-        return status;
-    }
+    void *counters;
+    mm_status status = mm_device_reserve(config->device, MM_MEMORY_PINNED, sizeof *d->counters, &counters);
+    if (status != MM_OK) goto err_free;
+    d->counters = counters;
+    *d->counters = (mm_codec_counters){0};
+    status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
+    if (status != MM_OK) goto err_release;
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
     *dispatch_out = d;
     return MM_OK;
+err_release:
+    mm_device_release(config->device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
+err_free:
+    free(d);
+    return status;
 }
 
 void mm_dispatch_destroy(mm_dispatch *d) {
@@ -344,6 +351,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     mm_dispatch_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
+    mm_device_release(d->config.device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
     pthread_cond_destroy(&d->progress);
     pthread_mutex_destroy(&d->lock);
     free(d);
@@ -357,7 +365,7 @@ void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     *stats_out = d->stats;
     for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
-    stats_out->nonfinite_blocks = atomic_load(&d->counters.nonfinite_blocks);
+    stats_out->nonfinite_blocks = atomic_load(&d->counters->nonfinite_blocks);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (streams[s]) mm_stream_stats_get(streams[s], &stats_out->stream[s]);
 }

@@ -62,7 +62,7 @@ struct mm_dispatch {
     uint8_t *base, *staging;
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
-    mm_codec_counters counters;
+    mm_codec_counters *counters; /* pinned: devices count in it */
     mm_program *program; /* of the running iteration */
     bool inline_compute; /* the last step ran without a stream */
     int64_t waited_ns;   /* the training thread, in the step being begun */
