@@ -157,7 +157,8 @@ static mm_status open_parts(mm_manager *m) {
                                .link_in_bytes_per_s = o->link_bytes_per_s,
                                .alloc_cost_ns = o->alloc_cost_ns,
                                .delay_seed = o->delay_seed,
-                               .delay_max_ns = o->delay_max_ns};
+                               .delay_max_ns = o->delay_max_ns,
+                               .timed = o->measure_times};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->ops->name;
     o->policy = NULL; /* the caller's string; m->policy has it */

@@ -251,7 +251,7 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
 
 /* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they do
  * is always with something that a step of the same iteration has made. */
-mm_status mm_dispatch_join(mm_dispatch *d) {
+static mm_status join_streams(mm_dispatch *d) {
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
         if (d->program->plan->stream_nodes[s] == 0) continue;
         MM_TRY(mm_event_record(d->join[s], mm_worker_stream(d->worker[s])));
@@ -266,7 +266,7 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_drain(d->worker[s]);
     mm_status status = mm_dispatch_failure(d);
-    if (status == MM_OK && (status = mm_dispatch_join(d)) != MM_OK) fail_iteration(d, status);
+    if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);
     d->ahead = true;
     d->program = NULL;
@@ -305,6 +305,14 @@ void *mm_dispatch_address(mm_dispatch *d, int segment) {
 
 /* ---------------------------------------------------------------- life */
 
+/* Zeroed as all reserved memory is. */
+static mm_status create_counters(mm_dispatch *d) {
+    void *counters;
+    MM_TRY(mm_device_reserve(d->config.device, MM_MEMORY_PINNED, sizeof *d->counters, &counters));
+    d->counters = counters;
+    return MM_OK;
+}
+
 mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dispatch_out) {
     mm_dispatch *d = calloc(1, sizeof *d);
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
@@ -313,7 +321,8 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     if (config->staging) d->staging = mm_pool_base(config->staging);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
-    mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
+    mm_status status = create_counters(d);
+    if (status == MM_OK) status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
     for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
         status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {
@@ -330,6 +339,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);
+    mm_device_release(d->config.device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
     pthread_cond_destroy(&d->progress);
     pthread_mutex_destroy(&d->lock);
     free(d);
@@ -343,7 +353,7 @@ void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     *stats_out = d->stats;
     for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
-    stats_out->nonfinite_blocks = atomic_load(&d->counters.nonfinite_blocks);
+    stats_out->nonfinite_blocks = atomic_load(&d->counters->nonfinite_blocks);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (streams[s]) mm_stream_stats_get(streams[s], &stats_out->stream[s]);
 }

@@ -67,14 +67,14 @@ struct mm_dispatch {
     uint8_t *base, *staging;
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
-    mm_codec_counters counters;
-    mm_program *program;             /* of the running iteration */
-    bool inline_compute;             /* the last step ran without a stream */
-    bool ahead;                      /* streams may still run iterations that have ended */
-    mm_event *join[MM_STREAM_COUNT]; /* of each side stream: recorded where an iteration ends without a drain */
-    bool recording;                  /* the iteration does not run */
-    mm_dispatch_stats before;        /* with recording: figures that it must not change */
-    int64_t waited_ns;               /* the training thread, in the step being begun */
+    mm_codec_counters *counters;        /* pinned: devices count in it */
+    mm_program *program;                /* of the running iteration */
+    bool inline_compute;                /* the last step ran without a stream */
+    bool ahead;                         /* streams may still run iterations that have ended */
+    mm_event *join[MM_STREAM_COUNT];    /* of each side stream: recorded where an iteration ends without a drain */
+    bool recording;                     /* the iteration does not run */
+    mm_dispatch_stats before;           /* with recording: figures that it must not change */
+    int64_t waited_ns;                  /* the training thread, in the step being begun */
     /* the piece that the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
     int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
     pthread_mutex_t lock;
@@ -97,9 +97,6 @@ static inline mm_event *mm_program_event(const mm_program *p, int node) {
 static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node *node) {
     return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
 }
-
-/* The compute stream waits for the program's side streams. */
-MM_CHECKED mm_status mm_dispatch_join(mm_dispatch *dispatch);
 
 /* Ends a recording, if one is under way, and drops it. */
 void mm_record_abort(mm_dispatch *dispatch);

@@ -55,7 +55,7 @@ static mm_status encode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
     MM_TRY(mm_codec_encode(d->program->codecs[dst->codec], stream, &part.shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + part.map_offset, target,
-                           address_or_null(d, node->work), &d->counters));
+                           address_or_null(d, node->work), d->counters));
     if (target != code) MM_TRY(mm_copy_async(stream, code, target, dst->bytes, MM_COPY_DEVICE));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
@@ -74,7 +74,7 @@ static mm_status decode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     MM_TRY(mm_codec_decode(d->program->codecs[plan->segments[node->src].codec], stream, &part.shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + part.code_offset,
                            (uint8_t *)mm_dispatch_address(d, node->dst) + part.map_offset,
-                           address_or_null(d, node->work), &d->counters));
+                           address_or_null(d, node->work), d->counters));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
     d->stats.decodes++;

@@ -31,6 +31,11 @@ static mm_status need_times(mm_program *p, const mm_piece *piece) {
     return mm_piece_waits(piece) && piece->seq > 0 ? need_event(p, piece->stream, piece->seq - 1) : MM_OK;
 }
 
+/* Whether events know when they completed. */
+static bool has_times(const mm_dispatch_config *config) {
+    return config->device->ops->always_timed || config->measure_times;
+}
+
 /* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time, because
  * frees wait too, or where times are measured. */
 static mm_status create_events(mm_program *p) {
@@ -42,7 +47,7 @@ static mm_status create_events(mm_program *p) {
     for (int i = 0; i < p->pieces.n; i++) {
         const mm_piece *piece = &p->pieces.pieces[i];
         if (p->has_unplanned || config->measure_times) MM_TRY(need_event(p, piece->stream, piece->seq));
-        if (config->device->ops->timed_events) MM_TRY(need_times(p, piece));
+        if (has_times(config)) MM_TRY(need_times(p, piece));
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (piece->wait[s] >= 0) MM_TRY(need_event(p, (mm_stream_id)s, piece->wait[s]));
     }
@@ -67,7 +72,7 @@ mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm
     mm_status status = index_steps(p);
     if (status == MM_OK) status = mm_pieces_init(plan, facts, &p->pieces);
     if (status == MM_OK) status = create_events(p);
-    if (status == MM_OK && dispatch->config.device->ops->timed_events) status = create_times(p);
+    if (status == MM_OK && has_times(&dispatch->config)) status = create_times(p);
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status != MM_OK) {

@@ -49,7 +49,6 @@ static void add_stats(mm_dispatch *d, const mm_dispatch_stats *did) {
 mm_status mm_dispatch_record_end(mm_dispatch *d) {
     mm_program *p = d->program;
     mm_status status = mm_dispatch_failure(d);
-    if (status == MM_OK) status = mm_dispatch_join(d);
     if (status != MM_OK) {
         mm_dispatch_abort(d);
         return status;

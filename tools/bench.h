@@ -10,10 +10,12 @@ enum { BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX }; /* budgets, or batches, of one ne
 
 typedef struct bench {
     /* as given */
-    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *device, *json, *svg, *facts,
-        *issue, *link;
+    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts,
+        *issue_text, *link;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes;
-    bool no_ladder, predict, quiet, help;
+    target target;
+    mm_issue issue;
+    bool no_ladder, same_batches, predict, quiet, help;
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
     int64_t link_bytes;

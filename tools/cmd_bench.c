@@ -31,7 +31,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
     snprintf(r->policy, sizeof r->policy, "%s", policy);
-    const char *device = !b->source ? b->device : b->source->is_machine ? b->source->machine.name : "facts";
+    const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
     r->batch = batch;
     r->asked_bytes = r->budget_bytes = budget;
@@ -69,7 +69,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
 static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     if (!b->facts && !b->predict) return run_cells(b, net, batch);
     collector c;
-    MM_TRY(collector_init(&c, net, batch, b->device, &b->policies));
+    MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
     b->collector = &c;
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
@@ -80,7 +80,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
 }
 
 static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
-    MM_TRY(simulated_init(&b->subject, net, batch, b->device));
+    MM_TRY(simulated_init(&b->subject, net, batch, &b->target));
     mm_status status = run_collecting(b, net, batch);
     simulated_fini(&b->subject);
     return status;
@@ -118,6 +118,27 @@ static mm_status run_all(bench *b) {
         MM_TRY(run_source(b, &source));
     }
     return MM_OK;
+}
+
+static void compare(row *r, const row *base) {
+    r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
+    if (base->compute_busy_seconds > 0 && r->by_events)
+        r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
+}
+
+/* Where `liveness` ran in the same table. */
+static void compare_with_liveness(bench *b) {
+    for (int i = 0; i < b->n_rows; i++) {
+        row *r = &b->rows[i];
+        for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
+            const row *base = &b->rows[j];
+            if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
+                base->simulated != r->simulated || base->iteration_seconds_median <= 0)
+                continue;
+            compare(r, base);
+            break;
+        }
+    }
 }
 
 static mm_status print_all(const bench *b) {
@@ -179,9 +200,8 @@ static mm_status check_sources(const bench *b) {
 
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
-    MM_TRY(requirement_device(b->device));
-    if (strcmp(b->issue, "thread") != 0 && strcmp(b->issue, "inline") != 0)
-        return mm_fail(MM_ERR_INVALID, "--issue %s: must be thread or inline", b->issue);
+    MM_TRY(target_init(&b->target));
+    MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
@@ -219,7 +239,11 @@ static const char help_text[] =
     "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
     "null:\n"
     "none), simulated (true: nothing ran, images_per_second is the simulator's), codec_hidden_share,\n"
-    "codec_busy_seconds, loss_first, loss_last, test_accuracy, iterations, status (ok, or why not).\n"
+    "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
+    "cuda:\n"
+    "its computation beside codecs and copies, to that under liveness), precision, loss_first, loss_last, "
+    "test_accuracy,\n"
+    "iterations, status (ok, or why not).\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"
@@ -229,8 +253,8 @@ int cmd_bench(int argc, char **argv) {
     bench b = {.policy_list = "naive,liveness,freelunch",
                .budget_list = "own",
                .data = "synthetic",
-               .device = "host",
-               .issue = "thread",
+               .target = TARGET_DEFAULTS,
+               .issue_text = "auto",
                .iterations = 10,
                .seed = 1};
     const arg table[] = {
@@ -242,7 +266,9 @@ int cmd_bench(int argc, char **argv) {
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
         {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
-        {"--device", "NAME", "host (host)", ARG_TEXT, &b.device, 0, 0},
+        TARGET_ARGS(&b.target),
+        {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
+         &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
          ARG_SIZE, &b.pinned_bytes, 0, 0},
@@ -251,7 +277,8 @@ int cmd_bench(int argc, char **argv) {
          &b.link, 0, 0},
         {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
-        {"--issue", "HOW", "thread or inline (thread)", ARG_TEXT, &b.issue, 0, 0},
+        {"--issue", "HOW", "of side streams: thread, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text,
+         0, 0},
         {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
          &b.simulate_list, 0, 0},
         {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
@@ -271,10 +298,12 @@ int cmd_bench(int argc, char **argv) {
     status = prepare(&b);
     if (status == MM_OK) {
         status = run_all(&b);
+        compare_with_liveness(&b);
         mm_status printed = print_all(&b);
         if (status == MM_OK) status = printed;
     }
     if (status == MM_OK && b.json) status = rows_save(b.json, b.rows, b.n_rows);
+    target_fini(&b.target);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);

@@ -71,7 +71,7 @@ static void say(void *ctx, mm_log_level level, const char *message) {
 
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
-    mm_options options = {.device = c->device,
+    mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = c->pinned_bytes,
                           .link_bytes_per_s = c->link_bytes_per_s,
@@ -84,11 +84,12 @@ static mm_status open_manager(session *s) {
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};
     MM_TRY(mm_manager_create(&options, &s->manager));
+    s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
-        MM_TRY(
-            nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
+        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
+                                   wanted[g].exec));
     return nets_exec_init(s->train, c->seed);
 }
 
@@ -136,10 +137,11 @@ void session_fini(session *s) {
 /* The state of a run that the row is made of. Of a fixed size, since the heap is counted as outside_bytes. */
 enum { TIMES = 4096 };
 
-/* An iteration that was submitted and not collected. */
+/* An iteration that was submitted and not collected; or run to its end, and not yet accounted for. */
 typedef struct flight {
     nets_exec *exec;
     int64_t n; /* images */
+    nets_result result;
 } flight;
 
 typedef struct tally {
@@ -164,12 +166,16 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
 
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
-    if (!s->config.same_batches || s->iteration < NETS_AHEAD) MM_TRY(nets_reader_next(s->train_data, &batch));
+    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
+        MM_TRY(nets_reader_next(s->train_data, &batch));
     nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
     if (t->flying == 0) t->ended = now();
-    MM_TRY(nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate));
-    t->flight[t->flying++] = (flight){exec, batch.n};
+    flight *next = &t->flight[t->flying];
+    *next = (flight){.exec = exec, .n = batch.n};
+    MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
+                    : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
+    t->flying++;
     s->iteration++;
     return MM_OK;
 }
@@ -177,8 +183,8 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
 /* Its time is that since the end of the one before it. */
 static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const flight oldest = t->flight[0];
-    nets_result result;
-    MM_TRY(nets_exec_collect(oldest.exec, &result));
+    nets_result result = oldest.result;
+    if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
@@ -199,8 +205,8 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !stopped(s)) {
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
-        if (t->flying == NETS_AHEAD) MM_TRY(finish_iteration(s, run, p, t, r));
         MM_TRY(start_iteration(s, run, t));
+        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
     }
     return MM_OK;
 }
@@ -259,6 +265,9 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     copy_text(r->policy_now, sizeof r->policy_now, mm_policy_now(s->manager));
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
+    if (r->iterations > 0)
+        r->compute_busy_seconds =
+            (double)(after.compute_busy_ns - t->before.compute_busy_ns) * 1e-9 / (double)r->iterations;
     if (!s->config.measure || r->iterations == 0) return MM_OK;
     mm_touched touched;
     MM_TRY(mm_touched_get(s->manager, &touched));
@@ -270,7 +279,8 @@ static mm_status fill_row(session *s, tally *t, row *r) {
 
 static void name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
-    copy_text(r->device, sizeof r->device, s->config.device);
+    copy_text(r->device, sizeof r->device, s->config.target.device);
+    copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->policy, sizeof r->policy, s->config.policies.text[0]);
     mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];

@@ -11,12 +11,13 @@
 #include "tools/args.h"
 #include "tools/progress.h"
 #include "tools/row.h"
+#include "tools/target.h"
 
 typedef struct session_config {
     const nets_net *net;
     const char *data;
     int64_t batch;
-    const char *device;
+    target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
     int64_t link_bytes_per_s;
@@ -38,6 +39,8 @@ typedef struct session_config {
 typedef struct session {
     session_config config;
     mm_manager *manager;
+    bool
+        ahead; /* iterations are submitted ahead; the host's own device gains nothing by that, and is measured better */
     nets_exec *train, *train_last; /* train_last NULL: no smaller batch */
     nets_exec *eval, *eval_last;
     nets_reader *train_data, *test_data;

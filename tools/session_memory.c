@@ -29,7 +29,7 @@ static mm_status raise_by(session *s, int p, requirement *r) {
 mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
     for (int p = 0; p < s->config.policies.n; p++) {
         requirement r;
-        MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
+        MM_TRY(requirement_init(&r, s->config.net, batch, mode, &s->config.target, s->config.policies.text[p],
                                 *base_bytes, NULL));
         *base_bytes = r.planned.plan->base_bytes;
         mm_status status = raise_by(s, p, &r);
@@ -45,14 +45,14 @@ static mm_status check_device(const session *s) {
     mm_memory_info info;
     char size[32];
     int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
-    MM_TRY(mm_device_create(s->config.device, NULL, &device));
+    MM_TRY(mm_device_create(s->config.target.device, NULL, &device));
     mm_device_memory_info(device, &info);
     mm_device_destroy(device);
     int64_t there = s->config.no_ladder ? info.free_bytes : info.total_bytes;
     if (wanted <= there) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
                    s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
-                   mm_size_format(wanted, size, sizeof size), s->config.device, (long long)there);
+                   mm_size_format(wanted, size, sizeof size), s->config.target.device, (long long)there);
 }
 
 mm_status session_memory_check(const session *s) {

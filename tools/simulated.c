@@ -19,17 +19,15 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
     return NULL;
 }
 
-mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const char *device) {
-    *s = (simulated){.device = device};
-    mm_status status = nets_backend_open(device, NULL, &s->backend);
-    if (status == MM_OK) status = nets_lower(net, s->backend, batch, NETS_TRAIN, &s->lowered);
+mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
+    *s = (simulated){.target = target};
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &s->lowered);
     if (status != MM_OK) simulated_fini(s);
     return status;
 }
 
 void simulated_fini(simulated *s) {
     nets_lowered_destroy(s->lowered);
-    nets_backend_close(s->backend);
     *s = (simulated){0};
 }
 
@@ -60,7 +58,7 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
                         .pinned_bytes = pinned_bytes > 0 ? pinned_bytes : INT64_MAX,
                         .base_bytes = mm_planned_base(graph)};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
-    MM_TRY(mm_planned_init(&planned, &policy, graph, s->device));
+    MM_TRY(mm_planned_init(&planned, &policy, graph, s->target->device));
     mm_status status = MM_OK;
     if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
     if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);

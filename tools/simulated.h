@@ -5,15 +5,15 @@
 #include "mm/core/simulate.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
+#include "tools/target.h"
 
 typedef struct simulated {
-    nets_backend *backend;
     nets_lowered *lowered;
-    const char *device;
+    const target *target;
 } simulated;
 
 /* The net must outlive it. */
-MM_CHECKED mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const char *device);
+MM_CHECKED mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target);
 void simulated_fini(simulated *s);
 
 /* The times of a plan come from here. */

@@ -15,6 +15,7 @@
 void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
     *r = (rig){.graph = graph,
                .seed = seed,
+               .launch = mm_host_launch,
                .external = calloc((size_t)mm_graph_tensors(graph), sizeof *r->external),
                .operands = calloc((size_t)mm_graph_steps(graph), sizeof *r->operands)};
     assert_non_null(r->external);
@@ -33,13 +34,22 @@ void rig_fini(rig *r) {
     free(r->operands);
 }
 
+static mm_status fill_persistent(const rig *r, mm_manager *m, mm_tensor t) {
+    const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
+    void *values = malloc((size_t)tensor->bytes);
+    assert_non_null(values);
+    random_graph_fill(r->graph, t, r->seed, values);
+    mm_status status = mm_persistent_set(m, tensor->name, 0, values, tensor->bytes);
+    free(values);
+    return status;
+}
+
 mm_status rig_bind(const rig *r, mm_manager *m) {
     MM_TRY(mm_manager_prepare(m, r->graph));
     for (int t = 0; t < mm_graph_tensors(r->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
         if (r->external[t]) MM_TRY(mm_external_set(m, r->graph, t, r->external[t]));
-        if (tensor->ownership == MM_PERSISTENT)
-            random_graph_fill(r->graph, t, r->seed, mm_persistent_data(m, tensor->name, NULL));
+        if (tensor->ownership == MM_PERSISTENT) MM_TRY(fill_persistent(r, m, t));
     }
     return MM_OK;
 }
@@ -78,7 +88,7 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     if (memcmp(operands, r->operands[s], sizeof operands) != 0) memcpy(r->operands[s], operands, sizeof operands);
     step_task task = {r->graph, s, r->operands[s], mm_workspace_data(m)};
     assert_int_equal(task.workspace != NULL, step->workspace_bytes > 0);
-    MM_TRY(stream ? mm_host_launch(stream, run_task, &task, sizeof task) : run_task(&task));
+    MM_TRY(stream ? r->launch(stream, run_task, &task, sizeof task) : run_task(&task));
     return mm_layer_end(m, step->layer, step->phase);
 }
 
@@ -107,7 +117,11 @@ uint64_t rig_digest(const rig *r, mm_manager *m) {
     for (int t = 0; t < mm_graph_tensors(r->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(r->graph, t);
         if (tensor->ownership != MM_PERSISTENT) continue;
-        digest = random_graph_digest(digest, mm_persistent_data(m, tensor->name, NULL), (size_t)tensor->bytes);
+        void *values = malloc((size_t)tensor->bytes);
+        assert_non_null(values);
+        if (mm_persistent_get(m, tensor->name, 0, values, tensor->bytes) != MM_OK) fail_msg("%s", mm_last_error());
+        digest = random_graph_digest(digest, values, (size_t)tensor->bytes);
+        free(values);
     }
     return digest;
 }

@@ -21,6 +21,8 @@ typedef struct rig {
     uint64_t seed;                        /* of what tensors hold before the first iteration */
     void **external;                      /* per tensor; NULL unless external */
     random_operand (*operands)[RIG_USES]; /* per step: a stream's tasks read them until the iteration has ended */
+    /* What enqueues a step's work on a stream; mm_host_launch, or another device's. */
+    mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 } rig;
 
 void rig_init(rig *rig, const mm_graph *graph, uint64_t seed);

@@ -18,11 +18,11 @@ static void expect_ok(mm_status status) {
     if (status != MM_OK) fail_msg("%s", mm_last_error());
 }
 
-static session_config config_of(const nets_net *net) {
+static session_config config_of(const nets_net *net, const target *target) {
     session_config config = {.net = net,
                              .data = "synthetic:samples=24",
                              .batch = BATCH,
-                             .device = "host",
+                             .target = *target,
                              .seed = 3,
                              .sgd = {.momentum = 0.9f}};
     strcpy(config.policies.text[config.policies.n++], "liveness");
@@ -50,8 +50,9 @@ static mm_status train(session *s, row *r) {
 }
 
 /* Whether memory ran out at the nth task. */
-static bool run_short(const nets_net *net, int nth, const float *expected, size_t n, int64_t *steps) {
-    session_config config = config_of(net);
+static bool run_short(const nets_net *net, const target *target, int nth, const float *expected, size_t n,
+                      int64_t *steps) {
+    session_config config = config_of(net, target);
     session s;
     row r = {0};
     size_t found;
@@ -79,16 +80,19 @@ static void memory_that_runs_out_at_any_task_changes_no_weight(void **state) {
     row r = {0};
     size_t n;
     int64_t steps = 0;
+    target target = TARGET_DEFAULTS;
     expect_ok(nets_zoo_build("tiny", &net));
-    session_config config = config_of(net);
+    expect_ok(target_init(&target));
+    session_config config = config_of(net, &target);
     expect_ok(session_init(&s, &config));
     expect_ok(train(&s, &r));
     float *expected = learned(&s, &n);
     session_fini(&s);
     int nth = 1;
-    while (run_short(net, nth, expected, n, &steps)) nth += 3;
+    while (run_short(net, &target, nth, expected, n, &steps)) nth += 3;
     assert_true(steps > 20);
     free(expected);
+    target_fini(&target);
     nets_net_destroy(net);
 }
 
@@ -98,8 +102,10 @@ static void memory_that_runs_out_without_a_ladder_ends_the_training(void **state
     nets_net *net;
     session s;
     row r = {0};
+    target target = TARGET_DEFAULTS;
     expect_ok(nets_zoo_build("tiny", &net));
-    session_config config = config_of(net);
+    expect_ok(target_init(&target));
+    session_config config = config_of(net, &target);
     config.no_ladder = true;
     expect_ok(session_init(&s, &config));
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, 50);
@@ -110,6 +116,7 @@ static void memory_that_runs_out_without_a_ladder_ends_the_training(void **state
     assert_int_equal(updates, s.iteration);
     assert_true(s.iteration > 0 && s.iteration < ITERATIONS);
     session_fini(&s);
+    target_fini(&target);
     nets_net_destroy(net);
 }
 
