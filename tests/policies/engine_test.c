@@ -199,8 +199,10 @@ static void cdma_paces_its_codec_by_the_link(void **state) {
     static const struct {
         const char *spec;
         int pieces;
-    } cases[] = {
-        {"cdma:rate=8", 2}, {"cdma:rate=8,throttle=5", 5}, {"cdma:rate=8,throttle=0", 0}, {"freelunch:rate=8", 0}};
+    } cases[] = {{"cdma:rate=8,when=always", 2},
+                 {"cdma:rate=8,throttle=5,when=always", 5},
+                 {"cdma:rate=8,throttle=0,when=always", 0},
+                 {"freelunch:rate=8,when=always", 0}};
     mm_graph *graph = row(false);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         planned p;
