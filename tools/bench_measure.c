@@ -42,11 +42,9 @@ static mm_status calibrate_with(bench *b, const nets_net *net, int64_t batch, co
     return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
 }
 
-mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch) {
+mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy) {
     MM_TRY(calibrate_with(b, net, batch, "liveness"));
-    for (int p = 0; p < b->policies.n && !*b->interrupted; p++)
-        if (strcmp(b->policies.text[p], "liveness") != 0) MM_TRY(calibrate_with(b, net, batch, b->policies.text[p]));
-    return MM_OK;
+    return strcmp(policy, "liveness") == 0 ? MM_OK : calibrate_with(b, net, batch, policy);
 }
 
 /* The manager planned without times, so that is how its plan is made again. */
@@ -76,7 +74,6 @@ static mm_status profile(const session_config *measured, row *r) {
     if (status == MM_OK) status = session_train(&s, &run, &timed);
     session_fini(&s);
     MM_TRY(status);
-    r->by_events = true;
     r->codec_hidden_share = timed.codec_hidden_share;
     r->codec_busy_seconds = timed.codec_busy_seconds;
     r->compute_busy_seconds = timed.compute_busy_seconds;
@@ -85,8 +82,10 @@ static mm_status profile(const session_config *measured, row *r) {
 
 mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     session s;
+    if (b->predict) MM_TRY(bench_calibrate(b, net, r->batch, r->policy));
     session_config config = configure(b, net, r->batch, r->policy);
     config.budget_bytes = r->asked_bytes;
+    config.no_ladder = b->no_ladder;
     config.measure = true;
     config.measure_times = b->collector && !b->predict;
     mm_status status = session_init(&s, &config);
@@ -143,7 +142,7 @@ static mm_status time_codec(const char *device_name, const mm_codec *codec, int6
     float *map = malloc(SAMPLE_ELEMS * sizeof *map);
     void *code = aligned_alloc(MM_ALIGN, (size_t)mm_align(bytes));
     mm_status status = map && code ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for measuring %s", codec->spec);
-    for (int i = 0; status == MM_OK && i < SAMPLE_ELEMS; i++) map[i] = (float)(i * 7919 % 1009) * 1e-3f - 0.3f;
+    for (int64_t i = 0; status == MM_OK && i < SAMPLE_ELEMS; i++) map[i] = (float)(i * 7919 % 1009) * 1e-3f - 0.3f;
     if (status == MM_OK) status = mm_stream_create(device, "speed", 0, &stream);
     if (status == MM_OK) status = time_encoding(codec, stream, map, code, ns_out);
     mm_stream_destroy(stream);
@@ -172,7 +171,7 @@ static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
 mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out) {
     char spec[MM_SPEC_CAPACITY];
     mm_codec *codec;
-    int64_t ns;
+    int64_t ns = 1;
     first_codec(b, spec);
     MM_TRY(mm_codec_create(spec, b->target.device, &codec));
     mm_status status = codec->ops->flags.gives_value

@@ -51,7 +51,8 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     char what[96];
     progress p;
     MM_TRY(bench_budgets(b, budgets, &n));
-    if (b->predict) MM_TRY(bench_calibrate(b, net, batch));
+    for (int j = 0; b->predict && !*b->interrupted && j < b->policies.n; j++)
+        MM_TRY(bench_calibrate(b, net, batch, b->policies.text[j]));
     snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
     progress_begin(&p, what, (int64_t)n * b->policies.n, b->quiet || !b->source);
     mm_status status = MM_OK;
@@ -106,15 +107,7 @@ static mm_status run_nets(bench *b) {
 /* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
 static mm_status run_source(bench *b, const facts_source *source) {
     b->source = source;
-    if (source->is_machine) return run_nets(b);
-    if (b->net_list || b->batch_list)
-        return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: holds the facts of one network and batch; --net and --batch go "
-                       "with a machine's rates",
-                       source->path);
-    if (!source->net[0])
-        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
-    return run_net(b, source->net, source->batch);
+    return source->is_machine ? run_nets(b) : run_net(b, source->net, source->batch);
 }
 
 static mm_status run_all(bench *b) {
@@ -127,15 +120,10 @@ static mm_status run_all(bench *b) {
     return MM_OK;
 }
 
-/* Where `liveness` ran in the same table, hidden is measured against it: 1 - (step - liveness's step) / codec time. */
+/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take longer. */
 static void compare(row *r, const row *base) {
-    double longer = r->iteration_seconds_median - base->iteration_seconds_median;
     r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
-    if (base->compute_busy_seconds > 0 && r->by_events)
-        r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
-    if (r->codec_hidden_share < 0 || r->by_events) return;
-    double share = 1 - longer / r->codec_busy_seconds;
-    r->codec_hidden_share = share < 0 ? 0 : share > 1 ? 1 : share;
+    if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
 }
 
 static void compare_with_liveness(bench *b) {
@@ -189,13 +177,23 @@ static mm_status read_link(bench *b) {
     return MM_OK;
 }
 
+static mm_status check_source(const bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    if (source.is_machine) return MM_OK;
+    if (b->net_list || b->batch_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "rates",
+                       path);
+    if (!source.net[0]) return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", path);
+    return MM_OK;
+}
+
 static mm_status check_sources(const bench *b) {
     if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
-    for (int i = 0; i < b->sources.n; i++) {
-        facts_source source;
-        MM_TRY(facts_source_open(b->sources.text[i], &source));
-    }
+    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i]));
     return MM_OK;
 }
 
@@ -231,8 +229,7 @@ static const char help_text[] =
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
     "  img/s                 images a second, by the median iteration\n"
-    "  hidden                share of the codecs' time that did not lengthen the step; measured against the step of\n"
-    "                        liveness if that is in the table, else by how long computation waited\n"
+    "  hidden                share of the codecs' time during which computation did not wait for them\n"
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
@@ -287,6 +284,8 @@ int cmd_bench(int argc, char **argv) {
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},
         {"--json", "FILE", "the rows as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
+         0, 0},
         {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},

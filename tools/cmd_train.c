@@ -25,7 +25,7 @@ typedef struct train {
     double lr, momentum, weight_decay;
     target target;
     arg_texts switch_texts, lr_texts;
-    bool eval, self_check, no_measure, quiet, help;
+    bool eval, no_ladder, self_check, no_measure, quiet, help;
     /* made of it */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;
@@ -101,13 +101,16 @@ static mm_status configure(train *t, session_config *config) {
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = t->epochs > 0,
                                .evaluate = t->eval,
+                               .no_ladder = t->no_ladder,
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
                                .stop = t->interrupted,
                                .issue = issue};
     snprintf(config->policies.text[config->policies.n++], ARG_TEXT_CAPACITY, "%s", t->policy);
-    for (int i = 0; i < t->n_switches; i++)
+    for (int i = 0; i < t->n_switches; i++) {
+        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
         snprintf(config->policies.text[config->policies.n++], ARG_TEXT_CAPACITY, "%s", t->switches[i].policy);
+    }
     return MM_OK;
 }
 
@@ -178,7 +181,7 @@ static mm_status open_log(train *t) {
 
 /* A budget that is too small for the policy may do for another. */
 static mm_status advise(const train *t, const session *s, mm_status status) {
-    if (status != MM_ERR_INFEASIBLE) return status;
+    if (status != MM_ERR_INFEASIBLE || s->refused_switch) return status;
     return requirement_advise(t->network, t->batch, &t->target, s->config.budget_bytes, s->pinned_most_bytes);
 }
 
@@ -201,7 +204,8 @@ static const char help_text[] =
     "feature maps, workspaces. The policy decides what happens to the feature maps between the forward and the\n"
     "backward pass. Its plan is proved to fit before the first step; a budget too small is refused, naming the\n"
     "least that would do and the layer that holds it ('mm plan' tells beforehand). Without --budget it takes what\n"
-    "the plan needs.\n"
+    "the plan needs. If the device has less to give, or memory runs out later, a plan that needs less stands in (with\n"
+    "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
     "Ctrl-C finishes the iteration, saves if --save is given, and exits with 130. Otherwise: 0 done, 1 failed or\n"
@@ -229,7 +233,7 @@ int cmd_train(int argc, char **argv) {
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
         TARGET_ARGS(&t.target),
-        {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what the plan needs)", ARG_SIZE,
+        {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
          ARG_SIZE, &t.pinned_bytes, 0, 0},
@@ -250,6 +254,8 @@ int cmd_train(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array of one row", ARG_TEXT, &t.json, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes of the budget)", ARG_FLAG,
          &t.no_measure, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &t.no_ladder,
+         0, 0},
         {"--self-check", NULL, "poison freed bytes and compare lossless copies (slow)", ARG_FLAG, &t.self_check, 0, 0},
         {"--issue", "HOW", "of side streams: thread: workers; inline: the training thread, can be recorded (auto)",
          ARG_TEXT, &t.issue, 0, 0},

@@ -8,6 +8,8 @@
 
 typedef struct row {
     char net[64], device[16], precision[8], policy[160], codec[64];
+    char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
+    int64_t ladder_steps; /* taken because memory was short */
     int64_t batch;
     int64_t asked_bytes; /* the budget that was asked for; 0: what the policy needs */
     int64_t budget_bytes;
@@ -21,7 +23,6 @@ typedef struct row {
     double codec_hidden_share;        /* negative: no codec */
     double codec_busy_seconds;        /* of the codecs' streams, an iteration */
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */
-    bool by_events;                   /* these three are from events' times, not from comparing steps */
     double step_ratio, compute_ratio; /* to liveness in the same table; 0: it is not there */
     double loss_first, loss_last;
     double test_accuracy; /* negative: not evaluated */

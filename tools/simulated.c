@@ -43,8 +43,8 @@ static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bo
     mm_simulation simulation;
     MM_TRY(mm_simulate(plan, planned->facts, &simulation));
     run->iteration_ns = simulation.iteration_ns;
-    run->hidden_permille = simulation.hidden_permille;
-    for (int t = 0; t < MM_STREAM_COUNT; t++) run->side_ns += t == MM_STREAM_COMPUTE ? 0 : simulation.busy_ns[t];
+    run->codec_hidden_permille = simulation.codec_hidden_permille;
+    run->codec_ns = simulation.busy_ns[MM_STREAM_ENCODE] + simulation.busy_ns[MM_STREAM_DECODE];
     mm_simulation_fini(&simulation);
     return MM_OK;
 }

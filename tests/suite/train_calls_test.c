@@ -29,9 +29,9 @@ static void start(loop *l, const char *net, const char *policy, mm_issue issue) 
         .device = "cuda", .device_bytes = 48 << 20, .pinned_bytes = 16 << 20, .policy = policy, .issue = issue};
     cuda_emulation_reset();
     if (net)
-        suite_net_init(&l->s, net, BATCH);
+        suite_net_init(&l->s, "cuda", net, BATCH);
     else
-        suite_net_init_dropped(&l->s, BATCH);
+        suite_net_init_dropped(&l->s, "cuda", BATCH);
     expect_ok(mm_manager_create(&options, &l->manager));
     expect_ok(nets_exec_create(l->s.net, BATCH, NETS_TRAIN, l->manager, "cuda", &SUITE_SGD, &l->exec));
     expect_ok(nets_exec_init(l->exec, SUITE_SEED));

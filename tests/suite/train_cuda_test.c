@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 4, ITERATIONS = 4, BUDGET = 48 << 20, PINNED = 16 << 20 };
@@ -37,14 +36,6 @@ static const char *const LOSSLESS[] = {
     "rules:bn=recompute;relu=recompute;*=swap,when=always",
 };
 enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
-
-static void skip_without_gpu(void) {
-    mm_device *device;
-    mm_status status = mm_device_create("cuda", NULL, &device);
-    if (status == MM_ERR_NOT_FOUND) skip();
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-    mm_device_destroy(device);
-}
 
 /* ---------------------------------------------------------------- training */
 
@@ -163,9 +154,8 @@ static void lossless_on(const suite_net *s) {
 
 static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
-    suite_net_init_dropped(&s, BATCH);
+    suite_net_init_dropped(&s, "cuda", BATCH);
     lossless_on(&s);
     suite_net_fini(&s);
 }
@@ -173,19 +163,17 @@ static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
 /* Residual blocks: contributions to gradients meet, maps are needed twice. */
 static void residual_networks_do_too(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
-    suite_net_init(&s, "resnet18@32,classes=5,thin=16", 2);
+    suite_net_init(&s, "cuda", "resnet18@32,classes=5,thin=16", 2);
     lossless_on(&s);
     suite_net_fini(&s);
 }
 
 static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
     (void)state;
-    skip_without_gpu();
     static const char *const policies[] = {"freelunch:rate=8,when=always", "hybrid:rate=8,when=always"};
     suite_net s;
-    suite_net_init_dropped(&s, BATCH);
+    suite_net_init_dropped(&s, "cuda", BATCH);
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
         outcome expected;
         train(&s, "cuda", policies[p], BLOCKING, ITERATIONS, &expected);
@@ -205,11 +193,10 @@ static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
 
 static void ten_steps_agree_with_the_host(void **state) {
     (void)state;
-    skip_without_gpu();
     enum { STEPS = 10 };
     static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
     suite_net s;
-    suite_net_init_dropped(&s, BATCH);
+    suite_net_init_dropped(&s, "cuda", BATCH);
     outcome host, cuda;
     train(&s, "host", "liveness", BLOCKING, STEPS, &host);
     train(&s, "cuda", "liveness", RECORDED, STEPS, &cuda);
@@ -230,14 +217,13 @@ static void ten_steps_agree_with_the_host(void **state) {
 
 static void policies_change_between_replays(void **state) {
     (void)state;
-    skip_without_gpu();
     enum { EACH = 3 };
     static const char *const policies[] = {"swap-async:when=always", "liveness", "recompute:when=always"};
     suite_net s;
     outcome expected;
     training t;
     float losses[3 * EACH];
-    suite_net_init_dropped(&s, BATCH);
+    suite_net_init_dropped(&s, "cuda", BATCH);
     start(&t, &s, "cuda", "liveness", BLOCKING);
     for (int p = 0; p < 3; p++) iterate(&t, EACH, expected.losses + p * EACH);
     expected.weights = weights_of(&t, &expected.n);
@@ -260,11 +246,10 @@ static void policies_change_between_replays(void **state) {
 
 static void a_label_that_is_no_class_is_told_when_collected(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
     training t;
     nets_result result;
-    suite_net_init_dropped(&s, BATCH);
+    suite_net_init_dropped(&s, "cuda", BATCH);
     for (way w = BLOCKING; w < WAYS; w++) {
         float losses[2];
         start(&t, &s, "cuda", "swap-async:when=always", w);
@@ -290,13 +275,12 @@ static void a_label_that_is_no_class_is_told_when_collected(void **state) {
 
 static void evaluation_shares_the_weights(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
     training t;
     nets_exec *eval;
     nets_result before, after, again;
     float losses[8];
-    suite_net_init_dropped(&s, BATCH);
+    suite_net_init_dropped(&s, "cuda", BATCH);
     start(&t, &s, "cuda", "liveness", RECORDED);
     expect_ok(nets_exec_create_on(s.net, BATCH, NETS_EVAL, t.manager, t.backend, NULL, &eval));
     expect_ok(nets_exec_iteration(eval, s.images, s.labels, BATCH, 0, &before));
