@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/recompute.h"
 
 const char mm_mask_spec[] = "mask";
 
@@ -52,8 +53,7 @@ static bool takes(const mm_facts *facts, int codec, mm_tensor tensor) {
     return codec >= 0 && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
 }
 
-/* Signs come with the elements when those come back exactly. */
-static void read_signs_from_value(const mm_schedule *s, mm_map *m) {
+void mm_maps_read_signs_from_value(const mm_schedule *s, mm_map *m) {
     m->value = true;
     m->sign = false;
     m->last_value = s->last_step[m->tensor];
@@ -66,80 +66,24 @@ int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
 
 bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
 
-/* Layers that are cheap to run again: no convolution, no matrix product. */
-static const uint32_t cheap_kinds =
-    1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU | 1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_DROPOUT;
-
-/* Whether any step between two changes a persistent or external tensor. */
-static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
-    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
-    if (info->writes == 0) return false;
-    for (int i = after + 1; i < before && i <= info->last_use; i++) {
-        const mm_step_info *step = mm_graph_step(s->graph, i);
-        for (int u = 0; u < step->n_uses; u++)
-            if (step->uses[u].tensor == tensor && step->uses[u].access != MM_READ) return true;
-    }
-    return false;
-}
-
-/* Whether a tensor can be made again when step `when` begins: by a cheap layer, from what is still there then, or can
- * be fetched, or was itself made of such on the way (conv -> bn -> relu: the normalised map is not kept). Not from
- * another map that is recomputed, so that chains stay short. *exact_out is cleared if anything on the way is lossy. */
-static bool can_recompute(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor, int when, int depth,
-                          bool *exact_out) {
-    int producer = mm_maps_producer(s->graph, tensor);
-    if (producer < 0 || depth == 0) return false;
-    const mm_step_info *step = mm_graph_step(s->graph, producer);
-    if (!(1u << mm_graph_layer(s->graph, step->layer)->kind & cheap_kinds)) return false;
-    for (int u = 0; u < step->n_uses; u++) {
-        mm_tensor input = step->uses[u].tensor;
-        bool managed = mm_graph_tensor(s->graph, input)->ownership == MM_MANAGED;
-        if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE)) return false;
-        if (step->uses[u].access != MM_READ) continue;
-        if (!managed && is_changed(s, input, producer, when)) return false;
-        if (!managed) continue;
-        if (s->plan->alias[input] != input || mm_graph_tensor(s->graph, input)->writes != 1) return false;
-        const mm_map *m = input < tensor && maps->map_of[input] >= 0 ? &maps->maps[maps->map_of[input]] : NULL;
-        if (m && (m->action == MM_ACTION_RECOMPUTE || !m->value)) return false;
-        if (m && m->codec >= 0 && !s->facts->codecs[m->codec].lossless) *exact_out = false;
-        if (!m && input > tensor) return false;
-        if (!m && !mm_maps_outlives(s, input, when) && !can_recompute(s, maps, input, when, depth - 1, exact_out))
-            return false;
-    }
-    return true;
-}
-
-/* A map that is dropped and made again; its mask is kept beside it if what comes back is not exact. */
-static bool settle_recompute(const mm_schedule *s, const mm_maps *maps, mm_map *m) {
-    enum { CHAIN = 4 };
-    bool exact = true;
-    m->codec = -1;
-    if (!can_recompute(s, maps, m->tensor, m->first_backward, CHAIN, &exact)) return false;
-    if (exact || !m->sign) {
-        read_signs_from_value(s, m);
-        return true;
-    }
-    int mask = mm_facts_codec(s->facts, mm_mask_spec);
-    return takes(s->facts, mask, m->tensor);
-}
-
 /* Settles what is put away of the map; false if the rule cannot serve it, and the next one is tried. */
-static bool settle(const mm_schedule *s, const mm_maps *maps, const mm_rule *rule, mm_map *m) {
+static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
+                   mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->action = rule->action;
-    if (rule->action == MM_ACTION_RECOMPUTE) return settle_recompute(s, maps, m);
+    if (rule->action == MM_ACTION_RECOMPUTE) return mm_recompute_settle(s, maps, config->recompute, m);
     m->codec = -1;
     if (rule->action == MM_ACTION_SWAP) {
-        read_signs_from_value(s, m);
+        mm_maps_read_signs_from_value(s, m);
         return true;
     }
     m->codec = mm_facts_codec(s->facts, rule->codec);
     if (m->value && !codes_value(s->facts, m->codec, m->tensor)) return false;
-    if (m->value && m->sign && s->facts->codecs[m->codec].lossless) read_signs_from_value(s, m);
+    if (m->value && m->sign && s->facts->codecs[m->codec].lossless) mm_maps_read_signs_from_value(s, m);
     return !m->sign || takes(s->facts, mask, m->tensor);
 }
 
-static bool is_eligible(const mm_schedule *s, const mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
+static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
                         mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
@@ -153,7 +97,8 @@ static bool is_eligible(const mm_schedule *s, const mm_maps *maps, const mm_engi
         if (!(rule->kinds & makers) && !(rule->readers & readers)) continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
-        if (settle(s, maps, rule, m)) return true;
+        if (rule->action == MM_ACTION_RECOMPUTE && maps->kept[tensor]) continue;
+        if (settle(s, maps, config, rule, m)) return true;
     }
     return false;
 }
@@ -176,12 +121,17 @@ static mm_status order_fetches(mm_maps *maps) {
 }
 
 static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
+    if (config->recompute == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, maps->kept));
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
         mm_map *m = &maps->maps[maps->n];
         maps->map_of[t] = -1;
         if (!is_eligible(s, maps, config, t, m) || maps->eligible++ >= limit) continue;
         maps->map_of[t] = maps->n++;
-        if (m->action == MM_ACTION_RECOMPUTE) continue;
+        if (m->action == MM_ACTION_RECOMPUTE) {
+            mm_recompute_join(s, maps, maps->n - 1);
+            continue;
+        }
         /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
         if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
         for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
@@ -189,6 +139,7 @@ static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *c
     /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
+    mm_recompute_settle_keeping(maps, config->recompute);
     return order_fetches(maps);
 }
 
@@ -197,8 +148,10 @@ mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
     *maps = (mm_maps){.maps = malloc(n * sizeof *maps->maps),
                       .map_of = malloc(n * sizeof *maps->map_of),
                       .queue = malloc(n * sizeof *maps->queue),
-                      .region_of = calloc(n, sizeof *maps->region_of)};
-    mm_status status = maps->maps && maps->map_of && maps->queue && maps->region_of
+                      .region_of = calloc(n, sizeof *maps->region_of),
+                      .kept = calloc(n, sizeof *maps->kept),
+                      .mark = calloc(n, sizeof *maps->mark)};
+    mm_status status = maps->maps && maps->map_of && maps->queue && maps->region_of && maps->kept && maps->mark
                            ? choose(maps, s, config, limit)
                            : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     if (status != MM_OK) mm_maps_fini(maps);
@@ -210,5 +163,7 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->map_of);
     free(maps->queue);
     free(maps->region_of);
+    free(maps->kept);
+    free(maps->mark);
     memset(maps, 0, sizeof *maps);
 }

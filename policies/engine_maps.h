@@ -8,11 +8,15 @@
 typedef struct mm_map {
     mm_tensor tensor;
     mm_action action;
-    int codec;          /* in the facts, of its elements; -1: none */
-    int last_forward;   /* step after which it is put away */
-    int first_backward; /* step that first needs it again */
-    int last_value;     /* last backward step that reads its elements; -1: only its sign is read */
-    bool value, sign;   /* what is put away: elements, mask */
+    int codec;             /* in the facts, of its elements; -1: none */
+    int last_forward;      /* step after which it is put away */
+    int first_backward;    /* step that first needs it again */
+    int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
+    bool value, sign;      /* what is put away: elements, mask */
+    bool anew;             /* RECOMPUTE: for each backward step; else once, and kept */
+    int segment;           /* RECOMPUTE: leads to the last map of its segment, those that are made of one another */
+    int64_t segment_bytes; /* if it is that one: what they all take */
+    bool counted;
     /* while the plan is built */
     int away_node, away_segment; /* last operation that put the elements away, and where they are then */
 } mm_map;
@@ -25,6 +29,9 @@ typedef struct mm_maps {
     int n_queue;
     uint8_t *region_of; /* per tensor: where its storage is to lie */
     int eligible;       /* how many there would be without a limit */
+    uint8_t *kept;      /* per tensor: kept for the others to be made of */
+    int64_t layer_peak; /* for recomputing by cost */
+    int *mark, marks;   /* per tensor: the number of the last search that met it */
 } mm_maps;
 
 /* The first `limit` maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
@@ -36,6 +43,9 @@ int mm_maps_producer(const mm_graph *graph, mm_tensor tensor);
 
 /* Whether some step from `step` on still uses a tensor, so that it is kept until then. */
 bool mm_maps_outlives(const mm_schedule *schedule, mm_tensor tensor, int step);
+
+/* The map's signs are read from its elements when those come back exactly. */
+void mm_maps_read_signs_from_value(const mm_schedule *schedule, mm_map *map);
 
 extern const char mm_mask_spec[];
 

@@ -16,7 +16,7 @@ static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *fac
 mm_status explain_bound_of(const nets_net *net, const char *device, int64_t batch, explain_bound *bound_out) {
     nets_backend *backend;
     nets_lowered *lowered;
-    MM_TRY(nets_backend_open(device, &backend));
+    MM_TRY(nets_backend_open(device, NULL, &backend));
     mm_status status = nets_lower(net, backend, batch, NETS_TRAIN, &lowered);
     if (status == MM_OK) {
         name_bound(lowered->graph, batch, NULL, bound_out);

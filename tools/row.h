@@ -9,6 +9,7 @@
 typedef struct row {
     char net[64], device[16], policy[160], codec[64];
     int64_t batch;
+    int64_t asked_bytes; /* the budget that was asked for; 0: what the policy needs */
     int64_t budget_bytes;
     int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
     int64_t predicted_peak_bytes; /* of the plans that ran */
@@ -22,14 +23,22 @@ typedef struct row {
     double loss_first, loss_last;
     double test_accuracy; /* negative: not evaluated */
     int64_t iterations;
-    char status[256]; /* "ok", or what went wrong */
+    double iteration_seconds_predicted; /* by the simulator; 0: not */
+    bool simulated;                     /* nothing ran: the times are the simulator's */
+    char status[256];                   /* "ok", or what went wrong */
 } row;
 
 /* Median and 95th percentile of n times (sorts them). */
 void row_times(row *r, double *seconds, int64_t n);
 
+/* How far the simulator was from what was measured, as a share of that; negative: not both are known. */
+double row_error(const row *r);
+
 /* Prints rows as one aligned table. */
 void rows_print(FILE *file, const row *rows, int n);
+
+/* A line that sums the rows' errors up; nothing if there are none. */
+void rows_print_error(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */
 MM_CHECKED mm_status rows_save(const char *path, const row *rows, int n);

@@ -76,6 +76,18 @@ mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *
 
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape) { return codec->ops->scratch(codec, shape); }
 
+int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape) {
+    int64_t elems;
+    if (!codec->ops->split || mm_shape_elems(shape, &elems) != MM_OK) return 0;
+    return codec->ops->split(codec, shape);
+}
+
+int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits) {
+    const uint64_t power_of_two = row_bits & -row_bits;
+    const int64_t rows = power_of_two >= 64 ? 1 : (int64_t)(64 / power_of_two);
+    return rows < shape->dims[0] ? rows : 0;
+}
+
 mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, mm_codec_counters *counters) {
     return codec->ops->encode(codec, stream, shape, src, dst, scratch, counters);

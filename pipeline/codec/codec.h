@@ -36,6 +36,7 @@ typedef struct mm_codec_ops {
     void (*destroy)(mm_codec *codec);
     mm_status (*bound)(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
     int64_t (*scratch)(const mm_codec *codec, const mm_shape *shape);
+    int64_t (*split)(const mm_codec *codec, const mm_shape *shape); /* NULL: codes are never split */
     mm_status (*encode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                         void *scratch, mm_codec_counters *counters);
     mm_status (*decode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
@@ -61,6 +62,12 @@ void mm_codec_destroy(mm_codec *codec);
 MM_CHECKED mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 /* Bytes of scratch that encode and decode need, 0 for none. */
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
+
+/* How many outermost rows (dims[0]: images) make a piece whose code ends on an 8-byte boundary, at least: so that, with a
+ * and b multiples of it (or b the end), the code of the rows a to b alone is the bytes of the whole code from
+ * bound(rows 0 to a) on, and may be encoded and decoded on its own. 0: there is no such piece smaller than the whole, or
+ * the codec does not take the shape. */
+int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
 
 /* Enqueue. src: dense elements; dst: at least bound bytes, 256-byte aligned, every byte of it is written. */
 MM_CHECKED mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,

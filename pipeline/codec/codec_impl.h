@@ -17,6 +17,9 @@ MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
 MM_CHECKED mm_status mm_codec_new_plain(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 void mm_codec_free(mm_codec *codec);
 
+/* For a codec whose rows each make row_bits (> 0) bits, without gaps: its split. */
+int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits);
+
 int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape);
 
 #endif

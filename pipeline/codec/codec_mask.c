@@ -65,6 +65,12 @@ static mm_status mask_bound(const mm_codec *codec, const mm_shape *shape, int64_
     return MM_OK;
 }
 
+static int64_t mask_split(const mm_codec *codec, const mm_shape *shape) {
+    int64_t elems;
+    if (mask_elems(codec, shape, &elems) != MM_OK) return 0;
+    return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]));
+}
+
 static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                              void *dst, void *scratch, mm_codec_counters *counters) {
     (void)scratch, (void)counters;
@@ -82,5 +88,6 @@ const mm_codec_ops mm_codec_mask_host_ops = {
     .destroy = mm_codec_free,
     .bound = mask_bound,
     .scratch = mm_codec_no_scratch,
+    .split = mask_split,
     .encode = mask_encode,
 };

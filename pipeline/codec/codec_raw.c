@@ -13,6 +13,12 @@ static mm_status raw_bound(const mm_codec *codec, const mm_shape *shape, int64_t
     return MM_OK;
 }
 
+static int64_t raw_split(const mm_codec *codec, const mm_shape *shape) {
+    int64_t bytes;
+    if (raw_bound(codec, shape, &bytes) != MM_OK) return 0;
+    return mm_split_rows(shape, 8 * (uint64_t)(bytes / shape->dims[0]));
+}
+
 /* Both directions. */
 static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, mm_codec_counters *counters) {
@@ -31,6 +37,7 @@ const mm_codec_ops mm_codec_raw_host_ops = {
     .destroy = mm_codec_free,
     .bound = raw_bound,
     .scratch = mm_codec_no_scratch,
+    .split = raw_split,
     .encode = raw_copy,
     .decode = raw_copy,
 };

@@ -75,6 +75,13 @@ static mm_status zfp_bound(const mm_codec *codec, const mm_shape *shape, int64_t
     return MM_OK;
 }
 
+/* A tensor of lower rank is one field, and its blocks span rows. */
+static int64_t zfp_split(const mm_codec *codec, const mm_shape *shape) {
+    mm_zfp_layout layout;
+    if (shape->rank != 4 || mm_zfp_layout_make(shape, ((const zfp_codec *)codec)->maxbits, &layout) != MM_OK) return 0;
+    return mm_split_rows(shape, (uint64_t)(layout.blocks / shape->dims[0]) * (uint64_t)layout.maxbits);
+}
+
 static mm_status run_encode(void *arg) {
     const zfp_job *job = arg;
     const int64_t nonfinite = mm_zfp_code_encode(job->kernel, &job->layout, job->src, job->dst);
@@ -117,6 +124,7 @@ const mm_codec_ops mm_codec_zfp_host_ops = {
     .destroy = mm_codec_free,
     .bound = zfp_bound,
     .scratch = mm_codec_no_scratch,
+    .split = zfp_split,
     .encode = zfp_encode,
     .decode = zfp_decode,
 };

@@ -37,7 +37,8 @@ typedef struct suite {
 static const mm_shape shapes[] = {
     {MM_F32, 4, {2, 8, 8, 16}},  {MM_F32, 4, {1, 14, 14, 5}}, {MM_F32, 4, {3, 7, 7, 33}}, {MM_F32, 4, {1, 1, 1, 1}},
     {MM_F32, 4, {2, 5, 3, 24}},  {MM_F32, 4, {4, 32, 2, 3}},  {MM_F32, 1, {1, 1, 1, 1}},  {MM_F32, 1, {37, 1, 1, 1}},
-    {MM_F32, 2, {8, 100, 1, 1}}, {MM_F32, 3, {3, 9, 11, 1}},  {MM_I32, 2, {6, 11, 1, 1}}, {MM_U8, 4, {2, 3, 3, 7}},
+    {MM_F32, 2, {8, 100, 1, 1}}, {MM_F32, 3, {3, 9, 11, 1}},  {MM_F32, 4, {70, 3, 3, 1}}, {MM_I32, 2, {6, 11, 1, 1}},
+    {MM_U8, 4, {2, 3, 3, 7}},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -298,6 +299,47 @@ static void unsupported_shapes_are_refused_by_encode_too(void **state) {
     assert_int_equal(mm_stream_sync(l->stream), MM_OK);
 }
 
+static mm_shape rows_of(const mm_shape *shape, int64_t rows) {
+    mm_shape piece = *shape;
+    piece.dims[0] = rows;
+    return piece;
+}
+
+/* Cut at every place where it may be: what each piece gives alone is its part of the whole, both ways. */
+static void pieces_are_byte_ranges_of_the_whole(void **state) {
+    suite *s = *state;
+    int cut = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        const mm_shape *whole = &shapes[i];
+        const int64_t code_bytes = bound_of(s, whole), bytes = bytes_of(whole), step = mm_codec_split(s->codec, whole);
+        assert_true(step >= 0 && step < whole->dims[0]);
+        if (code_bytes < 0 || step == 0) continue;
+        uint8_t *src = bytes_new(bytes), *code = bytes_new(code_bytes), *have = bytes_new(bytes + code_bytes);
+        uint8_t *back = bytes_new(bytes);
+        fill_source(whole, (uint64_t)i + 300, src);
+        run_twice(s, mm_codec_encode, whole, src, bytes, code_bytes, code);
+        if (s->codec->ops->flags.gives_value) run_twice(s, mm_codec_decode, whole, code, code_bytes, bytes, back);
+        for (int64_t a = step; a < whole->dims[0]; a += step, cut++) {
+            const mm_shape before = rows_of(whole, a), after = rows_of(whole, whole->dims[0] - a);
+            const int64_t from = bound_of(s, &before), rest = bound_of(s, &after), skipped = bytes_of(&before);
+            assert_int_equal(from % 8, 0);
+            assert_int_equal(from + rest, code_bytes);
+            run_twice(s, mm_codec_encode, &after, src + skipped, bytes - skipped, rest, have);
+            assert_memory_equal(have, code + from, rest);
+            run_twice(s, mm_codec_encode, &before, src, skipped, from, have);
+            assert_memory_equal(have, code, from);
+            if (!s->codec->ops->flags.gives_value) continue;
+            run_twice(s, mm_codec_decode, &after, code + from, rest, bytes - skipped, have);
+            assert_memory_equal(have, back + skipped, bytes - skipped);
+        }
+        free(src);
+        free(code);
+        free(have);
+        free(back);
+    }
+    assert_true(cut > 0 || !s->codec->ops->split);
+}
+
 /* One codec, two tensors, two streams at once, many times: what each gives alone. */
 static void two_streams_at_once_do_not_disturb_each_other(void **state) {
     suite *s = *state;
@@ -344,6 +386,7 @@ int codec_suite_run(const char *spec, const char *device_name) {
         CASE(decode_of_a_codec_without_values_is_unsupported),
         CASE(a_code_that_gives_the_sign_is_the_mask),
         CASE(unsupported_shapes_are_refused_by_encode_too),
+        CASE(pieces_are_byte_ranges_of_the_whole),
         CASE(two_streams_at_once_do_not_disturb_each_other),
     };
 #undef CASE

@@ -17,6 +17,7 @@ typedef struct random_graph_options {
     uint64_t seed;
     int layers;       /* forward layers, besides the loss */
     int max_channels; /* maps are at most 2 x 8 x 8 x max_channels */
+    int images;       /* their first dimension; 0: 1 or 2 */
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,

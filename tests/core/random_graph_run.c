@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan.h"
 #include "mm/core/status.h"
 #include "tests/core/random_graph.h"
 
@@ -163,11 +164,19 @@ static const mm_codec_facts codecs[RANDOM_CODECS] = {
     [RANDOM_MASK] = {.spec = "test-mask", .lossless = true, .fixed_size = true, .gives_sign = true},
 };
 
+/* Codes are byte for byte as the elements are. */
+static int64_t split_rows(const mm_tensor_info *tensor) {
+    int64_t rows = 1, row_bytes = tensor->bytes / tensor->dims[0];
+    while (rows * row_bytes % MM_ALIGN != 0) rows++;
+    return rows < tensor->dims[0] ? rows : 0;
+}
+
 static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *random) {
     mm_code_facts code = {.code_bytes = tensor->bytes,
                           .scratch_bytes = random_chance(random, 30) ? 1 + random_below(random, 2000) : 0,
                           .encode_ns = 1 + random_below(random, 2000),
                           .decode_ns = 1 + random_below(random, 2000)};
+    if (codec != RANDOM_MASK) code.split_rows = split_rows(tensor);
     if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
     if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
     return code;

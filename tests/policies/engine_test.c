@@ -271,7 +271,8 @@ static void cdmas_code_is_on_the_device_only_around_its_transfer(void **state) {
 /* Even where the bytes that it goes to have been free for long. */
 static void a_synchronous_fetch_waits_for_the_step_before_it(void **state) {
     (void)state;
-    static const char *const policies[] = {"swap", "vdnn-all", "vdnn-conv", "cdma:codec=test-lossless"};
+    static const char *const policies[] = {"swap:when=always", "vdnn-all:when=always", "vdnn-conv:when=always",
+                                           "cdma:codec=test-lossless,when=always"};
     int fetches = 0;
     for (uint64_t seed = 1; seed <= 24; seed++) {
         mm_graph *graph;
@@ -432,16 +433,16 @@ static void too_few_buffers_are_refused_or_passed_over(void **state) {
     mm_graph *graph = row(false);
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
-    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2", much, much).status, MM_ERR_INFEASIBLE);
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2,when=always", much, much).status,
+                     MM_ERR_INFEASIBLE);
     assert_says("2 buffers");
     assert_says("3");
-    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=3", much, much).status, MM_OK);
-    outcome idle = plan_within(graph, facts, "swap-async:depth=1,k=2,when=needed", much, much);
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=3,when=always", much, much).status, MM_OK);
+    outcome idle = plan_within(graph, facts, "swap-async:depth=1,k=2", much, much);
     assert_int_equal(idle.status, MM_OK);
     assert_int_equal(idle.operations, 0);
-    assert_int_equal(
-        plan_within(graph, facts, "swap-async:depth=1,k=2,when=needed", idle.device_bytes - 1, much).status,
-        MM_ERR_INFEASIBLE);
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2", idle.device_bytes - 1, much).status,
+                     MM_ERR_INFEASIBLE);
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
@@ -475,9 +476,10 @@ static void a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one
     mm_graph *graph = apart_then_together();
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
-    assert_int_equal(plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", much, much).status, MM_ERR_INFEASIBLE);
-    outcome idle = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=needed", much, much);
-    outcome less = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=needed", idle.device_bytes - UNIT, much);
+    assert_int_equal(plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=always", much, much).status,
+                     MM_ERR_INFEASIBLE);
+    outcome idle = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", much, much);
+    outcome less = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", idle.device_bytes - UNIT, much);
     assert_int_equal(less.status, MM_OK);
     assert_true(less.operations > 0 && less.device_bytes < idle.device_bytes);
     mm_facts_destroy(facts);
@@ -489,8 +491,9 @@ static void too_little_pinned_memory_is_refused_naming_it(void **state) {
     mm_graph *graph = row(false);
     mm_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
-    assert_int_equal(plan_within(graph, facts, "vdnn-all", much, 4 * MAP * UNIT).status, MM_OK);
-    assert_int_equal(plan_within(graph, facts, "vdnn-all", much, 4 * MAP * UNIT - 1).status, MM_ERR_INFEASIBLE);
+    assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT).status, MM_OK);
+    assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT - 1).status,
+                     MM_ERR_INFEASIBLE);
     assert_says("8192 bytes of pinned memory");
     assert_says("8191");
     mm_facts_destroy(facts);

@@ -90,6 +90,18 @@ mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
     return facts;
 }
 
+/* In its published form, unless the spec says. */
+static void parse_published(const char *spec, mm_policy *policy) {
+    char text[MM_POLICY_SPEC];
+    must(mm_policy_parse(spec, policy));
+    bool chooses = false;
+    for (const mm_option_desc *d = policy->ops->options; d && d->key; d++) chooses |= strcmp(d->key, "when") == 0;
+    if (!chooses || strstr(spec, "when=")) return;
+    snprintf(text, sizeof text, "%s%cwhen=always", spec, strchr(spec, ':') ? ',' : ':');
+    must(mm_policy_parse(text, policy));
+    strcpy(policy->spec, spec);
+}
+
 void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes) {
     mm_policy policy;
     mm_limits limits = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
@@ -97,7 +109,7 @@ void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t cod
         if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
             limits.base_bytes += mm_align(mm_graph_tensor(graph, t)->bytes);
     p->facts = terse_facts(graph, code_bytes);
-    must(mm_policy_parse(spec, &policy));
+    parse_published(spec, &policy);
     must(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan));
     limits.device_bytes = p->plan->peak_bytes;
     limits.pinned_bytes = p->plan->pinned_bytes;

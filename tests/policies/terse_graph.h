@@ -38,7 +38,7 @@ typedef struct planned {
 /* Facts with the codecs "zfp:rate=8" (every map's code takes `code_bytes`) and "mask". */
 mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
 
-/* Plans, and proves the plan. */
+/* Plans, as published (when=always) unless the policy says otherwise, and proves the plan. */
 void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);
 void planned_done(planned *planned);
 

@@ -21,6 +21,7 @@ typedef struct fault_case {
     size_t n;
     device_fault fault;
     int nth;
+    int64_t *ladder_steps; /* of all cases */
 } fault_case;
 
 static void fail_case(const fault_case *c, const char *what) {
@@ -28,9 +29,14 @@ static void fail_case(const fault_case *c, const char *what) {
              c->options.issue == MM_ISSUE_THREAD ? "thread" : "inline", (int)c->fault, c->nth, what);
 }
 
+static bool is_of_memory(const fault_case *c) {
+    return c->fault == DEVICE_FAULT_MEMORY_CALL || c->fault == DEVICE_FAULT_MEMORY_TASK;
+}
+
 static void expect_clear(const fault_case *c, mm_status status) {
     if (!device_fault_happened()) fail_case(c, mm_last_error());
-    if (status != MM_ERR_DEVICE || !strstr(mm_last_error(), device_fault_message)) fail_case(c, mm_last_error());
+    if (status != (is_of_memory(c) ? MM_ERR_NOMEM : MM_ERR_DEVICE) || !strstr(mm_last_error(), device_fault_message))
+        fail_case(c, mm_last_error());
 }
 
 static mm_status iterate(suite_run *r) {
@@ -61,10 +67,18 @@ static void expect_whole(const fault_case *c, const suite_run *r, const float *b
     free(now);
 }
 
+/* Memory that runs out may be made do without; then nothing that is learned is different. */
+static void expect_learned(const fault_case *c, const suite_run *r, const float *wanted) {
+    size_t n;
+    float *now = suite_weights(r, &n);
+    if (!same_learned(r->s->net, now, wanted, n)) fail_case(c, "a step down the ladder changed what is learned");
+    free(now);
+}
+
 /* From initial values, as if nothing had been. */
 static void expect_usable(const fault_case *c, suite_run *r) {
     size_t n;
-    nets_exec_init(r->exec, SUITE_SEED);
+    if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_case(c, mm_last_error());
     for (int i = 0; i < ITERATIONS; i++)
         if (iterate(r) != MM_OK) fail_case(c, mm_last_error());
     float *weights = suite_weights(r, &n);
@@ -75,19 +89,23 @@ static void expect_usable(const fault_case *c, suite_run *r) {
 
 /* Whether the fault has happened. */
 static bool run_iterations(const fault_case *c, suite_run *r) {
-    mm_status status = MM_OK;
-    nets_exec_init(r->exec, SUITE_SEED);
-    for (int i = 0; i < ITERATIONS; i++) {
+    mm_status status = nets_exec_init(r->exec, SUITE_SEED);
+    if (status != MM_OK) expect_clear(c, status);
+    for (int i = 0; status == MM_OK && i < ITERATIONS; i++) {
         size_t n;
         float *before = suite_weights(r, &n);
         status = iterate(r);
         if (status != MM_OK) expect_clear(c, status);
         if (status != MM_OK) expect_whole(c, r, before, c->after[i]);
+        if (status == MM_OK) expect_learned(c, r, c->after[i]);
         free(before);
-        if (status != MM_OK) break;
     }
     bool happened = device_fault_happened();
-    if (happened && status == MM_OK && c->fault != DEVICE_FAULT_DELAY) fail_case(c, "a failure was taken for good");
+    mm_stats stats;
+    mm_stats_get(r->manager, &stats);
+    if (c->ladder_steps) *c->ladder_steps += stats.ladder_steps;
+    bool good = c->fault == DEVICE_FAULT_DELAY || stats.ladder_steps > 0;
+    if (happened && status == MM_OK && !good) fail_case(c, "a failure was taken for good");
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_usable(c, r);
     return happened;
@@ -122,9 +140,14 @@ static bool run_case(const fault_case *c) {
 }
 
 /* Every call until there is none left, in strides where there are many. */
-static void run_policy(const suite_net *net, const char *policy, mm_issue issue, device_fault fault, bool self_check) {
+static void run_policy(const suite_net *net, const char *policy, mm_issue issue, device_fault fault, bool self_check,
+                       int64_t *ladder_steps) {
     enum { ALL = 40, STRIDE = 3 };
     suite_need need = suite_needs(net, policy, 0);
+    if (ladder_steps) { /* so that a little less does too */
+        need.device_bytes += need.device_bytes / 10;
+        need.pinned_bytes += need.pinned_bytes / 10 + 65536;
+    }
     fault_case c = {.net = net,
                     .options = {.device_bytes = need.device_bytes,
                                 .pinned_bytes = need.pinned_bytes,
@@ -133,7 +156,8 @@ static void run_policy(const suite_net *net, const char *policy, mm_issue issue,
                                 .self_check = self_check,
                                 .measure_times = true},
                     .fault = fault,
-                    .nth = 1};
+                    .nth = 1,
+                    .ladder_steps = ladder_steps};
     for (int i = 0; i < ITERATIONS; i++) c.after[i] = suite_expected(net, policy, i + 1, &c.n);
     int threads = host_threads();
     while (run_case(&c)) c.nth += c.nth < ALL ? 1 : STRIDE;
@@ -144,21 +168,44 @@ static void run_policy(const suite_net *net, const char *policy, mm_issue issue,
 
 static const char *const POLICIES[] = {
     "liveness",
-    "swap",
-    "swap-async",
-    "hybrid:rate=8",
-    "recompute",
-    "rules:bn=recompute;relu=recompute;*=swap",
-    "freelunch:codec=raw,eligible=all",
-    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+    "swap:when=always",
+    "swap-async:when=always",
+    "hybrid:rate=8,when=always",
+    "recompute:when=always",
+    "rules:bn=recompute;relu=recompute;*=swap,when=always",
+    "freelunch:codec=raw,eligible=all,when=always",
+    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
 };
 
 static void run_policies(mm_issue issue, device_fault fault, bool self_check) {
     suite_net net;
     suite_net_init_dropped(&net, BATCH);
     for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
-        run_policy(&net, POLICIES[p], issue, fault, self_check);
+        run_policy(&net, POLICIES[p], issue, fault, self_check, NULL);
     suite_net_fini(&net);
+}
+
+/* Lossless ones: what stands in for them ends with the same bits. */
+static void run_out(mm_issue issue, device_fault fault, bool self_check) {
+    suite_net net;
+    int64_t ladder_steps = 0;
+    suite_net_init_dropped(&net, BATCH);
+    for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
+        if (!strstr(POLICIES[p], "rate=")) run_policy(&net, POLICIES[p], issue, fault, self_check, &ladder_steps);
+    assert_true(ladder_steps > 0);
+    suite_net_fini(&net);
+}
+
+static void memory_runs_out_at_the_nth_call(void **state) {
+    (void)state;
+    run_out(MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_CALL, false);
+    run_out(MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_CALL, true);
+}
+
+static void memory_runs_out_in_the_nth_task(void **state) {
+    (void)state;
+    run_out(MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_TASK, true);
+    run_out(MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_TASK, false);
 }
 
 static void nth_call_fails_issued_by_threads(void **state) {
@@ -224,13 +271,30 @@ static void run_change(const char *policy, change_fn *change) {
 
 static mm_status set_policy(suite_run *r, const suite_net *other, nets_exec **made_out) {
     (void)other, (void)made_out;
-    return mm_policy_set(r->manager, "rules:relu=recompute;*=swap");
+    return mm_policy_set(r->manager, "rules:relu=recompute;*=swap,when=always");
 }
 
 static void nth_call_fails_in_a_switch(void **state) {
     (void)state;
     run_change("liveness", set_policy);
-    run_change("freelunch:codec=raw,eligible=all", set_policy);
+    run_change("freelunch:codec=raw,eligible=all,when=always", set_policy);
+}
+
+/* Smaller than the policy needs, so that something stands in for it; switched there; and larger again. */
+static mm_status set_budget(suite_run *r, const suite_net *other, nets_exec **made_out) {
+    (void)other, (void)made_out;
+    suite_need need = suite_needs(r->s, "swap", 0);
+    int64_t all = mm_manager_device_bytes(r->manager);
+    mm_status status = mm_budget_set(r->manager, need.device_bytes);
+    if (status == MM_OK) status = mm_policy_set(r->manager, "swap-async:when=always,depth=3");
+    if (status == MM_OK) status = mm_policy_set(r->manager, "liveness");
+    return status == MM_OK ? mm_budget_set(r->manager, all) : status;
+}
+
+static void nth_call_fails_when_the_budget_changes(void **state) {
+    (void)state;
+    run_change("liveness", set_budget);
+    run_change("vdnn-all:when=always", set_budget);
 }
 
 /* New persistent tensors: every plan moves up. */
@@ -245,8 +309,8 @@ static mm_status add_evaluation(suite_run *r, const suite_net *other, nets_exec 
 
 static void nth_call_fails_when_a_graph_is_added(void **state) {
     (void)state;
-    run_change("swap-async", add_evaluation);
-    run_change("swap-async", add_net);
+    run_change("swap-async:when=always", add_evaluation);
+    run_change("swap-async:when=always", add_net);
 }
 
 int main(void) {
@@ -256,7 +320,10 @@ int main(void) {
         cmocka_unit_test(nth_task_fails_issued_by_threads),
         cmocka_unit_test(nth_task_fails_issued_inline),
         cmocka_unit_test(nth_task_is_late),
+        cmocka_unit_test(memory_runs_out_at_the_nth_call),
+        cmocka_unit_test(memory_runs_out_in_the_nth_task),
         cmocka_unit_test(nth_call_fails_in_a_switch),
+        cmocka_unit_test(nth_call_fails_when_the_budget_changes),
         cmocka_unit_test(nth_call_fails_when_a_graph_is_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

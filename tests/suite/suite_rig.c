@@ -79,7 +79,7 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     nets_backend *backend;
     nets_lowered *lowered = NULL;
     mm_planned planned = {0};
-    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &backend), MM_OK);
     if (plan(s, policy, budget, &lowered, &planned, backend) != MM_OK)
         fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
     suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
@@ -104,7 +104,7 @@ void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options)
         nets_exec_create(s->net, s->batch, NETS_TRAIN, r->manager, "host", &SUITE_SGD, &r->exec) != MM_OK)
         fail_msg("%s, %s, %lld bytes: %s", nets_net_name(s->net), options->policy, (long long)options->device_bytes,
                  mm_last_error());
-    nets_exec_init(r->exec, SUITE_SEED);
+    if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 void suite_run_fini(suite_run *r) {

@@ -73,24 +73,24 @@ naive_and_liveness_save_equal_weights_at_every_budget_() {
 }
 
 freelunch_has_equal_bits_however_it_is_carried_out_() {
-    trained reference --policy freelunch:rate=4
+    trained reference --policy freelunch:rate=4,when=always
     for options in depth=1 depth=7 buffers=naive workspace=naive buffers=naive,workspace=naive; do
-        trained state --policy freelunch:rate=4,$options
+        trained state --policy freelunch:rate=4,when=always,$options
         equal reference state
     done
-    trained inline --policy freelunch:rate=4 --issue inline
+    trained inline --policy freelunch:rate=4,when=always --issue inline
     equal reference inline
-    trained checked --policy freelunch:rate=4 --self-check
+    trained checked --policy freelunch:rate=4,when=always --self-check
     equal reference checked
-    trained deterministic --policy freelunch:rate=4 --deterministic --no-measure
+    trained deterministic --policy freelunch:rate=4,when=always --deterministic --no-measure
     equal reference deterministic
-    trained rate_8 --policy freelunch:rate=8
+    trained rate_8 --policy freelunch:rate=8,when=always
     differ reference rate_8
 }
 
 a_lossless_codec_gives_the_weights_of_liveness_() {
     trained liveness --policy liveness
-    trained freelunch --policy freelunch:codec=raw,eligible=all --self-check
+    trained freelunch --policy freelunch:codec=raw,eligible=all,when=always --self-check
     equal liveness freelunch
 }
 
@@ -100,9 +100,9 @@ switching_keeps_the_weights_and_the_budget_() {
     local least_liveness least_freelunch
     least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
     ((least_freelunch < least_liveness)) || fail "freelunch needs no less than liveness"
-    trained lossy --policy liveness --switch 1:freelunch:rate=4 --switch 3:liveness --budget "$least_liveness"
+    trained lossy --policy liveness --switch 1:freelunch:rate=4,when=always --switch 3:liveness --budget "$least_liveness"
     kept_its_budget lossy.json
-    trained lossless --policy liveness --switch 1:freelunch:codec=raw,eligible=all --switch 3:liveness
+    trained lossless --policy liveness --switch 1:freelunch:codec=raw,eligible=all,when=always --switch 3:liveness
     kept_its_budget lossless.json
     trained liveness --policy liveness
     equal liveness lossless
@@ -132,12 +132,12 @@ a_loaded_state_goes_on_in_the_middle_of_epochs_() {
 }
 
 a_state_loaded_behind_a_switch_has_its_policy_() {
-    local switches=(--switch 1:freelunch:rate=4 --switch 4:liveness --switch 2:freelunch:rate=8)
+    local switches=(--switch 1:freelunch:rate=4,when=always --switch 4:liveness --switch 2:freelunch:rate=8,when=always)
     expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --save at_once
     expect 0 "${net[@]}" --iterations 3 "${switches[@]}" --save part
     expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --load part --save in_two
     equal at_once in_two
-    expect 0 "${net[@]}" --iterations 6 --switch 1:freelunch:rate=4 --load part --save other
+    expect 0 "${net[@]}" --iterations 6 --switch 1:freelunch:rate=4,when=always --load part --save other
     differ at_once other
 }
 

@@ -1,5 +1,6 @@
 #include "tools/bench/trainer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/graph.h"
@@ -31,12 +32,21 @@ void trainer_fini(trainer *t) {
     memset(t, 0, sizeof *t);
 }
 
-void trainer_copy(const trainer *from, trainer *to) {
+mm_status trainer_copy(const trainer *from, trainer *to) {
     const mm_graph *graph = nets_exec_lowered(from->exec)->graph;
-    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+    int64_t most = 1;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT && mm_graph_tensor(graph, t)->bytes > most)
+            most = mm_graph_tensor(graph, t)->bytes;
+    void *data = malloc((size_t)most);
+    if (!data) return mm_fail(MM_ERR_NOMEM, "no memory for a tensor of %lld bytes", (long long)most);
+    mm_status status = MM_OK;
+    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
         if (info->ownership != MM_PERSISTENT) continue;
-        memcpy(mm_persistent_data(to->manager, info->name, NULL), mm_persistent_data(from->manager, info->name, NULL),
-               (size_t)info->bytes);
+        status = mm_persistent_get(from->manager, info->name, 0, data, info->bytes);
+        if (status == MM_OK) status = mm_persistent_set(to->manager, info->name, 0, data, info->bytes);
     }
+    free(data);
+    return status;
 }

@@ -1,0 +1,74 @@
+/* mm_codec_split's answers. That pieces are what it promises: codec_suite.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "pipeline/codec/codec.h"
+
+static int64_t split(const char *spec, mm_shape shape) {
+    mm_codec *codec = NULL;
+    assert_int_equal(mm_codec_create(spec, "host", &codec), MM_OK);
+    const int64_t rows = mm_codec_split(codec, &shape);
+    mm_codec_destroy(codec);
+    return rows;
+}
+
+static mm_shape images(int64_t n, int64_t h, int64_t w, int64_t c) {
+    return (mm_shape){.dtype = MM_F32, .rank = 4, .dims = {n, h, w, c}};
+}
+
+static void raw_is_split_where_rows_end_on_8_bytes(void **state) {
+    (void)state;
+    assert_int_equal(split("raw", images(9, 2, 2, 2)), 1);
+    assert_int_equal(split("raw", images(9, 3, 3, 3)), 2);
+    assert_int_equal(split("raw", (mm_shape){MM_U8, 4, {9, 3, 3, 3}}), 8);
+    assert_int_equal(split("raw", (mm_shape){MM_U8, 2, {9, 12, 1, 1}}), 2);
+    assert_int_equal(split("raw", (mm_shape){MM_F32, 1, {9, 1, 1, 1}}), 2);
+}
+
+static void mask_is_split_where_rows_end_on_64_elements(void **state) {
+    (void)state;
+    assert_int_equal(split("mask", images(65, 8, 8, 3)), 1);
+    assert_int_equal(split("mask", images(65, 4, 4, 2)), 2);
+    assert_int_equal(split("mask", images(65, 3, 3, 3)), 64);
+    assert_int_equal(split("mask", (mm_shape){MM_I32, 4, {65, 8, 8, 3}}), 0);
+}
+
+static void zfp_is_split_where_an_images_blocks_end_on_64_bits(void **state) {
+    (void)state;
+    assert_int_equal(split("zfp:rate=4", images(65, 4, 4, 1)), 1);
+    assert_int_equal(split("zfp:rate=2", images(65, 4, 4, 1)), 2);
+    assert_int_equal(split("zfp:rate=2", images(65, 8, 8, 1)), 1);
+    assert_int_equal(split("zfp:rate=6.4", images(65, 7, 7, 3)), 8); /* 12 blocks of 102 bits */
+    assert_int_equal(split("zfp:rate=0.5625", images(65, 4, 4, 1)), 64);
+}
+
+static void what_has_no_smaller_piece_or_is_not_taken_is_not_split(void **state) {
+    (void)state;
+    assert_int_equal(split("raw", images(1, 2, 2, 2)), 0);
+    assert_int_equal(split("raw", images(2, 3, 3, 3)), 0);
+    assert_int_equal(split("mask", images(64, 3, 3, 3)), 0);
+    assert_int_equal(split("zfp:rate=4", images(1, 4, 4, 1)), 0);
+    assert_int_equal(split("zfp:rate=4", (mm_shape){MM_F32, 2, {64, 64, 1, 1}}), 0);
+    assert_int_equal(split("zfp:rate=4", (mm_shape){MM_U8, 4, {64, 4, 4, 1}}), 0);
+    assert_int_equal(split("raw", images(4, 0, 1, 1)), 0);
+}
+
+static void the_batch_does_not_change_it(void **state) {
+    (void)state;
+    assert_int_equal(split("zfp:rate=6.4", images((int64_t)1 << 31, 7, 7, 3)), 8);
+    assert_int_equal(split("raw", images((int64_t)1 << 40, 3, 3, 3)), 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(raw_is_split_where_rows_end_on_8_bytes),
+        cmocka_unit_test(mask_is_split_where_rows_end_on_64_elements),
+        cmocka_unit_test(zfp_is_split_where_an_images_blocks_end_on_64_bits),
+        cmocka_unit_test(what_has_no_smaller_piece_or_is_not_taken_is_not_split),
+        cmocka_unit_test(the_batch_does_not_change_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
