@@ -5,6 +5,7 @@
 
 #include "mm/advice.h"
 #include "mm/core/status.h"
+#include "mm/device/device.h"
 #include "tools/facts_source.h"
 
 mm_status requirement_device(const char *device) {
@@ -14,7 +15,9 @@ mm_status requirement_device(const char *device) {
         if (strcmp(name, device) == 0) return MM_OK;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name);
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s", device, known);
+    const char *absent = mm_device_absent(device);
+    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s%s%s", device, known,
+                   absent ? "; " : "", absent ? absent : "");
 }
 
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
