@@ -62,10 +62,10 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
                        (long long)device_bytes, (long long)mm_pool_bytes(m->pool));
     MM_TRY(mm_manager_settle(m, "mm_budget_set"));
     int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
-    MM_TRY(mm_pool_restore(m->pool, device_bytes));
+    mm_status status = mm_pool_restore(m->pool, device_bytes);
     put_budget(m, device_bytes);
     m->ceiling_bytes = INT64_MAX;
-    mm_status status = mm_manager_replan(m, &m->policy, "the budget is set");
+    if (status == MM_OK) status = mm_manager_replan(m, &m->policy, "the budget is set");
     if (status != MM_OK) {
         put_budget(m, before);
         m->ceiling_bytes = ceiling;

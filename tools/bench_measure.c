@@ -74,7 +74,6 @@ static mm_status profile(const session_config *measured, row *r) {
     if (status == MM_OK) status = session_train(&s, &run, &timed);
     session_fini(&s);
     MM_TRY(status);
-    r->by_events = true;
     r->codec_hidden_share = timed.codec_hidden_share;
     r->codec_busy_seconds = timed.codec_busy_seconds;
     r->compute_busy_seconds = timed.compute_busy_seconds;

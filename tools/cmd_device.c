@@ -116,6 +116,7 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
                              .target = o->target,
                              .seed = 1,
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
+                             .same_batches = true,
                              .measure_times = true};
     snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
     session s;
@@ -128,11 +129,24 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
     return status;
 }
 
+/* Networks do not keep both directions busy at once, so it is not seen in their runs. */
+static mm_status measure_link(const options *o, mm_facts *facts) {
+    mm_device *device;
+    device_speed speed;
+    MM_TRY(mm_device_create(o->target.device, NULL, &device));
+    mm_status status = device_speed_measure(device, &speed);
+    mm_device_destroy(device);
+    MM_TRY(status);
+    facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = speed.both;
+    return MM_OK;
+}
+
 static mm_status measure_facts(const options *o, const nets_net *net) {
     collector c;
     MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
     mm_status status = MM_OK;
     for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
+    if (status == MM_OK) status = measure_link(o, c.facts);
     if (status == MM_OK) status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;

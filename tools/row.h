@@ -23,7 +23,6 @@ typedef struct row {
     double codec_hidden_share;        /* negative: no codec */
     double codec_busy_seconds;        /* of the codecs' streams, an iteration */
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */
-    bool by_events;                   /* these three are from events' times, not from comparing steps */
     double step_ratio, compute_ratio; /* to liveness in the same table; 0: it is not there */
     double loss_first, loss_last;
     double test_accuracy; /* negative: not evaluated */

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 4, ITERATIONS = 4, BUDGET = 48 << 20, PINNED = 16 << 20 };
@@ -37,14 +36,6 @@ static const char *const LOSSLESS[] = {
     "rules:bn=recompute;relu=recompute;*=swap,when=always",
 };
 enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
-
-static void skip_without_gpu(void) {
-    mm_device *device;
-    mm_status status = mm_device_create("cuda", NULL, &device);
-    if (status == MM_ERR_NOT_FOUND) skip();
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-    mm_device_destroy(device);
-}
 
 /* ---------------------------------------------------------------- training */
 
@@ -163,7 +154,6 @@ static void lossless_on(const suite_net *s) {
 
 static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
     suite_net_init_dropped(&s, "cuda", BATCH);
     lossless_on(&s);
@@ -173,7 +163,6 @@ static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
 /* Residual blocks: contributions to gradients meet, maps are needed twice. */
 static void residual_networks_do_too(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
     suite_net_init(&s, "cuda", "resnet18@32,classes=5,thin=16", 2);
     lossless_on(&s);
@@ -182,7 +171,6 @@ static void residual_networks_do_too(void **state) {
 
 static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
     (void)state;
-    skip_without_gpu();
     static const char *const policies[] = {"freelunch:rate=8,when=always", "hybrid:rate=8,when=always"};
     suite_net s;
     suite_net_init_dropped(&s, "cuda", BATCH);
@@ -205,7 +193,6 @@ static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
 
 static void ten_steps_agree_with_the_host(void **state) {
     (void)state;
-    skip_without_gpu();
     enum { STEPS = 10 };
     static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
     suite_net s;
@@ -230,7 +217,6 @@ static void ten_steps_agree_with_the_host(void **state) {
 
 static void policies_change_between_replays(void **state) {
     (void)state;
-    skip_without_gpu();
     enum { EACH = 3 };
     static const char *const policies[] = {"swap-async:when=always", "liveness", "recompute:when=always"};
     suite_net s;
@@ -260,7 +246,6 @@ static void policies_change_between_replays(void **state) {
 
 static void a_label_that_is_no_class_is_told_when_collected(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
     training t;
     nets_result result;
@@ -290,7 +275,6 @@ static void a_label_that_is_no_class_is_told_when_collected(void **state) {
 
 static void evaluation_shares_the_weights(void **state) {
     (void)state;
-    skip_without_gpu();
     suite_net s;
     training t;
     nets_exec *eval;
