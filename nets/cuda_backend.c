@@ -12,7 +12,8 @@ mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
     for (int side = 0; side < 2; side++) {
         const int64_t *dims = side ? desc->y : desc->x;
         if (dims[0] * dims[1] * dims[2] > most || dims[3] > most)
-            return mm_fail(MM_ERR_UNSUPPORTED, "a %s of %lld x %lld x %lld pixels of %lld channels, at most %lld pixels",
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "a %s of %lld x %lld x %lld pixels of %lld channels, at most %lld pixels",
                            nets_op_name(desc->kind), (long long)dims[0], (long long)dims[1], (long long)dims[2],
                            (long long)dims[3], (long long)most);
     }

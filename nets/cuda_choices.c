@@ -32,7 +32,8 @@ static uint64_t checksum(const char *text, size_t length) {
 }
 
 static int format_line(const nets_kept_choice *k, char line[LINE_CAPACITY]) {
-    int at = snprintf(line, LINE_CAPACITY, "%s %d %d %" PRId64, k->device, k->precision, k->deterministic, k->limit_bytes);
+    int at =
+        snprintf(line, LINE_CAPACITY, "%s %d %d %" PRId64, k->device, k->precision, k->deterministic, k->limit_bytes);
     const int *numbers = (const int *)&k->shape;
     for (int i = 0; i < SHAPE_NUMBERS; i++) at += snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %d", numbers[i]);
     return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %d %d %" PRId64 "\n", k->choice.algorithm,
@@ -110,8 +111,7 @@ static mm_status parse(nets_cuda_choices *choices, const char *text, size_t leng
         return mm_fail(MM_ERR_INVALID, "it is cut off, damaged or something else");
     for (size_t at = sizeof HEADER - 1; at < end; at += strcspn(text + at, "\n") + 1) {
         nets_kept_choice k;
-        if (!parse_line(text + at, &k))
-            return mm_fail(MM_ERR_INVALID, "its line at byte %zu cannot be read", at);
+        if (!parse_line(text + at, &k)) return mm_fail(MM_ERR_INVALID, "its line at byte %zu cannot be read", at);
         MM_TRY(append(choices, &k));
     }
     return choices->n == n ? MM_OK : mm_fail(MM_ERR_INVALID, "it has %d lines of %d", choices->n, n);
@@ -160,8 +160,8 @@ static mm_status write_file(const nets_cuda_choices *choices) {
     if (!text) return mm_fail(MM_ERR_NOMEM, "no memory to write %d lines", choices->n);
     memcpy(text, HEADER, length);
     for (int i = 0; i < choices->n; i++) length += (size_t)format_line(&choices->kept[i], text + length);
-    length += (size_t)snprintf(text + length, size - length, "end %d %016" PRIx64 "\n", choices->n,
-                               checksum(text, length));
+    length +=
+        (size_t)snprintf(text + length, size - length, "end %d %016" PRIx64 "\n", choices->n, checksum(text, length));
     mm_status status = nets_temp_file_create(choices->path, &file);
     if (status == MM_OK) {
         status = nets_temp_file_write(&file, text, (int64_t)length);

@@ -23,7 +23,7 @@ typedef struct nets_conv_choice {
 } nets_conv_choice;
 
 typedef struct nets_cuda_choices {
-    char device[128];  /* whose choices count, and by which cuDNN; "": any, there is none here */
+    char device[128]; /* whose choices count, and by which cuDNN; "": any, there is none here */
     int precision, deterministic;
     int64_t limit_bytes;
     char *path; /* NULL: kept in memory only */

@@ -22,13 +22,13 @@ typedef struct nets_cuda_backend {
 
 extern const nets_backend_ops nets_cuda_backend_ops;
 
-extern const nets_op_impl nets_cuda_conv, nets_cuda_conv_transpose;           /* op_cudnn_conv.c */
-extern const nets_op_impl nets_cuda_linear;                                   /* op_cublas_linear.c */
-extern const nets_op_impl nets_cuda_batch_norm_op;                            /* op_cuda_batch_norm.c */
-extern const nets_op_impl nets_cuda_pool, nets_cuda_upsample_op;              /* op_cuda_resize.c */
+extern const nets_op_impl nets_cuda_conv, nets_cuda_conv_transpose;               /* op_cudnn_conv.c */
+extern const nets_op_impl nets_cuda_linear;                                       /* op_cublas_linear.c */
+extern const nets_op_impl nets_cuda_batch_norm_op;                                /* op_cuda_batch_norm.c */
+extern const nets_op_impl nets_cuda_pool, nets_cuda_upsample_op;                  /* op_cuda_resize.c */
 extern const nets_op_impl nets_cuda_relu_op, nets_cuda_add, nets_cuda_dropout_op; /* op_cuda_elementwise.c */
-extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                /* op_cuda_slices.c */
-extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                /* op_cuda_rows.c */
+extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                    /* op_cuda_slices.c */
+extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                    /* op_cuda_rows.c */
 
 /* op_cuda_elementwise.c */
 MM_CHECKED mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);

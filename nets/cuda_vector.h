@@ -8,11 +8,12 @@
 #include "mm/device/cuda_launch.h"
 #include "nets/cuda_kernels.h"
 
-enum { THREADS = 256, MOST_BLOCKS = 2048 };
+/* AT_ONCE: what a thread loads before it stores the first, so that the loads are under way together. Stores between them
+ * would keep the compiler from that: it cannot know that places differ, or are one only where a thread reads what it
+ * writes itself. */
+enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
 
-template <int V> struct vec {
-    float at[V];
-};
+template <int V> struct vec { float at[V]; };
 
 static __device__ inline void load(const float *from, vec<1> *v) { v->at[0] = *from; }
 static __device__ inline void load(const float *from, vec<4> *v) {
@@ -28,24 +29,18 @@ static __device__ inline void store(float *to, const vec<4> &v) {
     *reinterpret_cast<float4 *>(to) = make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
 }
 
-/* Adds what came earlier, if anything, and stores. */
-template <int V> static __device__ inline void store_sum(float *to, vec<V> v, const float *earlier) {
-    if (earlier) {
-        vec<V> e;
-        load(earlier, &e);
-        for (int k = 0; k < V; k++) v.at[k] += e.at[k];
-    }
-    store(to, v);
+/* Adds what came earlier, if anything, at `at`. */
+template <int V> static __device__ inline vec<V> plus(vec<V> v, const float *earlier, int64_t at) {
+    if (!earlier) return v;
+    vec<V> e;
+    load(earlier + at, &e);
+    for (int k = 0; k < V; k++) v.at[k] += e.at[k];
+    return v;
 }
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-/* Blocks for n elements of a kernel that strides over them, four a thread. */
-static inline unsigned blocks_over(int64_t n) {
-    return (unsigned)larger(1, lesser(ceil_div(n, 4 * THREADS), MOST_BLOCKS));
-}
 
 struct map_grid {
     dim3 grid, block;
@@ -76,11 +71,27 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V) {
     } while (0)
 
 /* A thread's place in a map: its first channel, its first row and the step to the next. */
-template <int V> static __device__ inline int my_channel() {
-    return (int)(blockIdx.y * blockDim.x + threadIdx.x) * V;
-}
+template <int V> static __device__ inline int my_channel() { return (int)(blockIdx.y * blockDim.x + threadIdx.x) * V; }
 static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
+
+/* out[row * pitch] = value(row) for the thread's rows; value reads nothing that another thread writes. */
+template <int V, typename Value>
+static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Value &value) {
+    const int64_t step = row_step();
+    int64_t row = my_row();
+    for (; row + (AT_ONCE - 1) * step < rows; row += AT_ONCE * step) {
+        vec<V> v[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) v[i] = value(row + i * step);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) store(out + (row + i * step) * pitch, v[i]);
+    }
+    for (; row < rows; row += step) {
+        const vec<V> v = value(row);
+        store(out + row * pitch, v);
+    }
+}
 
 /* A pixel of images of this size. Pixels are counted in 32 bits: backends refuse more. */
 struct pixel {

@@ -43,16 +43,16 @@ static void end_trial(trial *t) {
 
 /* The three structs have the same members. */
 #define COPY_LIST(from, list)                                                                                          \
-    for (int i = 0; i < (list)->n; i++)                                                                                \
-    (list)->of[i] =                                                                                                    \
-        (candidate){(int)(from)[i].algo, (int)(from)[i].mathType, (from)[i].status, (from)[i].determinism, (from)[i].memory}
+    for (int i = 0; i < (list)->n; i++) (list)->of[i] = (candidate) {                                                  \
+            (int)(from)[i].algo, (int)(from)[i].mathType, (from)[i].status, (from)[i].determinism, (from)[i].memory    \
+        }
 
 /* `t` NULL: not by running them, but as cuDNN expects it. */
 static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
     cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
     cudnnStatus_t status =
-        t ? cudnnFindConvolutionForwardAlgorithmEx(c->cuda->dnn, c->x, t->x, c->weights, t->weights, c->conv, c->y, t->y,
-                                                   CANDIDATES, &list->n, found, t->workspace, limit)
+        t ? cudnnFindConvolutionForwardAlgorithmEx(c->cuda->dnn, c->x, t->x, c->weights, t->weights, c->conv, c->y,
+                                                   t->y, CANDIDATES, &list->n, found, t->workspace, limit)
           : cudnnGetConvolutionForwardAlgorithm_v7(c->cuda->dnn, c->x, c->weights, c->conv, c->y, CANDIDATES, &list->n,
                                                    found);
     if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);

@@ -2,9 +2,9 @@
 
 static mm_status describe_image(const int dims[4], cudnnTensorDescriptor_t *image_out) {
     MM_TRY(nets_cuda_dnn_check(cudnnCreateTensorDescriptor(image_out), "describing an image"));
-    return nets_cuda_dnn_check(cudnnSetTensor4dDescriptor(*image_out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, dims[0],
-                                                          dims[3], dims[1], dims[2]),
-                               "describing an image");
+    return nets_cuda_dnn_check(
+        cudnnSetTensor4dDescriptor(*image_out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, dims[0], dims[3], dims[1], dims[2]),
+        "describing an image");
 }
 
 static mm_status describe_weights(const nets_conv_shape *s, cudnnFilterDescriptor_t *weights_out) {
@@ -69,8 +69,7 @@ static mm_status choose(nets_cudnn_conv *conv, const nets_conv_shape *shape) {
         return MM_OK;
     }
     if (!cuda->dnn) {
-        conv->choice =
-            (nets_conv_choice){.algorithm = -1, .workspace_bytes = cuda->config.workspace_limit_bytes};
+        conv->choice = (nets_conv_choice){.algorithm = -1, .workspace_bytes = cuda->config.workspace_limit_bytes};
         return MM_OK;
     }
     bool timed;
@@ -81,7 +80,9 @@ static mm_status choose(nets_cudnn_conv *conv, const nets_conv_shape *shape) {
     return timed ? nets_cuda_choices_keep(&cuda->choices, shape, &conv->choice) : MM_OK;
 }
 
-static int64_t float_bytes(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d * (int64_t)sizeof(float); }
+static int64_t float_bytes(int64_t a, int64_t b, int64_t c, int64_t d) {
+    return a * b * c * d * (int64_t)sizeof(float);
+}
 
 static mm_status init(nets_cudnn_conv *conv, const nets_conv_shape *s) {
     conv->x_bytes = float_bytes(s->x[0], s->x[1], s->x[2], s->x[3]);
@@ -123,9 +124,9 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *c, void *x, void *y, vo
                                          (cudnnConvolutionFwdAlgo_t)algorithm, workspace, bytes, &zero, c->y, y);
         break;
     case NETS_CONV_BY_INPUT:
-        status = cudnnConvolutionBackwardData(dnn, &one, c->weights, weights, c->y, y, c->conv,
-                                              (cudnnConvolutionBwdDataAlgo_t)algorithm, workspace, bytes, &zero, c->x,
-                                              x);
+        status =
+            cudnnConvolutionBackwardData(dnn, &one, c->weights, weights, c->y, y, c->conv,
+                                         (cudnnConvolutionBwdDataAlgo_t)algorithm, workspace, bytes, &zero, c->x, x);
         break;
     case NETS_CONV_BY_WEIGHTS:
         status = cudnnConvolutionBackwardFilter(dnn, &one, c->x, x, c->y, y, c->conv,

@@ -74,9 +74,9 @@ typedef enum nets_precision { NETS_FP32, NETS_TF32 } nets_precision;
 
 typedef struct nets_backend_config {
     nets_precision precision;
-    bool deterministic;             /* only algorithms that give the same bits for the same inputs every time */
-    int64_t workspace_limit_bytes;  /* of one library call; 0: NETS_WORKSPACE_LIMIT_BYTES */
-    const char *algorithms_path;    /* where the algorithms chosen by timing are kept; NULL: nowhere */
+    bool deterministic;            /* only algorithms that give the same bits for the same inputs every time */
+    int64_t workspace_limit_bytes; /* of one library call; 0: NETS_WORKSPACE_LIMIT_BYTES */
+    const char *algorithms_path;   /* where the algorithms chosen by timing are kept; NULL: nowhere */
     mm_log log;
 } nets_backend_config;
 

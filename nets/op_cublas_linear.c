@@ -71,8 +71,7 @@ static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm
     float *dx = args->at[NETS_DX];
     void *features = op->pixels == 1 ? dx : planes(op, args);
     MM_TRY(multiply(op, args, op->in, op->batch, op->out, weights, dy, features, stream));
-    if (op->pixels > 1)
-        nets_cuda_transpose(features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
+    if (op->pixels > 1) nets_cuda_transpose(features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
     if (args->at[NETS_EARLIER])
         nets_cuda_sum(dx, args->at[NETS_EARLIER], dx, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
     return MM_OK;

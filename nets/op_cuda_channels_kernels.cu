@@ -8,7 +8,8 @@
  * In the second, they are joined in double. Chunks are made from the shape alone: one order, whatever the device. */
 #include "nets/cuda_vector.h"
 
-enum { FINISH_LANES = 32, FINISH_HEIGHT = 8 };
+/* REDUCE_BLOCKS: what 128 multiprocessors run at once, four each: one wave on an H100 or H200. */
+enum { FINISH_LANES = 32, FINISH_HEIGHT = 32, REDUCE_BLOCKS = 512 };
 
 /* The first step's division of [rows, channels]. */
 struct chunks_of {
@@ -18,7 +19,7 @@ struct chunks_of {
 
 static chunks_of divide(int64_t rows, int64_t channels, const map_grid &g) {
     chunks_of c;
-    const int64_t most = larger(1, MOST_BLOCKS / 2 / g.tiles), least_rows = 4 * g.block.y;
+    const int64_t most = larger(1, REDUCE_BLOCKS / g.tiles), least_rows = 4 * g.block.y;
     c.rows = rows;
     c.rows_each = larger(least_rows, ceil_div(rows, most));
     c.channels = (int)channels;
@@ -74,14 +75,19 @@ template <typename S> static __device__ inline void add(S *a, const S &b) {
 template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b) { add(a, b); }
 template <int V> static __device__ inline void join(sum<V> *a, const sum<V> &b) { add(a, b); }
 
+/* Sources: fetch loads what one row gives, take counts it in. */
 template <int V> struct moments_of {
     typedef moments<V> total;
+    typedef vec<V> item;
     const float *x;
 
     __device__ void start(int) {}
-    __device__ void take(total *t, int64_t at) const {
-        vec<V> v;
+    __device__ item fetch(int64_t at) const {
+        item v;
         load(x + at, &v);
+        return v;
+    }
+    __device__ void take(total *t, const item &v) const {
         t->n += 1;
         const float weight = 1 / t->n;
         for (int k = 0; k < V; k++) {
@@ -95,32 +101,57 @@ template <int V> struct moments_of {
 /* Of dy, and of dy times the deviation from the mean. */
 template <int V> struct gradient_sums_of {
     typedef sums<V> total;
+    struct item {
+        vec<V> gradient, x;
+    };
     const float *dy, *x, *mean;
     vec<V> my_mean;
 
     __device__ void start(int c) { load(mean + c, &my_mean); }
-    __device__ void take(total *t, int64_t at) const {
-        vec<V> gradient, v;
-        load(dy + at, &gradient);
-        load(x + at, &v);
+    __device__ item fetch(int64_t at) const {
+        item i;
+        load(dy + at, &i.gradient);
+        load(x + at, &i.x);
+        return i;
+    }
+    __device__ void take(total *t, const item &i) const {
         for (int k = 0; k < V; k++) {
-            t->q[0][k] += gradient.at[k];
-            t->q[1][k] = fmaf(gradient.at[k], v.at[k] - my_mean.at[k], t->q[1][k]);
+            t->q[0][k] += i.gradient.at[k];
+            t->q[1][k] = fmaf(i.gradient.at[k], i.x.at[k] - my_mean.at[k], t->q[1][k]);
         }
     }
 };
 
 template <int V> struct sum_of {
     typedef sum<V> total;
+    typedef vec<V> item;
     const float *values;
 
     __device__ void start(int) {}
-    __device__ void take(total *t, int64_t at) const {
-        vec<V> v;
+    __device__ item fetch(int64_t at) const {
+        item v;
         load(values + at, &v);
+        return v;
+    }
+    __device__ void take(total *t, const item &v) const {
         for (int k = 0; k < V; k++) t->q[0][k] += v.at[k];
     }
 };
+
+/* Rows begin .. end - 1, `step` apart, of one thread's channels. */
+template <typename Source>
+static __device__ inline void take_rows(const Source &source, typename Source::total *t, int64_t begin, int64_t end,
+                                        int64_t step, int64_t pitch, int channel) {
+    int64_t row = begin;
+    for (; row + (AT_ONCE - 1) * step < end; row += AT_ONCE * step) {
+        typename Source::item item[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) item[i] = source.fetch((row + i * step) * pitch + channel);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) source.take(t, item[i]);
+    }
+    for (; row < end; row += step) source.take(t, source.fetch(row * pitch + channel));
+}
 
 template <int V, typename Source> static __global__ void reduce(Source source, chunks_of c, float *parts) {
     typedef typename Source::total total;
@@ -131,15 +162,12 @@ template <int V, typename Source> static __global__ void reduce(Source source, c
     if (mine) {
         const int64_t begin = chunk * c.rows_each, end = begin + rows_in(c, chunk);
         source.start(channel);
-#pragma unroll 4
-        for (int64_t row = begin + threadIdx.y; row < end; row += blockDim.y)
-            source.take(&t, row * c.channels + channel);
+        take_rows(source, &t, begin + threadIdx.y, end, blockDim.y, c.channels, channel);
     }
     all[threadIdx.y * lanes + lane] = t;
     for (int half = (int)blockDim.y / 2; half > 0; half /= 2) {
         __syncthreads();
-        if ((int)threadIdx.y < half)
-            join(&all[threadIdx.y * lanes + lane], all[(threadIdx.y + half) * lanes + lane]);
+        if ((int)threadIdx.y < half) join(&all[threadIdx.y * lanes + lane], all[(threadIdx.y + half) * lanes + lane]);
     }
     if (!mine || threadIdx.y) return;
     for (int i = 0; i < total::QUANTITIES; i++) {
@@ -205,11 +233,11 @@ struct finish_sum {
     __device__ void finish(int c, const wide &w) const { sums[c] = (float)w.q[0]; }
 };
 
-template <int QUANTITIES, typename Finish>
-static __global__ void finish(Finish f, chunks_of c, const float *parts) {
+template <int QUANTITIES, typename Finish> static __global__ void finish(Finish f, chunks_of c, const float *parts) {
     __shared__ wide all[FINISH_HEIGHT][FINISH_LANES];
     const int channel = (int)(blockIdx.x * FINISH_LANES + threadIdx.x), down = (int)threadIdx.y;
     wide w = {};
+#pragma unroll 4
     for (int chunk = down; chunk < c.n && channel < c.channels; chunk += FINISH_HEIGHT) {
         wide part = {};
         part.n = (double)rows_in(c, chunk);
@@ -217,10 +245,11 @@ static __global__ void finish(Finish f, chunks_of c, const float *parts) {
         Finish::join(&w, part);
     }
     all[down][threadIdx.x] = w;
-    __syncthreads();
-    if (down || channel >= c.channels) return;
-    for (int i = 1; i < FINISH_HEIGHT; i++) Finish::join(&w, all[i][threadIdx.x]);
-    f.finish(channel, w);
+    for (int half = FINISH_HEIGHT / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (down < half) Finish::join(&all[down][threadIdx.x], all[down + half][threadIdx.x]);
+    }
+    if (down == 0 && channel < c.channels) f.finish(channel, all[0][threadIdx.x]);
 }
 
 template <int V, typename Source, typename Finish>
@@ -243,7 +272,7 @@ template <int V> static __global__ void add_bias(float *values, const float *bia
     if (c >= channels) return;
     vec<V> b;
     load(bias + c, &b);
-    for (int64_t row = my_row(); row < rows; row += row_step()) store_sum(values + row * channels + c, b, values + row * channels + c);
+    write_rows<V>(rows, channels, values + c, [&](int64_t row) { return plus(b, values, row * channels + c); });
 }
 
 void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t channels, cudaStream_t stream) {
@@ -286,13 +315,12 @@ static __global__ void normalise(nets_cuda_batch_norm bn, const float *x, const 
     load(var + c, &factor);
     load(shift + c, &offset);
     for (int k = 0; k < V; k++) factor.at[k] = scale[c + k] / sqrtf(factor.at[k] + bn.eps);
-    for (int64_t row = my_row(); row < bn.rows; row += row_step()) {
-        const int64_t at = row * bn.channels + c;
+    write_rows<V>(bn.rows, bn.channels, y + c, [&](int64_t row) {
         vec<V> v;
-        load(x + at, &v);
+        load(x + row * bn.channels + c, &v);
         for (int k = 0; k < V; k++) v.at[k] = fmaf(v.at[k] - m.at[k], factor.at[k], offset.at[k]);
-        store(y + at, v);
-    }
+        return v;
+    });
 }
 
 void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *mean, const float *var,
@@ -312,15 +340,15 @@ static __global__ void normalise_backward(nets_cuda_batch_norm bn, nets_cuda_bat
     load(mean_dy + c, &away);
     load(slope + c, &tilt);
     for (int k = 0; k < V; k++) factor.at[k] = g.scale[c + k] / sqrtf(factor.at[k] + bn.eps);
-    for (int64_t row = my_row(); row < bn.rows; row += row_step()) {
+    write_rows<V>(bn.rows, bn.channels, g.dx + c, [&](int64_t row) {
         const int64_t at = row * bn.channels + c;
         vec<V> v, gradient;
         load(g.x + at, &v);
         load(g.dy + at, &gradient);
         for (int k = 0; k < V; k++)
             v.at[k] = factor.at[k] * (gradient.at[k] - away.at[k] - (v.at[k] - m.at[k]) * tilt.at[k]);
-        store_sum(g.dx + at, v, g.earlier ? g.earlier + at : NULL);
-    }
+        return plus(v, g.earlier, at);
+    });
 }
 
 /* The rows of channels begin where vectors may. */

@@ -4,29 +4,39 @@
 #include "nets/cuda_vector.h"
 #include "nets/philox.h"
 
-/* f.at<V>(i) does elements i .. i + V - 1; i is a multiple of V. */
+enum { CHUNK = 4 * AT_ONCE * THREADS };
+
+/* f.at<V>(i) gives elements i .. i + V - 1 of f.out; i is a multiple of V. A block does a chunk of them. */
 template <typename F> static __global__ void over_elements(F f, int64_t n) {
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x, thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    for (int64_t i = 4 * thread; i < n / 4 * 4; i += 4 * stride) f.template at<4>(i);
-    for (int64_t i = n / 4 * 4 + thread; i < n; i += stride) f.template at<1>(i);
+    const int64_t begin = (int64_t)blockIdx.x * CHUNK, mine = begin + 4 * threadIdx.x;
+    if (begin + CHUNK <= n) {
+        vec<4> v[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) v[k] = f.template at<4>(mine + 4 * THREADS * k);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) store(f.out + mine + 4 * THREADS * k, v[k]);
+        return;
+    }
+    for (int64_t i = mine; i + 4 <= n; i += 4 * THREADS) store(f.out + i, f.template at<4>(i));
+    for (int64_t i = n / 4 * 4 + threadIdx.x; i < n; i += THREADS) store(f.out + i, f.template at<1>(i));
 }
 
 template <typename F> static void launch(F f, int64_t n, cudaStream_t stream) {
-    MM_LAUNCH(over_elements<F>, blocks_over(n), THREADS, 0, stream, f, n);
+    MM_LAUNCH(over_elements<F>, (unsigned)ceil_div(n, CHUNK), THREADS, 0, stream, f, n);
 }
 
 /* ---------------------------------------------------------------- ReLU */
 
 struct relu {
     const float *x;
-    float *y;
+    float *out;
 
-    template <int V> __device__ void at(int64_t i) const {
+    template <int V> __device__ vec<V> at(int64_t i) const {
         vec<V> v;
         load(x + i, &v);
         /* Written so that a NaN stays one: a training that diverges shows. */
         for (int k = 0; k < V; k++) v.at[k] = v.at[k] < 0 ? 0 : v.at[k];
-        store(y + i, v);
+        return v;
     }
 };
 
@@ -34,9 +44,9 @@ struct relu_backward {
     const float *y;
     const uint32_t *mask;
     const float *dy, *earlier;
-    float *dx;
+    float *out;
 
-    template <int V> __device__ void at(int64_t i) const {
+    template <int V> __device__ vec<V> at(int64_t i) const {
         vec<V> v, gradient;
         load(dy + i, &gradient);
         if (mask) {
@@ -46,7 +56,7 @@ struct relu_backward {
             load(y + i, &v);
             for (int k = 0; k < V; k++) v.at[k] = v.at[k] > 0 ? gradient.at[k] : 0;
         }
-        store_sum(dx + i, v, earlier ? earlier + i : NULL);
+        return plus(v, earlier, i);
     }
 };
 
@@ -54,12 +64,12 @@ struct relu_backward {
 
 struct sum {
     const float *a, *b;
-    float *y;
+    float *out;
 
-    template <int V> __device__ void at(int64_t i) const {
+    template <int V> __device__ vec<V> at(int64_t i) const {
         vec<V> v;
         load(a + i, &v);
-        store_sum(y + i, v, b ? b + i : NULL);
+        return plus(v, b, i);
     }
 };
 
@@ -70,7 +80,7 @@ struct drop {
     const float *in, *earlier;
     float *out;
 
-    template <int V> __device__ void at(int64_t i) const {
+    template <int V> __device__ vec<V> at(int64_t i) const {
         const uint64_t block = (uint64_t)i / 4;
         const uint32_t key[2] = {how.rng[0], how.rng[1]};
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), how.layer, how.rng[2]};
@@ -80,7 +90,7 @@ struct drop {
         load(in + i, &v);
         const int first = V == 4 ? 0 : (int)(i % 4);
         for (int k = 0; k < V; k++) v.at[k] = words[first + k] < how.threshold ? 0 : v.at[k] * how.scale;
-        store_sum(out + i, v, earlier ? earlier + i : NULL);
+        return plus(v, earlier, i);
     }
 };
 

@@ -90,13 +90,13 @@ static __global__ void loss_backward(const float *probabilities, const int32_t *
                                      const float *earlier, float *dx) {
     const int c = my_channel<1>();
     if (c >= classes) return;
-    for (int64_t row = my_row(); row < n_labels; row += row_step()) {
+    write_rows<1>(n_labels, classes, dx + c, [&](int64_t row) {
         const int label = labels[row];
         const int64_t at = row * classes + c;
-        float gradient = (probabilities[at] - (c == label ? 1.0f : 0.0f)) / (float)n_labels;
-        if (label < 0 || label >= classes) gradient = 0;
-        dx[at] = earlier ? gradient + earlier[at] : gradient;
-    }
+        vec<1> v = {{(probabilities[at] - (c == label ? 1.0f : 0.0f)) / (float)n_labels}};
+        if (label < 0 || label >= classes) v.at[0] = 0;
+        return plus(v, earlier, at);
+    });
 }
 
 void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,

@@ -23,9 +23,6 @@ static int64_t shared_bytes(const nets_cuda_lrn &l, int rows_each) {
 
 bool nets_cuda_lrn_fits(nets_cuda_lrn l) { return shared_bytes(l, 2) <= SHARED_BYTES; }
 
-/* Calls for each of the thread's channels. */
-#define FOR_MY_CHANNELS(c, l) for (int c = (int)threadIdx.x; c < (l).channels; c += (int)blockDim.x)
-
 static __device__ inline float window_sum(const nets_cuda_lrn &l, const float *row, int c) {
     float total = row[c]; /* of channel c - half */
     for (int j = 1; j <= 2 * l.half; j++) total += row[c + j];
@@ -43,19 +40,20 @@ static __device__ inline void clear_ends(const nets_cuda_lrn &l, float *row) {
     for (int j = (int)threadIdx.x; j < l.half; j += (int)blockDim.x) row[j] = row[l.half + l.channels + j] = 0;
 }
 
+/* The loops over a thread's channels begin behind the last for a pixel that is not there: all threads keep to the
+ * barriers. */
 static __global__ void lrn_forward(nets_cuda_lrn l, const float *x, float *y) {
     MM_DYNAMIC_SHARED(float, rows);
     float *squares = rows + (int)threadIdx.y * padded_row(l);
+    const int lanes = (int)blockDim.x;
     clear_ends(l, squares);
     for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < l.pixels; first += row_step()) {
-        const int64_t pixel = first + threadIdx.y;
-        const bool mine = pixel < l.pixels; /* all threads keep to the barriers */
-        const float *in = x + pixel * l.channels;
-        if (mine) FOR_MY_CHANNELS(c, l) squares[l.half + c] = in[c] * in[c];
+        const int64_t pixel = first + threadIdx.y, at = pixel * l.channels;
+        const int mine = pixel < l.pixels ? (int)threadIdx.x : l.channels;
+        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = x[at + c] * x[at + c];
         __syncthreads();
-        if (mine)
-            FOR_MY_CHANNELS(c, l)
-        y[pixel * l.channels + c] = in[c] * power_of(l, l.k + l.alpha * window_sum(l, squares, c));
+        for (int c = mine; c < l.channels; c += lanes)
+            y[at + c] = x[at + c] * power_of(l, l.k + l.alpha * window_sum(l, squares, c));
         __syncthreads();
     }
 }
@@ -64,19 +62,20 @@ static __global__ void lrn_backward(nets_cuda_lrn l, const float *x, const float
     MM_DYNAMIC_SHARED(float, rows);
     float *squares = rows + 2 * (int)threadIdx.y * padded_row(l), *terms = squares + padded_row(l);
     const float factor = 2 * l.alpha * l.beta;
+    const int lanes = (int)blockDim.x;
     clear_ends(l, squares);
     clear_ends(l, terms);
     for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < l.pixels; first += row_step()) {
         const int64_t pixel = first + threadIdx.y, at = pixel * l.channels;
-        const bool mine = pixel < l.pixels;
-        if (mine) FOR_MY_CHANNELS(c, l) squares[l.half + c] = x[at + c] * x[at + c];
+        const int mine = pixel < l.pixels ? (int)threadIdx.x : l.channels;
+        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = x[at + c] * x[at + c];
         __syncthreads();
-        if (mine) FOR_MY_CHANNELS(c, l) {
+        for (int c = mine; c < l.channels; c += lanes) {
             const float s = l.k + l.alpha * window_sum(l, squares, c);
             terms[l.half + c] = dy[at + c] * x[at + c] * power_of(l, s) / s;
         }
         __syncthreads();
-        if (mine) FOR_MY_CHANNELS(c, l) {
+        for (int c = mine; c < l.channels; c += lanes) {
             const float s = l.k + l.alpha * window_sum(l, squares, c);
             const float gradient = dy[at + c] * power_of(l, s) - factor * x[at + c] * window_sum(l, terms, c);
             dx[at + c] = earlier ? gradient + earlier[at + c] : gradient;

@@ -79,8 +79,8 @@ static mm_status create_upsample(nets_backend *backend, const nets_op_desc *desc
     upsample_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an upsampling");
     op->base.impl = &nets_cuda_upsample_op;
-    op->shape = (nets_cuda_upsample){
-        .images = (int)desc->x[0], .channels = (int)desc->x[3], .bilinear = desc->attrs.bilinear};
+    op->shape =
+        (nets_cuda_upsample){.images = (int)desc->x[0], .channels = (int)desc->x[3], .bilinear = desc->attrs.bilinear};
     for (int d = 0; d < 2; d++) {
         op->shape.x_size[d] = (int)desc->x[1 + d];
         op->shape.scale[d] = (int)desc->attrs.scale[d];

@@ -5,12 +5,11 @@ template <int V>
 static __global__ void copy_rows(nets_cuda_rows s, const float *from, const float *earlier, float *to) {
     const int c = my_channel<V>();
     if (c >= s.width) return;
-    for (int64_t row = my_row(); row < s.rows; row += row_step()) {
-        const int64_t at = row * s.to_pitch + c;
+    write_rows<V>(s.rows, s.to_pitch, to + c, [&](int64_t row) {
         vec<V> v;
         load(from + row * s.from_pitch + c, &v);
-        store_sum(to + at, v, earlier ? earlier + at : NULL);
-    }
+        return plus(v, earlier, row * s.to_pitch + c);
+    });
 }
 
 static bool in_fours(const void *a, const void *b, const void *c) {
@@ -54,7 +53,7 @@ static __global__ void crop_backward(nets_cuda_crop s, const float *dy, const fl
         if (y >= 0 && y < s.y_size[0] && x >= 0 && x < s.y_size[1])
             load(dy + row_of(p.image, y, x, s.y_size) * s.channels + c, &v);
         const int64_t at = row * s.channels + c;
-        store_sum(dx + at, v, earlier ? earlier + at : NULL);
+        store(dx + at, plus(v, earlier, at));
     }
 }
 

@@ -16,10 +16,9 @@ static __device__ inline inside window_at(const nets_cuda_windows &w, int oy, in
 /* The windows that a pixel of the image lies in. */
 static __device__ inline inside windows_around(const nets_cuda_windows &w, const pixel &p) {
     const int y = p.y + w.pad[0], x = p.x + w.pad[1];
-    const inside out = {y < w.kernel[0] ? 0 : (y - w.kernel[0]) / w.stride[0] + 1,
-                        min(w.y_size[0], y / w.stride[0] + 1),
-                        x < w.kernel[1] ? 0 : (x - w.kernel[1]) / w.stride[1] + 1,
-                        min(w.y_size[1], x / w.stride[1] + 1)};
+    const inside out = {
+        y < w.kernel[0] ? 0 : (y - w.kernel[0]) / w.stride[0] + 1, min(w.y_size[0], y / w.stride[0] + 1),
+        x < w.kernel[1] ? 0 : (x - w.kernel[1]) / w.stride[1] + 1, min(w.y_size[1], x / w.stride[1] + 1)};
     return out;
 }
 
@@ -27,8 +26,12 @@ static __device__ inline float divisor(const nets_cuda_windows &w, const inside 
     return (float)(w.exclude_pad ? (in.y1 - in.y0) * (in.x1 - in.x0) : w.kernel[0] * w.kernel[1]);
 }
 
-static __host__ __device__ inline int64_t y_rows(const nets_cuda_windows &w) { return (int64_t)w.images * w.y_size[0] * w.y_size[1]; }
-static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) { return (int64_t)w.images * w.x_size[0] * w.x_size[1]; }
+static __host__ __device__ inline int64_t y_rows(const nets_cuda_windows &w) {
+    return (int64_t)w.images * w.y_size[0] * w.y_size[1];
+}
+static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) {
+    return (int64_t)w.images * w.x_size[0] * w.x_size[1];
+}
 
 /* ---------------------------------------------------------------- maximum */
 
@@ -92,7 +95,7 @@ static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, c
                 for (int k = 0; k < V; k++) sum.at[k] += place[k] == here ? gradient.at[k] : 0;
             }
         const int64_t at = row * w.channels + c;
-        store_sum(dx + at, sum, earlier ? earlier + at : NULL);
+        store(dx + at, plus(sum, earlier, at));
     }
 }
 
@@ -133,7 +136,7 @@ static __global__ void avg_pool_backward(nets_cuda_windows w, const float *dy, c
                 for (int k = 0; k < V; k++) sum.at[k] += gradient.at[k] / by;
             }
         const int64_t at = row * w.channels + c;
-        store_sum(dx + at, sum, earlier ? earlier + at : NULL);
+        store(dx + at, plus(sum, earlier, at));
     }
 }
 
@@ -206,7 +209,7 @@ static __global__ void upsample_backward(nets_cuda_upsample s, const float *dy, 
             }
         }
         const int64_t at = row * s.channels + c;
-        store_sum(dx + at, sum, earlier ? earlier + at : NULL);
+        store(dx + at, plus(sum, earlier, at));
     }
 }
 

@@ -321,21 +321,24 @@ void *mm_dispatch_address(mm_dispatch *d, int segment) {
 
 /* ---------------------------------------------------------------- life */
 
+/* Zeroed as all reserved memory is. */
+static mm_status create_counters(mm_dispatch *d) {
+    void *counters;
+    MM_TRY(mm_device_reserve(d->config.device, MM_MEMORY_PINNED, sizeof *d->counters, &counters));
+    d->counters = counters;
+    return MM_OK;
+}
+
 mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dispatch_out) {
     mm_dispatch *d = calloc(1, sizeof *d);
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
     d->config = *config;
     d->base = mm_pool_base(config->pool);
     if (config->staging) d->staging = mm_pool_base(config->staging);
-    void *counters;
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
-    mm_status status = mm_device_reserve(config->device, MM_MEMORY_PINNED, sizeof *d->counters, &counters);
-    if (status == MM_OK) {
-        d->counters = counters;
-        *d->counters = (mm_codec_counters){0};
-        status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
-    }
+    mm_status status = create_counters(d);
+    if (status == MM_OK) status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
     for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
         status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {

@@ -52,7 +52,8 @@ struct mm_program {
     mm_pieces pieces;  /* what is issued */
     mm_event **events; /* per piece; NULL where nobody asks for it */
     mm_event *begin;   /* before the first step; NULL unless config.measure_times */
-    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times */
+    int64_t *ended_ns; /* per piece, of the iteration that has ended; NULL if events have no times */
+    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times, too */
     int64_t timed;
     bool has_unplanned;
     mm_unplanned unplanned;

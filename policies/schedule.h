@@ -40,6 +40,7 @@ typedef struct mm_schedule {
     int segment_capacity;
     mm_group *groups;
     int n_groups, group_capacity;
+    bool quick;              /* little time is spent on finding places */
     int32_t workspace_group; /* one for all steps, or -1: each step has its own */
 } mm_schedule;
 

@@ -35,6 +35,6 @@ mm_status bench_simulate(const bench *b, row *r) {
     r->stash_bytes = run.stash_bytes;
     r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
-    if (run.side_ns > 0) r->codec_hidden_share = run.hidden_permille / 1000.0;
+    if (run.codec_ns > 0) r->codec_hidden_share = run.codec_hidden_permille / 1000.0;
     return MM_OK;
 }

@@ -45,6 +45,7 @@ enum {
     MM_ZFP_PAD_WORDS = 3, /* of anything, that are read after a block's last */
 };
 
+/* What makes two's complement negabinary is to add this and to flip these bits: of planes, every other one. */
 #define MM_ZFP_NEGABINARY UINT32_C(0xaaaaaaaa)
 
 /* Coefficients by frequency: the i-th is at ORDER[i] in the block. */
@@ -159,9 +160,11 @@ MM_HD int mm_zfp_order(int dims, int i) {
  * 16 words, transposed. */
 MM_HD void mm_zfp_planes(const float *values, int dims, int e, uint32_t *planes) {
     uint32_t q[MM_ZFP_MOST_VALUES];
-    const float scale = mm_zfp_float_of((uint32_t)(MM_ZFP_SCALE_BIAS - e) << 23);
-    MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
-        q[i] = e <= MM_ZFP_INT_MIN_EXPONENT ? (uint32_t)INT32_MIN : (uint32_t)(int32_t)(values[i] * scale);
+    const bool overflow = e <= MM_ZFP_INT_MIN_EXPONENT;
+    const float scale = overflow ? 0 : mm_zfp_float_of((uint32_t)(MM_ZFP_SCALE_BIAS - e) << 23);
+    MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) q[i] = (uint32_t)(int32_t)(values[i] * scale);
+    if (overflow) {
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) q[i] = (uint32_t)INT32_MIN;
     }
     MM_UNROLL for (int d = 0; d < dims; d++) mm_zfp_lift_lines(q, dims, 1 << 2 * d);
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
@@ -217,7 +220,7 @@ MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits
             } else {
                 int length;
                 const uint32_t code = mm_zfp_plane_encode(mm_zfp_plane(planes, k), mm_zfp_values(dims), &n, &length);
-                mm_zfp_put(&out, code, length);
+                mm_zfp_put(&out, code & mm_zfp_ones(length), length);
             }
         }
     }

@@ -53,6 +53,7 @@ template <int DIMS, int WORDS>
 __global__ void __launch_bounds__(most_threads<DIMS>(), 1)
     decode(mm_zfp_work work, const uint32_t *__restrict__ src, float *__restrict__ dst) {
     MM_DYNAMIC_SHARED(uint32_t, shared);
+    tables_make_undouble();
     const uint32_t lane = threadIdx.x % WARP;
     const int maxbits = work.maxbits, start = (int)lane * maxbits;
     uint32_t *const warps = shared + threadIdx.x / WARP * (maxbits + WINDOW_WORDS);

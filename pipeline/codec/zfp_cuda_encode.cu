@@ -53,6 +53,7 @@ template <int DIMS, int WORDS>
 __global__ void __launch_bounds__(most_threads<DIMS>(), 1)
     encode(mm_zfp_work work, const float *__restrict__ src, uint32_t *__restrict__ dst, unsigned long long *nonfinite) {
     MM_DYNAMIC_SHARED(uint32_t, shared);
+    tables_make_doubled();
     const uint32_t lane = threadIdx.x % WARP;
     const int maxbits = work.maxbits, stride = staged_stride(maxbits);
     uint32_t *const staged = shared + threadIdx.x / WARP * WARP * stride;

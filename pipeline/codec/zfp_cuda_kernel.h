@@ -13,15 +13,42 @@
 #ifndef PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
 #define PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
 
+#include <stdint.h>
+
 #include "mm/device/cuda_launch.h"
 
 #define MM_HD               __device__ __forceinline__
 #define MM_UNROLL           _Pragma("unroll")
-#define MM_CTZ64(x)         (__ffsll((long long)(x)) - 1)
-#define MM_CLZ32(x)         __clz((int)(x))
+#define MM_LENGTH32(x)      (32 - __clz((int)(x)))
 #define MM_POPC32(x)        __popc(x)
+#define MM_POPC64(x)        __popcll(x)
+#define MM_DOUBLE_ONES(x)   doubled_ones(x)
+#define MM_UNDOUBLE(part)   tables().undouble[part]
 #define MM_EVEN_BYTES(a, b) __byte_perm(a, b, 0x6240)
 #define MM_ODD_BYTES(a, b)  __byte_perm(a, b, 0x7351)
+
+namespace {
+
+/* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with few
+ * and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
+struct tables_of_block {
+    union {
+        uint16_t doubled[256];
+        uint32_t undouble[1024];
+    };
+};
+
+MM_HD tables_of_block &tables() {
+    __shared__ tables_of_block of;
+    return of;
+}
+
+MM_HD uint32_t doubled_ones(uint32_t x) {
+    const uint32_t low = x & 0xff;
+    return tables().doubled[low] | (uint32_t)tables().doubled[x >> 8] << (8 + __popc(low));
+}
+
+} // namespace
 
 #include "pipeline/codec/zfp_block.h"
 #include "pipeline/codec/zfp_cuda.h"
@@ -30,10 +57,23 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff;
 constexpr int MOST_REGISTER_WORDS = 4, WINDOW_WORDS = 3; /* that may be read beyond a code's end */
-constexpr size_t PLAIN_SHARED_BYTES = 48 << 10, MOST_SHARED_BYTES = 227 << 10;
+constexpr size_t PLAIN_SHARED_BYTES = 44 << 10, MOST_SHARED_BYTES = 92 << 10;
 
 /* As many threads as share a multiprocessor's 65536 registers at 64, or 128, each. */
 template <int DIMS> constexpr unsigned most_threads() { return DIMS == 3 ? 512 : 1024; }
+
+/* Every thread of a block calls one of them, first of all. */
+MM_HD void tables_make_doubled() {
+    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) tables().doubled[i] = (uint16_t)mm_zfp_double_ones(i);
+    __syncthreads();
+}
+
+MM_HD void tables_make_undouble() {
+    static_assert(sizeof tables().undouble / 4 == 1 << MM_ZFP_PART_BITS, "one for each");
+    for (uint32_t i = threadIdx.x; i < 1 << MM_ZFP_PART_BITS; i += blockDim.x)
+        tables().undouble[i] = mm_zfp_undouble(i);
+    __syncthreads();
+}
 
 /* ---------------------------------------------------------------- where a thread's block is */
 

@@ -18,9 +18,12 @@
 #ifndef MM_HD
 #define MM_HD static inline
 #define MM_UNROLL
-#define MM_CTZ64(x)  __builtin_ctzll(x)
-#define MM_CLZ32(x)  __builtin_clz(x)
-#define MM_POPC32(x) __builtin_popcount(x)
+/* how many bits x has: 0 for 0 */
+#define MM_LENGTH32(x)    ((x) ? 32 - __builtin_clz(x) : 0)
+#define MM_POPC64(x)      __builtin_popcountll(x)
+#define MM_DOUBLE_ONES(x) mm_zfp_double_ones(x)
+#define MM_UNDOUBLE(part) mm_zfp_undouble(part)
+#define MM_POPC32(x)      __builtin_popcount(x)
 /* bytes 0 and 2 of a and of b, interleaved; bytes 1 and 3 */
 #define MM_EVEN_BYTES(a, b) (((a)&UINT32_C(0x00ff00ff)) | ((b) << 8 & UINT32_C(0xff00ff00)))
 #define MM_ODD_BYTES(a, b)  (((a) >> 8 & UINT32_C(0x00ff00ff)) | ((b)&UINT32_C(0xff00ff00)))
@@ -29,10 +32,7 @@
 /* `count` < 32 ones. */
 MM_HD uint32_t mm_zfp_ones(int count) { return (UINT32_C(1) << count) - 1; }
 
-/* x > 0 has this many bits. */
-MM_HD int mm_zfp_length(uint32_t x) { return 32 - MM_CLZ32(x); }
-
-/* The bits of x < 2^16 with a one put after each one. */
+/* The bits of x < 2^16 with a one put after each one. Compilers that have tables for it: MM_DOUBLE_ONES. */
 MM_HD uint32_t mm_zfp_double_ones(uint32_t x) {
     uint32_t doubled = x;
     while (x) {
@@ -43,72 +43,71 @@ MM_HD uint32_t mm_zfp_double_ones(uint32_t x) {
     return doubled;
 }
 
-/* ---------------------------------------------------------------- planes of 4 or 16 bits */
+enum { MM_ZFP_PART_BITS = 10 };
 
-/* The code, at most 31 bits, of plane x of `values` coefficients; n and the code's length are updated. */
-MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, int *n, int *length_out) {
-    const int first = *n;
-    if (first == values) {
-        *length_out = first;
-        return x;
+/* The inverse of MM_ZFP_PART_BITS of such bits, up to and without a last one whose one put after it is not among them; up
+ * to and with a one that a zero follows, where a code ends:
+ *      bits 0 to 9     the bits without those put in
+ *      bits 12 to 15   how many they are
+ *      bits 16 to 19   how many bits of the part that took
+ *      bit 20          whether the code ends
+ * Compilers that have a table for it: MM_UNDOUBLE. */
+MM_HD uint32_t mm_zfp_undouble(uint32_t part) {
+    uint32_t bits = 0, count = 0, taken = 0, end = 0;
+    while (taken < MM_ZFP_PART_BITS && !end) {
+        const uint32_t one = part >> taken & 1;
+        if (one && taken == MM_ZFP_PART_BITS - 1) break;
+        bits |= one << count++;
+        end = one && !(part >> (taken + 1) & 1);
+        taken += 1 + one;
     }
-    const uint32_t rest = x >> first;
-    if (!rest) {
-        *length_out = first + 1;
-        return x;
-    }
-    const int length = mm_zfp_length(rest), both = length + MM_POPC32(rest);
-    const bool last = first + length == values;
-    const uint32_t group =
-        (mm_zfp_double_ones(rest) << 1 | 1) ^ (last ? UINT32_C(3) << (both - 1) : UINT32_C(1) << both);
-    *n = first + length;
-    *length_out = first + both + (last ? -1 : 1);
-    return x ^ (rest ^ group) << first;
+    return bits | count << 12 | taken << 16 | end << 20;
 }
 
-/* x without the bits that `out` names, the others moved down. */
-MM_HD uint32_t mm_zfp_without(uint32_t x, uint32_t out) {
-    while (out) {
-        const uint32_t below = ~out & (out - 1);
-        x = (x & below) | (x >> 1 & ~below);
-        out = (out & (out - 1)) >> 1;
-    }
-    return x;
+/* ---------------------------------------------------------------- planes of 4 or 16 bits */
+
+/* The code, at most 31 bits and anything above, of plane x of `values` coefficients; n and the code's length are
+ * updated. */
+MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, int *n, int *length_out) {
+    const int first = *n;
+    const uint32_t whole = x >> first, last = UINT32_C(1) << (values - 1) >> first, rest = whole & ~last;
+    const bool whole_rest = whole >= last; /* up to the last coefficient, whose one is implied, or none are left */
+    const int ones = MM_POPC32(rest), next = whole_rest ? values : first + MM_LENGTH32(rest);
+    const uint32_t end = whole_rest ? 0 : UINT32_C(1) << (next - first + ones); /* the zero */
+    *n = next;
+    *length_out = next + ones + !whole_rest;
+    return x ^ (whole ^ (MM_DOUBLE_ONES(rest) << 1 | 1) ^ end) << first;
 }
 
 /* The plane whose code begins `window`; of it `left` > 0 bits are the block's, and zeros follow them. n is updated and
  * the code's length set (beyond `left` if the code is cut off there: then it means what libzfp makes of it, a one at
- * the coefficient that was being read).
- *
- * After the n verbatim bits, which bits are the ones put in? The first, and each one after a bit of the plane that is
- * set. That is how a backslash escapes the next character, and is found like that, with one subtraction that ripples
- * through runs of ones (simdjson's find_escaped). The first of them that is zero ends the code. A one is put where the
- * block ends, as libzfp reads there, and one at the window's end, past any code, so that zeros behind the implied
- * last bit end too. */
+ * the coefficient that was being read). */
 MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n, int *length_out) {
-    const int first = *n;
-    if (first == values) {
-        *length_out = first;
-        return window & mm_zfp_ones(values);
-    }
-    const uint32_t odd = UINT32_C(0xaaaaaaaa), real = window >> first;
-    if (!(real & 1) || left <= first) {
-        *length_out = first + 1;
+    const int first = *n, last = values - 1 - first; /* of the rest, the coefficient whose one is implied */
+    const uint32_t group = window >> first;
+    if (last < 0 || left <= first || !(group & 1)) {
+        *length_out = first + (last >= 0);
         return window & mm_zfp_ones(first);
     }
-    const uint32_t end_of_block = left - first < 31 ? UINT32_C(1) << (left - first) : 0;
-    const uint32_t bits = real | end_of_block | UINT32_C(1) << 31, escapes = bits & ~UINT32_C(1);
-    const uint32_t put_in = ((escapes << 1 | odd) - escapes) ^ odd ^ (bits | 1);
-    const uint32_t end = put_in & ~real, before = ~end & (end - 1);
-    uint32_t rest = mm_zfp_without((bits & before) >> 1, (put_in & before) >> 1);
+    uint32_t doubled = group >> 1, rest = 0, part;
+    int count = 0;
+    do {
+        part = MM_UNDOUBLE(doubled & mm_zfp_ones(MM_ZFP_PART_BITS));
+        rest |= (part & mm_zfp_ones(MM_ZFP_PART_BITS)) << count;
+        count += (int)(part >> 12 & 15);
+        doubled >>= part >> 16 & 15;
+    } while (!(part >> 20) && count < last);
 
-    const uint32_t top = UINT32_C(1) << (values - 1 - first);
-    const bool last = rest >= top;
-    if (last) rest = (rest & (top - 1)) | top;
-    const int length = mm_zfp_length(rest);
-    *n = first + length;
-    *length_out = first + length + MM_POPC32(rest) + (last ? -1 : 1);
-    return window ^ (real ^ rest) << first;
+    const bool ended = part >> 20 && count <= last;
+    if (!ended) rest &= mm_zfp_ones(last);
+    const int ones = MM_POPC32(rest), cut = left - first - 1 - ones;
+    if (!ended) {
+        count = cut < last ? cut : last;
+        rest |= UINT32_C(1) << count;
+    }
+    *length_out = first + 1 + count + ones;
+    *n = first + count + !ended;
+    return window ^ (group ^ rest) << first;
 }
 
 /* ---------------------------------------------------------------- the bits of a block in memory */
@@ -174,10 +173,10 @@ MM_HD void mm_zfp_plane_put(mm_zfp_writer *out, uint64_t x, int *n) {
     for (int at = first; rest; at += 16) {
         const uint32_t part = (uint32_t)rest & 0xffff;
         rest >>= 16;
-        uint32_t code = mm_zfp_double_ones(part);
+        uint32_t code = MM_DOUBLE_ONES(part);
         int length = 16 + MM_POPC32(part);
         if (!rest) { /* the last one is in this part */
-            const int bits = mm_zfp_length(part);
+            const int bits = MM_LENGTH32(part);
             length += bits - 16;
             code ^= UINT32_C(1) << (length - 1);
             *n = at + bits;
@@ -193,25 +192,38 @@ MM_HD void mm_zfp_plane_put(mm_zfp_writer *out, uint64_t x, int *n) {
 /* The plane whose code is at the position, in a block that ends at `end`; the position may end up beyond: as in
  * mm_zfp_plane_decode. */
 MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, int *n) {
-    const int verbatim = *n < end - *position ? *n : end - *position;
+    const int first = *n, last = 63 - first, verbatim = first < end - *position ? first : end - *position;
     uint64_t x = mm_zfp_peek_64(words, *position);
     int at = *position + verbatim;
     if (verbatim < 64) x &= (UINT64_C(1) << verbatim) - 1;
-    while (*n < 64 && at < end) {
-        /* the one that says that there is another, then zeros up to it */
-        if (!(words[at / 32] >> at % 32 & 1)) {
-            at++;
-            break;
-        }
-        const int most = 63 - *n, left = end - ++at;
-        const uint64_t cut = left < 64 ? UINT64_C(1) << left : 0;
-        const int zeros = MM_CTZ64(mm_zfp_peek_64(words, at) | cut | UINT64_C(1) << most);
-        *n += zeros + 1;
-        x |= UINT64_C(1) << (*n - 1);
-        at += zeros + (zeros < most); /* the last coefficient's bit is implied */
+    if (last < 0 || at >= end || !(words[at / 32] >> at % 32 & 1)) {
+        *position = at + (last >= 0);
+        return x;
     }
-    *position = at;
-    return x;
+    const int group = at + 1;
+    uint64_t rest = 0;
+    uint32_t part;
+    int count = 0;
+    at = group;
+    do {
+        const int left = end - at;
+        const int some = left < 0 ? 0 : left < MM_ZFP_PART_BITS ? left : MM_ZFP_PART_BITS;
+        part = MM_UNDOUBLE(some ? mm_zfp_peek(words, at) & mm_zfp_ones(some) : 0);
+        rest |= (uint64_t)(part & mm_zfp_ones(MM_ZFP_PART_BITS)) << count;
+        count += (int)(part >> 12 & 15);
+        at += (int)(part >> 16 & 15);
+    } while (!(part >> 20) && count < last);
+
+    const bool ended = part >> 20 && count <= last;
+    if (!ended) rest &= (UINT64_C(1) << last) - 1;
+    const int ones = MM_POPC64(rest), cut = end - group - ones;
+    if (!ended) {
+        count = cut < last ? cut : last;
+        rest |= UINT64_C(1) << count;
+    }
+    *position = group + count + ones;
+    *n = first + count + !ended;
+    return x | rest << first;
 }
 
 #endif

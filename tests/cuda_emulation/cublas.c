@@ -82,7 +82,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             const void *alpha, const void *a, cudaDataType a_type, int lda, const void *b,
                             cudaDataType b_type, int ldb, const void *beta, void *c, cudaDataType c_type, int ldc,
                             cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
-    if (m < 1 || n < 1 || k < 1 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) || ldc < m)
+    if (m < 1 || n < 1 || k < 1 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) ||
+        ldc < m)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F || algorithm != CUBLAS_GEMM_DEFAULT ||
         *(const float *)alpha != 1 || *(const float *)beta != 0)

@@ -258,7 +258,10 @@ static void list_algorithms(const job *j, algorithm list[ALGORITHMS]) {
     };
     size_t all = 4 * (size_t)(x_elems(j) + y_elems(j) + w_elems(j));
     for (int i = 0; i < ALGORITHMS; i++)
-        list[i] = (algorithm){NUMBERS[j->of][i], i == 0 ? all : i == 1 ? 1000 : 0,
+        list[i] = (algorithm){NUMBERS[j->of][i],
+                              i == 0   ? all
+                              : i == 1 ? 1000
+                                       : 0,
                               i == 0 && j->of != FORWARD ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC,
                               i == IMPOSSIBLE ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS};
 }
@@ -375,8 +378,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, c
 /* ---------------------------------------------------------------- by input */
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
-                                                          cudnnTensorDescriptor_t dy,
-                                                          cudnnConvolutionDescriptor_t conv,
+                                                          cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t conv,
                                                           cudnnTensorDescriptor_t dx, int wanted, int *got,
                                                           cudnnConvolutionBwdDataAlgoPerf_t *found) {
     LISTED(BY_INPUT, dx, dy, w, conv, wanted, got, found);

@@ -359,8 +359,7 @@ static void check_captured(nets_op_kind kind, const nets_attrs *attrs) {
         for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&plain, phase);
         assert_memory_equal(rig.args.at[NETS_Y], plain.args.at[NETS_Y], (size_t)rig.bytes[NETS_Y]);
         assert_memory_equal(rig.args.at[NETS_DX], plain.args.at[NETS_DX], (size_t)rig.bytes[NETS_DX]);
-        if (rig.w_elems)
-            assert_memory_equal(rig.args.at[NETS_DW], plain.args.at[NETS_DW], (size_t)rig.bytes[NETS_DW]);
+        if (rig.w_elems) assert_memory_equal(rig.args.at[NETS_DW], plain.args.at[NETS_DW], (size_t)rig.bytes[NETS_DW]);
     }
     destroy_captured(&c);
     op_rig_fini(&rig);

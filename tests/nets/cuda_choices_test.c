@@ -11,8 +11,13 @@
 
 #include "nets/cuda_choices.h"
 
-static const nets_conv_shape SHAPE = {
-    .x = {2, 7, 6, 5}, .y = {2, 4, 3, 8}, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1};
+static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
+                                      .y = {2, 4, 3, 8},
+                                      .kernel = {3, 3},
+                                      .stride = {2, 2},
+                                      .pad = {1, 1},
+                                      .dilation = {1, 1},
+                                      .groups = 1};
 static const nets_conv_choice CHOICE = {.algorithm = 1, .math = 3, .workspace_bytes = INT64_C(5000000000)};
 static const char DEVICE[] = "NVIDIA_H200/cudnn-91900";
 

@@ -16,7 +16,8 @@ typedef struct pair {
 } pair;
 
 static const int64_t SIZES[][4] = {
-    {1, 1, 1, 1}, {1, 3, 5, 3}, {2, 4, 4, 4}, {3, 7, 6, 5}, {1, 9, 8, 16}, {2, 5, 5, 33}, {2, 3, 3, 130}, {3, 17, 13, 16},
+    {1, 1, 1, 1},  {1, 3, 5, 3},  {2, 4, 4, 4},   {3, 7, 6, 5},
+    {1, 9, 8, 16}, {2, 5, 5, 33}, {2, 3, 3, 130}, {3, 17, 13, 16},
 };
 enum { N_SIZES = sizeof SIZES / sizeof SIZES[0] };
 
@@ -175,7 +176,8 @@ static void average_pools_agree(void **state) {
         for (int a = 0; a < 2; a++) check_op(NETS_AVG_POOL, &POOLS[a], SIZES[i], 1e-6);
         check_op(NETS_GLOBAL_AVG_POOL, NULL, SIZES[i], 1e-6);
     }
-    const nets_attrs inside = {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true, .exclude_pad = true};
+    const nets_attrs inside = {
+        .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true, .exclude_pad = true};
     check_op(NETS_AVG_POOL, &inside, SIZES[3], 1e-6);
 }
 

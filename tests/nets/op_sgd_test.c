@@ -91,8 +91,7 @@ static void update_of_very_many_tensors(void **state) {
     uint32_t *rng = op_rig_alloc(&rig, 16);
     nets_sgd_param *params = calloc(TENSORS, sizeof *params);
     assert_non_null(params);
-    for (int t = 0; t < TENSORS; t++)
-        params[t] = (nets_sgd_param){weights + 4 * t, momenta + 4 * t, gradient, ELEMS};
+    for (int t = 0; t < TENSORS; t++) params[t] = (nets_sgd_param){weights + 4 * t, momenta + 4 * t, gradient, ELEMS};
     for (int i = 0; i < ELEMS; i++) gradient[i] = (float)(i + 1);
     *lr = 0.5f;
     const nets_sgd_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};

@@ -113,8 +113,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, c
                                       cudnnTensorDescriptor_t y, void *y_data);
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
-                                                          cudnnTensorDescriptor_t dy,
-                                                          cudnnConvolutionDescriptor_t conv,
+                                                          cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t conv,
                                                           cudnnTensorDescriptor_t dx, int wanted, int *got,
                                                           cudnnConvolutionBwdDataAlgoPerf_t *found);
 cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
