@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "mm/device/trace.h"
 #include "pipeline/internal.h"
 
 static int64_t now_ns(void) {
@@ -145,6 +146,18 @@ static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
     return d->inline_compute && !d->config.self_check ? MM_OK : mm_stream_sync(d->compute);
 }
 
+static void trace_step(mm_dispatch *d, int node) {
+    const mm_graph *graph = d->program->plan->graph;
+    const mm_step_info *step = mm_graph_step(graph, d->program->plan->nodes[node].step);
+    mm_trace_push(mm_phase_name(step->phase), mm_graph_layer(graph, step->layer)->name);
+    d->in_step = true;
+}
+
+static void trace_step_end(mm_dispatch *d) {
+    if (d->in_step) mm_trace_pop();
+    d->in_step = false;
+}
+
 mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, int64_t *waited_ns_out) {
     const mm_piece *piece = &d->program->pieces.pieces[piece_of_step(d, node)];
     if (stream && stream != d->compute)
@@ -161,12 +174,14 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
         pthread_mutex_unlock(&d->lock);
     }
     *waited_ns_out = d->waited_ns;
+    trace_step(d, node);
     return MM_OK;
 }
 
 mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_program *p = d->program;
     int index = piece_of_step(d, node);
+    trace_step_end(d);
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
     mm_unplanned_give(p, node);
@@ -277,6 +292,7 @@ mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK;
 
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->program) return;
+    trace_step_end(d);
     /* The caller's reason to abort stays its last error. */
     char reason[sizeof d->message];
     snprintf(reason, sizeof reason, "%s", mm_last_error());

@@ -70,6 +70,7 @@ struct mm_dispatch {
     mm_codec_counters *counters;        /* pinned: devices count in it */
     mm_program *program;                /* of the running iteration */
     bool inline_compute;                /* the last step ran without a stream */
+    bool in_step;                       /* one was begun and not ended: a range of the trace is open */
     bool ahead;                         /* streams may still run iterations that have ended */
     mm_event *join[MM_STREAM_COUNT];    /* of each side stream: recorded where an iteration ends without a drain */
     bool recording;                     /* the iteration does not run */
