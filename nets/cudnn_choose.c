@@ -114,9 +114,10 @@ mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
         end_trial(&t);
         return status;
     }
-    if (!*timed_out)
+    if (!*timed_out && !c->cuda->short_of_memory)
         mm_log_send(&c->cuda->config.log, MM_LOG_WARNING,
                     "no device memory is left to time a convolution's algorithms: cuDNN's guess is taken");
+    c->cuda->short_of_memory |= !*timed_out;
     status = list_candidates(c, *timed_out ? &t : NULL, &list);
     end_trial(&t);
     return status == MM_OK ? choose_from(c, &list) : status;
