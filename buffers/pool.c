@@ -37,6 +37,10 @@ void mm_pool_trim(mm_pool *pool, int64_t offset) {
     if (offset < pool->bytes) mm_device_trim(pool->device, (uint8_t *)pool->base + offset, pool->bytes - offset);
 }
 
+mm_status mm_pool_restore(mm_pool *pool, int64_t bytes) {
+    return bytes > 0 ? mm_device_restore(pool->device, pool->base, bytes) : MM_OK;
+}
+
 void *mm_pool_base(const mm_pool *pool) { return pool->base; }
 
 int64_t mm_pool_bytes(const mm_pool *pool) { return pool->bytes; }

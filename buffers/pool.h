@@ -12,8 +12,10 @@ typedef struct mm_heap mm_heap;
 MM_CHECKED mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out);
 /* Every heap of it must be closed. NULL is legal. */
 void mm_pool_destroy(mm_pool *pool);
-/* Bytes from `offset` on are not needed for now; see mm_device_trim. */
+/* Bytes from `offset` on are not needed for now, and must not be used; see mm_device_trim. */
 void mm_pool_trim(mm_pool *pool, int64_t offset);
+/* Makes the first `bytes` usable again; see mm_device_restore. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_pool_restore(mm_pool *pool, int64_t bytes);
 void *mm_pool_base(const mm_pool *pool);
 int64_t mm_pool_bytes(const mm_pool *pool);
 mm_device *mm_pool_device(const mm_pool *pool);

@@ -16,8 +16,9 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .stash_bytes = m->stash_bytes,
         .outside_bytes = memory.outside_bytes,
         .compute_busy_ns = s[MM_STREAM_COMPUTE].busy_ns,
-        .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.host_wait_ns,
+        .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.data_wait_ns,
         .codec_busy_ns = s[MM_STREAM_ENCODE].busy_ns + s[MM_STREAM_DECODE].busy_ns,
+        .codec_wait_ns = d.codec_wait_ns,
         .encodes = d.encodes,
         .decodes = d.decodes,
         .encoded_bytes = d.encoded_bytes,
@@ -27,19 +28,20 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .nonfinite_blocks = d.nonfinite_blocks,
         .unplanned_allocs = d.unplanned_allocs,
         .host_waits = d.host_waits,
+        .ladder_steps = m->ladder_steps,
     };
     pthread_mutex_unlock(&m->lock);
 }
 
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
-    MM_TRY(mm_manager_check_idle(m, "mm_touched_get"));
+    MM_TRY(mm_manager_settle(m, "mm_touched_get"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
     mm_touched touched = {0};
     int64_t covered = 0;
     /* Zeroed when they get their places, before any plan runs. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
-    MM_TRY(mm_pool_pattern_count(m->pool, 0, m->options.device_bytes, &touched.total_bytes));
+    MM_TRY(mm_pool_pattern_count(m->pool, 0, mm_pool_bytes(m->pool), &touched.total_bytes));
     MM_TRY(mm_pool_pattern_count(m->pool, 0, m->directory.bytes, &touched.persistent_bytes));
     for (size_t i = 0; i < m->coverage.n; i++) {
         const mm_range *r = &m->coverage.ranges[i];
@@ -53,7 +55,7 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
 }
 
 mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
-    MM_TRY(mm_manager_check_idle(m, "mm_measured_get"));
+    MM_TRY(mm_manager_settle(m, "mm_measured_get"));
     const mm_record *r = mm_manager_find(m, graph);
     if (!r || !m->options.measure_times)
         return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");

@@ -23,7 +23,7 @@ static mm_status cover(mm_manager *m, mm_record *r) {
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (s->dynamic || s->pinned) continue;
-        int64_t end = s->offset + mm_align(s->bytes), arena = m->options.device_bytes;
+        int64_t end = s->offset + mm_align(s->bytes), arena = mm_pool_bytes(m->pool);
         ranges[n++] = (mm_range){s->offset, end < arena ? end : arena};
     }
     mm_status status = mm_coverage_add(&m->coverage, ranges, n);
@@ -45,55 +45,96 @@ static mm_status check_recompute(const mm_record *r) {
     return MM_OK;
 }
 
-mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
-    MM_TRY(mm_manager_check_idle(m, "mm_iteration_begin"));
+mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *call,
+                             mm_status (*dispatch_begin)(mm_dispatch *dispatch, mm_program *program)) {
+    MM_TRY(mm_manager_check_idle(m, call));
     MM_TRY(mm_manager_prepare(m, graph));
     mm_record *r = mm_manager_find(m, graph);
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->ownership == MM_EXTERNAL && !r->fixed[t])
-            return mm_fail(MM_ERR_ORDER, "mm_iteration_begin: external tensor %s of %s has no memory (mm_external_set)",
+            return mm_fail(MM_ERR_ORDER, "%s: external tensor %s of %s has no memory (mm_external_set)", call,
                            mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
-    const mm_plan *plan = r->planned.plan;
     MM_TRY(check_recompute(r));
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
-    MM_TRY(mm_dispatch_begin(m->dispatch, r->program));
+    MM_TRY(dispatch_begin(m->dispatch, r->program));
     m->running = r;
     m->step = 0;
-    m->in_step = m->failed = false;
+    m->in_step = m->failed = m->ran_out = false;
+    return MM_OK;
+}
+
+void mm_iteration_note_begin(mm_manager *m, const mm_record *r) {
+    const mm_plan *plan = r->planned.plan;
+    m->latest = r->graph;
     m->began_ns = now_ns();
     pthread_mutex_lock(&m->lock);
     if (plan->peak_bytes > m->predicted_peak_bytes) m->predicted_peak_bytes = plan->peak_bytes;
     m->stash_bytes = plan->stash_bytes;
     pthread_mutex_unlock(&m->lock);
-    mm_manager_notify(m, MM_EVENT_ITERATION_BEGIN, mm_graph_name(graph), plan->peak_bytes, 0);
+    mm_manager_notify(m, MM_EVENT_ITERATION_BEGIN, mm_graph_name(r->graph), plan->peak_bytes, 0);
+}
+
+void mm_iteration_note_end(mm_manager *m, mm_record *r) {
+    r->has_run = true;
+    pthread_mutex_lock(&m->lock);
+    m->iterations++;
+    pthread_mutex_unlock(&m->lock);
+    mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(r->graph), 0, now_ns() - m->began_ns);
+}
+
+mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
+    MM_TRY(mm_iteration_start(m, graph, "mm_iteration_begin", mm_dispatch_begin));
+    mm_iteration_note_begin(m, m->running);
     return MM_OK;
 }
 
-mm_status mm_iteration_end(mm_manager *m) {
-    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_iteration_end: no iteration is under way");
+mm_status mm_iteration_finish(mm_manager *m, const char *call, bool recording,
+                              mm_status (*dispatch_end)(mm_dispatch *)) {
+    if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "%s: no iteration is under way", call);
     const mm_graph *graph = m->running->graph;
     if (m->in_step || m->step != mm_graph_steps(graph)) {
         char name[256];
         mm_graph_step_name(graph, m->step, name, sizeof name);
-        return mm_fail(MM_ERR_ORDER, "mm_iteration_end: %s of %s has not %s", name, mm_graph_name(graph),
+        return mm_fail(MM_ERR_ORDER, "%s: %s of %s has not %s", call, name, mm_graph_name(graph),
                        m->in_step ? "ended" : "been run");
     }
+    if (m->recording != recording)
+        return mm_fail(MM_ERR_ORDER, "%s: %s is %s", call, mm_graph_name(graph),
+                       m->recording ? "being recorded (mm_record_end)" : "not being recorded");
     m->running = NULL;
-    MM_TRY(mm_dispatch_end(m->dispatch));
-    pthread_mutex_lock(&m->lock);
-    m->iterations++;
-    pthread_mutex_unlock(&m->lock);
-    mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(graph), 0, now_ns() - m->began_ns);
+    m->recording = false;
+    mm_status status = dispatch_end(m->dispatch);
+    if (status == MM_ERR_NOMEM && !recording) mm_manager_run_out(m, graph);
+    return status;
+}
+
+static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(mm_dispatch *dispatch)) {
+    mm_record *r = m ? m->running : NULL;
+    MM_TRY(mm_iteration_finish(m, call, false, dispatch_end));
+    mm_iteration_note_end(m, r);
     return MM_OK;
 }
 
+mm_status mm_iteration_end(mm_manager *m) { return end(m, "mm_iteration_end", mm_dispatch_end); }
+
+mm_status mm_iteration_end_async(mm_manager *m) { return end(m, "mm_iteration_end_async", mm_dispatch_end_async); }
+
+mm_status mm_manager_sync(mm_manager *m) { return mm_manager_settle(m, "mm_manager_sync"); }
+
 void mm_iteration_abort(mm_manager *m) {
     if (!m || !m->running) return;
-    const mm_graph *graph = m->running->graph;
+    mm_record *r = m->running;
     m->running = NULL;
     m->in_step = false;
     mm_dispatch_abort(m->dispatch);
-    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(graph), 0, now_ns() - m->began_ns);
+    bool recording = m->recording;
+    m->recording = false;
+    if (recording) {
+        mm_replay_refuse(m, r, mm_last_error());
+        return;
+    }
+    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(r->graph), 0, now_ns() - m->began_ns);
+    if (m->ran_out) mm_manager_run_out(m, r->graph);
 }
 
 static mm_status out_of_order(const mm_manager *m, const char *call, mm_layer layer, mm_phase phase) {
@@ -110,6 +151,12 @@ static bool is_current(const mm_manager *m, mm_layer layer, mm_phase phase) {
     if (m->step >= mm_graph_steps(graph)) return false;
     const mm_step_info *step = mm_graph_step(graph, m->step);
     return step->layer == layer && step->phase == phase;
+}
+
+/* Memory that ran out while a step was begun or ended: the plan is given up with the iteration. */
+static mm_status note(mm_manager *m, mm_status status) {
+    m->ran_out |= status == MM_ERR_NOMEM;
+    return status;
 }
 
 static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *waited_ns) {
@@ -144,8 +191,8 @@ mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_strea
     if (m->failed) return mm_fail(MM_ERR_ORDER, "mm_layer_begin: a recomputation has failed; abort the iteration");
     int64_t again_ns = 0, waited_ns;
     int node = mm_program_node(m->running->program, m->step);
-    MM_TRY(recompute_for(m, node, stream, &again_ns));
-    MM_TRY(mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns));
+    MM_TRY(note(m, recompute_for(m, node, stream, &again_ns)));
+    MM_TRY(note(m, mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns)));
     waited_ns += again_ns;
     m->node = node;
     if (waited_ns > 0)
@@ -159,7 +206,7 @@ mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     /* While a step is recomputed for it, the current one has not begun. */
     if (!m->in_step || !is_current(m, layer, phase) || m->node != mm_program_node(m->running->program, m->step))
         return out_of_order(m, "mm_layer_end", layer, phase);
-    MM_TRY(mm_dispatch_step_end(m->dispatch, m->node));
+    MM_TRY(note(m, mm_dispatch_step_end(m->dispatch, m->node)));
     m->in_step = false;
     m->step++;
     return MM_OK;
@@ -195,6 +242,13 @@ void *mm_workspace_data(mm_manager *m) {
     const mm_plan *plan = m->running->planned.plan;
     int segment = plan->nodes[m->node].work;
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
+}
+
+size_t mm_workspace_bytes(mm_manager *m) {
+    if (!m || !m->running || !m->in_step) return 0;
+    const mm_plan *plan = m->running->planned.plan;
+    int segment = plan->nodes[m->node].work;
+    return segment < 0 ? 0 : (size_t)plan->segments[segment].bytes;
 }
 
 int mm_current_step(const mm_manager *m) {

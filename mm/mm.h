@@ -185,6 +185,10 @@ MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor in
  * addend). A policy may then let both share one storage: the step sees equal pointers and has nothing to copy. */
 MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
 
+/* Says of the last step added that it can do with less scratch, too: `workspace_bytes`, less than any said before of it.
+ * Which it gets is decided when the graph is planned (mm_workspace_bytes); its results may differ in their rounding. */
+MM_API MM_CHECKED mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes);
+
 /* Checks the whole and freezes it: no read of a managed tensor before its write, no tensor never used, no more than
  * 2^60 bytes in all.
  * Every graph passed to a manager must be frozen. */
@@ -210,6 +214,7 @@ typedef enum mm_event_kind {
     MM_EVENT_ITERATION_END,   /* ns = wall time */
     MM_EVENT_ABORT,           /* */
     MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: ns, name = layer */
+    MM_EVENT_LADDER,          /* memory is short: name = the policy that is run instead, bytes = what there is */
 } mm_event_kind;
 
 typedef struct mm_event_info {
@@ -224,10 +229,12 @@ typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
 typedef struct mm_options {
     const char *device;       /* "host" (default); "cuda" where the build has it */
-    int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required */
+    int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required.
+                                 If the device has less to give: see "When memory is short" */
     int64_t pinned_bytes;     /* the host-side budget for offloaded tensors; reserved at once */
     const char *policy;       /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;           /* who issues side-stream operations */
+    bool no_ladder;           /* less memory than that is an error at once */
     bool self_check;          /* poison freed ranges, checksum lossless evictions; slow */
     bool measure_times;       /* time every step and operation, for facts (the mm command's bench --facts) */
     bool measure_touched;     /* fill the arena with a pattern at start, so that mm_touched_get can count */
@@ -240,6 +247,15 @@ typedef struct mm_options {
     void *event_ctx;
 } mm_options;
 
+/* When memory is short. The device may give less than was asked for, the budget may be made smaller, memory may run out
+ * in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does not fit is
+ * replaced by the next of its ladder that does: the same with smaller workspaces, with later decodes, with more
+ * swapping, then a stronger one, never a lossy one in place of a lossless one. Each such step is logged as a warning,
+ * counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up again as soon as it
+ * fits: after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits, MM_ERR_INFEASIBLE says what
+ * the least would be, nothing is changed and nothing lost. A budget that was too small from the start is no shortage: it
+ * is refused. */
+
 /* A manager, its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_NOMEM. */
 MM_API MM_CHECKED mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out);
 
@@ -248,20 +264,24 @@ MM_API void mm_manager_destroy(mm_manager *manager);
 
 /* Plans and checks a graph under the current policy, and gives its persistent tensors (by name, shared with graphs
  * prepared earlier) their places; new ones are zeroed. Between iterations only. The first graph's persistents lie
- * lowest. mm_iteration_begin does it for graphs not prepared. MM_ERR_INFEASIBLE: the message names the minimum and
- * the layer that holds it; nothing changed. */
+ * lowest. mm_iteration_begin does it for graphs not prepared. MM_ERR_INFEASIBLE: the message names the minimum,
+ * the layer that holds it, and a policy that would fit, if any would; nothing changed. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
 
 /* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
 
+/* The policy that is run: the one that was set, or what stands in for it because memory is short. Valid until the
+ * policy or the budget is set, a graph prepared, or an iteration fails. */
+MM_API const char *mm_policy_now(const mm_manager *manager);
+
 /* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
  * none. Persistent tensors stay where they are. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
 
-/* Makes the budget smaller, because others need the memory, or larger again, up to what the manager was created with:
- * the range stays reserved, so nothing moves. Plans and checks every prepared graph under the new budget first:
- * MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
+/* Makes the budget smaller, because others need the memory, or larger again, up to what was
+ * reserved: the range stays reserved, so nothing moves. Plans and checks every prepared graph under the new budget first,
+ * down the ladder if it must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
  * system. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
@@ -272,6 +292,13 @@ MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph 
  * where the device's memory can be reached by the CPU (the host device). NULL if unknown. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
+/* Copies `bytes` of a persistent tensor, from `offset` on, to `data`, or from it: on any device. Between iterations;
+ * blocks until it is done. MM_ERR_NOT_FOUND: no such tensor. MM_ERR_INVALID: more bytes than it has. */
+MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *name, int64_t offset, void *data,
+                                              int64_t bytes);
+MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
+                                              int64_t bytes);
+
 /* The compute stream that work can be enqueued on. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
@@ -280,6 +307,46 @@ MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_gra
 /* Drains every stream, checks that nothing is left. A failure of any job of the iteration that was not reported yet
  * is returned here. */
 MM_API MM_CHECKED mm_status mm_iteration_end(mm_manager *manager);
+
+/* Ends it without waiting for the device: what is enqueued on the compute stream afterwards, the next iteration too,
+ * runs after all of it. Only what failed before it was enqueued is returned here; what fails later is returned by the
+ * calls that wait: mm_manager_sync, mm_iteration_end of a later iteration, calls that need the manager to be idle (they
+ * wait first: the persistent tensors, changes of policy, budget or graphs). Like mm_iteration_end where something has
+ * to be looked at once the work is done: self_check, measure_times, plans that place tensors at run time (naive forms).
+ */
+MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
+
+/* Waits for all iterations that were ended without waiting. A failure of any is returned once, and cleared: the
+ * iterations enqueued after the one that failed may not have run. Between iterations. */
+MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
+
+/* ---- Replaying an iteration. Where nothing changes from one iteration to the next but what lies in memory, its work can
+ * be recorded once and enqueued again with one call (on CUDA: a graph): the host then takes no time for each layer.
+ *
+ *   if (mm_replay_state(m, graph) == MM_REPLAY_MAY) {
+ *       mm_record_begin(m, graph);  ... every step as in an iteration; nothing runs ...  mm_record_end(m);
+ *   }
+ *   mm_iteration_replay(m, graph);
+ *
+ * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A change
+ * of policy or budget, of external memory or of the recompute function drops the recording. */
+typedef enum mm_replay_state_id {
+    MM_REPLAY_NO,    /* cannot be recorded: the log says once why; or not yet: nothing has run under this plan */
+    MM_REPLAY_MAY,   /* mm_record_begin may be tried */
+    MM_REPLAY_READY, /* recorded */
+} mm_replay_state_id;
+
+MM_API mm_replay_state_id mm_replay_state(const mm_manager *manager, const mm_graph *graph);
+
+/* As mm_iteration_begin: but what is enqueued on the compute stream until mm_record_end is recorded, and does not run.
+ * Every step takes the stream. MM_ERR_UNSUPPORTED: issued by threads, tensors placed at run time, self_check,
+ * measure_times, a device that cannot record. On any failure give it up with mm_iteration_abort: it is not tried again
+ * under this plan, and iterations run as ever. */
+MM_API MM_CHECKED mm_status mm_record_begin(mm_manager *manager, const mm_graph *graph);
+MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
+
+/* A whole iteration, as recorded; ends as mm_iteration_end_async does. MM_ERR_ORDER: there is no recording. */
+MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
 /* Gives the iteration up: drains, drops what the iteration made, keeps persistents (as the steps run so far left
  * them). The manager is usable after it. Legal outside of an iteration: nothing then. */
@@ -312,13 +379,16 @@ typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer la
  * refused by mm_iteration_begin. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
 
-/* The step's scratch of the declared size, 256-byte aligned; NULL if it declared none. */
+/* The step's scratch, 256-byte aligned; NULL if it has none. */
 MM_API void *mm_workspace_data(mm_manager *manager);
+
+/* How many bytes that is: as declared, or less where the graph allows less. */
+MM_API size_t mm_workspace_bytes(mm_manager *manager);
 
 /* The current step's index among the graph's steps, -1 outside. */
 MM_API int mm_current_step(const mm_manager *manager);
 
-/* The budget now. */
+/* The budget now; what the device gave, if that was less. */
 MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
 /* ---------------------------------------------------------------- statistics */
@@ -330,8 +400,9 @@ typedef struct mm_stats {
     int64_t stash_bytes;          /* of the current plan, what is held from the forward to the backward pass */
     int64_t outside_bytes;        /* allocated on the device outside of the arena, by libraries */
     int64_t compute_busy_ns;      /* since creation; with an own stream only */
-    int64_t compute_wait_ns;      /* the compute stream, or the caller of mm_layer_begin, stood waiting */
+    int64_t compute_wait_ns;      /* the compute stream, or the caller who computes inline, stood waiting */
     int64_t codec_busy_ns;        /* encode and decode streams at work */
+    int64_t codec_wait_ns;        /* of it, while the computation waited for them; 0 if events have no times */
     int64_t encodes, decodes;
     int64_t encoded_bytes;       /* raw bytes that went into encoders */
     int64_t coded_bytes;         /* bytes that came out */
@@ -339,6 +410,7 @@ typedef struct mm_stats {
     int64_t nonfinite_blocks;    /* ZFP blocks that held Inf or NaN */
     int64_t unplanned_allocs;    /* naive modes only */
     int64_t host_waits;          /* times mm_layer_begin waited for a worker to issue */
+    int64_t ladder_steps;        /* taken because memory was short */
 } mm_stats;
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);

@@ -1,7 +1,9 @@
 /* The executor: runs a net's iterations under a manager.
  *
  * One executor is one graph: training at a batch size, a last smaller batch, evaluation. Executors of one net share
- * their persistent tensors through the manager, by name. They belong to the thread that drives the manager. */
+ * their persistent tensors through the manager, by name. They belong to the thread that drives the manager.
+ *
+ * Each has pinned memory of its own, beside the manager's pinned_bytes: NETS_AHEAD batches. */
 #ifndef NETS_EXEC_H
 #define NETS_EXEC_H
 
@@ -21,22 +23,54 @@ typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
  * budget. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                       const char *device, const nets_sgd *sgd, nets_exec **exec_out);
+/* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive them. */
+MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                                         nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out);
 /* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
 
-/* A parameter's elements in the manager, the gradient and momentum in training only; NULL if there are none. To be read
- * or written between iterations. */
+/* Where a parameter's elements lie in the manager, the gradient and momentum in training only; NULL if there are none.
+ * The same place for the manager's life; the CPU can reach it only where the device's memory is the CPU's (host). */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
-/* Sets all parameters to their initial values (init.h), momentum and the count of iterations to zero. */
-void nets_exec_init(nets_exec *exec, uint64_t seed);
+/* Copies all elements of a parameter to `values_out`, or from `values`: on any device. Between iterations; blocks.
+ * MM_ERR_NOT_FOUND if there are none. */
+MM_CHECKED mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out);
+MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values);
 
-/* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the executor's batch. Blocks until
- * it is done, allocates nothing. In training the weights are updated with the learning rate `lr`. On failure the
- * iteration was aborted, and the manager is usable. */
+/* Sets all parameters to their initial values (init.h), momentum and the count of iterations to zero. Blocks. */
+MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
+
+/* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the
+ * executor's batch. Blocks until it is done, allocates nothing. In training the weights are updated with the learning
+ * rate `lr`. Where memory runs out, it is run again as the manager's ladder
+ * allows: what is learned ends as if nothing had been, running statistics may have seen the batch twice. On failure
+ * the iteration was aborted, and the manager is usable. Nothing may be submitted and not
+ * collected. */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
+
+/* How often the weights were updated since nets_exec_init (or what was loaded): iterations that failed may have got so
+ * far, or not. Between iterations; blocks. MM_ERR_NOT_FOUND in an evaluation. */
+MM_CHECKED mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out);
+
+/* ---- the same without standing still: while the device runs an iteration, the next one is enqueued behind it */
+
+enum { NETS_AHEAD = 2 }; /* iterations that may be submitted and not collected */
+
+/* Enqueues an iteration and returns: nothing waits for the device, allocates or frees (but what mm_iteration_end_async
+ * excepts). The batch is copied: it is the caller's again; NULL, NULL: the batch of NETS_AHEAD iterations before once
+ * more. MM_ERR_ORDER: NETS_AHEAD wait to be collected. On failure
+ * this iteration was aborted; those before it can be collected. */
+MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr);
+
+/* Waits for the oldest iteration that was not collected, and gives its result. On failure those submitted after it are
+ * void too, and not to be collected; the manager is usable. MM_ERR_ORDER: there is none. */
+MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out);
+
+/* How many iterations are submitted and not collected. */
+int nets_exec_outstanding(const nets_exec *exec);
 
 #endif

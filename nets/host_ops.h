@@ -5,6 +5,7 @@
 
 #include "nets/onednn.h"
 #include "nets/op.h"
+#include "nets/op_sizes.h"
 
 typedef struct nets_host_backend {
     nets_backend base;
@@ -29,15 +30,8 @@ typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
 /* Enqueues fn(op, args); args are copied. */
 MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
 
-MM_CHECKED mm_status nets_host_sgd(const nets_sgd_args *args, mm_stream *stream); /* op_host_sgd.c */
-
-/* Elements of an NHWC tensor. */
-static inline int64_t nets_elems(const int64_t dims[4]) { return dims[0] * dims[1] * dims[2] * dims[3]; }
-
-/* Offsets within a workspace are kept as aligned as the workspace is. */
-static inline int64_t nets_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-static inline int64_t nets_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+/* op_host_sgd.c */
+MM_CHECKED mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
 
 /* The windows of a convolution or pool. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);

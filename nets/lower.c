@@ -65,7 +65,10 @@ static mm_status add_global_tensors(lowering *lo) {
     const int64_t one = 1, four = 4;
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &out->rng));
+    if (out->mode == NETS_TRAIN) {
+        MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &out->rng));
+        MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    }
     int64_t images[4], scores[4];
     MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
     MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, scores));
@@ -240,7 +243,7 @@ static mm_status lower_backward(lowering *lo, int index) {
 static mm_status lower_update(lowering *lo) {
     nets_lowered *out = lo->out;
     int n_params = nets_net_params(out->net);
-    mm_use *uses = malloc((3 * (size_t)n_params + 1) * sizeof *uses);
+    mm_use *uses = malloc((3 * (size_t)n_params + 2) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     size_t n = 0;
     for (int i = 0; i < n_params; i++) {
@@ -250,6 +253,7 @@ static mm_status lower_update(lowering *lo) {
         uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
     }
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
+    uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
     nets_step *step = &out->steps[out->n_steps];
     *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
@@ -305,7 +309,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->net = net;
     out->batch = batch;
     out->mode = mode;
-    out->images = out->labels = out->loss = out->correct = out->rng = -1;
+    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = -1;
     lowering lo = {.out = out, .backend = backend};
     mm_status status = lower_all(&lo);
     free(lo.descs);

@@ -3,7 +3,7 @@
  *
  * Names of tensors: images, labels, <layer>.out; saved <layer>.mean, <layer>.var, <layer>.index; grad.<layer>.out (the
  * parts of a sum over several consumers: grad.<layer>.out.1, .2, ...). Persistent, shared by name with the other graphs
- * of the net: the parameters, grad.<parameter>, momentum.<parameter>, loss, correct, rng.
+ * of the net: the parameters, grad.<parameter>, momentum.<parameter>, loss, correct, rng, lr.
  *
  * Several consumers of one tensor: each backward writes a gradient map of its own; the one that runs later reads what
  * the earlier ones have written and adds it into its own, so the last is the sum, in an order that is always the same.
@@ -40,8 +40,9 @@ typedef struct nets_lowered {
     nets_step *steps;
     int n_steps;
     nets_param_tensors *params; /* nets_net_params(net) of them */
-    mm_tensor images, labels, loss, correct, rng;
-    nets_op **ops; /* each description once */
+    mm_tensor images, labels, loss, correct;
+    mm_tensor rng, lr; /* training only; lr: f32 [1], the update's learning rate */
+    nets_op **ops;     /* each description once */
     int n_ops;
 } nets_lowered;
 

@@ -4,11 +4,24 @@
 
 #include "nets/host_ops.h"
 
-static const nets_backend_ops *const BACKENDS[] = {&nets_host_backend_ops};
+/* The one table of backends. One that needs more than every build has is an entry behind a define of its own,
+ * NETS_BACKEND_<NAME>, that BUILD sets when its flag is on. */
+#ifdef NETS_BACKEND_CUDA
+extern const nets_backend_ops nets_cuda_backend_ops;
+#endif
 
-mm_status nets_backend_open(const char *device, nets_backend **backend_out) {
+static const nets_backend_ops *const BACKENDS[] = {
+    &nets_host_backend_ops,
+#ifdef NETS_BACKEND_CUDA
+    &nets_cuda_backend_ops,
+#endif
+};
+
+mm_status nets_backend_open(const char *device, const nets_backend_config *config, nets_backend **backend_out) {
+    const nets_backend_config defaults = {0};
     for (size_t i = 0; i < sizeof BACKENDS / sizeof BACKENDS[0]; i++)
-        if (strcmp(BACKENDS[i]->name, device) == 0) return BACKENDS[i]->open(backend_out);
+        if (strcmp(BACKENDS[i]->name, device) == 0)
+            return BACKENDS[i]->open(config ? config : &defaults, backend_out);
     return mm_fail(MM_ERR_NOT_FOUND, "no network operations for device %s", device);
 }
 

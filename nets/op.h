@@ -31,7 +31,9 @@ typedef enum nets_role {
     NETS_LABELS,     /* i32 [n], or one for each of X's pixels [n, h, w] */
     NETS_RNG,        /* i32 [4]: seed low and high word, iteration low and high word */
     NETS_LOSS_VALUE, /* [1], mean over the labels */
-    NETS_CORRECT,    /* i32 [1], how many labels had the highest score */
+    NETS_CORRECT,    /* i32 [1], how many labels had the highest score. A label that is no class fails the stream, or,
+                        where a device cannot do that, makes this -1 - the label's place, the first one's: its loss
+                        is not a number, its gradient zero */
     NETS_DY,         /* the loss's gradient by Y */
     NETS_DX,         /* by X; absent if nobody needs it */
     NETS_DX2,
@@ -66,6 +68,20 @@ typedef struct nets_op_desc {
 typedef struct nets_backend nets_backend;
 typedef struct nets_op nets_op;
 
+/* How factors of products may be rounded before they are multiplied; sums are float32. A permission: a device without
+ * such units computes in float32. (A switch over it names all: bf16 will be one more.) */
+typedef enum nets_precision { NETS_FP32, NETS_TF32 } nets_precision;
+
+typedef struct nets_backend_config {
+    nets_precision precision;
+    bool deterministic;            /* only algorithms that give the same bits for the same inputs every time */
+    int64_t workspace_limit_bytes; /* of one library call; 0: NETS_WORKSPACE_LIMIT_BYTES */
+    const char *algorithms_path;   /* where the algorithms chosen by timing are kept; NULL: nowhere */
+    mm_log log;
+} nets_backend_config;
+
+#define NETS_WORKSPACE_LIMIT_BYTES (INT64_C(256) << 20)
+
 typedef struct nets_op_impl {
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
     void (*destroy)(nets_op *op);
@@ -76,9 +92,9 @@ typedef struct nets_op_impl {
 
 typedef struct nets_backend_ops {
     const char *name; /* of the device it computes on */
-    mm_status (*open)(nets_backend **backend_out);
+    mm_status (*open)(const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
-    mm_status (*sgd)(const nets_sgd_args *args, mm_stream *stream);
+    mm_status (*sgd)(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL: cannot */
 } nets_backend_ops;
 
@@ -90,9 +106,12 @@ struct nets_op {
     const nets_op_impl *impl;
 };
 
-/* The backend for a device, by the device's name; MM_ERR_NOT_FOUND. Opening needs no device: the workspaces of a net
- * can be known without one. Close after its ops were destroyed. */
-MM_CHECKED mm_status nets_backend_open(const char *device, nets_backend **backend_out);
+/* The backend for a device, by the device's name; MM_ERR_NOT_FOUND. `config` NULL: all zero; it is copied, its strings
+ * too. Opening needs no device: the workspaces of a net can be known without one. Where
+ * they depend on algorithms that only timing can choose, they are those of the algorithms kept at algorithms_path, else
+ * the most that the limit allows. Close after its ops were destroyed. */
+MM_CHECKED mm_status nets_backend_open(const char *device, const nets_backend_config *config,
+                                       nets_backend **backend_out);
 void nets_backend_close(nets_backend *backend);
 
 /* MM_ERR_UNSUPPORTED if the backend cannot do it; MM_ERR_NOMEM. Destroy after its work was done. */

@@ -51,7 +51,9 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
     return w;
 }
 
-static mm_status open_host(nets_backend **backend_out) {
+/* oneDNN on one thread, in float32: none of the options makes a difference. */
+static mm_status open_host(const nets_backend_config *config, nets_backend **backend_out) {
+    (void)config;
     nets_host_backend *host = calloc(1, sizeof *host);
     if (!host) return mm_fail(MM_ERR_NOMEM, "no memory for the host's network operations");
     host->base.ops = &nets_host_backend_ops;

@@ -5,7 +5,7 @@
 static void update(const nets_sgd_param *p, const nets_sgd_args *args) {
     float *weight = p->weight, *momentum = p->momentum;
     const float *gradient = p->gradient;
-    float lr = args->lr, keep = args->sgd.momentum, decay = args->sgd.weight_decay;
+    float lr = *args->lr, keep = args->sgd.momentum, decay = args->sgd.weight_decay;
     for (int64_t i = 0; i < p->elems; i++) {
         float v = keep * momentum[i] + (gradient[i] + decay * weight[i]);
         momentum[i] = v;
@@ -22,6 +22,7 @@ static mm_status run_sgd(void *arg) {
 
 _Static_assert(sizeof(nets_sgd_args) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");
 
-mm_status nets_host_sgd(const nets_sgd_args *args, mm_stream *stream) {
+mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream) {
+    (void)backend;
     return mm_host_launch(stream, run_sgd, args, sizeof *args);
 }

@@ -5,7 +5,11 @@
 
 #include <stdint.h>
 
-static inline void nets_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]) {
+#ifndef NETS_PHILOX_FUNCTION
+#define NETS_PHILOX_FUNCTION static inline /* kernels call it too, and say so */
+#endif
+
+NETS_PHILOX_FUNCTION void nets_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]) {
     uint32_t k0 = key[0], k1 = key[1];
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     for (int round = 0; round < 10; round++) {

@@ -19,11 +19,11 @@ typedef struct nets_sgd_param {
 
 /* The update step of a backend (op.h). */
 typedef struct nets_sgd_args {
-    const nets_sgd_param *params; /* valid until the work is done */
+    const nets_sgd_param *params; /* the list is in the CPU's memory; valid until the work is done */
     int n_params;
-    float lr;
+    const float *lr; /* [1], in the device's memory: read when the work runs */
     nets_sgd sgd;
-    uint32_t *rng; /* NETS_RNG, whose iteration is advanced by one */
+    uint32_t *rng; /* NETS_RNG, in the device's memory, whose iteration is advanced by one */
 } nets_sgd_args;
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "mm/device/trace.h"
 #include "pipeline/internal.h"
 
 static int64_t now_ns(void) {
@@ -40,7 +41,7 @@ mm_status mm_dispatch_failure(mm_dispatch *d) {
     return status;
 }
 
-/* Blocks until operation `seq` of a stream has been issued, or the iteration has failed. */
+/* Blocks until piece `seq` of a stream has been issued, or the iteration has failed. */
 static mm_status wait_issued(mm_dispatch *d, mm_stream_id stream, int32_t seq, bool training_thread) {
     pthread_mutex_lock(&d->lock);
     if (d->issued[stream] < seq && d->failed == MM_OK) {
@@ -60,136 +61,83 @@ static bool has_failed(mm_dispatch *d) {
     return failed;
 }
 
-static void mark_issued(mm_dispatch *d, const mm_node *node) {
+static void mark_issued(mm_dispatch *d, const mm_piece *piece) {
     pthread_mutex_lock(&d->lock);
-    d->issued[node->stream] = node->seq;
+    d->issued[piece->stream] = piece->seq;
     pthread_cond_broadcast(&d->progress);
     pthread_mutex_unlock(&d->lock);
 }
 
 /* ---------------------------------------------------------------- operations */
 
-/* Makes a node's stream wait for what the node waits for, each event once. */
-static mm_status enqueue_waits(mm_dispatch *d, const mm_node *node) {
-    int32_t *joined = d->joined[node->stream];
+/* Makes a piece's stream wait for what the piece waits for, each event once. */
+static mm_status enqueue_waits(mm_dispatch *d, const mm_piece *piece) {
+    mm_program *p = d->program;
+    int32_t *joined = d->joined[piece->stream];
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        if (node->wait[s] <= joined[s]) continue;
-        if (s != MM_STREAM_COMPUTE) MM_TRY(wait_issued(d, s, node->wait[s], node->stream == MM_STREAM_COMPUTE));
-        int awaited = d->program->node_of_seq[s][node->wait[s]];
-        MM_TRY(mm_stream_wait(mm_dispatch_stream(d, node), d->program->events[awaited]));
-        joined[s] = node->wait[s];
+        if (piece->wait[s] <= joined[s]) continue;
+        if (s != MM_STREAM_COMPUTE) MM_TRY(wait_issued(d, s, piece->wait[s], piece->stream == MM_STREAM_COMPUTE));
+        mm_event *event = p->events[p->pieces.at[s][piece->wait[s]]];
+        MM_TRY(mm_stream_wait(mm_dispatch_stream(d, &p->plan->nodes[piece->node]), event));
+        joined[s] = piece->wait[s];
     }
     return MM_OK;
 }
 
-static mm_shape tensor_shape(const mm_graph *graph, mm_tensor tensor) {
-    const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
-    mm_shape shape = {.dtype = info->dtype, .rank = info->rank};
-    memcpy(shape.dims, info->dims, sizeof shape.dims);
-    return shape;
-}
-
-static void *address_or_null(mm_dispatch *d, int segment) {
-    return segment < 0 ? NULL : mm_dispatch_address(d, segment);
-}
-
-static mm_status enqueue_encode(mm_dispatch *d, const mm_node *node, mm_stream *stream) {
-    const mm_plan *plan = d->program->plan;
-    const mm_segment *dst = &plan->segments[node->dst];
-    mm_shape shape = tensor_shape(plan->graph, node->tensor);
-    void *code = mm_dispatch_address(d, node->dst);
-    void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
-    MM_TRY(mm_codec_encode(d->program->codecs[dst->codec], stream, &shape, mm_dispatch_address(d, node->src), target,
-                           address_or_null(d, node->work), d->counters));
-    if (target != code) MM_TRY(mm_copy_async(stream, code, target, dst->bytes, MM_COPY_DEVICE));
-    pthread_mutex_lock(&d->lock);
-    d->stats.encodes++;
-    d->stats.encoded_bytes += mm_graph_tensor(plan->graph, node->tensor)->bytes;
-    d->stats.coded_bytes += dst->bytes;
-    pthread_mutex_unlock(&d->lock);
-    return MM_OK;
-}
-
-static mm_status enqueue_decode(mm_dispatch *d, const mm_node *node, mm_stream *stream) {
-    const mm_plan *plan = d->program->plan;
-    mm_shape shape = tensor_shape(plan->graph, node->tensor);
-    int codec = plan->segments[node->src].codec;
-    MM_TRY(mm_codec_decode(d->program->codecs[codec], stream, &shape, mm_dispatch_address(d, node->src),
-                           mm_dispatch_address(d, node->dst), address_or_null(d, node->work), d->counters));
-    pthread_mutex_lock(&d->lock);
-    d->stats.decodes++;
-    pthread_mutex_unlock(&d->lock);
-    return MM_OK;
-}
-
-/* Offload and prefetch. */
-static mm_status enqueue_copy(mm_dispatch *d, const mm_node *node, mm_stream *stream) {
-    const mm_plan *plan = d->program->plan;
-    bool out = node->kind == MM_NODE_OUT;
-    int64_t bytes = plan->segments[node->dst].bytes;
-    MM_TRY(mm_copy_async(stream, mm_dispatch_address(d, node->dst), mm_dispatch_address(d, node->src), bytes,
-                         out ? MM_COPY_OUT : MM_COPY_IN));
-    pthread_mutex_lock(&d->lock);
-    *(out ? &d->stats.out_bytes : &d->stats.in_bytes) += bytes;
-    pthread_mutex_unlock(&d->lock);
-    return MM_OK;
-}
-
-static mm_status enqueue_op(mm_dispatch *d, const mm_node *node, mm_stream *stream) {
-    switch (node->kind) {
-    case MM_NODE_ENCODE:
-        return enqueue_encode(d, node, stream);
-    case MM_NODE_DECODE:
-        return enqueue_decode(d, node, stream);
-    default:
-        return enqueue_copy(d, node, stream);
-    }
-}
-
-static mm_status record(mm_dispatch *d, int index, mm_stream *stream) {
-    mm_event *event = d->program->events[index];
+static mm_status record(mm_dispatch *d, int piece, mm_stream *stream) {
+    mm_event *event = d->program->events[piece];
     return event ? mm_event_record(event, stream) : MM_OK;
 }
 
 static mm_status issue(mm_dispatch *d, int index) {
     mm_program *p = d->program;
-    const mm_node *node = &p->plan->nodes[index];
-    mm_stream *stream = mm_dispatch_stream(d, node);
-    MM_TRY(enqueue_waits(d, node));
-    MM_TRY(mm_unplanned_take(p, index));
-    MM_TRY(mm_self_check_before(p, index));
-    MM_TRY(enqueue_op(d, node, stream));
-    MM_TRY(mm_self_check_after(p, index));
+    const mm_piece *piece = &p->pieces.pieces[index];
+    int node = piece->node;
+    mm_stream *stream = mm_dispatch_stream(d, &p->plan->nodes[node]);
+    MM_TRY(enqueue_waits(d, piece));
+    if (mm_piece_is_first(&p->pieces, piece)) {
+        MM_TRY(mm_unplanned_take(p, node));
+        MM_TRY(mm_self_check_before(p, node));
+    }
+    MM_TRY(mm_operation_enqueue(d, piece, stream));
+    if (mm_piece_is_last(&p->pieces, piece)) MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for it, as cudaFree would. */
-    if (mm_unplanned_uses(p, index)) MM_TRY(mm_event_sync(p->events[index]));
-    mm_unplanned_give(p, index);
+    if (mm_unplanned_uses(p, node)) MM_TRY(mm_event_sync(p->events[index]));
+    if (mm_piece_is_last(&p->pieces, piece)) mm_unplanned_give(p, node);
     return MM_OK;
 }
 
-/* A worker's job. After a failure the remaining ones are passed over. */
+/* A worker's job: a piece. After a failure the remaining ones are passed over. */
 static void run_job(void *ctx, int32_t index) {
     mm_dispatch *d = ctx;
     if (has_failed(d)) return;
-    const mm_node *node = &d->program->plan->nodes[index];
+    const mm_piece *piece = &d->program->pieces.pieces[index];
     mm_status status = issue(d, index);
     if (status == MM_OK) {
-        mark_issued(d, node);
+        mark_issued(d, piece);
         return;
     }
-    mm_fail_prefix("%s of %s", mm_stream_id_name(node->stream),
-                   mm_graph_tensor(d->program->plan->graph, node->tensor)->name);
+    const mm_plan *plan = d->program->plan;
+    mm_fail_prefix("%s of %s", mm_stream_id_name(piece->stream),
+                   mm_graph_tensor(plan->graph, plan->nodes[piece->node].tensor)->name);
     fail_iteration(d, status);
 }
 
 /* ---------------------------------------------------------------- steps */
 
+/* The piece that a step is. */
+static int piece_of_step(const mm_dispatch *d, int node) {
+    const mm_pieces *pieces = &d->program->pieces;
+    return pieces->at[MM_STREAM_COMPUTE][pieces->first[node]];
+}
+
 /* The caller computes inline: blocks until what the node waits for has happened. */
-static mm_status await_inputs(mm_dispatch *d, const mm_node *node) {
+static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        if (s == MM_STREAM_COMPUTE || node->wait[s] < 0) continue;
-        MM_TRY(wait_issued(d, s, node->wait[s], true));
-        mm_event *event = d->program->events[d->program->node_of_seq[s][node->wait[s]]];
+        if (s == MM_STREAM_COMPUTE || piece->wait[s] < 0) continue;
+        MM_TRY(wait_issued(d, s, piece->wait[s], true));
+        mm_event *event = d->program->events[d->program->pieces.at[s][piece->wait[s]]];
         int64_t start = mm_event_done(event) ? 0 : now_ns();
         MM_TRY(mm_event_sync(event));
         if (start) d->waited_ns += now_ns() - start;
@@ -198,31 +146,47 @@ static mm_status await_inputs(mm_dispatch *d, const mm_node *node) {
     return d->inline_compute && !d->config.self_check ? MM_OK : mm_stream_sync(d->compute);
 }
 
-mm_status mm_dispatch_step_begin(mm_dispatch *d, int index, mm_stream *stream, int64_t *waited_ns_out) {
-    const mm_node *node = &d->program->plan->nodes[index];
+static void trace_step(mm_dispatch *d, int node) {
+    const mm_graph *graph = d->program->plan->graph;
+    const mm_step_info *step = mm_graph_step(graph, d->program->plan->nodes[node].step);
+    mm_trace_push(mm_phase_name(step->phase), mm_graph_layer(graph, step->layer)->name);
+    d->in_step = true;
+}
+
+static void trace_step_end(mm_dispatch *d) {
+    if (d->in_step) mm_trace_pop();
+    d->in_step = false;
+}
+
+mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, int64_t *waited_ns_out) {
+    const mm_piece *piece = &d->program->pieces.pieces[piece_of_step(d, node)];
     if (stream && stream != d->compute)
         return mm_fail(MM_ERR_INVALID, "the stream is not this manager's compute stream (mm_compute_stream)");
     d->waited_ns = 0;
-    MM_TRY(mm_unplanned_take(d->program, index));
-    MM_TRY(stream ? enqueue_waits(d, node) : await_inputs(d, node));
+    if (piece->seq == 0 && d->program->begin) MM_TRY(mm_event_record(d->program->begin, d->compute));
+    MM_TRY(mm_unplanned_take(d->program, node));
+    MM_TRY(stream ? enqueue_waits(d, piece) : await_inputs(d, piece));
     d->inline_compute = stream == NULL;
     if (d->waited_ns > 0) {
         pthread_mutex_lock(&d->lock);
         d->stats.host_waits++;
-        d->stats.host_wait_ns += d->waited_ns;
+        *(stream ? &d->stats.issue_wait_ns : &d->stats.data_wait_ns) += d->waited_ns;
         pthread_mutex_unlock(&d->lock);
     }
     *waited_ns_out = d->waited_ns;
+    trace_step(d, node);
     return MM_OK;
 }
 
-mm_status mm_dispatch_step_end(mm_dispatch *d, int index) {
+mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_program *p = d->program;
-    MM_TRY(mm_self_check_after(p, index));
+    int index = piece_of_step(d, node);
+    trace_step_end(d);
+    MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
-    mm_unplanned_give(p, index);
-    for (int i = index + 1; i < p->plan->n_nodes && mm_node_is_op(&p->plan->nodes[i]); i++)
-        mm_worker_push(d->worker[p->plan->nodes[i].stream], i);
+    mm_unplanned_give(p, node);
+    for (int i = index + 1; i < p->pieces.n && p->pieces.pieces[i].stream != MM_STREAM_COMPUTE; i++)
+        mm_worker_push(d->worker[p->pieces.pieces[i].stream], i);
     return MM_OK;
 }
 
@@ -231,7 +195,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int index) {
 mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
     static const char *const names[MM_STREAM_COUNT] = {"", "mm-encode", "mm-decode", "mm-out", "mm-in"};
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
-        int jobs = program->plan->stream_nodes[s];
+        int jobs = program->pieces.count[s];
         if (jobs == 0) continue;
         if (!d->worker[s]) {
             bool threaded = d->config.issue == MM_ISSUE_THREAD;
@@ -262,6 +226,7 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
 /* Waits for every stream; the first failure of any. Streams are made usable again. */
 static mm_status drain(mm_dispatch *d) {
     mm_status status = MM_OK;
+    d->ahead = false;
     char message[sizeof d->message] = "";
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         mm_stream *stream = stream_of(d, s);
@@ -279,6 +244,12 @@ static mm_status drain(mm_dispatch *d) {
     return status == MM_OK ? MM_OK : mm_fail(status, "%s", message);
 }
 
+static void add_codec_wait(mm_dispatch *d, int64_t ns) {
+    pthread_mutex_lock(&d->lock);
+    d->stats.codec_wait_ns += ns;
+    pthread_mutex_unlock(&d->lock);
+}
+
 mm_status mm_dispatch_end(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_drain(d->worker[s]);
@@ -287,20 +258,48 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     if (d->failed != MM_OK) status = tell_failure(d);
     pthread_mutex_unlock(&d->lock);
     if (status == MM_OK) status = mm_self_check_end(d->program);
-    if (status == MM_OK) mm_program_measure(d->program);
+    if (status == MM_OK) add_codec_wait(d, mm_program_measure(d->program));
     mm_unplanned_reset(d->program);
     d->program = NULL;
     return status;
 }
 
+/* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they do
+ * is always with something that a step of the same iteration has made. */
+static mm_status join_streams(mm_dispatch *d) {
+    for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
+        if (d->program->plan->stream_nodes[s] == 0) continue;
+        MM_TRY(mm_event_record(d->join[s], mm_worker_stream(d->worker[s])));
+        MM_TRY(mm_stream_wait(d->compute, d->join[s]));
+    }
+    return MM_OK;
+}
+
+mm_status mm_dispatch_end_async(mm_dispatch *d) {
+    const mm_program *p = d->program;
+    if (p->has_unplanned || p->total_ns || d->config.self_check) return mm_dispatch_end(d);
+    for (int s = 0; s < MM_STREAM_COUNT; s++)
+        if (d->worker[s]) mm_worker_drain(d->worker[s]);
+    mm_status status = mm_dispatch_failure(d);
+    if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
+    if (status != MM_OK) return mm_dispatch_end(d);
+    d->ahead = true;
+    d->program = NULL;
+    return MM_OK;
+}
+
+mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK; }
+
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->program) return;
+    trace_step_end(d);
     /* The caller's reason to abort stays its last error. */
     char reason[sizeof d->message];
     snprintf(reason, sizeof reason, "%s", mm_last_error());
     /* Whoever waits for an operation that is dropped here must not wait for ever. */
     mm_fail_set("the iteration was aborted");
     fail_iteration(d, MM_ERR_ORDER);
+    mm_record_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     mm_status drained = drain(d);
@@ -322,28 +321,32 @@ void *mm_dispatch_address(mm_dispatch *d, int segment) {
 
 /* ---------------------------------------------------------------- life */
 
+/* Zeroed as all reserved memory is. */
+static mm_status create_counters(mm_dispatch *d) {
+    void *counters;
+    MM_TRY(mm_device_reserve(d->config.device, MM_MEMORY_PINNED, sizeof *d->counters, &counters));
+    d->counters = counters;
+    return MM_OK;
+}
+
 mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dispatch_out) {
     mm_dispatch *d = calloc(1, sizeof *d);
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
     d->config = *config;
     d->base = mm_pool_base(config->pool);
     if (config->staging) d->staging = mm_pool_base(config->staging);
-    void *counters;
-    mm_status status = mm_device_reserve(config->device, MM_MEMORY_PINNED, sizeof *d->counters, &counters);
-    if (status != MM_OK) goto err_free;
-    d->counters = counters;
-    *d->counters = (mm_codec_counters){0};
-    status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
-    if (status != MM_OK) goto err_release;
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
+    mm_status status = create_counters(d);
+    if (status == MM_OK) status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
+    for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
+        status = mm_event_create(config->device, &d->join[s]);
+    if (status != MM_OK) {
+        mm_dispatch_destroy(d);
+        return status;
+    }
     *dispatch_out = d;
     return MM_OK;
-err_release:
-    mm_device_release(config->device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
-err_free:
-    free(d);
-    return status;
 }
 
 void mm_dispatch_destroy(mm_dispatch *d) {
@@ -351,6 +354,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     mm_dispatch_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
+    for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);
     mm_device_release(d->config.device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
     pthread_cond_destroy(&d->progress);
     pthread_mutex_destroy(&d->lock);

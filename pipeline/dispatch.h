@@ -34,7 +34,11 @@ typedef struct mm_dispatch_stats {
     int64_t encodes, decodes, encoded_bytes, coded_bytes;
     int64_t out_bytes, in_bytes; /* over the link */
     int64_t unplanned_allocs;
-    int64_t host_waits, host_wait_ns; /* step_begin waited for a worker to issue, or (no stream) for data */
+    int64_t host_waits;    /* times that step_begin waited for a worker to issue, or (no stream) for data */
+    int64_t issue_wait_ns; /* that took so long while the compute stream went on with what it had */
+    int64_t data_wait_ns;  /* and so long while the caller, who computes inline, stood waiting */
+    int64_t codec_wait_ns; /* the computation waited for an encode or decode that was at work; of iterations that ended
+                              well, on devices with timed events */
     int64_t nonfinite_blocks;
     mm_stream_stats stream[MM_STREAM_COUNT];
 } mm_dispatch_stats;
@@ -61,7 +65,24 @@ MM_CHECKED mm_status mm_dispatch_step_begin(mm_dispatch *dispatch, int node, mm_
 MM_CHECKED mm_status mm_dispatch_step_end(mm_dispatch *dispatch, int node);
 /* Drains. The iteration is over whatever it returns: its first failure, told to a step before or not. */
 MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
-/* Drops what is queued, drains, clears failures. */
+/* The iteration is over, but the streams may still run it: what is enqueued on the compute stream from now on comes after
+ * all of it, and so do later iterations. Drains as mm_dispatch_end does where what it did has to be looked at (unplanned
+ * segments, self_check, measured times), and where issuing has failed. */
+MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
+/* Waits for what mm_dispatch_end_async left running. A failure is returned once, and cleared. Between iterations. */
+MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
+/* ---- replay.c. As mm_dispatch_begin, but the work until mm_dispatch_record_end is kept with the program, and does not run.
+ * MM_ERR_UNSUPPORTED: why this program's cannot be. */
+MM_CHECKED mm_status mm_dispatch_record_begin(mm_dispatch *dispatch, mm_program *program);
+/* The recording is over whatever it returns. */
+MM_CHECKED mm_status mm_dispatch_record_end(mm_dispatch *dispatch);
+bool mm_program_recorded(const mm_program *program);
+/* Drops the recording, if there is one. Nothing of it may be running. */
+void mm_program_unrecord(mm_program *program);
+/* Enqueues an iteration as recorded; it ends as by mm_dispatch_end_async. */
+MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_program *program);
+
+/* Drops what is queued, drains, clears failures. A recording is given up. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
 /* Where a segment of the running program lies now. */

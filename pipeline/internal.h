@@ -1,9 +1,10 @@
-/* What dispatch.c, program.c, unplanned.c and self_check.c share. */
+/* What dispatch.c, operation.c, program.c, unplanned.c and self_check.c share. */
 #ifndef PIPELINE_INTERNAL_H
 #define PIPELINE_INTERNAL_H
 
 #include <pthread.h>
 
+#include "mm/core/pieces.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/worker.h"
 
@@ -48,13 +49,17 @@ struct mm_program {
     const mm_facts *facts;
     mm_codec *const *codecs;
     int32_t *node_of_step;
-    int32_t *node_of_seq[MM_STREAM_COUNT];
-    mm_event **events; /* per node; NULL where nobody waits for it */
-    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times */
+    mm_pieces pieces;  /* what is issued */
+    mm_event **events; /* per piece; NULL where nobody asks for it */
+    mm_event *begin;   /* before the first step; NULL unless config.measure_times */
+    int64_t *ended_ns; /* per piece, of the iteration that has ended; NULL if events have no times */
+    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times, too */
     int64_t timed;
     bool has_unplanned;
     mm_unplanned unplanned;
     mm_self_check check;
+    mm_replay *recorded;            /* an iteration's work; NULL: none */
+    mm_dispatch_stats recorded_did; /* what it adds to the operations' figures */
 };
 
 struct mm_dispatch {
@@ -62,16 +67,21 @@ struct mm_dispatch {
     uint8_t *base, *staging;
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
-    mm_codec_counters *counters; /* pinned: devices count in it */
-    mm_program *program; /* of the running iteration */
-    bool inline_compute; /* the last step ran without a stream */
-    int64_t waited_ns;   /* the training thread, in the step being begun */
-    /* what the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
+    mm_codec_counters *counters;        /* pinned: devices count in it */
+    mm_program *program;                /* of the running iteration */
+    bool inline_compute;                /* the last step ran without a stream */
+    bool in_step;                       /* one was begun and not ended: a range of the trace is open */
+    bool ahead;                         /* streams may still run iterations that have ended */
+    mm_event *join[MM_STREAM_COUNT];    /* of each side stream: recorded where an iteration ends without a drain */
+    bool recording;                     /* the iteration does not run */
+    mm_dispatch_stats before;           /* with recording: figures that it must not change */
+    int64_t waited_ns;                  /* the training thread, in the step being begun */
+    /* the piece that the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
     int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
     pthread_mutex_t lock;
     pthread_cond_t progress;
     /* under the lock */
-    int32_t issued[MM_STREAM_COUNT]; /* seq of the last operation issued */
+    int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
     mm_status failed;
     char message[512];
     mm_dispatch_stats stats;
@@ -79,16 +89,28 @@ struct mm_dispatch {
 
 static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_step(node); }
 
+/* The event of a node's end; NULL if nobody asks for it. */
+static inline mm_event *mm_program_event(const mm_program *p, int node) {
+    return p->events[p->pieces.at[p->plan->nodes[node].stream][p->pieces.last[node]]];
+}
+
 /* The stream that a node runs on. */
 static inline mm_stream *mm_dispatch_stream(const mm_dispatch *d, const mm_node *node) {
     return node->stream == MM_STREAM_COMPUTE ? d->compute : mm_worker_stream(d->worker[node->stream]);
 }
 
-/* Drained: adds what the iteration's nodes took, if it is to be measured. */
-void mm_program_measure(mm_program *program);
+/* Ends a recording, if one is under way, and drops it. */
+void mm_record_abort(mm_dispatch *dispatch);
+
+/* Drained: adds what the iteration's nodes took, if it is to be measured. Returns how long the computation waited for a
+ * codec that was at work; 0 where events have no times. */
+int64_t mm_program_measure(mm_program *program);
 
 /* The iteration's failure, told to this thread; MM_OK if there is none. */
 mm_status mm_dispatch_failure(mm_dispatch *dispatch);
+
+/* ---- operation.c: enqueues a piece's work. */
+MM_CHECKED mm_status mm_operation_enqueue(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 
 /* ---- unplanned.c: nothing unless program->has_unplanned */
 MM_CHECKED mm_status mm_unplanned_init(mm_program *program);

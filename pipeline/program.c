@@ -6,18 +6,12 @@
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a program"); }
 
-static mm_status index_nodes(mm_program *p) {
+static mm_status index_steps(mm_program *p) {
     const mm_plan *plan = p->plan;
     p->node_of_step = malloc((size_t)mm_graph_steps(plan->graph) * sizeof *p->node_of_step);
     if (!p->node_of_step) return no_memory();
-    for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        p->node_of_seq[s] = malloc(((size_t)plan->stream_nodes[s] + 1) * sizeof **p->node_of_seq);
-        if (!p->node_of_seq[s]) return no_memory();
-    }
-    for (int i = 0; i < plan->n_nodes; i++) {
-        p->node_of_seq[plan->nodes[i].stream][plan->nodes[i].seq] = i;
+    for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_STEP) p->node_of_step[plan->nodes[i].step] = i;
-    }
     return MM_OK;
 }
 
@@ -26,24 +20,45 @@ static void note_dynamic(void *ctx, int segment) {
     p->has_unplanned |= p->plan->segments[segment].dynamic;
 }
 
-static mm_status need_event(mm_program *p, int node) {
-    if (p->events[node]) return MM_OK;
-    return mm_event_create(p->dispatch->config.device, &p->events[node]);
+static mm_status need_event(mm_program *p, mm_stream_id stream, int32_t seq) {
+    mm_event **event = &p->events[p->pieces.at[stream][seq]];
+    return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
 }
 
-/* Events for what is waited for; for every node where segments are placed at run time, because frees wait too, or where
- * times are measured. */
+/* What mm_pieces_codec_wait asks: when each operation ended, and when the computation came to a wait for one. */
+static mm_status need_times(mm_program *p, const mm_piece *piece) {
+    if (piece->stream != MM_STREAM_COMPUTE) return need_event(p, piece->stream, piece->seq);
+    return mm_piece_waits(piece) && piece->seq > 0 ? need_event(p, piece->stream, piece->seq - 1) : MM_OK;
+}
+
+/* Whether events know when they completed. */
+static bool has_times(const mm_dispatch_config *config) {
+    return config->device->ops->always_timed || config->measure_times;
+}
+
+/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time, because
+ * frees wait too, or where times are measured. */
 static mm_status create_events(mm_program *p) {
     const mm_plan *plan = p->plan;
-    p->events = calloc((size_t)plan->n_nodes, sizeof(mm_event *));
+    const mm_dispatch_config *config = &p->dispatch->config;
+    p->events = calloc((size_t)p->pieces.n + 1, sizeof(mm_event *));
     if (!p->events) return no_memory();
     for (int i = 0; i < plan->n_nodes; i++) mm_node_segments(plan, i, note_dynamic, p);
-    for (int i = 0; i < plan->n_nodes; i++) {
-        if (p->has_unplanned || p->dispatch->config.measure_times) MM_TRY(need_event(p, i));
+    for (int i = 0; i < p->pieces.n; i++) {
+        const mm_piece *piece = &p->pieces.pieces[i];
+        if (p->has_unplanned || config->measure_times) MM_TRY(need_event(p, piece->stream, piece->seq));
+        if (has_times(config)) MM_TRY(need_times(p, piece));
         for (int s = 0; s < MM_STREAM_COUNT; s++)
-            if (plan->nodes[i].wait[s] >= 0) MM_TRY(need_event(p, p->node_of_seq[s][plan->nodes[i].wait[s]]));
+            if (piece->wait[s] >= 0) MM_TRY(need_event(p, (mm_stream_id)s, piece->wait[s]));
     }
-    return MM_OK;
+    return config->measure_times ? mm_event_create(config->device, &p->begin) : MM_OK;
+}
+
+static mm_status create_times(mm_program *p) {
+    bool measure = p->dispatch->config.measure_times;
+    p->ended_ns = calloc((size_t)p->pieces.n + 1, sizeof *p->ended_ns);
+    if (measure) p->total_ns = calloc((size_t)p->plan->n_nodes + 1, sizeof *p->total_ns);
+    return p->ended_ns && (p->total_ns || !measure) ? MM_OK : no_memory();
 }
 
 mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm_facts *facts, mm_codec *const *codecs,
@@ -54,12 +69,10 @@ mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm
     p->plan = plan;
     p->facts = facts;
     p->codecs = codecs;
-    mm_status status = index_nodes(p);
+    mm_status status = index_steps(p);
+    if (status == MM_OK) status = mm_pieces_init(plan, facts, &p->pieces);
     if (status == MM_OK) status = create_events(p);
-    if (status == MM_OK && dispatch->config.measure_times) {
-        p->total_ns = calloc((size_t)plan->n_nodes + 1, sizeof *p->total_ns);
-        if (!p->total_ns) status = no_memory();
-    }
+    if (status == MM_OK && has_times(&dispatch->config)) status = create_times(p);
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status != MM_OK) {
@@ -72,37 +85,39 @@ mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm
 
 void mm_program_destroy(mm_program *p) {
     if (!p) return;
+    mm_program_unrecord(p);
     mm_self_check_fini(p);
     mm_unplanned_fini(p);
-    for (int i = 0; p->events && i < p->plan->n_nodes; i++) mm_event_destroy(p->events[i]);
+    for (int i = 0; p->events && i < p->pieces.n; i++) mm_event_destroy(p->events[i]);
+    mm_event_destroy(p->begin);
     free(p->events);
     free(p->total_ns);
-    for (int s = 0; s < MM_STREAM_COUNT; s++) free(p->node_of_seq[s]);
+    free(p->ended_ns);
+    mm_pieces_fini(&p->pieces);
     free(p->node_of_step);
     free(p);
 }
 
 int mm_program_node(const mm_program *p, int step) { return p->node_of_step[step]; }
 
-/* A node starts when its stream is free and what it waits for has ended. */
-static int64_t started_ns(const mm_program *p, const mm_node *node) {
-    int64_t start = 0;
-    for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        int32_t awaited = s == (int)node->stream ? node->seq - 1 : node->wait[s];
-        if (awaited < 0) continue;
-        int64_t end = mm_event_ns(p->events[p->node_of_seq[s][awaited]]);
-        if (end > start) start = end;
+/* ---------------------------------------------------------------- times, once an iteration has ended */
+
+/* The first iteration warms caches up. */
+static void add_times(mm_program *p) {
+    if (p->timed++ == 0) return;
+    for (int i = 0; i < p->pieces.n; i++) {
+        const mm_piece *piece = &p->pieces.pieces[i];
+        int64_t start = mm_pieces_started(&p->pieces, p->ended_ns, piece), end = p->ended_ns[i];
+        if (start == 0) start = mm_event_ns(p->begin);
+        if (end > start) p->total_ns[piece->node] += end - start;
     }
-    return start;
 }
 
-/* The first iteration warms caches up, and its first step has no beginning. */
-void mm_program_measure(mm_program *p) {
-    if (!p->total_ns || p->timed++ == 0) return;
-    for (int i = 0; i < p->plan->n_nodes; i++) {
-        int64_t start = started_ns(p, &p->plan->nodes[i]), end = mm_event_ns(p->events[i]);
-        if (start > 0 && end > start) p->total_ns[i] += end - start;
-    }
+int64_t mm_program_measure(mm_program *p) {
+    if (!p->ended_ns) return 0;
+    for (int i = 0; i < p->pieces.n; i++) p->ended_ns[i] = p->events[i] ? mm_event_ns(p->events[i]) : 0;
+    if (p->total_ns) add_times(p);
+    return mm_pieces_codec_wait(&p->pieces, p->ended_ns);
 }
 
 int64_t mm_program_ns(const mm_program *p, int node) {

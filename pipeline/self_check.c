@@ -10,33 +10,36 @@ enum { POISON = 0xff };
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the self-check"); }
 
 typedef struct clocks {
-    const mm_plan *plan;
-    int32_t *at; /* [node * MM_STREAM_COUNT + stream]: seq that has ended before the node ends */
+    const mm_program *program;
+    int32_t *at; /* [piece * MM_STREAM_COUNT + stream]: seq that has ended before the piece ends */
     int node;
     bool *dominated; /* per segment: its last user comes after all its users */
 } clocks;
 
 static void note_user(void *ctx, int segment) {
     clocks *c = ctx;
-    const mm_node *node = &c->plan->nodes[c->node];
-    int last = c->plan->segments[segment].last_node;
-    if (c->at[last * MM_STREAM_COUNT + (int)node->stream] < node->seq) c->dominated[segment] = false;
+    const mm_plan *plan = c->program->plan;
+    const mm_pieces *pieces = &c->program->pieces;
+    int last = plan->segments[segment].last_node, stream = (int)plan->nodes[c->node].stream;
+    int32_t end = pieces->at[plan->nodes[last].stream][pieces->last[last]];
+    if (c->at[end * MM_STREAM_COUNT + stream] < pieces->last[c->node]) c->dominated[segment] = false;
 }
 
-static void find_clocks(clocks *c, const mm_program *p) {
-    const mm_plan *plan = c->plan;
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *node = &plan->nodes[i];
+static void find_clocks(clocks *c) {
+    const mm_plan *plan = c->program->plan;
+    const mm_pieces *pieces = &c->program->pieces;
+    for (int i = 0; i < pieces->n; i++) {
+        const mm_piece *piece = &pieces->pieces[i];
         int32_t *mine = &c->at[i * MM_STREAM_COUNT];
         for (int s = 0; s < MM_STREAM_COUNT; s++) mine[s] = -1;
         for (int s = 0; s < MM_STREAM_COUNT; s++) {
-            int32_t awaited = s == (int)node->stream ? node->seq - 1 : node->wait[s];
+            int32_t awaited = s == (int)piece->stream ? piece->seq - 1 : piece->wait[s];
             if (awaited < 0) continue;
-            const int32_t *other = &c->at[p->node_of_seq[s][awaited] * MM_STREAM_COUNT];
+            const int32_t *other = &c->at[pieces->at[s][awaited] * MM_STREAM_COUNT];
             for (int t = 0; t < MM_STREAM_COUNT; t++)
                 if (other[t] > mine[t]) mine[t] = other[t];
         }
-        mine[node->stream] = node->seq;
+        mine[piece->stream] = piece->seq;
     }
     for (int i = 0; i < plan->n_segments; i++) c->dominated[i] = true;
     for (c->node = 0; c->node < plan->n_nodes; c->node++) mm_node_segments(plan, c->node, note_user, c);
@@ -69,12 +72,12 @@ mm_status mm_self_check_init(mm_program *p) {
     p->check.after = calloc(tensors, sizeof *p->check.after);
     p->check.compared = calloc(tensors, sizeof *p->check.compared);
     if (!p->check.before || !p->check.after || !p->check.compared) return no_memory();
-    clocks c = {.plan = p->plan,
-                .at = malloc(((size_t)p->plan->n_nodes + 1) * MM_STREAM_COUNT * sizeof *c.at),
+    clocks c = {.program = p,
+                .at = malloc(((size_t)p->pieces.n + 1) * MM_STREAM_COUNT * sizeof *c.at),
                 .dominated = malloc(((size_t)p->plan->n_segments + 1) * sizeof *c.dominated)};
     mm_status status = c.at && c.dominated ? MM_OK : no_memory();
     if (status == MM_OK) {
-        find_clocks(&c, p);
+        find_clocks(&c);
         status = list_dying(p, c.dominated);
     }
     free(c.at);

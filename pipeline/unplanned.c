@@ -140,7 +140,7 @@ static bool free_late(mm_program *p, bool wait) {
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
     int segment = u->late_head < u->late_count ? u->late[u->late_head] : -1;
-    mm_event *event = segment < 0 ? NULL : p->events[p->plan->segments[segment].last_node];
+    mm_event *event = segment < 0 ? NULL : mm_program_event(p, p->plan->segments[segment].last_node);
     bool mine = segment >= 0 && (wait || mm_event_done(event));
     u->late_head += mine;
     pthread_mutex_unlock(&u->lock);
@@ -269,7 +269,8 @@ static mm_status take_segment(mm_program *p, int segment) {
             count_alloc(p->dispatch);
             return MM_OK;
         }
-        if (status != MM_ERR_NOMEM) return status;
+        /* An empty heap gets no emptier. */
+        if (status != MM_ERR_NOMEM || mm_heap_used(u->heap[part_of(p, segment)]) == 0) return status;
         if (!free_late(p, true)) MM_TRY(wait_for_free(p, segment, frees));
     }
 }

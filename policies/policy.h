@@ -53,6 +53,9 @@ MM_CHECKED mm_status mm_policy_parse(const char *spec, mm_policy *policy_out);
 /* The option's value, or its fallback. */
 const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key);
 
+/* What becomes of which maps, in the language of the policy `rules`; "" if all are kept. MM_ERR_INVALID: too long. */
+MM_CHECKED mm_status mm_policy_rules_text(const mm_policy *policy, char *text_out, size_t capacity);
+
 /* Plans and fills in plan->policy. */
 MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
                                     const mm_limits *limits, mm_plan **plan_out);

@@ -6,12 +6,15 @@
  *   swap        SuperNeurons: maps used longest ago leave when memory is short, and the computation waits for them
  *   vdnn-all    vDNN: offloaded at once, prefetched one layer ahead; a transfer overlaps with one layer only
  *   vdnn-conv   the same for what convolutions read
- *   cdma        vdnn-all with a code instead of the map on the link
- *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons)
+ *   cdma        vdnn-all with a code instead of the map on the link. Its engine compresses what it reads at up to three
+ *               times the link's rate and no faster (bandwidth-aware), so as not to take the memory's bandwidth from the
+ *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
+ *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
+ *               all layers' within segments (Chen et al.)
  *   rules       whatever the user writes
  *
- * Each acts on all maps that its rules name, as published (when=always), or on no more than the budget forces
- * (when=needed). */
+ * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
+ * (when=always). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +25,14 @@
 
 #define WHEN                                                                                                           \
     {                                                                                                                  \
-        .key = "when", .fallback = "always", .choices = "always|needed",                                               \
-        .help = "act on all maps, as published, or on no more than the budget forces"                                  \
+        .key = "when", .fallback = "needed", .choices = "always|needed",                                               \
+        .help = "act on no more maps than the budget forces, or on all, as published"                                  \
     }
 #define DEPTH                                                                                                          \
-    { .key = "depth", .fallback = "2", .min = 1, .max = 1024, .help = "maps fetched ahead of the backward pass" }
+    {                                                                                                                  \
+        .key = "depth", .fallback = "2", .min = 1, .max = 1024,                                                        \
+        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier"                               \
+    }
 #define BUFFERS                                                                                                        \
     { .key = "k", .fallback = "0", .min = 0, .max = 4096, .help = "how many tensor buffers; 0: as many as needed" }
 #define CODEC(otherwise)                                                                                               \
@@ -58,7 +64,25 @@ static const mm_option_desc freelunch_options[] = {
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
-static const mm_option_desc cdma_options[] = {CODEC("raw"), RATE, WHEN, {0}};
+static const mm_option_desc recompute_options[] = {
+    {.key = "mode",
+     .fallback = "cost",
+     .choices = "speed|memory|cost|sqrt",
+     .help = "cheap layers once, or anew for each use, or by what it takes; or all layers of about sqrt(n) segments"},
+    WHEN,
+    {0},
+};
+static const mm_option_desc cdma_options[] = {
+    CODEC("raw"),
+    RATE,
+    {.key = "throttle",
+     .fallback = "2",
+     .min = 0,
+     .max = 1024,
+     .help = "pieces of maps that may be compressed and not copied yet: paces the codec by the link; 0: no limit"},
+    WHEN,
+    {0},
+};
 static const mm_option_desc rules_options[] = {
     {.key = "rules", .fallback = "*=swap", .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
     DEPTH,
@@ -84,15 +108,15 @@ static const preset presets[] = {
     {&mm_policy_vdnn_all, "*=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_vdnn_conv, "conv-in=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_cdma, "*=compress-swap(%s)", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
-    {&mm_policy_recompute, "bn=recompute;relu=recompute;pool=recompute;add=recompute;dropout=recompute",
-     MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
+    {&mm_policy_recompute, "*=recompute", MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
     {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
 };
 
+/* NULL for a policy that is none. */
 static const preset *find_preset(const mm_policy_ops *ops) {
-    const preset *p = presets;
-    while (p->ops != ops) p++;
-    return p;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (presets[i].ops == ops) return &presets[i];
+    return NULL;
 }
 
 static bool is_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key, const char *value) {
@@ -110,24 +134,50 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_policy_options *o
     return MM_OK;
 }
 
+/* The rules in their own language. */
+static mm_status rules_text(const mm_policy_ops *ops, const mm_policy_options *options, char *text, size_t capacity) {
+    char codec[MM_SPEC_CAPACITY];
+    MM_TRY(codec_spec(ops, options, codec));
+    int length;
+    if (ops == &mm_policy_freelunch)
+        length = snprintf(text, capacity, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",
+                          codec);
+    else if (ops == &mm_policy_rules)
+        length = snprintf(text, capacity, "%s", mm_policy_option(ops, options, "rules"));
+    else
+        length = snprintf(text, capacity, find_preset(ops)->rules, codec);
+    if ((size_t)length < capacity) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "policy %s: rules of more than %zu characters", ops->name, capacity - 1);
+}
+
+/* Policies without the option recompute by cost. */
+static mm_recompute_mode recompute_mode(const char *name) {
+    static const char *const names[] = {
+        [MM_RECOMPUTE_SPEED] = "speed", [MM_RECOMPUTE_MEMORY] = "memory", [MM_RECOMPUTE_SQRT] = "sqrt"};
+    for (size_t mode = 0; mode < sizeof names / sizeof *names; mode++)
+        if (names[mode] && strcmp(names[mode], name) == 0) return (mm_recompute_mode)mode;
+    return MM_RECOMPUTE_COST;
+}
+
 static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *options, mm_engine_config *config) {
     const preset *p = find_preset(ops);
-    char codec[MM_SPEC_CAPACITY], rules[MM_RULES_TEXT];
-    MM_TRY(codec_spec(ops, options, codec));
+    char rules[MM_RULES_TEXT];
+    MM_TRY(rules_text(ops, options, rules, sizeof rules));
     *config = (mm_engine_config){.fetch = p->fetch, .leave_steps = p->leave_steps, .buffers = p->buffers};
-    if (ops == &mm_policy_freelunch)
-        snprintf(rules, sizeof rules, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",
-                 codec);
-    else if (ops == &mm_policy_rules)
-        snprintf(rules, sizeof rules, "%s", mm_policy_option(ops, options, "rules"));
-    else
-        snprintf(rules, sizeof rules, p->rules, codec);
     config->depth = atoi(mm_policy_option(ops, options, "depth"));
     config->k = atoi(mm_policy_option(ops, options, "k"));
+    config->throttle = atoi(mm_policy_option(ops, options, "throttle"));
     config->always = is_option(ops, options, "when", "always");
+    config->recompute = recompute_mode(mm_policy_option(ops, options, "mode"));
     config->naive_workspace = is_option(ops, options, "workspace", "naive");
     if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
     return mm_rules_parse(rules, config);
+}
+
+mm_status mm_policy_rules_text(const mm_policy *policy, char *text, size_t capacity) {
+    if (find_preset(policy->ops)) return rules_text(policy->ops, &policy->options, text, capacity);
+    text[0] = '\0';
+    return MM_OK;
 }
 
 static int codecs(const mm_policy_ops *ops, const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY],
@@ -163,8 +213,8 @@ PRESET(mm_policy_swap, "swap", "maps used longest ago leave for host memory; the
 PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", plain_options);
 PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at once, prefetched one layer ahead",
        plain_options);
-PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers dropped, and made again when they are needed",
-       plain_options);
+PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers, or all of a segment, dropped and made again",
+       recompute_options);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options);
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",

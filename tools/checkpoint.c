@@ -8,7 +8,9 @@
 #include "nets/safetensors.h"
 #include "tools/session.h"
 
-enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16 };
+enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16, RNG_WORDS = 4 };
+
+static const nets_part PARTS[] = {NETS_VALUE, NETS_MOMENTUM};
 
 /* A parameter's part as the file has it. */
 static nets_safetensors_tensor describe(const nets_param *param, nets_part part, char name[NAME_CAPACITY]) {
@@ -19,22 +21,40 @@ static nets_safetensors_tensor describe(const nets_param *param, nets_part part,
 }
 
 static nets_safetensors_tensor describe_rng(void) {
-    return (nets_safetensors_tensor){.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {4}};
+    return (nets_safetensors_tensor){.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}};
 }
 
-static mm_status add_tensors(session *s, nets_safetensors_builder *builder) {
+static bool has_part(const session *s, int param, nets_part part) {
+    return nets_exec_param(s->train, param, part) != NULL;
+}
+
+/* Bytes of all tensors of a state. */
+static size_t state_bytes(const session *s) {
+    size_t bytes = RNG_WORDS * sizeof(uint32_t);
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
+        for (int p = 0; p < 2; p++)
+            if (has_part(s, i, PARTS[p])) bytes += (size_t)nets_net_param(s->config.net, i)->elems * sizeof(float);
+    return bytes;
+}
+
+/* Copies the tensors out of the manager, into `values`, which must live until the builder has written. */
+static mm_status add_tensors(session *s, float *values, nets_safetensors_builder *builder) {
     for (int i = 0; i < nets_net_params(s->config.net); i++) {
-        static const nets_part parts[] = {NETS_VALUE, NETS_MOMENTUM};
+        const nets_param *param = nets_net_param(s->config.net, i);
         for (int p = 0; p < 2; p++) {
             char name[NAME_CAPACITY];
-            nets_safetensors_tensor tensor = describe(nets_net_param(s->config.net, i), parts[p], name);
-            tensor.data = nets_exec_param(s->train, i, parts[p]);
-            if (tensor.data) MM_TRY(nets_safetensors_add(builder, &tensor));
+            if (!has_part(s, i, PARTS[p])) continue;
+            nets_safetensors_tensor tensor = describe(param, PARTS[p], name);
+            tensor.data = values;
+            MM_TRY(nets_exec_param_get(s->train, i, PARTS[p], values));
+            MM_TRY(nets_safetensors_add(builder, &tensor));
+            values += param->elems;
         }
     }
     nets_safetensors_tensor rng = describe_rng();
-    rng.data = mm_persistent_data(s->manager, "rng", NULL);
-    if (rng.data) MM_TRY(nets_safetensors_add(builder, &rng));
+    rng.data = values;
+    MM_TRY(mm_persistent_get(s->manager, rng.name, 0, values, RNG_WORDS * sizeof(uint32_t)));
+    MM_TRY(nets_safetensors_add(builder, &rng));
     char iteration[32];
     snprintf(iteration, sizeof iteration, "%lld", (long long)s->iteration);
     MM_TRY(nets_safetensors_add_metadata(builder, "net", nets_net_name(s->config.net)));
@@ -43,10 +63,16 @@ static mm_status add_tensors(session *s, nets_safetensors_builder *builder) {
 
 mm_status session_save(session *s, const char *path) {
     nets_safetensors_builder *builder;
-    MM_TRY(nets_safetensors_builder_create(&builder));
-    mm_status status = add_tensors(s, builder);
-    if (status == MM_OK) status = nets_safetensors_write(builder, path);
-    nets_safetensors_builder_destroy(builder);
+    size_t bytes = state_bytes(s);
+    float *values = malloc(bytes);
+    if (!values) return mm_fail(MM_ERR_NOMEM, "no memory for a state of %zu bytes", bytes);
+    mm_status status = nets_safetensors_builder_create(&builder);
+    if (status == MM_OK) {
+        status = add_tensors(s, values, builder);
+        if (status == MM_OK) status = nets_safetensors_write(builder, path);
+        nets_safetensors_builder_destroy(builder);
+    }
+    free(values);
     return status;
 }
 
@@ -54,25 +80,23 @@ mm_status session_save(session *s, const char *path) {
  * weights alone leaves the momentum at zero. */
 static mm_status take(session *s, const nets_safetensors_file *file, bool copy) {
     for (int i = 0; i < nets_net_params(s->config.net); i++) {
-        static const nets_part parts[] = {NETS_VALUE, NETS_MOMENTUM};
         const nets_param *param = nets_net_param(s->config.net, i);
         for (int p = 0; p < 2; p++) {
             char name[NAME_CAPACITY];
-            nets_safetensors_tensor want = describe(param, parts[p], name);
-            float *to = nets_exec_param(s->train, i, parts[p]);
+            nets_safetensors_tensor want = describe(param, PARTS[p], name);
             const void *data;
-            if (!to || (parts[p] == NETS_MOMENTUM && !nets_safetensors_find(file, name))) continue;
+            if (!has_part(s, i, PARTS[p]) || (PARTS[p] == NETS_MOMENTUM && !nets_safetensors_find(file, name)))
+                continue;
             MM_TRY(nets_safetensors_get(file, &want, &data));
-            if (copy) memcpy(to, data, (size_t)param->elems * sizeof *to);
+            /* a part has the same name in the manager as in the file, where it need not be aligned */
+            if (copy) MM_TRY(mm_persistent_set(s->manager, name, 0, data, param->elems * (int64_t)sizeof(float)));
         }
     }
-    void *rng = mm_persistent_data(s->manager, "rng", NULL);
     nets_safetensors_tensor want = describe_rng();
     const void *data;
-    if (!rng || !nets_safetensors_find(file, want.name)) return MM_OK;
+    if (!nets_safetensors_find(file, want.name)) return MM_OK;
     MM_TRY(nets_safetensors_get(file, &want, &data));
-    if (copy) memcpy(rng, data, 4 * sizeof(uint32_t));
-    return MM_OK;
+    return copy ? mm_persistent_set(s->manager, want.name, 0, data, RNG_WORDS * sizeof(uint32_t)) : MM_OK;
 }
 
 /* A file of weights alone has none: the training begins. */

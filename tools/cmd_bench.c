@@ -4,22 +4,11 @@
 
 #include "nets/net_file.h"
 #include "nets/safetensors.h"
-#include "tools/collect.h"
+#include "tools/bench.h"
+#include "tools/bench_grid.h"
 #include "tools/commands.h"
+#include "tools/json_file.h"
 #include "tools/requirement.h"
-#include "tools/session.h"
-
-typedef struct bench {
-    const char *net_list, *batch_list, *policy_list, *budget_list, *data, *device, *json, *facts, *issue;
-    int64_t iterations, seed, alloc_cost_us, pinned_bytes, link_bytes;
-    bool quiet, help;
-    arg_texts nets, batches, policies, budgets;
-    collector *collector; /* of facts; NULL: not asked for */
-    row *rows;
-    int n_rows, capacity;
-    bool failed; /* some run failed, other than by its budget */
-    const volatile sig_atomic_t *interrupted;
-} bench;
 
 static row *next_row(bench *b) {
     if (b->n_rows == b->capacity) {
@@ -34,236 +23,270 @@ static row *next_row(bench *b) {
     return r;
 }
 
-/* ---------------------------------------------------------------- budgets */
-
-static mm_status minimum_of(const bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t *bytes) {
-    requirement r;
-    MM_TRY(requirement_init(&r, net, batch, NETS_TRAIN, b->device, policy, 0, NULL));
-    *bytes = r.planned.plan->peak_bytes;
-    requirement_fini(&r);
-    return MM_OK;
-}
-
-static int by_size_falling(const void *a, const void *b) {
-    const int64_t *x = a, *y = b;
-    return (*x < *y) - (*x > *y);
-}
-
-static mm_status read_budget(const char *text, int64_t *bytes_out) {
-    int64_t bytes;
-    if (mm_size_parse(text, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--budgets, beside 'own' and 'plans'");
-    if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than nothing", text);
-    *bytes_out = bytes;
-    return MM_OK;
-}
-
-/* The budgets of one net and batch: sizes as given; "plans" stands for what the plan of each policy needs, falling;
- * "own" (0) for what the policy that runs needs. */
-static mm_status list_budgets(const bench *b, const nets_net *net, int64_t batch, int64_t *budgets, int *n_out) {
-    int n = 0;
-    for (int i = 0; i < b->budgets.n; i++) {
-        const char *text = b->budgets.text[i];
-        if (strcmp(text, "own") == 0)
-            budgets[n++] = 0;
-        else if (strcmp(text, "plans") == 0) {
-            int first = n;
-            for (int p = 0; p < b->policies.n; p++)
-                MM_TRY(minimum_of(b, net, batch, b->policies.text[p], &budgets[n++]));
-            qsort(budgets + first, (size_t)(n - first), sizeof *budgets, by_size_falling);
-        } else
-            MM_TRY(read_budget(text, &budgets[n++]));
-    }
-    *n_out = n;
-    return MM_OK;
-}
-
-/* ---------------------------------------------------------------- runs */
-
-static mm_status train_once(const bench *b, session *s, row *r) {
-    session_run run = {.iterations = b->iterations, .schedule = {.rate = 0.1f, .factor = 1}, .quiet = b->quiet};
-    return session_train(s, &run, r);
-}
+/* ---------------------------------------------------------------- cells */
 
 /* One cell of the table. What cannot run becomes a row that says why. */
 static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget) {
     row *r = next_row(b);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
-    session_config config = {.net = net,
-                             .data = b->data,
-                             .batch = batch,
-                             .device = b->device,
-                             .budget_bytes = budget,
-                             .pinned_bytes = b->pinned_bytes,
-                             .link_bytes_per_s = b->link_bytes,
-                             .seed = (uint64_t)b->seed,
-                             .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
-                             .measure = true,
-                             .measure_times = b->facts != NULL,
-                             .issue = strcmp(b->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
-                             .stop = b->interrupted,
-                             .alloc_cost_ns = b->alloc_cost_us * 1000};
-    snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
-    session s;
-    mm_status status = session_init(&s, &config);
-    if (status == MM_OK) {
-        status = train_once(b, &s, r);
-        if (status == MM_OK && b->collector) status = collector_add(b->collector, &s);
-        session_fini(&s);
-    } else {
-        snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
-        snprintf(r->policy, sizeof r->policy, "%s", policy);
-        snprintf(r->device, sizeof r->device, "%s", b->device);
-        r->batch = batch;
-        r->budget_bytes = budget;
-        r->minimum_bytes = s.minimum_bytes;
-    }
+    snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
+    snprintf(r->policy, sizeof r->policy, "%s", policy);
+    const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
+    snprintf(r->device, sizeof r->device, "%s", device);
+    r->batch = batch;
+    r->asked_bytes = r->budget_bytes = budget;
+    mm_status status = b->source ? bench_simulate(b, r) : bench_measure(b, net, r);
     const char *good = *b->interrupted ? "interrupted" : "ok";
     snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
     if (status == MM_OK || status == MM_ERR_INFEASIBLE) return MM_OK;
+    r->images_per_second = 0;
     b->failed = true;
     fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)batch, policy, mm_last_error());
     return MM_OK;
 }
 
-static mm_status read_batch(const char *text, int64_t *batch_out) {
-    char *end;
-    long long batch = strtoll(text, &end, 10);
-    if (end == text || *end || batch < 1 || batch > 1 << 20)
-        return mm_fail(MM_ERR_INVALID, "--batch %s: must be whole numbers from 1 to %d", text, 1 << 20);
-    *batch_out = batch;
-    return MM_OK;
-}
-
-static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
-    int64_t budgets[2 * ARG_TEXTS_MAX + ARG_TEXTS_MAX * ARG_TEXTS_MAX];
-    int n;
-    MM_TRY(list_budgets(b, net, batch, budgets, &n));
-    collector c;
-    if (b->facts) {
-        MM_TRY(collector_init(&c, net, batch, b->device, &b->policies));
-        b->collector = &c;
-    }
+static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
+    int64_t budgets[BENCH_VALUES_MAX];
+    int n, done = 0;
+    char what[96];
+    progress p;
+    MM_TRY(bench_budgets(b, budgets, &n));
+    for (int j = 0; b->predict && !*b->interrupted && j < b->policies.n; j++)
+        MM_TRY(bench_calibrate(b, net, batch, b->policies.text[j]));
+    snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
+    progress_begin(&p, what, (int64_t)n * b->policies.n, b->quiet || !b->source);
     mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
-        for (int p = 0; status == MM_OK && !*b->interrupted && p < b->policies.n; p++)
-            status = run_one(b, net, batch, b->policies.text[p], budgets[i]);
-    if (!b->facts) return status;
-    if (status == MM_OK && !*b->interrupted) status = collector_save(&c, b->facts);
+        for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {
+            status = run_one(b, net, batch, b->policies.text[j], budgets[i]);
+            if (b->source) progress_show(&p, ++done, "%s", b->policies.text[j]);
+        }
+    progress_end(&p);
+    return status;
+}
+
+/* With facts to be kept or predicted with: collected meanwhile. */
+static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
+    if (!b->facts && !b->predict) return run_cells(b, net, batch);
+    collector c;
+    MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
+    b->collector = &c;
+    mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
+    if (status == MM_OK) status = run_cells(b, net, batch);
+    if (status == MM_OK && b->facts && !*b->interrupted) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
     return status;
 }
 
+static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
+    MM_TRY(simulated_init(&b->subject, net, batch, &b->target));
+    mm_status status = run_collecting(b, net, batch);
+    simulated_fini(&b->subject);
+    return status;
+}
+
+/* ---------------------------------------------------------------- all */
+
+static mm_status run_net(bench *b, const char *name, int64_t only_batch) {
+    nets_net *net;
+    int64_t batches[BENCH_VALUES_MAX] = {only_batch};
+    int n = 1;
+    MM_TRY(nets_open(name, &net));
+    mm_status status = only_batch > 0 ? MM_OK : bench_batches(b, net, batches, &n);
+    for (int i = 0; status == MM_OK && !*b->interrupted && i < n; i++) status = run_batch(b, net, batches[i]);
+    nets_net_destroy(net);
+    return status;
+}
+
+static mm_status run_nets(bench *b) {
+    for (int i = 0; i < b->nets.n && !*b->interrupted; i++) MM_TRY(run_net(b, b->nets.text[i], 0));
+    return MM_OK;
+}
+
+/* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
+static mm_status run_source(bench *b, const facts_source *source) {
+    b->source = source;
+    return source->is_machine ? run_nets(b) : run_net(b, source->net, source->batch);
+}
+
 static mm_status run_all(bench *b) {
-    for (int i = 0; i < b->nets.n; i++) {
-        nets_net *net;
-        MM_TRY(nets_open(b->nets.text[i], &net));
-        mm_status status = MM_OK;
-        for (int j = 0; status == MM_OK && !*b->interrupted && j < b->batches.n; j++) {
-            int64_t batch;
-            status = read_batch(b->batches.text[j], &batch);
-            if (status == MM_OK) status = run_batch(b, net, batch);
-        }
-        nets_net_destroy(net);
-        MM_TRY(status);
+    if (b->sources.n == 0) return run_nets(b);
+    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) {
+        facts_source source;
+        MM_TRY(facts_source_open(b->sources.text[i], &source));
+        MM_TRY(run_source(b, &source));
     }
     return MM_OK;
 }
 
-/* Where `liveness` ran in the same table, hidden is measured against it: 1 - (step - liveness's step) / codec time. */
+/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take longer. */
+static void compare(row *r, const row *base) {
+    r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
+    if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
+}
+
 static void compare_with_liveness(bench *b) {
     for (int i = 0; i < b->n_rows; i++) {
         row *r = &b->rows[i];
-        for (int j = 0; r->codec_hidden_share >= 0 && j < b->n_rows; j++) {
+        for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
             const row *base = &b->rows[j];
             if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->iteration_seconds_median <= 0)
+                base->simulated != r->simulated || base->iteration_seconds_median <= 0)
                 continue;
-            double longer = r->iteration_seconds_median - base->iteration_seconds_median;
-            double share = 1 - longer / r->codec_busy_seconds;
-            r->codec_hidden_share = share < 0 ? 0 : share > 1 ? 1 : share;
+            compare(r, base);
             break;
         }
     }
 }
 
-/* Every list is read through before the first run, so that no long table ends at a misspelt name. */
-static mm_status read_lists(bench *b) {
-    MM_TRY(args_split("--net", b->net_list, &b->nets));
-    MM_TRY(args_split("--batch", b->batch_list, &b->batches));
-    MM_TRY(args_split("--policies", b->policy_list, &b->policies));
-    MM_TRY(args_split("--budgets", b->budget_list, &b->budgets));
-    for (int i = 0; i < b->nets.n; i++) {
-        nets_net *net;
-        MM_TRY(nets_open(b->nets.text[i], &net));
-        nets_net_destroy(net);
+static mm_status print_all(const bench *b) {
+    grid *grids;
+    int n;
+    rows_print(stdout, b->rows, b->n_rows);
+    MM_TRY(grids_make(b->rows, b->n_rows, &grids, &n));
+    for (int i = 0; i < n; i++) grid_print(stdout, &grids[i]);
+    if (n == 0) grid_print_orders(stdout, b->rows, b->n_rows);
+    rows_print_error(stdout, b->rows, b->n_rows);
+    mm_status status = b->svg ? grids_save_picture(b->svg, grids, n) : MM_OK;
+    free(grids);
+    return status;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+/* "codec/10": a tenth of the speed of the codec, measured now. */
+static mm_status read_link(bench *b) {
+    static const char codec[] = "codec/";
+    if (!b->link) return MM_OK;
+    if (strncmp(b->link, codec, strlen(codec)) != 0) {
+        if (mm_size_parse(b->link, &b->link_bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--link");
+        return b->link_bytes > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "--link %s: must be more than nothing", b->link);
     }
-    int64_t number;
-    for (int i = 0; i < b->batches.n; i++) MM_TRY(read_batch(b->batches.text[i], &number));
-    for (int i = 0; i < b->policies.n; i++) {
-        mm_policy policy;
-        MM_TRY(mm_policy_parse(b->policies.text[i], &policy));
-    }
-    for (int i = 0; i < b->budgets.n; i++)
-        if (strcmp(b->budgets.text[i], "own") != 0 && strcmp(b->budgets.text[i], "plans") != 0)
-            MM_TRY(read_budget(b->budgets.text[i], &number));
+    char *end;
+    double part = strtod(b->link + strlen(codec), &end);
+    if (end == b->link + strlen(codec) || *end || !(part >= 0.001 && part <= 1e6))
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
+    int64_t speed;
+    MM_TRY(bench_codec_speed(b, &speed));
+    char codec_size[32], link_size[32];
+    b->link_bytes = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
+    printf("link: %s/s, a codec that makes %s/s through %g\n",
+           mm_size_format(b->link_bytes, link_size, sizeof link_size),
+           mm_size_format(speed, codec_size, sizeof codec_size), part);
+    return MM_OK;
+}
+
+static mm_status check_source(const bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    if (source.is_machine) return MM_OK;
+    if (b->net_list || b->batch_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "rates",
+                       path);
+    if (!source.net[0]) return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", path);
+    return MM_OK;
+}
+
+static mm_status check_sources(const bench *b) {
+    if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
+        return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
+    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i]));
     return MM_OK;
 }
 
 static mm_status prepare(bench *b) {
-    MM_TRY(read_lists(b));
-    MM_TRY(requirement_device(b->device));
-    if (strcmp(b->issue, "thread") != 0 && strcmp(b->issue, "inline") != 0)
-        return mm_fail(MM_ERR_INVALID, "--issue %s: must be thread or inline", b->issue);
-    if (b->facts && (b->nets.n > 1 || b->batches.n > 1))
+    MM_TRY(bench_read_lists(b));
+    MM_TRY(target_init(&b->target));
+    MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
+    MM_TRY(check_sources(b));
+    if (b->facts &&
+        (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
     if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
-    return b->json ? nets_safetensors_writable(b->json) : MM_OK;
+    if (b->svg) MM_TRY(nets_safetensors_writable(b->svg));
+    if (b->json) MM_TRY(nets_safetensors_writable(b->json));
+    return read_link(b);
 }
 
 static const char help_text[] =
-    "Trains every combination of networks, batches, policies and budgets for some iterations, and prints one table.\n"
-    "A policy that does not fit a budget is a row that says what it needs. --budgets takes sizes, 'own' (what the\n"
-    "policy's plan needs) and 'plans' (what each listed policy's plan needs, one after the other). Ctrl-C ends it\n"
-    "with the rows so far. Columns:\n"
+    "Runs every combination of networks, batches, policies and budgets for some iterations, and prints one table; and\n"
+    "for more than one budget or batch, throughput against it for each policy (- where it does not fit). --svg draws\n"
+    "that. A policy that does not fit a budget is a row that says what it needs. Ctrl-C ends it with the rows so far.\n"
+    "\n"
+    "--budgets takes sizes, 'own' (what the policy's plan needs), 'plans' (what each listed policy's plan needs, one\n"
+    "after the other) and 'sweep[:N]' (N from the least that any of them needs to what liveness needs). --batch takes\n"
+    "numbers and 'sweep[:N]' (up to the largest batch that any policy fits into the one budget given).\n"
+    "\n"
+    "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts' (of\n"
+    "one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json, for "
+    "any\n"
+    "network and batch. --predict first measures facts of each network and batch, then compares what the simulator\n"
+    "makes of them with each measured run. Columns:\n"
     "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
     "  img/s                 images a second, by the median iteration\n"
-    "  hidden                share of the codecs' time that did not lengthen the step; measured against the step of\n"
-    "                        liveness if that is in the table, else by how long computation waited\n"
+    "  hidden                share of the codecs' time during which computation did not wait for them\n"
     "  loss                  of the first iteration and of the last\n"
+    "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
-    "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans";
+    "Keys of --json, in each row: net, batch, device, policy, codec, budget_bytes, peak_bytes (touched),\n"
+    "predicted_peak_bytes, minimum_bytes, outside_bytes, stash_bytes, images_per_second, iteration_seconds_median,\n"
+    "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
+    "null:\n"
+    "none), simulated (true: nothing ran, images_per_second is the simulator's), codec_hidden_share,\n"
+    "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
+    "cuda:\n"
+    "its computation beside codecs and copies, to that under liveness), precision, loss_first, loss_last, "
+    "test_accuracy,\n"
+    "iterations, status (ok, or why not).\n"
+    "\n"
+    "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
+    "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"
+    "  mm bench --simulate tools/facts/titanx.json --net vgg16 --batch sweep --budgets 12GiB --policies all";
 
 int cmd_bench(int argc, char **argv) {
-    bench b = {.net_list = "resnet32",
-               .batch_list = "128",
-               .policy_list = "naive,liveness,freelunch",
+    bench b = {.policy_list = "naive,liveness,freelunch",
                .budget_list = "own",
                .data = "synthetic",
-               .device = "host",
-               .issue = "thread",
+               .target = TARGET_DEFAULTS,
+               .issue_text = "auto",
                .iterations = 10,
                .seed = 1};
     const arg table[] = {
         {"--net", "A,B", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
-        {"--batch", "N,M", "batch sizes (128)", ARG_TEXT, &b.batch_list, 0, 0},
-        {"--policies", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &b.policy_list, 0, 0},
-        {"--budgets", "X,Y", "budgets: 300MiB, own, plans (own)", ARG_TEXT, &b.budget_list, 0, 0},
+        {"--batch", "N,M", "batch sizes, or sweep[:N] (128)", ARG_TEXT, &b.batch_list, 0, 0},
+        {"--batches", "N,M", "the same", ARG_TEXT, &b.batch_list, 0, 0},
+        {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
+         &b.policy_list, 0, 0},
+        {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
         {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
-        {"--device", "NAME", "host (host)", ARG_TEXT, &b.device, 0, 0},
+        TARGET_ARGS(&b.target),
+        {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
+         &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
-        {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs)", ARG_SIZE, &b.pinned_bytes, 0, 0},
-        {"--link", "SIZE", "bytes a second between device and host memory, as 12GB (as fast as memcpy)", ARG_SIZE,
-         &b.link_bytes, 0, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
+         ARG_SIZE, &b.pinned_bytes, 0, 0},
+        {"--link", "SIZE",
+         "bytes a second to host memory: 12GB, or codec/10: of that codec's speed, a tenth (memcpy's)", ARG_TEXT,
+         &b.link, 0, 0},
         {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
-        {"--issue", "HOW", "thread or inline (thread)", ARG_TEXT, &b.issue, 0, 0},
+        {"--issue", "HOW", "of side streams: thread, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text,
+         0, 0},
+        {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
+         &b.simulate_list, 0, 0},
+        {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},
         {"--json", "FILE", "the rows as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
+         0, 0},
+        {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };
@@ -275,9 +298,11 @@ int cmd_bench(int argc, char **argv) {
     if (status == MM_OK) {
         status = run_all(&b);
         compare_with_liveness(&b);
-        rows_print(stdout, b.rows, b.n_rows);
+        mm_status printed = print_all(&b);
+        if (status == MM_OK) status = printed;
     }
     if (status == MM_OK && b.json) status = rows_save(b.json, b.rows, b.n_rows);
+    target_fini(&b.target);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);

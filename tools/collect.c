@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "mm/core/graph.h"
 #include "mm/measured.h"
 #include "pipeline/codec/codec_facts.h"
 
@@ -22,20 +23,20 @@ static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM
     return MM_OK;
 }
 
-static mm_status make(collector *c, const nets_net *net, int64_t batch, const char *device, const arg_texts *policies) {
+static mm_status make(collector *c, const nets_net *net, int64_t batch, const target *target,
+                      const arg_texts *policies) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n = 0;
     for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
-    for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], device, &c->codecs[i]));
-    MM_TRY(nets_backend_open(device, &c->backend));
-    MM_TRY(nets_lower(net, c->backend, batch, NETS_TRAIN, &c->lowered));
+    for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], target->device, &c->codecs[i]));
+    MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, &c->lowered));
     return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
 }
 
-mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const char *device,
+mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const target *target,
                          const arg_texts *policies) {
     memset(c, 0, sizeof *c);
-    mm_status status = make(c, net, batch, device, policies);
+    mm_status status = make(c, net, batch, target, policies);
     if (status != MM_OK) collector_fini(c);
     return status;
 }
@@ -43,10 +44,11 @@ mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const
 void collector_fini(collector *c) {
     mm_facts_destroy(c->facts);
     nets_lowered_destroy(c->lowered);
-    nets_backend_close(c->backend);
     for (int i = 0; i < MM_MAX_CODECS; i++) mm_codec_destroy(c->codecs[i]);
     memset(c, 0, sizeof *c);
 }
+
+/* ---------------------------------------------------------------- operations */
 
 static void add_operation(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
     int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
@@ -57,22 +59,74 @@ static void add_operation(collector *c, const mm_measured *m, const mm_node *nod
     *(node->kind == MM_NODE_ENCODE ? &facts->encode_ns : &facts->decode_ns) = ns;
 }
 
-/* The link's rate is that of the largest copy. */
 static void add_copy(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
-    bool out = node->kind == MM_NODE_OUT;
-    int64_t bytes = m->plan->segments[node->dst].bytes;
-    if (ns <= 0 || bytes < c->copied_bytes[out]) return;
-    c->copied_bytes[out] = bytes;
-    *(out ? &c->facts->out_bytes_per_s : &c->facts->in_bytes_per_s) = (int64_t)((double)bytes * 1e9 / (double)ns);
+    collect_copies *copies = &c->copies[node->kind == MM_NODE_OUT];
+    double bytes = (double)m->plan->segments[node->dst].bytes;
+    if (ns <= 0) return;
+    copies->n++;
+    copies->bytes += bytes;
+    copies->ns += (double)ns;
+    copies->bytes_bytes += bytes * bytes;
+    copies->bytes_ns += bytes * (double)ns;
 }
 
-mm_status collector_add(collector *c, session *s) {
+/* ---------------------------------------------------------------- steps and contention */
+
+typedef struct totals {
+    int64_t compute, again, codecs, link; /* ns of an iteration */
+} totals;
+
+static totals add_up(const mm_measured *m) {
+    totals t = {0};
+    for (int i = 0; i < m->plan->n_nodes; i++) {
+        mm_node_kind kind = m->plan->nodes[i].kind;
+        bool copies = kind == MM_NODE_OUT || kind == MM_NODE_IN;
+        *(kind == MM_NODE_STEP        ? &t.compute
+          : kind == MM_NODE_RECOMPUTE ? &t.again
+          : copies                    ? &t.link
+                                      : &t.codecs) += mm_program_ns(m->program, i);
+    }
+    return t;
+}
+
+static void add_steps(collector *c, const mm_measured *m, const totals *t, const row *r) {
+    bool alone = t->codecs + t->link == 0;
+    collect_rank rank = !alone ? COLLECT_BESIDE : strcmp(r->policy, "liveness") == 0 ? COLLECT_LIVENESS : COLLECT_ALONE;
+    if (rank < c->steps_from) return;
+    c->steps_from = rank;
+    c->alone_ns = alone ? t->compute : 0;
+    for (int i = 0; i < m->plan->n_nodes; i++) {
+        const mm_node *node = &m->plan->nodes[i];
+        if (node->kind == MM_NODE_STEP)
+            c->facts->variants[c->facts->variant_first[node->step]].ns = mm_program_ns(m->program, i);
+    }
+    int64_t beyond = (int64_t)(r->iteration_seconds_median * 1e9) - t->compute - t->again;
+    c->beyond_ns = alone && beyond > 0 ? beyond : 0;
+    c->facts->variants[c->facts->variant_first[0]].ns += c->beyond_ns;
+}
+
+/* Of the side streams' work, what was not beside computation held it up. */
+static void add_contention(collector *c, const totals *t, const row *r) {
+    double side = (double)(t->codecs + t->link);
+    double held_up = r->iteration_seconds_median * 1e9 - (double)(t->compute + t->again + c->beyond_ns);
+    double beside = side > held_up ? side - (held_up > 0 ? held_up : 0) : 0;
+    if (side <= 0 || c->alone_ns == 0) return;
+    if (beside > (double)t->compute) beside = (double)t->compute;
+    double codecs = beside * (double)t->codecs / side, link = beside * (double)t->link / side;
+    double longer = (double)(t->compute - c->alone_ns);
+    c->contention.cc += codecs * codecs;
+    c->contention.cl += codecs * link;
+    c->contention.ll += link * link;
+    c->contention.cy += codecs * longer;
+    c->contention.ly += link * longer;
+}
+
+mm_status collector_add(collector *c, session *s, const row *r) {
     mm_measured m;
     MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
-    int64_t compute = 0, side = 0;
-    for (int i = 0; i < m.plan->n_nodes; i++) /* what runs again is no part of either: other runs do not have it */
-        if (m.plan->nodes[i].kind != MM_NODE_RECOMPUTE)
-            *(m.plan->nodes[i].kind == MM_NODE_STEP ? &compute : &side) += mm_program_ns(m.program, i);
+    totals t = add_up(&m);
+    add_steps(c, &m, &t, r);
+    add_contention(c, &t, r);
     for (int i = 0; i < m.plan->n_nodes; i++) {
         const mm_node *node = &m.plan->nodes[i];
         int64_t ns = mm_program_ns(m.program, i);
@@ -80,26 +134,81 @@ mm_status collector_add(collector *c, session *s) {
             add_operation(c, &m, node, ns);
         else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
             add_copy(c, &m, node, ns);
-        else if (node->kind == MM_NODE_STEP && (side == 0 || c->alone_ns == 0))
-            c->facts->variants[c->facts->variant_first[node->step]].ns = ns;
-    }
-    if (side == 0)
-        c->alone_ns = compute;
-    else {
-        c->beside_ns = compute;
-        c->side_ns = side;
     }
     return MM_OK;
 }
 
-/* A disturbed machine may seem to slow compute down without end; simulations take no more than this. */
-enum { MOST_CONTENTION = 9000 };
+/* ---------------------------------------------------------------- what follows */
 
-mm_status collector_save(collector *c, const char *path) {
-    if (c->alone_ns > 0 && c->beside_ns > c->alone_ns) {
-        int64_t together = c->side_ns < c->beside_ns ? c->side_ns : c->beside_ns;
-        int64_t permille = 1000 * (c->beside_ns - c->alone_ns) / together;
-        c->facts->contention_permille = permille < MOST_CONTENTION ? (int)permille : MOST_CONTENTION;
+/* The constant of the line through all copies of both ways; 0 if they do not tell. */
+static double copy_constant(const collect_copies copies[2]) {
+    double up = 0, down = 0;
+    for (int way = 0; way < 2; way++) {
+        const collect_copies *l = &copies[way];
+        double spread = l->n * l->bytes_bytes - l->bytes * l->bytes;
+        if (l->n < 2 || spread <= 1e-9 * l->n * l->bytes_bytes) continue;
+        up += l->ns * l->bytes_bytes - l->bytes * l->bytes_ns;
+        down += spread;
     }
+    return down > 0 && up > 0 ? up / down : 0;
+}
+
+static int64_t copy_rate(const collect_copies *copies, double constant) {
+    double ns = copies->ns - copies->n * constant;
+    if (copies->n == 0) return 0;
+    if (ns <= 0.1 * copies->ns) ns = 0.1 * copies->ns; /* copies too small to tell */
+    return (int64_t)(copies->bytes * 1e9 / ns);
+}
+
+/* A disturbed machine may seem to slow compute down without end; simulations take no more than this. */
+static int permille(double part) {
+    double permille = 1000 * part;
+    return permille > MM_CONTENTION_MOST ? MM_CONTENTION_MOST : permille > 0 ? (int)permille : 0;
+}
+
+/* The least squares' two parts, neither below nothing. */
+static void find_contention(const collect_contention *s, int *codecs_out, int *link_out) {
+    double determinant = s->cc * s->ll - s->cl * s->cl, codecs = 0, link = 0;
+    if (determinant > 1e-6 * s->cc * s->ll) {
+        codecs = (s->cy * s->ll - s->ly * s->cl) / determinant;
+        link = (s->ly * s->cc - s->cy * s->cl) / determinant;
+    }
+    if (determinant <= 1e-6 * s->cc * s->ll || codecs < 0 || link < 0) { /* one of them, or both alike */
+        codecs = s->cc > 0 && (link <= 0 || s->ll == 0) ? s->cy / s->cc : 0;
+        link = s->ll > 0 && codecs <= 0 ? s->ly / s->ll : 0;
+    }
+    *codecs_out = permille(codecs);
+    *link_out = permille(link);
+}
+
+static void conclude(const collector *c, mm_facts *facts) {
+    double constant = copy_constant(c->copies);
+    facts->issue_ns = (int64_t)constant;
+    facts->in_bytes_per_s = copy_rate(&c->copies[0], constant);
+    facts->out_bytes_per_s = copy_rate(&c->copies[1], constant);
+    find_contention(&c->contention, &facts->contention_permille, &facts->link_contention_permille);
+}
+
+mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+    const collector *c = ctx;
+    const mm_facts *from = c->facts;
+    if (facts->n_steps != from->n_steps || facts->n_tensors != from->n_tensors)
+        return mm_fail(MM_ERR_INVALID, "facts of %s: measured of another graph", mm_graph_name(graph));
+    for (int s = 0; s < facts->n_steps; s++)
+        facts->variants[facts->variant_first[s]].ns = from->variants[from->variant_first[s]].ns;
+    for (int codec = 0; codec < facts->n_codecs; codec++) {
+        int known = mm_facts_codec(from, facts->codecs[codec].spec);
+        for (int t = 0; known >= 0 && t < facts->n_tensors; t++) {
+            mm_code_facts *to = &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)t];
+            to->encode_ns = mm_facts_code(from, known, t)->encode_ns;
+            to->decode_ns = mm_facts_code(from, known, t)->decode_ns;
+        }
+    }
+    conclude(c, facts);
+    return MM_OK;
+}
+
+mm_status collector_save(const collector *c, const char *path) {
+    if (c->steps_from != COLLECT_NONE) conclude(c, c->facts); /* else they are a machine's */
     return mm_facts_save(path, c->lowered->graph, c->facts);
 }

@@ -1,29 +1,55 @@
-/* Facts of one network and batch, collected while policies run it: the steps' times from a run without side streams,
- * the codecs' times from the runs that use them, and how much side streams slow compute from comparing the two. */
+/* Facts of one network and batch, collected while policies run it.
+ *
+ *   steps        from a run without side streams, the one under liveness if there is one. The first step takes what the
+ *                iteration takes beyond all others
+ *   codecs       from the runs that use them
+ *   link         what a copy takes is a constant (issue_ns) and its bytes at a rate: the line through all copies
+ *   contention   what computation took longer in the runs with side streams, as a part of the time that codecs and
+ *                copies worked beside it: the two parts that explain all runs best */
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
 
 #include "tools/requirement.h"
 #include "tools/session.h"
+#include "tools/target.h"
+
+/* Sums of what a line is fitted to. */
+typedef struct collect_copies {
+    double n, bytes, ns, bytes_bytes, bytes_ns;
+} collect_copies;
+
+/* Of runs with side streams: time that codecs (c) and copies (l) worked beside the computation, and how much longer that
+ * took (y), multiplied and summed up. */
+typedef struct collect_contention {
+    double cc, cl, ll, cy, ly;
+} collect_contention;
+
+/* How good a run is for the times of steps. */
+typedef enum collect_rank { COLLECT_NONE, COLLECT_BESIDE, COLLECT_ALONE, COLLECT_LIVENESS } collect_rank;
 
 typedef struct collector {
-    nets_backend *backend;
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
-    int64_t copied_bytes[2];    /* the largest copy in, and out, of which the link's rates are */
-    int64_t alone_ns;           /* of all steps, in a run without side streams */
-    int64_t beside_ns, side_ns; /* of all steps, and of the side streams, in a run with them */
+    collect_copies copies[2]; /* in, and out */
+    collect_rank steps_from;
+    int64_t alone_ns;  /* of all steps, in the run that they are from, if that had no side streams */
+    int64_t beyond_ns; /* of an iteration, beyond its steps, there */
+    collect_contention contention;
 } collector;
 
 /* For every codec that any of the policies uses. */
-MM_CHECKED mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const char *device,
+MM_CHECKED mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const target *target,
                                     const arg_texts *policies);
 void collector_fini(collector *c);
 
-/* Takes what a session measured (mm_options.measure_times). */
-MM_CHECKED mm_status collector_add(collector *c, session *s);
+/* Takes what a session measured (mm_options.measure_times), and the row of its run. */
+MM_CHECKED mm_status collector_add(collector *c, session *s, const row *r);
 
-MM_CHECKED mm_status collector_save(collector *c, const char *path);
+/* Adds what was collected to facts of the same graph, or of an equal one; of codecs that it does not know, nothing. A
+ * time_source's fill. */
+mm_status collector_fill(const void *collector, const mm_graph *graph, mm_facts *facts);
+
+MM_CHECKED mm_status collector_save(const collector *c, const char *path);
 
 #endif

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "mm/core/status.h"
-#include "nets/safetensors_temp.h"
 #include "tools/picture.h"
 #include "tools/picture_columns.h"
+#include "tools/picture_page.h"
 
 /* The page, in pixels.
  *
@@ -50,22 +50,6 @@ typedef struct plot {
     double upper, lower; /* y */
     int columns;
 } plot;
-
-static void text(FILE *file, const char *raw) {
-    for (const char *c = raw; *c; c++) switch (*c) {
-        case '&':
-            fputs("&amp;", file);
-            break;
-        case '<':
-            fputs("&lt;", file);
-            break;
-        case '>':
-            fputs("&gt;", file);
-            break;
-        default:
-            if ((unsigned char)*c >= ' ') fputc(*c, file);
-        }
-}
 
 /* ---------------------------------------------------------------- scale */
 
@@ -180,7 +164,7 @@ static void draw_peak(const plot *p, double column) {
     fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" class=\"peak\"/>\n", x, y);
     fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" class=\"label%s\">peak %s: ", x, y - 8, side,
             mm_size_format(plan->live_peak_bytes, size, sizeof size));
-    text(f, mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
+    picture_text(f, mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
     fputs("</text>\n", f);
 }
 
@@ -190,7 +174,7 @@ static void draw_head(const plot *p, const picture_panel *panel) {
     const mm_plan *plan = panel->account->plan;
     int64_t budget = p->page->picture->budget_bytes;
     fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"head\">", LEFT, p->upper - 14);
-    text(f, panel->name);
+    picture_text(f, panel->name);
     fprintf(f, "</text>\n<text x=\"%d\" y=\"%.1f\" class=\"%s\">minimum budget %s%s</text>\n", RIGHT, p->upper - 14,
             budget > 0 && plan->peak_bytes > budget ? "name end misfit" : "name end",
             mm_size_format(plan->peak_bytes, size, sizeof size),
@@ -255,23 +239,14 @@ static void draw_page(page *p) {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
             "role=\"img\">\n<title>",
             WIDTH, height, WIDTH, height);
-    text(f, p->picture->title);
+    picture_text(f, p->picture->title);
     fprintf(f, "</title>\n<style>%s</style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", style, WIDTH, height);
     fprintf(f, "<text x=\"%d\" y=\"%d\" class=\"title\">", LEFT, TITLE);
-    text(f, p->picture->title);
+    picture_text(f, p->picture->title);
     fputs("</text>\n", f);
     legend(f, layers);
     for (int i = 0; i < p->picture->n_panels; i++) draw_panel(p, &p->picture->panels[i], first + i * panel);
     fputs("</svg>\n", f);
-}
-
-static mm_status save(const char *path, const char *bytes, size_t n_bytes) {
-    nets_temp_file file;
-    MM_TRY(nets_temp_file_create(path, &file));
-    mm_status status = nets_temp_file_write(&file, bytes, (int64_t)n_bytes);
-    if (status == MM_OK) return nets_temp_file_commit(&file);
-    nets_temp_file_abandon(&file);
-    return status;
 }
 
 mm_status picture_save(const char *path, const picture *picture) {
@@ -283,7 +258,7 @@ mm_status picture_save(const char *path, const picture *picture) {
     bool good = !ferror(p.file);
     good &= fclose(p.file) == 0;
     mm_status status =
-        good ? save(path, bytes, n_bytes) : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
+        good ? picture_write(path, bytes, n_bytes) : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
     free(bytes);
     return status;
 }

@@ -20,7 +20,7 @@ void row_times(row *r, double *seconds, int64_t n) {
 
 /* ---------------------------------------------------------------- table */
 
-enum { COLUMNS = 12, FIGURES_FROM = 4, CELL = 256 };
+enum { COLUMNS = 13, FIGURES_FROM = 4, EXPECTED = 11, CELL = 256 };
 
 typedef char cells[COLUMNS][CELL];
 
@@ -31,28 +31,51 @@ static void size_cell(char *cell, int64_t bytes) {
         strcpy(cell, "-");
 }
 
+static bool has_speed(const row *r) { return r->images_per_second > 0; }
+
+static bool is_predicted(const row *r) { return !r->simulated && r->iteration_seconds_predicted > 0; }
+
+double row_error(const row *r) {
+    if (!is_predicted(r) || r->iteration_seconds_median <= 0) return -1;
+    double error = r->iteration_seconds_predicted / r->iteration_seconds_median - 1;
+    return error < 0 ? -error : error;
+}
+
 static void fill(const row *r, cells c) {
-    bool ran = r->iteration_seconds_median > 0;
     snprintf(c[0], CELL, "%s", r->net);
     snprintf(c[1], CELL, "%lld", (long long)r->batch);
-    snprintf(c[2], CELL, "%s", r->policy);
+    if (*r->policy_now && strcmp(r->policy_now, r->policy) != 0)
+        snprintf(c[2], CELL, "%.120s -> %.120s", r->policy, r->policy_now);
+    else
+        snprintf(c[2], CELL, "%s", r->policy);
     size_cell(c[3], r->budget_bytes);
     size_cell(c[4], r->predicted_peak_bytes);
     size_cell(c[5], r->peak_bytes);
     size_cell(c[6], r->outside_bytes);
     size_cell(c[7], r->stash_bytes);
-    snprintf(c[8], CELL, ran ? "%.1f" : "-", r->images_per_second);
-    if (ran && r->codec_hidden_share >= 0)
+    snprintf(c[8], CELL, has_speed(r) ? "%.1f" : "-", r->images_per_second);
+    if (has_speed(r) && r->codec_hidden_share >= 0)
         snprintf(c[9], CELL, "%.0f%%", 100 * r->codec_hidden_share);
     else
         strcpy(c[9], "-");
-    snprintf(c[10], CELL, ran ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
-    snprintf(c[11], CELL, "%s", r->status);
+    snprintf(c[10], CELL, has_speed(r) && !r->simulated ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
+    if (is_predicted(r))
+        snprintf(c[EXPECTED], CELL, "%.1f ms, %+.0f%%", 1e3 * r->iteration_seconds_predicted,
+                 100 * (r->iteration_seconds_predicted / r->iteration_seconds_median - 1));
+    else
+        strcpy(c[EXPECTED], "-");
+    snprintf(c[COLUMNS - 1], CELL, "%s", r->status);
+}
+
+static bool any_predicted(const row *rows, int n) {
+    for (int i = 0; i < n; i++)
+        if (is_predicted(&rows[i])) return true;
+    return false;
 }
 
 void rows_print(FILE *file, const row *rows, int n) {
-    static const char *const heads[COLUMNS] = {"net",     "batch", "policy", "budget", "predicted", "measured",
-                                               "outside", "stash", "img/s",  "hidden", "loss",      "status"};
+    static const char *const heads[COLUMNS] = {"net",   "batch", "policy", "budget", "predicted", "measured", "outside",
+                                               "stash", "img/s", "hidden", "loss",   "simulated", "status"};
     cells *all = malloc(((size_t)n + 1) * sizeof *all);
     if (!all) return;
     size_t width[COLUMNS];
@@ -63,10 +86,12 @@ void rows_print(FILE *file, const row *rows, int n) {
         for (int i = 0; i <= n; i++)
             if (strlen(all[i][c]) > width[c]) width[c] = strlen(all[i][c]);
     }
+    bool expected = any_predicted(rows, n);
     for (int i = 0; i <= n; i++) {
         /* What did not run has no figures: its status stands in their place. */
-        int figures = i == 0 || rows[i - 1].iteration_seconds_median > 0 ? COLUMNS - 1 : FIGURES_FROM;
+        int figures = i == 0 || has_speed(&rows[i - 1]) ? COLUMNS - 1 : FIGURES_FROM;
         for (int c = 0; c < figures; c++) {
+            if (c == EXPECTED && !expected) continue;
             bool left = c == 0 || c == 2 || c == 10;
             fprintf(file, left ? "%-*s  " : "%*s  ", (int)width[c], all[i][c]);
         }
@@ -75,23 +100,43 @@ void rows_print(FILE *file, const row *rows, int n) {
     free(all);
 }
 
+void rows_print_error(FILE *file, const row *rows, int n) {
+    double *errors = malloc(((size_t)n + 1) * sizeof *errors);
+    int known = 0;
+    for (int i = 0; errors && i < n; i++)
+        if (row_error(&rows[i]) >= 0) errors[known++] = 100 * row_error(&rows[i]);
+    if (known > 0) {
+        qsort(errors, (size_t)known, sizeof *errors, by_value);
+        fprintf(file, "\nsimulator error of %d runs: median %.1f%%, p90 %.1f%%, max %.1f%%\n", known,
+                (errors[(known - 1) / 2] + errors[known / 2]) / 2, errors[(int)(0.9 * (known - 1) + 0.5)],
+                errors[known - 1]);
+    }
+    free(errors);
+}
+
 /* ---------------------------------------------------------------- JSON */
 
 static json_t *optional(double value) { return value < 0 ? json_null() : json_real(value); }
 
+static json_t *positive(double value) { return optional(value > 0 ? value : -1); }
+
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
-    return json_pack("{ss sI ss ss ss sI sI sI sI sI sI sf sf sf so sf so so so sI ss}", "net", r->net, "batch",
-                     (json_int_t)r->batch, "device", r->device, "policy", r->policy, "codec", r->codec, "budget_bytes",
-                     (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "predicted_peak_bytes",
-                     (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes,
-                     "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes,
-                     "images_per_second", r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median,
-                     "iteration_seconds_p95", r->iteration_seconds_p95, "codec_hidden_share",
-                     optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "loss_first",
-                     ran ? json_real(r->loss_first) : json_null(), "loss_last",
-                     ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy),
-                     "iterations", (json_int_t)r->iterations, "status", r->status);
+    return json_pack(
+        "{ss sI ss ss ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb so sf sf so so so so so sI ss}", "net", r->net,
+        "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "policy", r->policy,
+        "policy_effective", *r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps,
+        "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
+        "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes,
+        "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes, "images_per_second",
+        r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
+        r->iteration_seconds_p95, "iteration_seconds_predicted",
+        optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
+        optional(row_error(r)), "simulated", (int)r->simulated, "codec_hidden_share", optional(r->codec_hidden_share),
+        "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds", r->compute_busy_seconds, "step_ratio",
+        positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio), "loss_first",
+        ran ? json_real(r->loss_first) : json_null(), "loss_last", ran ? json_real(r->loss_last) : json_null(),
+        "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -7,8 +7,11 @@
 #include "mm/core/status.h"
 
 typedef struct row {
-    char net[64], device[16], policy[160], codec[64];
+    char net[64], device[16], precision[8], policy[160], codec[64];
+    char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
+    int64_t ladder_steps; /* taken because memory was short */
     int64_t batch;
+    int64_t asked_bytes; /* the budget that was asked for; 0: what the policy needs */
     int64_t budget_bytes;
     int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
     int64_t predicted_peak_bytes; /* of the plans that ran */
@@ -17,19 +20,29 @@ typedef struct row {
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
-    double codec_hidden_share; /* negative: no codec */
-    double codec_busy_seconds; /* of the codecs' streams, an iteration */
+    double codec_hidden_share;        /* negative: no codec */
+    double codec_busy_seconds;        /* of the codecs' streams, an iteration */
+    double compute_busy_seconds;      /* of the compute stream; 0: not measured */
+    double step_ratio, compute_ratio; /* to liveness in the same table; 0: it is not there */
     double loss_first, loss_last;
     double test_accuracy; /* negative: not evaluated */
     int64_t iterations;
-    char status[256]; /* "ok", or what went wrong */
+    double iteration_seconds_predicted; /* by the simulator; 0: not */
+    bool simulated;                     /* nothing ran: the times are the simulator's */
+    char status[256];                   /* "ok", or what went wrong */
 } row;
 
 /* Median and 95th percentile of n times (sorts them). */
 void row_times(row *r, double *seconds, int64_t n);
 
+/* How far the simulator was from what was measured, as a share of that; negative: not both are known. */
+double row_error(const row *r);
+
 /* Prints rows as one aligned table. */
 void rows_print(FILE *file, const row *rows, int n);
+
+/* A line that sums the rows' errors up; nothing if there are none. */
+void rows_print_error(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */
 MM_CHECKED mm_status rows_save(const char *path, const row *rows, int n);

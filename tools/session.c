@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
 #include "tools/requirement.h"
+#include "tools/session_memory.h"
 
 static double now(void) {
     struct timespec t;
@@ -61,78 +63,49 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     return n;
 }
 
-/* Raises the minimum to the largest plan of a graph under any policy. *base_bytes: what the persistent tensors of all
- * graphs take, 0 if that is not known: then it becomes what this graph's take. */
-static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
-    for (int p = 0; p < s->config.policies.n; p++) {
-        requirement r;
-        MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
-                                *base_bytes, NULL));
-        const mm_plan *plan = r.planned.plan;
-        *base_bytes = plan->base_bytes;
-        if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
-        if (plan->peak_bytes > s->minimum_bytes) {
-            s->minimum_bytes = plan->peak_bytes;
-            mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-        }
-        requirement_fini(&r);
-    }
-    return MM_OK;
-}
-
-static mm_status check_device_memory(const session *s) {
-    mm_device *device;
-    mm_memory_info info;
-    char size[32];
-    int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
-    MM_TRY(mm_device_create(s->config.device, NULL, &device));
-    mm_device_memory_info(device, &info);
-    mm_device_destroy(device);
-    if (wanted <= info.free_bytes) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
-                   s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
-                   mm_size_format(wanted, size, sizeof size), s->config.device, (long long)info.free_bytes);
-}
-
-static mm_status check_budget(const session *s) {
-    if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device_memory(s);
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)s->minimum_bytes,
-                   s->holder);
+/* On a line of its own, whatever the progress has left on it. */
+static void say(void *ctx, mm_log_level level, const char *message) {
+    (void)ctx, (void)level;
+    fprintf(stderr, "%smm: %s\n", isatty(fileno(stderr)) ? "\r\033[K" : "", message);
 }
 
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
-    mm_options options = {.device = c->device,
+    mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = c->pinned_bytes,
                           .link_bytes_per_s = c->link_bytes_per_s,
                           .policy = c->policies.text[0],
+                          .no_ladder = c->no_ladder,
+                          .log = {.fn = say, .level = MM_LOG_WARNING},
                           .issue = c->issue,
                           .self_check = c->self_check,
                           .measure_touched = c->measure,
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};
     MM_TRY(mm_manager_create(&options, &s->manager));
+    s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
-        MM_TRY(
-            nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
-    nets_exec_init(s->train, c->seed);
-    return MM_OK;
+        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
+                                   wanted[g].exec));
+    return nets_exec_init(s->train, c->seed);
 }
 
 /* The training graph comes before the data: a batch that no memory holds is refused before its images take some. It has
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
     int64_t base = 0;
-    MM_TRY(raise_minimum(s, s->config.batch, NETS_TRAIN, &base));
-    MM_TRY(check_budget(s));
+    s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
+    MM_TRY(session_memory_raise(s, s->config.batch, NETS_TRAIN, &base));
+    MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
-    for (int g = 1; g < n; g++) MM_TRY(raise_minimum(s, wanted[g].batch, wanted[g].mode, &base));
-    MM_TRY(check_budget(s));
+    for (int g = 1; g < n; g++) MM_TRY(session_memory_raise(s, wanted[g].batch, wanted[g].mode, &base));
+    MM_TRY(session_memory_check(s));
+    MM_TRY(session_memory_check_switches(s));
     if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
     if (s->config.pinned_bytes == 0) s->config.pinned_bytes = s->pinned_needed_bytes;
     return open_manager(s);
@@ -164,7 +137,17 @@ void session_fini(session *s) {
 /* The state of a run that the row is made of. Of a fixed size, since the heap is counted as outside_bytes. */
 enum { TIMES = 4096 };
 
+/* An iteration that was submitted and not collected; or run to its end, and not yet accounted for. */
+typedef struct flight {
+    nets_exec *exec;
+    int64_t n; /* images */
+    nets_result result;
+} flight;
+
 typedef struct tally {
+    flight flight[NETS_AHEAD]; /* oldest first */
+    int flying;
+    double ended;          /* when the last one was collected, or, before the first, submitted */
     double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
     int64_t full, labels, correct;
     mm_stats before;
@@ -181,46 +164,94 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
                 (double)result->correct / (double)labels, seconds);
 }
 
-static mm_status iterate(session *s, const session_run *run, tally *t, row *r) {
-    nets_batch batch;
-    MM_TRY(nets_reader_next(s->train_data, &batch));
-    bool full = batch.n == s->config.batch;
+static mm_status start_iteration(session *s, const session_run *run, tally *t) {
+    nets_batch batch = {.n = s->config.batch};
+    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
+        MM_TRY(nets_reader_next(s->train_data, &batch));
+    nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
-    nets_result result;
-    double start = now();
-    MM_TRY(nets_exec_iteration(full ? s->train : s->train_last, batch.images, batch.labels, batch.n, rate, &result));
-    double seconds = now() - start;
+    if (t->flying == 0) t->ended = now();
+    flight *next = &t->flight[t->flying];
+    *next = (flight){.exec = exec, .n = batch.n};
+    MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
+                    : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
+    t->flying++;
     s->iteration++;
-    if (full) t->seconds[t->full++ % TIMES] = seconds;
-    t->labels += labels_of(s, batch.n);
+    return MM_OK;
+}
+
+/* Its time is that since the end of the one before it. */
+static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    const flight oldest = t->flight[0];
+    nets_result result = oldest.result;
+    if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
+    double end = now(), seconds = end - t->ended, mean = 0;
+    t->ended = end;
+    memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
+    if (oldest.n == s->config.batch) t->seconds[t->full++ % TIMES] = seconds;
+    t->labels += labels_of(s, oldest.n);
     t->correct += result.correct;
     if (r->iterations++ == 0) r->loss_first = result.loss;
     r->loss_last = result.loss;
-    log_line(run->log, s->iteration, &result, labels_of(s, batch.n), seconds);
+    int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
+    log_line(run->log, iteration, &result, labels_of(s, oldest.n), seconds);
+    for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
+    progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
+                  100.0 * (double)t->correct / (double)t->labels,
+                  mean > 0 ? (double)(window * s->config.batch) / mean : 0);
     return MM_OK;
 }
 
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
     while (s->iteration < run->iterations && !stopped(s)) {
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
-        MM_TRY(iterate(s, run, t, r));
-        double mean = 0;
-        int64_t window = t->full < 20 ? t->full : 20;
-        for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
-        progress_show(p, s->iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
-                      100.0 * (double)t->correct / (double)t->labels,
-                      mean > 0 ? (double)(window * s->config.batch) / mean : 0);
+        MM_TRY(start_iteration(s, run, t));
+        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
     }
     return MM_OK;
 }
 
-/* Shares of the codecs' time that did not hold the computation up. */
+/* The device catches up. What failed, and what was behind it, did not happen. */
+static mm_status land(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    mm_status status = MM_OK;
+    while (status == MM_OK && t->flying > 0) status = finish_iteration(s, run, p, t, r);
+    s->iteration -= t->flying;
+    return status;
+}
+
+static mm_status seek(session *s) {
+    return nets_reader_seek(s->train_data, s->iteration / s->train_size.batches, s->iteration % s->train_size.batches);
+}
+
+static int64_t ladder_steps(const session *s) {
+    mm_stats stats;
+    mm_stats_get(s->manager, &stats);
+    return stats.ladder_steps;
+}
+
+/* Where memory ran out and the manager has found a plan that needs less, what was lost is run again: the weights say
+ * how far it came. */
+static mm_status iterate_to_the_end(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    for (;;) {
+        int64_t steps = ladder_steps(s);
+        mm_status status = iterate_all(s, run, p, t, r), landed = land(s, run, p, t, r);
+        if (status == MM_OK) status = landed;
+        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps) return status;
+        MM_TRY(nets_exec_updates(s->train, &s->iteration));
+        MM_TRY(seek(s));
+        t->flying = 0;
+    }
+}
+
+/* The share of the codecs' time during which the computation did not wait for them; it may have waited for others. */
 static double hidden_share(const mm_stats *before, const mm_stats *after) {
     double busy = (double)(after->codec_busy_ns - before->codec_busy_ns);
-    double wait = (double)(after->compute_wait_ns - before->compute_wait_ns);
+    double wait = (double)(after->codec_wait_ns - before->codec_wait_ns);
     if (busy <= 0) return -1;
     return wait >= busy ? 0 : 1 - wait / busy;
 }
+
+static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
 
 static mm_status fill_row(session *s, tally *t, row *r) {
     mm_stats after;
@@ -230,8 +261,13 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->outside_bytes = after.outside_bytes;
     r->stash_bytes = after.stash_bytes;
     r->codec_hidden_share = hidden_share(&t->before, &after);
+    r->ladder_steps = after.ladder_steps;
+    copy_text(r->policy_now, sizeof r->policy_now, mm_policy_now(s->manager));
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
+    if (r->iterations > 0)
+        r->compute_busy_seconds =
+            (double)(after.compute_busy_ns - t->before.compute_busy_ns) * 1e-9 / (double)r->iterations;
     if (!s->config.measure || r->iterations == 0) return MM_OK;
     mm_touched touched;
     MM_TRY(mm_touched_get(s->manager, &touched));
@@ -241,11 +277,10 @@ static mm_status fill_row(session *s, tally *t, row *r) {
                    (long long)touched.stray_bytes);
 }
 
-static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
-
 static void name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
-    copy_text(r->device, sizeof r->device, s->config.device);
+    copy_text(r->device, sizeof r->device, s->config.target.device);
+    copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->policy, sizeof r->policy, s->config.policies.text[0]);
     mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
@@ -260,14 +295,12 @@ static void name_row(const session *s, row *r) {
 mm_status session_train(session *s, const session_run *run, row *r) {
     name_row(s, r);
     r->codec_hidden_share = r->test_accuracy = -1;
-    if (s->iteration > 0)
-        MM_TRY(nets_reader_seek(s->train_data, s->iteration / s->train_size.batches,
-                                s->iteration % s->train_size.batches));
+    if (s->iteration > 0) MM_TRY(seek(s));
     tally t = {.full = 0};
     mm_stats_get(s->manager, &t.before);
     progress p;
     progress_begin(&p, r->policy, run->iterations, run->quiet);
-    mm_status status = iterate_all(s, run, &p, &t, r);
+    mm_status status = iterate_to_the_end(s, run, &p, &t, r);
     progress_end(&p);
     return status == MM_OK ? fill_row(s, &t, r) : status;
 }

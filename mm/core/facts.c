@@ -14,18 +14,28 @@ mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_
     facts->n_codecs = n_codecs;
     size_t codes = (size_t)n_codecs * (size_t)facts->n_tensors;
     facts->variant_first = malloc(((size_t)facts->n_steps + 1) * sizeof *facts->variant_first);
-    facts->variants = calloc((size_t)facts->n_steps, sizeof *facts->variants);
+    size_t variants = 0;
+    for (int s = 0; s < facts->n_steps; s++) variants += 1 + (size_t)mm_graph_step(graph, s)->n_less;
+    facts->variants = calloc(variants, sizeof *facts->variants);
     facts->codecs = calloc((size_t)n_codecs + 1, sizeof *facts->codecs);
     facts->codes = calloc(codes + 1, sizeof *facts->codes);
     if (!facts->variant_first || !facts->variants || !facts->codecs || !facts->codes) {
         mm_facts_destroy(facts);
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts of %d steps", mm_graph_steps(graph));
     }
-    for (int s = 0; s <= facts->n_steps; s++) facts->variant_first[s] = s;
-    for (int s = 0; s < facts->n_steps; s++)
-        facts->variants[s] =
-            (mm_variant){.deterministic = true, .workspace_bytes = mm_graph_step(graph, s)->workspace_bytes};
+    facts->variant_first[0] = 0;
+    for (int s = 0; s < facts->n_steps; s++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        int first = facts->variant_first[s];
+        for (int v = 0; v <= step->n_less; v++)
+            facts->variants[first + v] =
+                (mm_variant){.id = v,
+                             .deterministic = true,
+                             .workspace_bytes = v == 0 ? step->workspace_bytes : step->less_bytes[v - 1]};
+        facts->variant_first[s + 1] = first + 1 + step->n_less;
+    }
     for (size_t i = 0; i < codes; i++) facts->codes[i].code_bytes = -1;
+    facts->piece_bytes = MM_PIECE_BYTES;
     *facts_out = facts;
     return MM_OK;
 }
@@ -37,6 +47,28 @@ void mm_facts_destroy(mm_facts *facts) {
     free(facts->codecs);
     free(facts->codes);
     free(facts);
+}
+
+bool mm_facts_put_least_workspace_first(mm_facts *facts) {
+    bool changed = false;
+    for (int s = 0; s < facts->n_steps; s++) {
+        mm_variant *variants = &facts->variants[facts->variant_first[s]];
+        int n = facts->variant_first[s + 1] - facts->variant_first[s], least = 0;
+        for (int v = 1; v < n; v++)
+            if (variants[v].workspace_bytes < variants[least].workspace_bytes) least = v;
+        mm_variant first = variants[0];
+        variants[0] = variants[least];
+        variants[least] = first;
+        changed |= least > 0;
+    }
+    return changed;
+}
+
+static bool is_possible(int64_t alone, int64_t shared) { return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST; }
+
+bool mm_facts_link_is_possible(const mm_facts *facts) {
+    return is_possible(facts->out_bytes_per_s, facts->out_both_bytes_per_s) &&
+           is_possible(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
 }
 
 int mm_facts_codec(const mm_facts *facts, const char *spec) {

@@ -28,6 +28,8 @@ typedef struct mm_code_facts {
     int64_t code_bytes; /* exact, or the reserve of a variable code; -1: this codec does not take this tensor */
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
+    int64_t split_rows; /* the code may be cut after so many rows of the outermost dimension, and multiples: there a
+                           code of the rows before ends and one of those behind begins, both sides MM_ALIGNed. 0: nowhere */
 } mm_code_facts;
 
 typedef struct mm_facts {
@@ -40,17 +42,39 @@ typedef struct mm_facts {
     mm_code_facts *codes;                              /* [codec * n_tensors + tensor] */
     int64_t out_bytes_per_s, in_bytes_per_s;           /* the link, one way alone */
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* each way with both busy */
-    int contention_permille;                           /* how much longer compute takes while a side stream works */
-    int64_t issue_ns;                                  /* host time to issue one operation */
+    int contention_permille;                           /* how much longer compute takes while a codec works */
+    int link_contention_permille;                      /* and while a copy over the link does; they add up */
+    int64_t issue_ns;    /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
+    int64_t alloc_ns;    /* of an unplanned allocation, or a free. It begins when all that runs has ended, and nothing
+                         begins before it has: the CUDA runtime's synchronise the device. 0: they cost nothing */
+    int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
+                            (mm/core/pieces.h) */
 } mm_facts;
 
-/* One variant a step, with the graph's workspace and no time; room for n_codecs codecs. */
+/* Of a map: its copy takes 20 us and more on the links of today's GPUs, even compressed four times, so that the two
+ * launches and the event of each piece are small beside it; and maps of some tens of MiB still get several pieces. */
+enum { MM_PIECE_BYTES = 4 << 20 };
+
+/* What times can be summed up and simulated: a step or an operation takes less than 17 minutes, each kind of side work
+ * slows compute down at most tenfold, and one way of the link the other. */
+enum { MM_CONTENTION_MOST = 9000, MM_LINK_SHARED_LEAST = 10 };
+#define MM_NS_MOST INT64_C(1000000000000)
+enum { MM_ALLOC_NS_MOST = 1000000000 }; /* issuing an operation, or an allocation */
+
+/* A variant for each workspace that the graph allows a step, the declared one first, without times; room for n_codecs
+ * codecs. */
 MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
 void mm_facts_destroy(mm_facts *facts);
+
+/* Puts each step's variant with the least workspace first, which is the one that policies take. False if it was so. */
+bool mm_facts_put_least_workspace_first(mm_facts *facts);
 
 /* Index of the codec of that spec, -1. */
 int mm_facts_codec(const mm_facts *facts, const char *spec);
 const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor);
+
+/* Whether the link with both ways busy has at least a tenth of its rate one way alone (or that is not known). */
+bool mm_facts_link_is_possible(const mm_facts *facts);
 
 /* The facts as a text file (JSON): steps by layer name and phase, codes by tensor name and codec spec, so that they
  * can be applied to a graph built elsewhere. Load fills in what the file has for this graph and leaves the rest;

@@ -1,12 +1,13 @@
 /* Facts as JSON:
  *
  *   { "format": "mm facts", "version": 1,
- *     "graph": { "name": "resnet32", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
- *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ...
- * }, "contention_permille": 50, "issue_ns": 2000, "steps": [ { "layer": "conv1", "phase": "forward", "variants": [ {
- * "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ], "codecs": [ { "spec": "zvc", "lossless":
- * true, "fixed_size": false, "gives_value": true, "gives_sign": false, "codes": { "conv1.out": { "code_bytes": 4096,
- * "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500 } } } ] }
+ *     "graph": { "name": "resnet32 train 128", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
+ *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
+ *     "contention_permille": 50, "link_contention_permille": 20, "issue_ns": 2000, "alloc_ns": 0,
+ *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
+ *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
+ *     "codecs": [ { "spec": "zvc", "lossless": true, "fixed_size": false, "gives_value": true, "gives_sign": false,
+ *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500 } } } ] }
  *
  * Steps and codes may be left out; what is there must be whole. The counts and the sum of the tensors' bytes tell
  * whether the file is of the same graph: its name does not matter. */
@@ -82,14 +83,15 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         json_decref(codecs);
         return NULL;
     }
-    return json_pack("{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:I, s:o, s:o}", "format",
-                     format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
+    return json_pack("{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:o, s:o}",
+                     "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
                      facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)tensor_bytes_sum(graph),
                      "link", "out_bytes_per_s", (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s",
                      (json_int_t)facts->in_bytes_per_s, "out_both_bytes_per_s", (json_int_t)facts->out_both_bytes_per_s,
                      "in_both_bytes_per_s", (json_int_t)facts->in_both_bytes_per_s, "contention_permille",
-                     facts->contention_permille, "issue_ns", (json_int_t)facts->issue_ns, "steps", steps, "codecs",
-                     codecs);
+                     facts->contention_permille, "link_contention_permille", facts->link_contention_permille,
+                     "issue_ns", (json_int_t)facts->issue_ns, "alloc_ns", (json_int_t)facts->alloc_ns, "steps", steps,
+                     "codecs", codecs);
 }
 
 /* Writes to a new file beside `path`; the caller renames or removes it. */
@@ -164,7 +166,7 @@ static mm_status get_bool(const loader *l, const json_t *object, const char *whe
     return MM_OK;
 }
 
-static const int64_t MAX_BYTES = INT64_C(1) << 62, MAX_NS = INT64_C(1) << 50;
+static const int64_t MAX_BYTES = INT64_C(1) << 62;
 
 static mm_status load_header(loader *l, const json_t *root) {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -187,14 +189,20 @@ static mm_status load_header(loader *l, const json_t *root) {
 static mm_status load_link(loader *l, const json_t *root) {
     const json_t *link = json_object_get(root, "link");
     mm_facts *f = l->facts;
-    int64_t contention;
+    int64_t contention, link_contention = 0;
     MM_TRY(get_integer(l, link, "link", "out_bytes_per_s", 0, MAX_BYTES, &f->out_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "in_bytes_per_s", 0, MAX_BYTES, &f->in_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "out_both_bytes_per_s", 0, MAX_BYTES, &f->out_both_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "in_both_bytes_per_s", 0, MAX_BYTES, &f->in_both_bytes_per_s));
-    MM_TRY(get_integer(l, root, "device", "contention_permille", 0, INT32_MAX, &contention));
+    if (!mm_facts_link_is_possible(f)) return bad(l, "link", "less than a tenth of a rate is left with both ways busy");
+    MM_TRY(get_integer(l, root, "device", "contention_permille", 0, MM_CONTENTION_MOST, &contention));
+    if (json_object_get(root, "link_contention_permille")) /* older files have none */
+        MM_TRY(get_integer(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST, &link_contention));
     f->contention_permille = (int)contention;
-    return get_integer(l, root, "device", "issue_ns", 0, MAX_NS, &f->issue_ns);
+    f->link_contention_permille = (int)link_contention;
+    MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));
+    if (!json_object_get(root, "alloc_ns")) return MM_OK; /* older files have none */
+    return get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns);
 }
 
 static int by_layer_and_phase(const void *a, const void *b) {
@@ -246,7 +254,7 @@ static mm_status load_variant(const loader *l, const json_t *entry, int step, mm
     out->id = (int32_t)id;
     MM_TRY(get_bool(l, entry, where, "deterministic", &out->deterministic));
     MM_TRY(get_integer(l, entry, where, "workspace_bytes", 0, MAX_BYTES, &out->workspace_bytes));
-    return get_integer(l, entry, where, "ns", 0, MAX_NS, &out->ns);
+    return get_integer(l, entry, where, "ns", 0, MM_NS_MOST, &out->ns);
 }
 
 /* The new facts' variants: the file's where it has any, else those of `old`. */
@@ -285,8 +293,8 @@ static mm_status load_codes(loader *l, const json_t *codes, int codec) {
         mm_code_facts *code = &l->facts->codes[(size_t)codec * (size_t)l->facts->n_tensors + (size_t)tensor];
         MM_TRY(get_integer(l, entry, name, "code_bytes", 0, MAX_BYTES, &code->code_bytes));
         MM_TRY(get_integer(l, entry, name, "scratch_bytes", 0, MAX_BYTES, &code->scratch_bytes));
-        MM_TRY(get_integer(l, entry, name, "encode_ns", 0, MAX_NS, &code->encode_ns));
-        MM_TRY(get_integer(l, entry, name, "decode_ns", 0, MAX_NS, &code->decode_ns));
+        MM_TRY(get_integer(l, entry, name, "encode_ns", 0, MM_NS_MOST, &code->encode_ns));
+        MM_TRY(get_integer(l, entry, name, "decode_ns", 0, MM_NS_MOST, &code->decode_ns));
     }
     return MM_OK;
 }
@@ -325,6 +333,7 @@ static mm_status load_all(loader *l, const json_t *root, const mm_facts *old) {
     MM_TRY(mm_facts_create(l->graph, old->n_codecs + missing_slots(old, codecs), &l->facts));
     memcpy(l->facts->codecs, old->codecs, (size_t)old->n_codecs * sizeof *old->codecs);
     memcpy(l->facts->codes, old->codes, (size_t)old->n_codecs * (size_t)old->n_tensors * sizeof *old->codes);
+    l->facts->piece_bytes = old->piece_bytes;
     MM_TRY(load_link(l, root));
     MM_TRY(index_steps(l));
     for (size_t i = 0; i < json_array_size(steps); i++) MM_TRY(load_step(l, json_array_get(steps, i)));

@@ -15,6 +15,7 @@ typedef struct step {
     mm_step_info info;
     mm_use *uses;
     mm_pair *pairs;
+    int64_t *less_bytes;
 } step;
 
 struct mm_graph {
@@ -90,6 +91,7 @@ void mm_graph_destroy(mm_graph *graph) {
     for (int i = 0; i < graph->n_steps; i++) {
         free(graph->steps[i].uses);
         free(graph->steps[i].pairs);
+        free(graph->steps[i].less_bytes);
     }
     free(graph->tensors);
     free(graph->layers);
@@ -260,6 +262,22 @@ mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor input, mm_tensor out
 
 mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output) {
     return add_pair(graph, input, output, true);
+}
+
+mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes) {
+    MM_TRY(check_open(graph));
+    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a workspace before any step", graph->name);
+    step *last = &graph->steps[graph->n_steps - 1];
+    int n = last->info.n_less;
+    int64_t least = n > 0 ? last->less_bytes[n - 1] : last->info.workspace_bytes;
+    if (workspace_bytes >= (size_t)least)
+        return mm_fail(MM_ERR_INVALID, "%s %s: a workspace of %zu bytes is not less than the %lld before",
+                       graph->layers[last->info.layer].name, mm_phase_name(last->info.phase), workspace_bytes,
+                       (long long)least);
+    if (!grow((void **)&last->less_bytes, n, sizeof *last->less_bytes)) return no_memory("a step's workspaces");
+    last->less_bytes[last->info.n_less++] = (int64_t)workspace_bytes;
+    last->info.less_bytes = last->less_bytes;
+    return MM_OK;
 }
 
 static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {

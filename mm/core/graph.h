@@ -40,6 +40,8 @@ typedef struct mm_step_info {
     const mm_pair *pairs;
     int n_pairs;
     int64_t workspace_bytes;
+    const int64_t *less_bytes; /* workspaces that would do too, each less than the one before */
+    int n_less;
 } mm_step_info;
 
 const char *mm_graph_name(const mm_graph *graph);

@@ -68,6 +68,8 @@ typedef struct mm_node {
     int32_t src, dst;              /* operations: segments; else -1 */
     int32_t work;                  /* segment of the step's workspace, of the codec's scratch, or -1 */
     int32_t stage;                 /* ENCODE, unoptimised workflow: encode here, then copy to dst; else -1 */
+    int32_t throttle;              /* ENCODE right before the OUT of its code: at most so many pieces (pieces.h) are
+                                      encoded and not copied yet, of this and earlier such maps; 0: no limit */
 } mm_node;
 
 /* Whether a node runs a step of the graph, for the first time or again. */

@@ -139,7 +139,7 @@ static mm_status check_bindings(const mm_check *c, int node) {
 
 static mm_status check_run(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
-    if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1)
+    if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1 || n->throttle != 0)
         return mm_check_refuse(c, node, -1, "a step with an operation's fields");
     int first = c->facts->variant_first[n->step], end = c->facts->variant_first[n->step + 1];
     if (!in_range(n->variant, end - first)) return mm_check_refuse(c, node, -1, "has no variant %d", n->variant);
@@ -204,6 +204,8 @@ static mm_status check_op(const mm_check *c, int node) {
     const mm_segment *segments = c->plan->segments;
     bool encode = n->kind == MM_NODE_ENCODE;
     if (n->step != -1) return mm_check_refuse(c, node, -1, "an operation that names a step");
+    if (n->throttle != 0 && (!encode || n->throttle < 0))
+        return mm_check_refuse(c, node, n->tensor, "is throttled to %d pieces", n->throttle);
     if (!in_range(n->src, c->plan->n_segments) || !in_range(n->dst, c->plan->n_segments))
         return mm_check_refuse(c, node, n->tensor, "source or target is no segment");
     if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return check_move(c, node);

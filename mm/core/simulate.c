@@ -3,37 +3,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/pieces.h"
 #include "mm/core/status.h"
 
-/* Bounds that keep every sum of a plan's times far inside 64 bits: a node takes less than 17 minutes, and computation
- * is slowed down at most tenfold. */
-static const int64_t MAX_NODE_NS = INT64_C(1000000000000);
-enum { DISTURBED_RATE = 1000, MAX_CONTENTION = 9000 };
+/* Work is counted in millionths of the ns that it takes alone, so that what is slowed down goes on from where it is; what
+ * rounding leaves over is less than one ns's work. Times of MM_NS_MOST stay inside 64 bits. */
+enum { FULL_SPEED = 1000000 };
 
-/* Work is counted so that all is exact in integers: in a ns a node gets full_rate units done, and a step disturbed by a
- * side stream DISTURBED_RATE; full_rate is 1 + contention times that. */
 typedef struct simulator {
     const mm_plan *plan;
     const mm_facts *facts;
+    mm_pieces pieces;
     mm_sim_node *nodes;
-    int32_t *node_at; /* nodes of stream s, in order, from first[s] */
-    int32_t first[MM_STREAM_COUNT + 1];
-    int32_t ended[MM_STREAM_COUNT];   /* how many nodes of each stream have */
-    int32_t running[MM_STREAM_COUNT]; /* node; -1 */
+    int32_t ended[MM_STREAM_COUNT];   /* how many pieces of each stream have */
+    int32_t running[MM_STREAM_COUNT]; /* piece; -1 */
     int64_t left[MM_STREAM_COUNT];    /* work of it */
-    int64_t full_rate;
+    int64_t began[MM_STREAM_COUNT];   /* when */
+    int64_t *ended_ns;                /* per piece */
+    int64_t busy_ns[MM_STREAM_COUNT];
     int64_t now;
 } simulator;
 
-/* A copy over the link takes its bytes at the rate that the link has when it begins. A rate of 0 is not known. */
-static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes, bool both) {
-    bool out = n->kind == MM_NODE_OUT;
-    int64_t rate = out ? facts->out_bytes_per_s : facts->in_bytes_per_s;
-    int64_t shared = out ? facts->out_both_bytes_per_s : facts->in_both_bytes_per_s;
-    if (both && shared > 0) rate = shared;
+/* ---------------------------------------------------------------- how long, and how fast */
+
+/* A copy over the link with the other way free. A rate of 0 is not known. */
+static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
+    int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     if (rate <= 0) return 0;
     double ns = (double)bytes / (double)rate * 1e9;
-    return ns < (double)MAX_NODE_NS ? (int64_t)ns : MAX_NODE_NS + 1; /* refused, with all that is too long */
+    return ns < (double)MM_NS_MOST ? (int64_t)ns : MM_NS_MOST + 1; /* refused, with all that is too long */
 }
 
 static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) {
@@ -43,76 +41,154 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     if (mm_node_runs_step(n)) {
         ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
     } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
-        mm_stream_id other = n->kind == MM_NODE_OUT ? MM_STREAM_IN : MM_STREAM_OUT;
-        ns = link_ns(facts, n, plan->segments[n->dst].bytes, s->running[other] >= 0);
+        ns = link_ns(facts, n, plan->segments[n->dst].bytes);
     } else {
         bool encode = n->kind == MM_NODE_ENCODE;
         const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
         const mm_code_facts *c = mm_facts_code(facts, code->codec, n->tensor);
         ns = encode ? c->encode_ns : c->decode_ns;
     }
-    if (ns < 0 || ns > MAX_NODE_NS)
+    if (ns < 0 || ns > MM_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: a time of %lld ns is out of range", mm_graph_name(plan->graph),
                        (long long)ns);
     *ns_out = ns;
     return MM_OK;
 }
 
-static void sort_by_stream(simulator *s) {
-    const mm_plan *plan = s->plan;
-    int32_t next[MM_STREAM_COUNT];
-    for (int i = 0; i < plan->n_nodes; i++) s->first[plan->nodes[i].stream + 1]++;
-    for (int t = 0; t < MM_STREAM_COUNT; t++) s->first[t + 1] += s->first[t];
-    memcpy(next, s->first, sizeof next);
-    for (int i = 0; i < plan->n_nodes; i++) s->node_at[next[plan->nodes[i].stream]++] = i;
+/* A piece takes its rows' part, which add up to the whole; and each copy over the link takes time to be issued. */
+static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns_out) {
+    const mm_node *n = &s->plan->nodes[piece->node];
+    int64_t issue = n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN ? s->facts->issue_ns : 0;
+    MM_TRY(node_ns(s, n, ns_out));
+    if (s->pieces.first[piece->node] != s->pieces.last[piece->node]) {
+        double ns = (double)*ns_out, rows = (double)mm_graph_tensor(s->plan->graph, n->tensor)->dims[0];
+        *ns_out = (int64_t)(ns * (double)(piece->first_row + piece->rows) / rows) -
+                  (int64_t)(ns * (double)piece->first_row / rows);
+    }
+    *ns_out += issue;
+    return MM_OK;
 }
 
-static bool is_ready(const simulator *s, const mm_node *n) {
+/* Whether a stream works; one that is about to end a piece of no length does not. */
+static bool is_busy(const simulator *s, mm_stream_id t) { return s->running[t] >= 0 && s->left[t] > 0; }
+
+static int64_t speed(const simulator *s, mm_stream_id t) {
+    const mm_facts *f = s->facts;
+    if (t == MM_STREAM_COMPUTE) {
+        int64_t permille = 1000;
+        if (is_busy(s, MM_STREAM_ENCODE) || is_busy(s, MM_STREAM_DECODE)) permille += f->contention_permille;
+        if (is_busy(s, MM_STREAM_OUT) || is_busy(s, MM_STREAM_IN)) permille += f->link_contention_permille;
+        return INT64_C(1000) * FULL_SPEED / permille;
+    }
+    bool out = t == MM_STREAM_OUT;
+    if ((!out && t != MM_STREAM_IN) || !is_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return FULL_SPEED;
+    int64_t alone = out ? f->out_bytes_per_s : f->in_bytes_per_s;
+    int64_t shared = out ? f->out_both_bytes_per_s : f->in_both_bytes_per_s;
+    return shared > 0 && shared < alone ? (int64_t)((double)shared / (double)alone * FULL_SPEED) : FULL_SPEED;
+}
+
+static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
+    const int contentions[] = {f->contention_permille, f->link_contention_permille};
+    for (int i = 0; i < 2; i++)
+        if (contentions[i] < 0 || contentions[i] > MM_CONTENTION_MOST)
+            return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range, 0 to %d",
+                           mm_graph_name(plan->graph), contentions[i], MM_CONTENTION_MOST);
+    if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: issuing in %lld ns, an allocation in %lld ns: out of range",
+                       mm_graph_name(plan->graph), (long long)f->issue_ns, (long long)f->alloc_ns);
+    if (mm_facts_link_is_possible(f)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "facts for %s: the link's rate with both ways busy is less than a tenth of that of one way alone",
+                   mm_graph_name(plan->graph));
+}
+
+/* ---------------------------------------------------------------- time passes */
+
+static bool is_ready(const simulator *s, const mm_piece *piece) {
     for (int t = 0; t < MM_STREAM_COUNT; t++)
-        if (n->wait[t] >= s->ended[t]) return false;
+        if (piece->wait[t] >= s->ended[t]) return false;
     return true;
 }
 
-/* Starts what can start now. Returns whether anything runs. */
-static mm_status start_nodes(simulator *s, bool *any_out) {
-    *any_out = false;
+/* What a node allocates before it starts, and what is freed with it: segments placed at run time. */
+static int count_unplanned(const mm_plan *plan, int node) {
+    int n = 0;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if (s->dynamic) n += (s->first_node == node) + (s->last_node == node);
+    }
+    return n;
+}
+
+/* The piece that a stream would start now; NULL: it is at work, or has none that is ready. */
+static const mm_piece *next_piece(const simulator *s, int t) {
+    if (s->running[t] >= 0 || s->ended[t] == s->pieces.count[t]) return NULL;
+    const mm_piece *piece = &s->pieces.pieces[s->pieces.at[t][s->ended[t]]];
+    return is_ready(s, piece) ? piece : NULL;
+}
+
+static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
+    int64_t ns;
+    MM_TRY(piece_ns(s, piece, &ns));
+    s->running[t] = s->pieces.at[t][s->ended[t]];
+    s->left[t] = ns * FULL_SPEED;
+    s->began[t] = s->now;
+    if (mm_piece_is_first(&s->pieces, piece)) s->nodes[piece->node].start_ns = s->now;
+    return MM_OK;
+}
+
+/* How many allocations and frees a stream's next piece begins with, if they cost anything. */
+static int allocations(const simulator *s, int t) {
+    const mm_piece *piece = s->facts->alloc_ns > 0 && s->plan->heap_bytes > 0 ? next_piece(s, t) : NULL;
+    return piece && mm_piece_is_first(&s->pieces, piece) ? count_unplanned(s->plan, piece->node) : 0;
+}
+
+/* Once nothing runs, the allocations of the first stream that wants any, and the start of what wants them. Until then
+ * (*drains_out) nothing starts. */
+static mm_status allocate(simulator *s, bool *drains_out) {
+    bool idle = true;
+    *drains_out = false;
+    for (int t = 0; t < MM_STREAM_COUNT; t++) idle &= s->running[t] < 0;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
-        int32_t next = s->first[t] + s->ended[t];
-        if (s->running[t] < 0 && next < s->first[t + 1] && is_ready(s, &s->plan->nodes[s->node_at[next]])) {
-            int64_t ns;
-            MM_TRY(node_ns(s, &s->plan->nodes[s->node_at[next]], &ns));
-            s->running[t] = s->node_at[next];
-            s->left[t] = ns * s->full_rate;
-            s->nodes[s->running[t]].start_ns = s->now;
-        }
+        int n = allocations(s, t);
+        if (n == 0) continue;
+        *drains_out = !idle;
+        if (!idle) return MM_OK;
+        s->now += n * s->facts->alloc_ns;
+        return start_piece(s, t, next_piece(s, t));
+    }
+    return MM_OK;
+}
+
+/* Starts what can start now. Returns whether anything runs. */
+static mm_status start_pieces(simulator *s, bool *any_out) {
+    bool drains;
+    *any_out = false;
+    MM_TRY(allocate(s, &drains));
+    for (int t = 0; t < MM_STREAM_COUNT; t++) {
+        const mm_piece *piece = drains || allocations(s, t) > 0 ? NULL : next_piece(s, t);
+        if (piece) MM_TRY(start_piece(s, t, piece));
         *any_out |= s->running[t] >= 0;
     }
     return MM_OK;
 }
 
-/* Whether any side stream works; one that is about to end a node of no length does not. */
-static bool is_disturbed(const simulator *s) {
-    for (int t = 0; t < MM_STREAM_COUNT; t++)
-        if (t != MM_STREAM_COMPUTE && s->running[t] >= 0 && s->left[t] > 0) return true;
-    return false;
-}
-
-/* Goes on to the next end of a node. */
+/* Goes on to the next end of a piece, to the ns that is nearest. */
 static void advance(simulator *s) {
-    int64_t rate[MM_STREAM_COUNT], step = INT64_MAX;
-    bool disturbed = is_disturbed(s);
+    int64_t rate[MM_STREAM_COUNT], needed[MM_STREAM_COUNT], step = INT64_MAX;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
-        rate[t] = t == MM_STREAM_COMPUTE && disturbed ? DISTURBED_RATE : s->full_rate;
+        rate[t] = speed(s, (mm_stream_id)t);
         if (s->running[t] < 0) continue;
-        int64_t needed = (s->left[t] + rate[t] - 1) / rate[t];
-        if (needed < step) step = needed;
+        needed[t] = (s->left[t] + rate[t] / 2) / rate[t];
+        if (needed[t] < step) step = needed[t];
     }
     s->now += step;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
         if (s->running[t] < 0) continue;
         s->left[t] -= step * rate[t];
-        if (s->left[t] > 0) continue;
-        s->nodes[s->running[t]].end_ns = s->now;
+        if (needed[t] > step) continue;
+        s->nodes[s->pieces.pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
+        s->busy_ns[t] += s->now - s->began[t];
         s->ended[t]++;
         s->running[t] = -1;
     }
@@ -121,16 +197,18 @@ static void advance(simulator *s) {
 static mm_status run(simulator *s) {
     for (;;) {
         bool any;
-        MM_TRY(start_nodes(s, &any));
+        MM_TRY(start_pieces(s, &any));
         if (!any) break;
         advance(s);
     }
     for (int t = 0; t < MM_STREAM_COUNT; t++)
-        if (s->first[t] + s->ended[t] < s->first[t + 1])
+        if (s->ended[t] < s->pieces.count[t])
             return mm_fail(MM_ERR_PLAN, "plan of %s: the %s stream waits for what never happens",
                            mm_graph_name(s->plan->graph), mm_stream_id_name(t));
     return MM_OK;
 }
+
+/* ---------------------------------------------------------------- what comes of it */
 
 static mm_status count_live(const mm_plan *plan, mm_sim_node *nodes) {
     int64_t *change = calloc((size_t)plan->n_nodes + 1, sizeof *change);
@@ -150,43 +228,49 @@ static mm_status count_live(const mm_plan *plan, mm_sim_node *nodes) {
     return MM_OK;
 }
 
+/* The ends of the first and of the last step are those of the compute stream. */
+static int64_t compute_span(const simulator *s) {
+    int32_t n = s->pieces.count[MM_STREAM_COMPUTE];
+    if (n == 0) return 0;
+    const int32_t *at = s->pieces.at[MM_STREAM_COMPUTE];
+    const mm_piece *first = &s->pieces.pieces[at[0]], *last = &s->pieces.pieces[at[n - 1]];
+    return s->nodes[last->node].end_ns - s->nodes[first->node].start_ns;
+}
+
+/* The part of some work, in permille, that nobody waited for. */
+static int hidden(int64_t busy_ns, int64_t wait_ns) {
+    if (busy_ns == 0) return 1000;
+    return wait_ns >= busy_ns ? 0 : (int)(1000.0 * (double)(busy_ns - wait_ns) / (double)busy_ns);
+}
+
 static void sum_up(const simulator *s, mm_simulation *out) {
-    const mm_plan *plan = s->plan;
-    for (int i = 0; i < plan->n_nodes; i++)
-        out->busy_ns[plan->nodes[i].stream] += s->nodes[i].end_ns - s->nodes[i].start_ns;
+    int64_t side = 0;
+    memcpy(out->busy_ns, s->busy_ns, sizeof out->busy_ns);
     out->iteration_ns = s->now;
     out->compute_ns = out->busy_ns[MM_STREAM_COMPUTE];
-    int32_t first = s->first[MM_STREAM_COMPUTE], end = s->first[MM_STREAM_COMPUTE + 1];
-    if (first < end) {
-        int64_t span = s->nodes[s->node_at[end - 1]].end_ns - s->nodes[s->node_at[first]].start_ns;
-        out->stall_ns = span - out->compute_ns;
-    }
-    int64_t side = 0;
+    out->stall_ns = compute_span(s) - out->compute_ns;
     for (int t = 0; t < MM_STREAM_COUNT; t++) side += t == MM_STREAM_COMPUTE ? 0 : out->busy_ns[t];
-    int64_t stall = out->stall_ns < side ? out->stall_ns : side;
-    out->hidden_permille = side == 0 ? 1000 : (int)(1000.0 * (double)(side - stall) / (double)side);
+    out->hidden_permille = hidden(side, out->stall_ns);
+    out->codec_hidden_permille = hidden(out->busy_ns[MM_STREAM_ENCODE] + out->busy_ns[MM_STREAM_DECODE],
+                                        mm_pieces_codec_wait(&s->pieces, s->ended_ns));
 }
 
 mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out) {
-    if (facts->contention_permille < 0 || facts->contention_permille > MAX_CONTENTION)
-        return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range",
-                       mm_graph_name(plan->graph), facts->contention_permille);
-    simulator s = {.plan = plan, .facts = facts, .full_rate = DISTURBED_RATE + facts->contention_permille};
+    simulator s = {.plan = plan, .facts = facts};
+    MM_TRY(check_facts(plan, facts));
+    MM_TRY(mm_pieces_init(plan, facts, &s.pieces));
     for (int t = 0; t < MM_STREAM_COUNT; t++) s.running[t] = -1;
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
-    s.node_at = malloc(((size_t)plan->n_nodes + 1) * sizeof *s.node_at);
-    mm_status status = s.nodes && s.node_at ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
-    if (status == MM_OK) {
-        sort_by_stream(&s);
-        status = run(&s);
-    }
+    s.ended_ns = calloc((size_t)s.pieces.n + 1, sizeof *s.ended_ns);
+    mm_status status = s.nodes && s.ended_ns ? run(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
         *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes};
         sum_up(&s, simulation_out);
     } else
         free(s.nodes);
-    free(s.node_at);
+    free(s.ended_ns);
+    mm_pieces_fini(&s.pieces);
     return status;
 }
 

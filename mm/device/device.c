@@ -33,9 +33,9 @@ mm_status mm_device_create(const char *name, const mm_device_config *config, mm_
     for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++)
         if (strcmp(ops->name, name) == 0) return ops->create(config, device_out);
     const char *absent = mm_device_absent(name);
-    if (absent != NULL) return mm_fail(MM_ERR_NOT_FOUND, "device '%s': %s", name, absent);
     list_devices(known, sizeof known);
-    return mm_fail(MM_ERR_NOT_FOUND, "no device '%s' in this build, which has: %s", name, known);
+    return mm_fail(MM_ERR_NOT_FOUND, "no device '%s' in this build, which has: %s%s%s", name, known,
+                   absent != NULL ? "; " : "", absent != NULL ? absent : "");
 }
 
 void mm_device_destroy(mm_device *device) {

@@ -24,7 +24,7 @@ typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM
 
 typedef struct mm_device_config {
     int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: 0 is as fast as memcpy */
-    int64_t alloc_cost_ns; /* host: what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
+    int64_t alloc_cost_ns; /* what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
     uint64_t delay_seed;   /* host: not 0 delays each task by a random time up to delay_max_ns */
     int64_t delay_max_ns;
     bool timed; /* cuda: events know when they completed, streams how long they were busy; costs about as much as the
@@ -52,6 +52,7 @@ typedef struct mm_stream_stats {
 typedef struct mm_device_ops {
     const char *name, *summary;
     bool cpu_reaches_memory; /* device memory may be read and written by the CPU */
+    bool always_timed;       /* events know when they completed, whatever mm_device_config.timed says */
 
     mm_status (*create)(const mm_device_config *config, mm_device **device_out);
     void (*destroy)(mm_device *device);
@@ -106,7 +107,7 @@ struct mm_replay {
 /* The i-th device of this build, NULL past the last. */
 const mm_device_ops *mm_device_table(size_t i);
 
-/* Why this build does not have a device that others have, and what to do; NULL for any other name. */
+/* What to do about a device that other builds have; NULL for any other name. */
 const char *mm_device_absent(const char *name);
 
 /* A device by name; MM_ERR_NOT_FOUND lists those there are, or says that no such hardware answers. `config` NULL: all

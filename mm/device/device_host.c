@@ -144,6 +144,7 @@ const mm_device_ops mm_device_host_ops = {
     .name = "host",
     .summary = "this machine's CPU: streams are threads, device memory is an arena, the link's bandwidth can be set",
     .cpu_reaches_memory = true,
+    .always_timed = true,
     .create = mm_device_host_create,
     .destroy = host_destroy,
     .describe = host_describe,

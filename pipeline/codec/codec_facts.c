@@ -3,6 +3,20 @@
 #include <string.h>
 
 #include "mm/core/graph.h"
+#include "mm/core/plan.h"
+
+/* A multiple of the rows after which the codec lets a code be cut, such that the map and the code are aligned there as
+ * whole ones are: codecs see no difference. 0: there is none. */
+static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_bytes) {
+    int64_t split = mm_codec_split(codec, &shape), all = shape.dims[0], row_bytes = map_bytes / all, code_bytes;
+    if (split <= 0) return 0;
+    for (shape.dims[0] = split; shape.dims[0] < all; shape.dims[0] += split) {
+        if (shape.dims[0] * row_bytes % MM_ALIGN != 0) continue;
+        if (mm_codec_bound(codec, &shape, &code_bytes) != MM_OK) return 0;
+        if (code_bytes % MM_ALIGN == 0) return shape.dims[0];
+    }
+    return 0;
+}
 
 static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_code_facts *facts) {
     mm_shape shape = {.dtype = tensor->dtype, .rank = tensor->rank};
@@ -11,6 +25,7 @@ static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_co
     if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* stays "does not take it" */
     facts->code_bytes = bytes;
     facts->scratch_bytes = mm_codec_scratch(codec, &shape);
+    facts->split_rows = split_rows(codec, shape, tensor->bytes);
 }
 
 mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs, const char (*specs)[MM_SPEC_CAPACITY],

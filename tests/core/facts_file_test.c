@@ -50,19 +50,21 @@ static void write_text(const fixture *f, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A file of the small graph: header and link, then `rest`. */
-static void write_file(const fixture *f, const char *rest) {
+/* A file of the small graph: header, a link of 100 and 200 bytes a second, then `rest`. */
+static void write_device(const fixture *f, int out_both, int contention, const char *rest) {
     char text[4096];
     int64_t sum = 0;
     for (int t = 0; t < mm_graph_tensors(f->g.graph); t++) sum += mm_graph_tensor(f->g.graph, t)->bytes;
     snprintf(text, sizeof text,
              "{\"format\": \"mm facts\", \"version\": 1,"
              "\"graph\": {\"name\": \"whatever\", \"steps\": %d, \"tensors\": %d, \"tensor_bytes\": %lld},"
-             "\"link\": {\"out_bytes_per_s\": 1, \"in_bytes_per_s\": 2, \"out_both_bytes_per_s\": 3,"
-             " \"in_both_bytes_per_s\": 4}, \"contention_permille\": 5, \"issue_ns\": 6, %s}",
-             mm_graph_steps(f->g.graph), mm_graph_tensors(f->g.graph), (long long)sum, rest);
+             "\"link\": {\"out_bytes_per_s\": 100, \"in_bytes_per_s\": 200, \"out_both_bytes_per_s\": %d,"
+             " \"in_both_bytes_per_s\": 150}, \"contention_permille\": %d, \"issue_ns\": 6, %s}",
+             mm_graph_steps(f->g.graph), mm_graph_tensors(f->g.graph), (long long)sum, out_both, contention, rest);
     write_text(f, text);
 }
+
+static void write_file(const fixture *f, const char *rest) { write_device(f, 90, 5, rest); }
 
 static void expect_format_error(fixture *f, const char *words) {
     mm_facts before = *f->facts;
@@ -103,7 +105,9 @@ static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
     assert_int_equal(a->out_both_bytes_per_s, b->out_both_bytes_per_s);
     assert_int_equal(a->in_both_bytes_per_s, b->in_both_bytes_per_s);
     assert_int_equal(a->contention_permille, b->contention_permille);
+    assert_int_equal(a->link_contention_permille, b->link_contention_permille);
     assert_int_equal(a->issue_ns, b->issue_ns);
+    assert_int_equal(a->alloc_ns, b->alloc_ns);
 }
 
 static void save_then_load_gives_the_same_facts(void **state) {
@@ -119,6 +123,8 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->out_both_bytes_per_s = 46000000000;
         facts->in_both_bytes_per_s = 45000000000;
         facts->issue_ns = 2000;
+        facts->alloc_ns = 100 * (int64_t)seed;
+        facts->link_contention_permille = (int)seed;
         assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
         assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
         assert_int_equal(mm_facts_load(f->path, graph, loaded), MM_OK);
@@ -140,7 +146,8 @@ static void saved_file_is_readable_by_others(void **state) {
 static void what_the_file_leaves_out_stays(void **state) {
     fixture *f = *state;
     strcpy(f->facts->codecs[0].spec, "mine");
-    f->facts->codes[f->g.map] = (mm_code_facts){.code_bytes = 77};
+    f->facts->codes[f->g.map] = (mm_code_facts){.code_bytes = 77, .split_rows = 4};
+    f->facts->piece_bytes = 1000;
     f->facts->variants[LOSS_F].ns = 123;
     write_file(f, "\"steps\": [{\"layer\": \"conv\", \"phase\": \"backward\", \"variants\": ["
                   "{\"id\": 3, \"deterministic\": false, \"workspace_bytes\": 5, \"ns\": 10},"
@@ -160,8 +167,12 @@ static void what_the_file_leaves_out_stays(void **state) {
     assert_int_equal(mm_facts_codec(facts, "theirs"), 1);
     assert_int_equal(mm_facts_code(facts, 1, f->g.out)->decode_ns, 6);
     assert_int_equal(mm_facts_code(facts, 1, f->g.map)->code_bytes, -1);
-    assert_int_equal(facts->in_bytes_per_s, 2);
+    assert_int_equal(facts->in_bytes_per_s, 200);
     assert_int_equal(facts->contention_permille, 5);
+    assert_int_equal(facts->link_contention_permille, 0); /* files of old know of none */
+    assert_int_equal(facts->alloc_ns, 0);                 /* nor of these */
+    assert_int_equal(facts->codes[f->g.map].split_rows, 4);
+    assert_int_equal(facts->piece_bytes, 1000);
 }
 
 static void codec_takes_the_slot_of_its_spec_or_an_empty_one(void **state) {
@@ -236,6 +247,22 @@ static void corrupt_files_are_refused(void **state) {
     expect_format_error(f, "version is 2");
 }
 
+static void what_simulations_refuse_is_refused(void **state) {
+    fixture *f = *state;
+    const char *nothing = "\"steps\": [], \"codecs\": []";
+    write_device(f, 9, 5, nothing);
+    expect_format_error(f, "less than a tenth");
+    write_device(f, 90, MM_CONTENTION_MOST + 1, nothing);
+    expect_format_error(f, "contention_permille is 9001");
+    write_file(f, "\"link_contention_permille\": 9001, \"steps\": [], \"codecs\": []");
+    expect_format_error(f, "link_contention_permille is 9001");
+    write_file(f, "\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
+                  " \"deterministic\": true, \"workspace_bytes\": 1, \"ns\": 1000000000001}]}], \"codecs\": []");
+    expect_format_error(f, "ns is 1000000000001");
+    write_device(f, 10, MM_CONTENTION_MOST, nothing);
+    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+}
+
 static void every_cut_of_a_file_is_refused(void **state) {
     fixture *f = *state;
     assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_OK);
@@ -293,9 +320,9 @@ int main(void) {
         CASE(save_then_load_gives_the_same_facts), CASE(saved_file_is_readable_by_others),
         CASE(what_the_file_leaves_out_stays),      CASE(codec_takes_the_slot_of_its_spec_or_an_empty_one),
         CASE(file_of_another_graph_is_refused),    CASE(names_that_the_graph_lacks_are_refused),
-        CASE(corrupt_files_are_refused),           CASE(every_cut_of_a_file_is_refused),
-        CASE(missing_file_says_its_name),          CASE(save_that_fails_leaves_nothing),
-        CASE(layers_of_one_name_are_refused),
+        CASE(what_simulations_refuse_is_refused),  CASE(corrupt_files_are_refused),
+        CASE(every_cut_of_a_file_is_refused),      CASE(missing_file_says_its_name),
+        CASE(save_that_fails_leaves_nothing),      CASE(layers_of_one_name_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ typedef struct layer {
 typedef struct builder {
     mm_graph *graph;
     uint64_t random;
-    int max_channels;
+    int max_channels, images;
     map *maps;
     layer *layers;
     int n_maps, n_layers;
@@ -371,6 +371,7 @@ static void add_backward(builder *b) {
 static void add_data(builder *b) {
     int64_t side = 2 + random_below(&b->random, 7), labels[4] = {1, 1, 1, 16};
     int64_t dims[4] = {1 + random_below(&b->random, 2), side, side, 1 + random_below(&b->random, b->max_channels)};
+    if (b->images > 0) dims[0] = b->images;
     bool external = random_chance(&b->random, 50);
     b->labels = add_tensor(b, MM_INPUT, MM_EXTERNAL, MM_I32, labels, "labels");
     b->loss = add_tensor(b, MM_STATE, MM_PERSISTENT, MM_F32, labels, "loss");
@@ -389,6 +390,7 @@ mm_status random_graph_create(const random_graph_options *options, mm_graph **gr
     size_t capacity = 10 * (size_t)options->layers + 16;
     builder b = {.random = options->seed,
                  .max_channels = options->max_channels,
+                 .images = options->images,
                  .maps = calloc(capacity, sizeof *b.maps),
                  .layers = calloc(capacity, sizeof *b.layers)};
     snprintf(name, sizeof name, "random%llu", (unsigned long long)options->seed);

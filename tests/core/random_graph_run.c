@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan.h"
 #include "mm/core/status.h"
 #include "tests/core/random_graph.h"
 
@@ -82,7 +83,8 @@ static uint64_t digest_inputs(const mm_graph *graph, const mm_step_info *step, u
                               const random_operand *operands) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
-        if (step->uses[u].access == MM_WRITE) continue;
+        bool state = step->uses[u].access == MM_MODIFY && tensor->ownership != MM_MANAGED;
+        if (step->uses[u].access == MM_WRITE || (state && step->phase == MM_FORWARD)) continue;
         if (step->uses[u].form == MM_FORM_SIGN)
             digest = digest_signs(digest, &operands[u], (size_t)tensor->bytes / 4);
         else
@@ -163,11 +165,19 @@ static const mm_codec_facts codecs[RANDOM_CODECS] = {
     [RANDOM_MASK] = {.spec = "test-mask", .lossless = true, .fixed_size = true, .gives_sign = true},
 };
 
+/* Codes are byte for byte as the elements are. */
+static int64_t split_rows(const mm_tensor_info *tensor) {
+    int64_t rows = 1, row_bytes = tensor->bytes / tensor->dims[0];
+    while (rows * row_bytes % MM_ALIGN != 0) rows++;
+    return rows < tensor->dims[0] ? rows : 0;
+}
+
 static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *random) {
     mm_code_facts code = {.code_bytes = tensor->bytes,
                           .scratch_bytes = random_chance(random, 30) ? 1 + random_below(random, 2000) : 0,
                           .encode_ns = 1 + random_below(random, 2000),
                           .decode_ns = 1 + random_below(random, 2000)};
+    if (codec != RANDOM_MASK) code.split_rows = split_rows(tensor);
     if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
     if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
     return code;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/pieces.h"
 #include "mm/core/simulate.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
@@ -83,6 +84,7 @@ static void codec_beside_the_computation_is_hidden(void **state) {
     assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 500);
     assert_int_equal(sim.busy_ns[MM_STREAM_DECODE], 500);
     assert_int_equal(sim.hidden_permille, 1000);
+    assert_int_equal(sim.codec_hidden_permille, 1000);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -99,6 +101,7 @@ static void compute_waits_for_a_slow_decode(void **state) {
     assert_int_equal(sim.iteration_ns, 8000);
     assert_int_equal(sim.compute_ns, 7000);
     assert_int_equal(sim.hidden_permille, 500); /* 1000 of the codec's 2000 */
+    assert_int_equal(sim.codec_hidden_permille, 500);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -163,7 +166,8 @@ static void copies_take_their_bytes_at_the_rate_of_their_way(void **state) {
     link_fixture l = link_create(false);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(2600);
-    l.f.facts->out_both_bytes_per_s = l.f.facts->in_both_bytes_per_s = 1; /* never both */
+    l.f.facts->out_both_bytes_per_s = rate_for(4000); /* never both */
+    l.f.facts->in_both_bytes_per_s = rate_for(26000);
     mm_simulation sim;
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
     check_copy(&sim, l.out, 2000, 2400);
@@ -176,23 +180,84 @@ static void copies_take_their_bytes_at_the_rate_of_their_way(void **state) {
     fixture_destroy(&l.f);
 }
 
-static void a_copy_that_begins_while_the_other_way_is_busy_takes_the_shared_rate(void **state) {
+static void a_copy_is_slower_only_while_the_other_way_is_busy(void **state) {
     (void)state;
     link_fixture l = link_create(true);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(500);
-    l.f.facts->out_both_bytes_per_s = rate_for(700);
-    l.f.facts->in_both_bytes_per_s = rate_for(900);
+    l.f.facts->out_both_bytes_per_s = rate_for(800);
+    l.f.facts->in_both_bytes_per_s = rate_for(2000);
     mm_simulation sim;
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
-    check_copy(&sim, l.out, 2000, 2400); /* began first, and keeps its rate */
-    check_copy(&sim, l.in, 2000, 2900);
+    check_copy(&sim, l.out, 2000, 2800); /* the other way is busy all the time: half as fast */
+    check_copy(&sim, l.in, 2000, 3100);  /* 200 of its 500 ns done until 2800, then as if alone */
     mm_simulation_fini(&sim);
     l.f.facts->in_both_bytes_per_s = 0; /* not known: as if alone */
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
     check_copy(&sim, l.in, 2000, 2500);
+    check_copy(&sim, l.out, 2000, 2650); /* 250 done until 2500 */
     mm_simulation_fini(&sim);
     fixture_destroy(&l.f);
+}
+
+static void copies_and_codecs_slow_the_steps_each_by_its_own(void **state) {
+    (void)state;
+    link_fixture l = link_create(false);
+    l.f.facts->out_bytes_per_s = rate_for(250);
+    l.f.facts->contention_permille = 9000;
+    l.f.facts->link_contention_permille = 250;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    /* Loss forward gets 200 ns of its work done during the copy out. */
+    assert_in_range(sim.nodes[l.f.steps[LOSS_F]].end_ns, 3049, 3051);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+    fixture f = fixture_create(true, 250);
+    f.facts->link_contention_permille = 9000; /* there is no copy */
+    f.facts->codes[f.g.out].decode_ns = 0;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3100); /* 400 of the encode's 500 ns */
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
+static void a_copy_takes_its_issuing_and_its_bytes(void **state) {
+    (void)state;
+    link_fixture l = link_create(false);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(500);
+    l.f.facts->issue_ns = 100;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.out, 2000, 2500);
+    check_copy(&sim, l.in, sim.nodes[l.out].end_ns, 3100);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+}
+
+/* The code is placed at run time: allocated for its encoding, freed with its decoding. */
+static void memory_is_allocated_with_every_stream_idle(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    f.plan->segments[f.plan->nodes[f.encode].dst].dynamic = true;
+    f.plan->heap_bytes = 4096;
+    f.facts->alloc_ns = 300;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].start_ns, 2300);
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].start_ns, 2300);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
+    /* The decoding would be ready, but loss forward runs. */
+    assert_int_equal(sim.nodes[f.decode].start_ns, 3600);
+    assert_int_equal(sim.nodes[f.decode].end_ns, 4100);
+    assert_int_equal(sim.iteration_ns, 8100);
+    mm_simulation_fini(&sim);
+    f.facts->alloc_ns = MM_ALLOC_NS_MOST + 1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    f.facts->alloc_ns = 0;
+    f.facts->issue_ns = -1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&f);
 }
 
 static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
@@ -206,6 +271,126 @@ static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
     l.f.facts->out_bytes_per_s = 1; /* more than a node may take */
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_ERR_INVALID);
     fixture_destroy(&l.f);
+}
+
+/* ---------------------------------------------------------------- pieces
+ *
+ * The small graph's `out`, 1000 rows, compressed and copied out after relu, fetched and decoded for loss backward; in
+ * four pieces. Nothing but these takes time. */
+typedef struct piece_fixture {
+    fixture f;
+    int out, in; /* nodes; f.encode and f.decode */
+} piece_fixture;
+
+static piece_fixture piece_create(int64_t encode_ns, int64_t copy_ns, int64_t decode_ns) {
+    piece_fixture p = {.f = fixture_create(false, 0)};
+    fixture *f = &p.f;
+    mm_plan_destroy(f->plan);
+    mm_limits limits = {.base_bytes = 512};
+    assert_int_equal(mm_plan_create(f->g.graph, &limits, &f->plan), MM_OK);
+    int segments[5];
+    for (int i = 0; i < 5; i++) {
+        bool raw = i == 0 || i == 4;
+        segments[i] = mm_plan_segment(f->plan, raw ? MM_CONTENT_RAW : MM_CONTENT_CODED, MM_CAT_CODE, f->g.out, 1000);
+        f->plan->segments[segments[i]].codec = raw ? -1 : 0;
+        f->plan->segments[segments[i]].pinned = i == 2;
+    }
+    static const mm_node_kind kinds[] = {MM_NODE_ENCODE, MM_NODE_OUT, MM_NODE_IN, MM_NODE_DECODE};
+    int nodes[4];
+    for (int s = 0; s < SMALL_STEPS; s++) {
+        f->facts->variants[s].ns = 0;
+        f->steps[s] = mm_plan_step(f->plan, s);
+        for (int i = 0; s == RELU_F && i < 4; i++) {
+            nodes[i] = mm_plan_op(f->plan, kinds[i], f->g.out, segments[i], segments[i + 1]);
+            mm_plan_wait(f->plan, nodes[i], nodes[i] - 1);
+        }
+    }
+    f->encode = nodes[0], p.out = nodes[1], p.in = nodes[2], f->decode = nodes[3];
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    f->facts->codecs[0].fixed_size = true;
+    f->facts->codes[f->g.out] =
+        (mm_code_facts){.code_bytes = 1000, .encode_ns = encode_ns, .decode_ns = decode_ns, .split_rows = 250};
+    f->facts->piece_bytes = 1000;
+    f->facts->out_bytes_per_s = f->facts->in_bytes_per_s = 1000 * INT64_C(1000000000) / copy_ns;
+    return p;
+}
+
+/* When the four operations end; none may begin before `starts` says. */
+static void check_pieces(piece_fixture *p, const int64_t starts[4], const int64_t ends[4]) {
+    const int nodes[] = {p->f.encode, p->out, p->in, p->f.decode};
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(p->f.plan, p->f.facts, &sim), MM_OK);
+    for (int i = 0; i < 4; i++) check_copy(&sim, nodes[i], starts[i], ends[i]);
+    int64_t in_ns = p->f.facts->codes[p->f.g.out].code_bytes * INT64_C(1000000000) / p->f.facts->in_bytes_per_s;
+    assert_in_range(sim.busy_ns[MM_STREAM_ENCODE], ends[0] - starts[0] - 1, ends[0] - starts[0] + 1);
+    assert_in_range(sim.busy_ns[MM_STREAM_IN], in_ns - 4, in_ns + 4); /* what it waits in between is none */
+    mm_simulation_fini(&sim);
+}
+
+static void a_slow_encode_is_followed_by_the_copy_of_its_last_piece(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(800, 400, 2000);
+    check_pieces(&p, (const int64_t[]){0, 200, 900, 1000}, (const int64_t[]){800, 900, 1300, 3000});
+    fixture_destroy(&p.f);
+}
+
+static void a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    check_pieces(&p, (const int64_t[]){0, 100, 900, 1100}, (const int64_t[]){400, 900, 1700, 1710});
+    fixture_destroy(&p.f);
+}
+
+static void whole_maps_are_copied_after_they_were_encoded(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    p.f.facts->piece_bytes = SMALL_MAP_BYTES;
+    check_pieces(&p, (const int64_t[]){0, 400, 1200, 2000}, (const int64_t[]){400, 1200, 2000, 2040});
+    fixture_destroy(&p.f);
+}
+
+static void waits_for_the_link_are_no_waits_for_the_codec(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    mm_simulation sim;
+    mm_plan_wait(p.f.plan, p.f.steps[LOSS_B], p.f.decode);
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    /* From 0 to 1710, for the first piece to be encoded, all to be copied out and in, the last to be decoded. */
+    assert_in_range(sim.stall_ns, 1709, 1711);
+    assert_in_range(sim.hidden_permille, 159, 163); /* 330 of 2040: it includes the link */
+    assert_in_range(sim.codec_hidden_permille, 748, 752);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&p.f);
+}
+
+static void every_piece_on_the_link_is_issued(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    p.f.facts->issue_ns = 10;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    assert_in_range(sim.busy_ns[MM_STREAM_OUT], 836, 844); /* four times */
+    assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 400);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&p.f);
+}
+
+static void a_throttled_encode_goes_at_the_pace_of_the_link(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    mm_simulation sim;
+    p.f.plan->nodes[p.f.encode].throttle = 1; /* in turn: 100 of encoding, 200 of copying */
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    check_copy(&sim, p.f.encode, 0, 1000);
+    check_copy(&sim, p.out, 100, 1200);
+    assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 400);
+    mm_simulation_fini(&sim);
+    p.f.plan->nodes[p.f.encode].throttle = 2; /* one is encoded while another is copied: the link is never idle */
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    check_copy(&sim, p.f.encode, 0, 600);
+    check_copy(&sim, p.out, 100, 900);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&p.f);
 }
 
 static void the_step_takes_its_variants_time(void **state) {
@@ -254,7 +439,7 @@ static void live_bytes_are_those_of_the_plans_accounts(void **state) {
 }
 
 /* Nothing starts before what it waits for has ended, streams do one thing at a time, and nobody idles who could work.
- */
+ * Of plans whose nodes are whole. */
 static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
     int last[MM_STREAM_COUNT] = {-1, -1, -1, -1, -1};
     int64_t end = 0;
@@ -272,22 +457,51 @@ static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
     assert_int_equal(sim->iteration_ns, end);
 }
 
+/* The second of a divided pair begins when the first has done a part, and ends no earlier than the first. Returns how
+ * many pairs overlapped. */
+static int check_overlap(const mm_plan *plan, const mm_facts *facts, const mm_simulation *sim) {
+    int overlapping = 0;
+    mm_pieces pieces;
+    assert_int_equal(mm_pieces_init(plan, facts, &pieces), MM_OK);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        for (int k = 0; k < i; k++) {
+            const mm_sim_node *a = &sim->nodes[k], *b = &sim->nodes[i];
+            if (n->wait[plan->nodes[k].stream] < plan->nodes[k].seq) continue;
+            bool divided = pieces.last[i] > pieces.first[i] && pieces.last[k] > pieces.first[k] &&
+                           plan->nodes[k].dst == n->src && n->src >= 0;
+            assert_true(b->start_ns >= (divided ? a->start_ns : a->end_ns));
+            assert_true(b->end_ns >= a->end_ns);
+            overlapping += b->start_ns < a->end_ns;
+        }
+    }
+    mm_pieces_fini(&pieces);
+    return overlapping;
+}
+
 static void random_plans_run_as_early_as_their_waits_allow(void **state) {
     (void)state;
+    int overlapping = 0;
     for (uint64_t seed = 100; seed < 140; seed++) {
         mm_graph *graph;
         mm_facts *facts;
         mm_plan *plan;
         mm_simulation sim, again;
         mm_limits limits = {0};
-        random_graph_options graph_options = {.seed = seed, .layers = 15, .max_channels = 4};
+        random_graph_options graph_options = {.seed = seed, .layers = 15, .max_channels = 4, .images = 12};
         random_plan_options plan_options = {.seed = seed, .lossy = true};
         assert_int_equal(random_graph_create(&graph_options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
         assert_int_equal(random_plan_create(graph, facts, &limits, &plan_options, &plan), MM_OK);
+        facts->piece_bytes = seed % 2 ? MM_PIECE_BYTES : 1;
+        facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1) << 30;
+        facts->in_both_bytes_per_s = INT64_C(1) << 29;
         assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
         assert_int_equal(mm_simulate(plan, facts, &again), MM_OK);
-        check_schedule(plan, &sim);
+        if (seed % 2)
+            check_schedule(plan, &sim);
+        else
+            overlapping += check_overlap(plan, facts, &sim);
         assert_memory_equal(sim.nodes, again.nodes, (size_t)sim.n_nodes * sizeof *sim.nodes);
         assert_true(sim.hidden_permille >= 0 && sim.hidden_permille <= 1000);
         assert_int_equal(sim.compute_ns, sim.busy_ns[MM_STREAM_COMPUTE]);
@@ -297,6 +511,7 @@ static void random_plans_run_as_early_as_their_waits_allow(void **state) {
         mm_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
+    assert_true(overlapping > 10);
 }
 
 static void times_out_of_range_are_refused(void **state) {
@@ -309,7 +524,18 @@ static void times_out_of_range_are_refused(void **state) {
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "small"));
     f.facts->variants[2].ns = 0;
-    f.facts->contention_permille = -1;
+    int *contentions[] = {&f.facts->contention_permille, &f.facts->link_contention_permille};
+    for (int i = 0; i < 2; i++) {
+        *contentions[i] = -1;
+        assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+        *contentions[i] = MM_CONTENTION_MOST + 1;
+        assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+        *contentions[i] = MM_CONTENTION_MOST;
+        assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+        mm_simulation_fini(&sim);
+    }
+    f.facts->in_bytes_per_s = 1000;
+    f.facts->in_both_bytes_per_s = 99; /* less than a tenth */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
     fixture_destroy(&f);
 }
@@ -330,8 +556,17 @@ int main(void) {
         cmocka_unit_test(compute_waits_for_a_slow_decode),
         cmocka_unit_test(contention_slows_a_step_only_while_a_side_stream_works),
         cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
-        cmocka_unit_test(a_copy_that_begins_while_the_other_way_is_busy_takes_the_shared_rate),
+        cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),
+        cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),
+        cmocka_unit_test(a_copy_takes_its_issuing_and_its_bytes),
+        cmocka_unit_test(memory_is_allocated_with_every_stream_idle),
         cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),
+        cmocka_unit_test(a_slow_encode_is_followed_by_the_copy_of_its_last_piece),
+        cmocka_unit_test(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause),
+        cmocka_unit_test(whole_maps_are_copied_after_they_were_encoded),
+        cmocka_unit_test(waits_for_the_link_are_no_waits_for_the_codec),
+        cmocka_unit_test(every_piece_on_the_link_is_issued),
+        cmocka_unit_test(a_throttled_encode_goes_at_the_pace_of_the_link),
         cmocka_unit_test(the_step_takes_its_variants_time),
         cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),
         cmocka_unit_test(random_plans_run_as_early_as_their_waits_allow),

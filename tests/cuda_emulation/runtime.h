@@ -111,9 +111,9 @@ extern runtime_state runtime;
 
 /* ---------------------------------------------------------------- memory (runtime_memory.c) */
 
-/* Between them the CPU may touch device memory; they nest, over all threads. */
-void memory_open(void);
-void memory_close(void);
+/* Between them the CPU may touch device memory; they nest, over all threads. Under the lock. */
+void memory_open_locked(void);
+void memory_close_locked(void);
 
 /* ---------------------------------------------------------------- work (runtime_stream.c, runtime_event.c) */
 
@@ -127,7 +127,7 @@ typedef struct recording {
 recording *recording_create(void); /* with one reference; NULL without memory */
 void recording_release(recording *of);
 
-typedef enum task_kind { TASK_RUN, TASK_HOST, TASK_RECORD, TASK_WAIT } task_kind;
+typedef enum task_kind { TASK_RUN, TASK_RECORD, TASK_WAIT } task_kind;
 
 typedef struct task {
     struct task *next;
@@ -141,7 +141,7 @@ typedef struct task {
 /* NULL without memory: arg is released then. */
 task *task_create(task_kind kind, void (*run)(void *arg), void *arg, void (*release)(void *arg));
 void task_destroy(task *of);
-/* RUN and HOST: does it, unless the device has failed. Without the lock. */
+/* RUN: does it, unless the device has failed. Without the lock. */
 void task_perform(const task *of);
 
 /* Streams of one capture, at most. */
@@ -168,6 +168,7 @@ struct CUstream_st {
     task *head, *tail;
     long queued, finished;
     bool stopping;
+    bool open;        /* device memory, for it */
     capture *capture; /* it takes part in, at `place` */
     int place;
 };

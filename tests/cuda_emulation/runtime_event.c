@@ -42,8 +42,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (!event) return runtime_failed(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&runtime.lock);
     if (error == cudaSuccess && event->captured) error = cudaErrorCapturedEvent;
-    bool wait = event->last && (error == cudaSuccess || runtime.fault != cudaSuccess);
-    if (wait) {
+    if (event->last && !event->captured) {
         recording *of = event->last;
         of->references++;
         while (!of->done) pthread_cond_wait(&runtime.progress, &runtime.lock);
@@ -62,7 +61,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
                         : event->last && !event->last->done ? cudaErrorNotReady
                                                             : cudaSuccess;
     pthread_mutex_unlock(&runtime.lock);
-    return error == cudaErrorNotReady ? error : runtime_failed(error);
+    return runtime_failed(error);
 }
 
 static cudaError_t elapsed_locked(float *ms, cudaEvent_t start, cudaEvent_t end) {

@@ -199,7 +199,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     if (!exec || !stream) return runtime_failed(cudaErrorInvalidValue);
     pthread_mutex_lock(&runtime.lock);
     exec->graph->references++;
-    task *t = task_create(TASK_HOST, graph_run, exec->graph, graph_done);
+    task *t = task_create(TASK_RUN, graph_run, exec->graph, graph_done);
     cudaError_t error = !t                ? cudaErrorMemoryAllocation
                         : stream->capture ? cudaErrorStreamCaptureUnsupported
                                           : stream_append_locked(stream, t);

@@ -1,5 +1,5 @@
 /* Device memory: ranges of addresses, in granules that are mapped and made accessible one by one. The CPU may touch what
- * is accessible only while some stream works on it (memory_open); at all other times a touch faults, as on a GPU. */
+ * is accessible only while some stream works (memory_open_locked); at all other times a touch faults, as on a GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "tests/cuda_emulation/runtime.h"
 
-enum { GRANULE = 2 << 20, GARBAGE = 0xff /* NaN, -1 */ };
+enum { GRANULE = 64 << 10 /* a GPU's is 2 MiB */, GARBAGE = 0xff /* NaN, -1 */ };
 
 /* Physical memory. It goes once it is released and mapped nowhere. */
 typedef struct physical {
@@ -51,16 +51,12 @@ static void protect_all_locked(int protection) {
         }
 }
 
-void memory_open(void) {
-    pthread_mutex_lock(&runtime.lock);
+void memory_open_locked(void) {
     if (opened++ == 0) protect_all_locked(PROT_READ | PROT_WRITE);
-    pthread_mutex_unlock(&runtime.lock);
 }
 
-void memory_close(void) {
-    pthread_mutex_lock(&runtime.lock);
+void memory_close_locked(void) {
     if (--opened == 0) protect_all_locked(PROT_NONE);
-    pthread_mutex_unlock(&runtime.lock);
 }
 
 /* ---------------------------------------------------------------- ranges */
@@ -161,7 +157,6 @@ static void unmap_locked(range *r, size_t first, size_t end) {
 
 /* Memory comes as garbage: what others left in it. */
 static void make_accessible_locked(range *r, size_t first, size_t end) {
-    madvise(r->base + first * GRANULE, (end - first) * GRANULE, MADV_HUGEPAGE);
     protect(r, first, end, PROT_READ | PROT_WRITE);
     for (size_t g = first; g < end; g++) {
         if (!r->granule[g].accessible) memset(r->base + g * GRANULE, GARBAGE, GRANULE);
@@ -203,9 +198,9 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     return CUDA_SUCCESS;
 }
 
+/* What ends things does so after a fault too, though it says otherwise: tests can see that nothing was forgotten. */
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
-    ENTER_DRIVER(cuMemAddressFree);
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    CUresult error = (CUresult)runtime_enter(CALL_cuMemAddressFree), result = CUDA_ERROR_INVALID_VALUE;
     size_t first, end;
     pthread_mutex_lock(&runtime.lock);
     range *r = find_granules_locked(address, bytes, &first, &end);
@@ -213,7 +208,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     for (size_t g = 0; r && g < r->granules; g++) mapped = mapped || r->granule[g].memory;
     if (r && !mapped && first == 0 && end == r->granules) {
         range_destroy_locked(r);
-        result = CUDA_SUCCESS;
+        result = error;
     }
     pthread_mutex_unlock(&runtime.lock);
     return result;
@@ -232,13 +227,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-    ENTER_DRIVER(cuMemRelease);
+    CUresult error = (CUresult)runtime_enter(CALL_cuMemRelease);
     physical *memory = (physical *)(uintptr_t)handle;
     pthread_mutex_lock(&runtime.lock);
     memory->released = true;
     physical_drop_locked(memory);
     pthread_mutex_unlock(&runtime.lock);
-    return CUDA_SUCCESS;
+    return error;
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
@@ -258,7 +253,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
 
 /* Every mapping that lies in the range wholly does. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-    ENTER_DRIVER(cuMemUnmap);
+    CUresult error = (CUresult)runtime_enter(CALL_cuMemUnmap);
     size_t first, end;
     pthread_mutex_lock(&runtime.lock);
     range *r = find_granules_locked(address, bytes, &first, &end);
@@ -268,7 +263,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     if (whole && end < r->granules) whole = r->granule[end - 1].memory != r->granule[end].memory;
     if (whole) unmap_locked(r, first, end);
     pthread_mutex_unlock(&runtime.lock);
-    return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return whole ? error : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count) {
@@ -373,32 +368,35 @@ cudaError_t cudaFree(void *memory) {
     return ours ? error : runtime_failed(cudaErrorInvalidValue);
 }
 
-/* A header before the memory that is given out, on a page of its own. */
-enum { PAGE = 4096 };
+/* A page with the size, and then the memory: as CUDA does, aligned to pages only where it is a page or more. */
+enum { PAGE = 4096, SMALL_ALIGNMENT = 512 };
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {
     ENTER_UNSAFE(cudaHostAlloc);
     (void)flags;
     if (bytes == 0 || bytes > SIZE_MAX / 2) return runtime_failed(cudaErrorMemoryAllocation);
-    char *memory = mmap(NULL, bytes + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t before = bytes < PAGE ? PAGE + SMALL_ALIGNMENT : PAGE;
+    char *memory = mmap(NULL, before + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return runtime_failed(cudaErrorMemoryAllocation);
+    memset(memory + before, GARBAGE, bytes);
     *(size_t *)(void *)memory = bytes;
     pthread_mutex_lock(&runtime.lock);
     runtime.alive.pinned_bytes += bytes;
     pthread_mutex_unlock(&runtime.lock);
-    *out = memory + PAGE;
+    *out = memory + before;
     return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *memory) {
     cudaError_t error = runtime_enter_unsafe(CALL_cudaFreeHost);
     if (!memory || error == cudaErrorStreamCaptureUnsupported) return error;
-    char *start = (char *)memory - PAGE;
+    size_t before = (uintptr_t)memory % PAGE == 0 ? PAGE : PAGE + SMALL_ALIGNMENT;
+    char *start = (char *)memory - before;
     size_t bytes = *(size_t *)(void *)start;
     pthread_mutex_lock(&runtime.lock);
     runtime.alive.pinned_bytes -= bytes;
     pthread_mutex_unlock(&runtime.lock);
-    munmap(start, bytes + PAGE);
+    munmap(start, before + bytes);
     return error;
 }
 

@@ -29,10 +29,7 @@ static bool has_failed(void) {
 }
 
 void task_perform(const task *t) {
-    if (has_failed()) return;
-    if (t->kind == TASK_RUN) memory_open();
-    t->run(t->arg);
-    if (t->kind == TASK_RUN) memory_close();
+    if (!has_failed()) t->run(t->arg);
 }
 
 /* ---------------------------------------------------------------- the thread */
@@ -43,17 +40,32 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void perform(task *t) {
-    if (t->kind == TASK_RUN || t->kind == TASK_HOST) task_perform(t);
-    pthread_mutex_lock(&runtime.lock);
-    if (t->kind == TASK_RECORD) {
+/* Device memory is open from a stream's first task to when it has none, or stands waiting. */
+static void open_locked(cudaStream_t stream, bool open) {
+    if (open == stream->open) return;
+    stream->open = open;
+    open ? memory_open_locked() : memory_close_locked();
+}
+
+static void perform_locked(cudaStream_t stream, task *t) {
+    switch (t->kind) {
+    case TASK_RUN:
+        open_locked(stream, true);
+        pthread_mutex_unlock(&runtime.lock);
+        task_perform(t);
+        pthread_mutex_lock(&runtime.lock);
+        break;
+    case TASK_RECORD:
+        if (!stream->head) open_locked(stream, false); /* who learns of it may look at once */
         t->recording->ns = now_ns();
         t->recording->done = true;
-    }
-    if (t->kind == TASK_WAIT)
+        break;
+    case TASK_WAIT:
+        if (!t->recording->done) open_locked(stream, false);
         while (!t->recording->done) pthread_cond_wait(&runtime.progress, &runtime.lock);
+        break;
+    }
     task_destroy(t);
-    pthread_mutex_unlock(&runtime.lock);
 }
 
 static void *stream_main(void *arg) {
@@ -65,10 +77,9 @@ static void *stream_main(void *arg) {
         if (!t) break;
         stream->head = t->next;
         if (!stream->head) stream->tail = NULL;
-        pthread_mutex_unlock(&runtime.lock);
-        perform(t);
-        pthread_mutex_lock(&runtime.lock);
+        perform_locked(stream, t);
         stream->finished++;
+        if (!stream->head) open_locked(stream, false);
         pthread_cond_broadcast(&runtime.progress);
     }
     pthread_mutex_unlock(&runtime.lock);
@@ -152,14 +163,14 @@ static cudaError_t refuse_captured_locked(cudaStream_t stream) {
     return cudaErrorStreamCaptureUnsupported;
 }
 
-/* After a failure too until the work is over: what it uses may be freed then. */
+/* Until the work is over also where it tells a failure: what it uses may be freed then. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     cudaError_t error = runtime_enter_unsafe(CALL_cudaStreamSynchronize);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&runtime.lock);
-    if (error == cudaSuccess) error = refuse_captured_locked(stream);
-    bool wait = error == cudaSuccess || runtime.fault != cudaSuccess;
-    for (long target = stream->queued; wait && stream->finished < target;)
+    cudaError_t refused = refuse_captured_locked(stream);
+    if (error == cudaSuccess) error = refused;
+    for (long target = stream->queued; refused == cudaSuccess && stream->finished < target;)
         pthread_cond_wait(&runtime.progress, &runtime.lock);
     if (error == cudaSuccess) error = runtime.fault;
     pthread_mutex_unlock(&runtime.lock);
@@ -173,8 +184,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     cudaError_t error = refuse_captured_locked(stream);
     bool busy = stream->finished < stream->queued;
     pthread_mutex_unlock(&runtime.lock);
-    if (error != cudaSuccess) return runtime_failed(error);
-    return busy ? cudaErrorNotReady : cudaSuccess;
+    if (error == cudaSuccess && busy) error = cudaErrorNotReady;
+    return runtime_failed(error);
 }
 
 /* Every stream must be known for it, and none of this project's calls needs it. It is here to be counted. */
@@ -199,7 +210,7 @@ cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data) {
     ENTER(cudaLaunchHostFunc);
     if (!stream || !fn) return runtime_failed(cudaErrorInvalidValue);
-    task *t = task_create(TASK_HOST, fn, data, NULL);
+    task *t = task_create(TASK_RUN, fn, data, NULL);
     return t ? append(stream, t) : runtime_failed(cudaErrorMemoryAllocation);
 }
 

@@ -144,9 +144,9 @@ static void device_memory_is_limited_and_told(void **state) {
     size_t before, after, total;
     void *memory = NULL;
     OK(cudaMemGetInfo(&before, &total));
-    OK(cudaMalloc(&memory, 3 << 20));
+    OK(cudaMalloc(&memory, (3 << 20) - 1));
     OK(cudaMemGetInfo(&after, &total));
-    assert_int_equal(before - after, 4 << 20);
+    assert_int_equal(before - after, 3 << 20);
     OK(cudaFree(memory));
     assert_int_equal(cudaMalloc(&memory, before + 1), cudaErrorMemoryAllocation);
 }

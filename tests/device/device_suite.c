@@ -127,8 +127,8 @@ static void pinned_memory_is_not_counted_as_device_memory(void **state) {
     assert_int_equal(reserved_bytes(s), before);
 }
 
-/* What was trimmed stays reserved and can be used again; what lies beside it is as it was. */
-static void trimmed_memory_can_be_used_again(void **state) {
+/* What was trimmed stays reserved, and can be used once it is restored; what lies beside it is as it was. */
+static void restored_memory_can_be_used_again(void **state) {
     suite *s = *state;
     enum { PART = BLOCK_BYTES / 4 };
     int64_t before = reserved_bytes(s);
@@ -137,6 +137,8 @@ static void trimmed_memory_can_be_used_again(void **state) {
     sync(s);
     mm_device_trim(s->device, block + PART, BLOCK_BYTES - 2 * PART);
     mm_device_trim(s->device, block, 0);
+    assert_int_equal(reserved_bytes(s), before);
+    assert_int_equal(mm_device_restore(s->device, block, BLOCK_BYTES), MM_OK);
     assert_int_equal(reserved_bytes(s), before);
     copy(s, s->pinned, block, PART, MM_COPY_OUT);
     sync(s);
@@ -448,13 +450,31 @@ static void destroying_nothing_is_legal(void **state) {
     mm_device_release(s->device, MM_MEMORY_DEVICE, NULL, 0);
 }
 
+static void skipped(void **state) {
+    (void)state;
+    skip();
+}
+
+/* A device of the build whose hardware is not there. */
+static bool answers(const char *device_name) {
+    mm_device *device;
+    mm_status status = mm_device_create(device_name, NULL, &device);
+    if (status == MM_ERR_NOT_FOUND) {
+        print_message("%s\n", mm_last_error());
+        return false;
+    }
+    assert_int_equal(status, MM_OK);
+    mm_device_destroy(device);
+    return true;
+}
+
 int device_suite_run(const char *device_name) {
 #define CASE(name) cmocka_unit_test_prestate_setup_teardown(name, suite_setup, suite_teardown, (void *)device_name)
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         CASE(reserve_is_accounted_to_the_byte_and_given_back),
         CASE(pinned_memory_is_not_counted_as_device_memory),
         CASE(reserved_memory_is_zero),
-        CASE(trimmed_memory_can_be_used_again),
+        CASE(restored_memory_can_be_used_again),
         CASE(reserve_more_than_there_is_is_out_of_memory_and_changes_nothing),
         CASE(reserve_of_nothing_or_of_no_kind_is_invalid),
         CASE(two_devices_keep_separate_accounts),
@@ -478,5 +498,8 @@ int device_suite_run(const char *device_name) {
         CASE(destroying_nothing_is_legal),
     };
 #undef CASE
+    if (!answers(device_name))
+        for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+            tests[i] = (struct CMUnitTest){.name = tests[i].name, .test_func = skipped};
     return cmocka_run_group_tests_name(device_name, tests, NULL, NULL);
 }

@@ -21,6 +21,8 @@ typedef struct rig {
     uint64_t seed;                        /* of what tensors hold before the first iteration */
     void **external;                      /* per tensor; NULL unless external */
     random_operand (*operands)[RIG_USES]; /* per step: a stream's tasks read them until the iteration has ended */
+    /* What enqueues a step's work on a stream; mm_host_launch, or another device's. */
+    mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 } rig;
 
 void rig_init(rig *rig, const mm_graph *graph, uint64_t seed);
@@ -34,6 +36,9 @@ mm_status rig_steps(rig *rig, mm_manager *manager, rig_mode mode, int first, int
 
 /* A whole iteration; aborted if anything fails. */
 mm_status rig_iteration(rig *rig, mm_manager *manager, rig_mode mode);
+
+/* The same, and does not wait for its end. */
+mm_status rig_iteration_ahead(rig *rig, mm_manager *manager, rig_mode mode);
 
 /* Of all persistent tensors of the graph, as random_graph_reference gives it. */
 uint64_t rig_digest(const rig *rig, mm_manager *manager);

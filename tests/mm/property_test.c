@@ -20,13 +20,15 @@ typedef struct trial {
     int64_t device_bytes, pinned_bytes;
     rig_mode mode;
     mm_issue issue;
+    bool ahead;    /* iterations end without a drain (then without the self-check, which needs one) */
     uint64_t seed; /* of graph and delays */
 } trial;
 
 static void print_policy(char *spec, size_t capacity, uint64_t *random, const char *codec) {
-    snprintf(spec, capacity, "freelunch:codec=%s,eligible=%s,depth=%d,buffers=%s,workspace=%s", codec,
+    snprintf(spec, capacity, "freelunch:codec=%s,eligible=%s,depth=%d,buffers=%s,workspace=%s,when=%s", codec,
              random_chance(random, 60) ? "all" : "conv", 1 + random_below(random, 4),
-             random_chance(random, 60) ? "persistent" : "naive", random_chance(random, 60) ? "sliding" : "naive");
+             random_chance(random, 60) ? "persistent" : "naive", random_chance(random, 60) ? "sliding" : "naive",
+             random_chance(random, 80) ? "always" : "needed");
 }
 
 static trial random_trial(const char *policy, uint64_t seed, uint64_t *random) {
@@ -34,15 +36,17 @@ static trial random_trial(const char *policy, uint64_t seed, uint64_t *random) {
                    .spare_bytes = random_chance(random, 50) ? 0 : random_below(random, 100000),
                    .mode = (rig_mode)random_below(random, RIG_MODES),
                    .issue = random_chance(random, 60) ? MM_ISSUE_THREAD : MM_ISSUE_INLINE,
+                   .ahead = random_chance(random, 40),
                    .seed = seed};
 }
 
 /* The whole trial in words, for a failure that must be found again. */
 static void fail_trial(const trial *t, const char *what) {
     static const char *const modes[] = {"inline", "stream", "mixed"};
-    fail_msg("seed %llu, policy %s, %lld bytes to spare (or %lld, and %lld pinned), computed %s, issue %s: %s",
+    fail_msg("seed %llu, policy %s, %lld bytes to spare (or %lld, and %lld pinned), computed %s, issue %s%s: %s",
              (unsigned long long)t->seed, t->policy, (long long)t->spare_bytes, (long long)t->device_bytes,
-             (long long)t->pinned_bytes, modes[t->mode], t->issue == MM_ISSUE_THREAD ? "thread" : "inline", what);
+             (long long)t->pinned_bytes, modes[t->mode], t->issue == MM_ISSUE_THREAD ? "thread" : "inline",
+             t->ahead ? ", ahead" : "", what);
 }
 
 static void check_touched(const trial *t, mm_manager *m, int64_t budget) {
@@ -81,14 +85,15 @@ static uint64_t run_trial(const trial *t, const mm_graph *graph) {
                           .pinned_bytes = t->pinned_bytes,
                           .policy = t->policy,
                           .issue = t->issue,
-                          .self_check = true,
+                          .self_check = !t->ahead,
                           .measure_touched = true,
                           .delay_seed = t->seed + 1,
                           .delay_max_ns = DELAY_NS};
     mm_manager *m = rig_manager(&options);
     if (rig_bind(&r, m) != MM_OK) fail_trial(t, mm_last_error());
     for (int i = 0; i < ITERATIONS; i++)
-        if (rig_iteration(&r, m, t->mode) != MM_OK) fail_trial(t, mm_last_error());
+        if ((t->ahead ? rig_iteration_ahead : rig_iteration)(&r, m, t->mode) != MM_OK) fail_trial(t, mm_last_error());
+    if (mm_manager_sync(m) != MM_OK) fail_trial(t, mm_last_error());
     uint64_t digest = rig_digest(&r, m);
     check_touched(t, m, budget);
     check_link(t, m, &need);

@@ -33,7 +33,7 @@ static void start(fixture *f, const char *net, const char *policy) {
     if (make_manager(policy, 256 << 20, &f->manager) != MM_OK) fail_msg("%s", mm_last_error());
     if (nets_exec_create(f->net, BATCH, NETS_TRAIN, f->manager, "host", &SGD, &f->train) != MM_OK)
         fail_msg("%s", mm_last_error());
-    nets_exec_init(f->train, 11);
+    assert_int_equal(nets_exec_init(f->train, 11), MM_OK);
     ref_batch(f->net, BATCH, 4, &f->images, &f->labels);
 }
 
@@ -124,7 +124,7 @@ static void initial_values_are_set_again_by_init(void **state) {
     start(&f, "tiny", "liveness");
     float first = iterate(&f, f.train, BATCH).loss;
     assert_true(iterate(&f, f.train, BATCH).loss != first);
-    nets_exec_init(f.train, 11);
+    assert_int_equal(nets_exec_init(f.train, 11), MM_OK);
     assert_true(iterate(&f, f.train, BATCH).loss == first);
     finish(&f);
 }

@@ -18,7 +18,7 @@ typedef struct fixture {
 
 static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
     assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
-    assert_int_equal(nets_backend_open("host", &f->backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &f->backend), MM_OK);
     if (nets_lower(f->net, f->backend, batch, mode, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
@@ -226,7 +226,7 @@ static void start_concat(fixture *f) {
     cat = nets_add1(f->net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, cat);
     nets_add1(f->net, "loss", NETS_LOSS, NULL, cat);
     if (nets_net_finish(f->net) != MM_OK) fail_msg("%s", mm_last_error());
-    assert_int_equal(nets_backend_open("host", &f->backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &f->backend), MM_OK);
     if (nets_lower(f->net, f->backend, 2, NETS_TRAIN, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
@@ -261,7 +261,7 @@ static void later_slices_may_take_the_place_of_earlier_contributions(void **stat
     cat = nets_add1(f.net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, cat);
     nets_add1(f.net, "loss", NETS_LOSS, NULL, cat);
     assert_int_equal(nets_net_finish(f.net), MM_OK);
-    assert_int_equal(nets_backend_open("host", &f.backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
     assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
     assert_int_equal(pair_of(&f, "crop backward", "grad.b.out.1", "grad.b.out.2"), 'i');
     assert_int_equal(pair_of(&f, "cat backward", "grad.b.out.2", "grad.b.out"), 'i');
@@ -282,7 +282,7 @@ static void normalisation_keeps_only_its_input(void **state) {
     x = nets_add1(f.net, "score", NETS_CONV_TRANSPOSE, &(nets_attrs){.out_channels = 10, .kernel = {1, 1}}, x);
     nets_add1(f.net, "loss", NETS_LOSS, NULL, x);
     assert_int_equal(nets_net_finish(f.net), MM_OK);
-    assert_int_equal(nets_backend_open("host", &f.backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
     assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
     assert_int_equal(use_of(&f, "lrn backward", "conv.out")->access, MM_READ);
     assert_int_equal(pair_of(&f, "lrn backward", "grad.lrn.out", "grad.conv.out"), 'i');
@@ -321,7 +321,7 @@ static void batch_out_of_range_is_refused(void **state) {
     (void)state;
     fixture f;
     assert_int_equal(nets_zoo_build("resnet20", &f.net), MM_OK);
-    assert_int_equal(nets_backend_open("host", &f.backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
     assert_int_equal(nets_lower(f.net, f.backend, 0, NETS_TRAIN, &f.lowered), MM_ERR_INVALID);
     assert_int_equal(nets_lower(f.net, f.backend, INT64_MAX / 2, NETS_TRAIN, &f.lowered), MM_ERR_INVALID);
     nets_backend_close(f.backend);
@@ -331,7 +331,7 @@ static void batch_out_of_range_is_refused(void **state) {
 static void unknown_device_has_no_backend(void **state) {
     (void)state;
     nets_backend *backend;
-    assert_int_equal(nets_backend_open("abacus", &backend), MM_ERR_NOT_FOUND);
+    assert_int_equal(nets_backend_open("abacus", NULL, &backend), MM_ERR_NOT_FOUND);
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 

@@ -84,6 +84,27 @@ static void evaluation_normalises_with_the_running_statistics_and_keeps_them(voi
     op_rig_fini(&rig);
 }
 
+/* A mean that is a thousand deviations: a difference of sums of squares would have no correct digit. Enough rows that
+ * their sums are joined from parts. */
+static void variance_of_values_far_from_zero(void **state) {
+    (void)state;
+    const int64_t many[4] = {7, 31, 13, 5};
+    op_rig rig;
+    op_rig_init(&rig, NETS_BATCH_NORM, NULL, many, true, true);
+    int64_t rows = 7 * 31 * 13;
+    float *x = op_rig_floats(&rig, NETS_X);
+    for (int64_t i = 0; i < 5 * rows; i++) x[i] = 500.0f + x[i];
+    op_rig_run(&rig, MM_FORWARD);
+    for (int c = 0; c < 5; c++) {
+        double mean = 0, var = 0;
+        for (int64_t i = 0; i < rows; i++) mean += (double)x[5 * i + c] / (double)rows;
+        for (int64_t i = 0; i < rows; i++) var += (x[5 * i + c] - mean) * (x[5 * i + c] - mean) / (double)rows;
+        assert_true(fabs(op_rig_floats(&rig, NETS_SAVED_MEAN)[c] - mean) < 2e-3);
+        assert_true(fabs(op_rig_floats(&rig, NETS_SAVED_VAR)[c] - var) < 1e-3 * var);
+    }
+    op_rig_fini(&rig);
+}
+
 static void gradients_match_differences(void **state) {
     (void)state;
     op_rig rig;
@@ -155,11 +176,12 @@ int main(void) {
         cmocka_unit_test(training_normalises_with_the_batch_and_saves_its_statistics),
         cmocka_unit_test(training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones),
         cmocka_unit_test(evaluation_normalises_with_the_running_statistics_and_keeps_them),
+        cmocka_unit_test(variance_of_values_far_from_zero),
         cmocka_unit_test(gradients_match_differences),
         cmocka_unit_test(gradients_by_parameters_do_not_need_the_one_by_the_input),
         cmocka_unit_test(backward_in_place_gives_the_same_bits),
         cmocka_unit_test(evaluation_in_place_gives_the_same_bits),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

@@ -181,5 +181,5 @@ int main(void) {
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
         cmocka_unit_test(bits_do_not_depend_on_where_tensors_lie),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

@@ -126,5 +126,5 @@ int main(void) {
         cmocka_unit_test(both_ways_in_place_give_the_same_bits),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

@@ -52,9 +52,8 @@ static void relu_backward_lets_through_where_the_output_is_positive(void **state
 }
 
 /* mm.h's form of a sign mask. */
-static uint32_t *make_mask(const float *y, int64_t n) {
-    uint32_t *mask = calloc((size_t)n / 32 + 1, sizeof *mask);
-    assert_non_null(mask);
+static uint32_t *make_mask(op_rig *rig, const float *y, int64_t n) {
+    uint32_t *mask = op_rig_alloc(rig, (n / 32 + 1) * (int64_t)sizeof *mask);
     for (int64_t i = 0; i < n; i++)
         if (y[i] > 0) mask[i / 32] |= UINT32_C(1) << (i % 32);
     return mask;
@@ -72,7 +71,7 @@ static void relu_backward_by_mask_equals_by_value(void **state) {
         op_rig_run(&rig, MM_FORWARD);
         op_rig_run(&rig, MM_BACKWARD);
         memcpy(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);
-        uint32_t *mask = make_mask(rig.storage[NETS_Y], n);
+        uint32_t *mask = make_mask(&rig, rig.storage[NETS_Y], n);
         rig.args.at[NETS_Y] = mask;
         rig.args.sign_roles = NETS_ROLE_BIT(NETS_Y);
         memset(rig.storage[NETS_DX], 0xff, (size_t)n * sizeof *by_value);
@@ -80,7 +79,6 @@ static void relu_backward_by_mask_equals_by_value(void **state) {
         assert_memory_equal(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);
         rig.args.at[NETS_Y] = rig.storage[NETS_Y];
         rig.args.sign_roles = 0;
-        free(mask);
     }
     free(by_value);
     op_rig_fini(&rig);
@@ -169,5 +167,5 @@ int main(void) {
         cmocka_unit_test(add_backward_adds_earlier_contributions_also_in_their_place),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

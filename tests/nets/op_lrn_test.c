@@ -92,5 +92,5 @@ int main(void) {
         cmocka_unit_test(bits_are_the_same_in_place),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

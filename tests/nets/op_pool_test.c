@@ -195,5 +195,5 @@ int main(void) {
         cmocka_unit_test(averages_in_ceil_mode_count_what_is_inside),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

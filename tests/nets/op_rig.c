@@ -12,12 +12,57 @@
 
 #include "nets/philox.h"
 
+/* What rigs are made on; a test program runs its tests one after another. */
+static const char *device_name = "host";
+
+bool op_rig_use_device(size_t i) {
+    const mm_device_ops *device = mm_device_table(i);
+    if (device) op_rig_use(device->name);
+    return device != NULL;
+}
+
+void op_rig_use(const char *device) { device_name = device; }
+const char *op_rig_device(void) { return device_name; }
+
+void op_rig_open(op_rig *rig, const nets_backend_config *config) {
+    const nets_backend_config small = {.workspace_limit_bytes = 1 << 20}; /* filled with garbage for each timing */
+    *rig = (op_rig){.n_blocks = 0};
+    if (mm_device_create(device_name, NULL, &rig->device) != MM_OK) {
+        print_message("%s\n", mm_last_error());
+        skip();
+    }
+    assert_int_equal(mm_stream_create(rig->device, "rig", 0, &rig->stream), MM_OK);
+    if (nets_backend_open(device_name, config ? config : &small, &rig->backend) != MM_OK)
+        fail_msg("%s", mm_last_error());
+}
+
+/* The host's from the heap, whose ends sanitizers watch. */
+void *op_rig_alloc(op_rig *rig, int64_t bytes) {
+    void *memory = NULL;
+    int64_t size = (bytes + 255) / 256 * 256;
+    assert_true(rig->n_blocks < OP_RIG_BLOCKS);
+    if (rig->device->ops->cpu_reaches_memory)
+        memory = aligned_alloc(256, (size_t)size);
+    else if (mm_device_reserve(rig->device, MM_MEMORY_PINNED, size, &memory) != MM_OK)
+        fail_msg("%s", mm_last_error());
+    assert_non_null(memory);
+    rig->blocks[rig->n_blocks].memory = memory;
+    rig->blocks[rig->n_blocks++].bytes = size;
+    memset(memory, 0, (size_t)bytes);
+    return memory;
+}
+
+static void free_blocks(op_rig *rig) {
+    for (int i = 0; i < rig->n_blocks; i++)
+        if (rig->device->ops->cpu_reaches_memory)
+            free(rig->blocks[i].memory);
+        else
+            mm_device_release(rig->device, MM_MEMORY_PINNED, rig->blocks[i].memory, rig->blocks[i].bytes);
+}
+
 static void give(op_rig *rig, nets_role role, int64_t bytes) {
     rig->bytes[role] = bytes;
-    rig->storage[role] = aligned_alloc(256, (size_t)(bytes + 255) / 256 * 256);
-    assert_non_null(rig->storage[role]);
-    memset(rig->storage[role], 0, (size_t)bytes);
-    rig->args.at[role] = rig->storage[role];
+    rig->args.at[role] = rig->storage[role] = op_rig_alloc(rig, bytes);
 }
 
 enum { GUARD_BYTES = 4096 };
@@ -77,6 +122,10 @@ static void give_all(op_rig *rig) {
     give(rig, NETS_RNG, 16);
     give(rig, NETS_LOSS_VALUE, 4);
     give(rig, NETS_CORRECT, 4);
+}
+
+static void make_op(op_rig *rig) {
+    if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     int64_t forward = nets_op_workspace_bytes(rig->op, MM_FORWARD);
     int64_t backward = rig->desc.training ? nets_op_workspace_bytes(rig->op, MM_BACKWARD) : 0;
     give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + GUARD_BYTES);
@@ -84,14 +133,12 @@ static void give_all(op_rig *rig) {
 
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx) {
-    *rig = (op_rig){.desc = {.kind = kind, .n_inputs = n_inputs, .training = training, .wants_dx = wants_dx}};
+    op_rig_open(rig, NULL);
+    rig->desc = (nets_op_desc){.kind = kind, .n_inputs = n_inputs, .training = training, .wants_dx = wants_dx};
     memcpy(rig->desc.channels, channels, (size_t)n_inputs * sizeof *channels);
     infer(rig, attrs, x);
-    assert_int_equal(mm_device_create("host", NULL, &rig->device), MM_OK);
-    assert_int_equal(mm_stream_create(rig->device, "rig", 0, &rig->stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &rig->backend), MM_OK);
-    if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     give_all(rig);
+    make_op(rig);
     const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
     for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
     for (int i = 2; i < n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
@@ -104,12 +151,19 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
                        wants_dx);
 }
 
+void op_rig_reopen(op_rig *rig, const nets_backend_config *config) {
+    nets_op_destroy(rig->op);
+    nets_backend_close(rig->backend);
+    if (nets_backend_open(device_name, config, &rig->backend) != MM_OK) fail_msg("%s", mm_last_error());
+    make_op(rig);
+}
+
 void op_rig_fini(op_rig *rig) {
     nets_op_destroy(rig->op);
     nets_backend_close(rig->backend);
     mm_stream_destroy(rig->stream);
+    free_blocks(rig);
     mm_device_destroy(rig->device);
-    for (int r = 0; r < NETS_ROLES; r++) free(rig->storage[r]);
 }
 
 float *op_rig_floats(const op_rig *rig, nets_role role) { return rig->args.at[role]; }
@@ -170,8 +224,8 @@ void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, dou
 
 void op_rig_check_earlier(op_rig *rig) {
     int64_t n = op_rig_elems(rig, NETS_DX);
-    float *alone = malloc((size_t)n * sizeof *alone), *earlier = malloc((size_t)n * sizeof *earlier);
-    assert_true(alone && earlier);
+    float *alone = malloc((size_t)n * sizeof *alone), *earlier = op_rig_alloc(rig, n * (int64_t)sizeof *earlier);
+    assert_non_null(alone);
     for (int64_t i = 0; i < n; i++) earlier[i] = (float)(i % 17 - 8);
     op_rig_run(rig, MM_FORWARD);
     op_rig_run(rig, MM_BACKWARD);
@@ -181,7 +235,6 @@ void op_rig_check_earlier(op_rig *rig) {
     rig->args.at[NETS_EARLIER] = NULL;
     for (int64_t i = 0; i < n; i++) assert_true(op_rig_floats(rig, NETS_DX)[i] == alone[i] + earlier[i]);
     free(alone);
-    free(earlier);
 }
 
 void op_rig_check_inplace(op_rig *rig, mm_phase phase, nets_role input, nets_role output) {
@@ -199,30 +252,25 @@ void op_rig_check_inplace(op_rig *rig, mm_phase phase, nets_role input, nets_rol
 }
 
 /* Moves a role's storage by `shift` bytes within a larger block, contents included. */
-static void *move_role(op_rig *rig, nets_role role, size_t shift) {
-    char *block = aligned_alloc(4096, 2 * 4096 + ((size_t)rig->bytes[role] + 4095) / 4096 * 4096);
-    assert_non_null(block);
+static void move_role(op_rig *rig, nets_role role, int64_t shift) {
+    char *block = op_rig_alloc(rig, shift + rig->bytes[role]);
     memcpy(block + shift, rig->storage[role], (size_t)rig->bytes[role]);
     rig->args.at[role] = block + shift;
-    return block;
 }
 
 void op_rig_check_places(op_rig *rig) {
-    void *blocks[NETS_ROLES] = {NULL};
     op_rig_run(rig, MM_FORWARD);
     op_rig_run(rig, MM_BACKWARD);
     for (int r = 0; r < NETS_ROLES; r++)
-        if (rig->args.at[r]) blocks[r] = move_role(rig, (nets_role)r, 256 * (size_t)(1 + r * 7 % 15));
+        if (rig->args.at[r]) move_role(rig, (nets_role)r, 256 * (1 + r * 7 % 15));
     const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DX2, NETS_DW, NETS_DB};
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
-        if (blocks[outputs[i]]) memset(rig->args.at[outputs[i]], 0xff, (size_t)rig->bytes[outputs[i]]);
+        if (rig->args.at[outputs[i]]) memset(rig->args.at[outputs[i]], 0xff, (size_t)rig->bytes[outputs[i]]);
     op_rig_run(rig, MM_FORWARD);
     op_rig_run(rig, MM_BACKWARD);
     for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
-        if (blocks[outputs[i]])
+        if (rig->args.at[outputs[i]])
             assert_memory_equal(rig->storage[outputs[i]], rig->args.at[outputs[i]], (size_t)rig->bytes[outputs[i]]);
-    for (int r = 0; r < NETS_ROLES; r++) {
-        if (blocks[r]) rig->args.at[r] = rig->storage[r];
-        free(blocks[r]);
-    }
+    for (int r = 0; r < NETS_ROLES; r++)
+        if (rig->args.at[r]) rig->args.at[r] = rig->storage[r];
 }

@@ -1,8 +1,25 @@
-/* One op on a host stream, with storage of its own for every role: what the op tests measure with. */
+/* One op on a stream of a device, with storage of its own for every role: what the op tests measure with. Their mains run
+ * them once for each device of the build. Storage is in memory that both the device and the CPU can touch. */
 #ifndef TESTS_NETS_OP_RIG_H
 #define TESTS_NETS_OP_RIG_H
 
 #include "nets/op.h"
+
+/* The device that rigs are made on from here on: the i-th of the build, false past the last. */
+bool op_rig_use_device(size_t i);
+/* By name. */
+void op_rig_use(const char *device);
+/* Its name. */
+const char *op_rig_device(void);
+
+/* The body of a main: all the tests on each device; those of a device that does not answer are skipped. */
+#define OP_RIG_RUN(tests)                                                                                              \
+    int failures = 0;                                                                                                  \
+    for (size_t device = 0; op_rig_use_device(device); device++)                                                       \
+        failures += cmocka_run_group_tests_name(op_rig_device(), tests, NULL, NULL);                                   \
+    return failures
+
+enum { OP_RIG_BLOCKS = 128 };
 
 typedef struct op_rig {
     nets_op_desc desc;
@@ -14,7 +31,19 @@ typedef struct op_rig {
     void *storage[NETS_ROLES]; /* what args.at points to at first */
     int64_t bytes[NETS_ROLES];
     int64_t w_elems, b_elems;
+    struct {
+        void *memory;
+        int64_t bytes;
+    } blocks[OP_RIG_BLOCKS]; /* taken by op_rig_alloc */
+    int n_blocks;
 } op_rig;
+
+/* Device, stream and backend alone, for what is no op. `config` NULL: defaults, with small workspaces. Skips the test if the device does not
+ * answer; the rig is ended by op_rig_fini. */
+void op_rig_open(op_rig *rig, const nets_backend_config *config);
+
+/* Memory for a role, or for an update, full of zeros; given back by op_rig_fini. */
+void *op_rig_alloc(op_rig *rig, int64_t bytes);
 
 /* The op of a single layer on an input of {n, h, w, c}, in training unless told; inputs filled at random. Fails the
  * test if it cannot. */
@@ -25,6 +54,9 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
 void op_rig_fini(op_rig *rig);
+
+/* Makes the op anew on a backend opened with this configuration. */
+void op_rig_reopen(op_rig *rig, const nets_backend_config *config);
 
 float *op_rig_floats(const op_rig *rig, nets_role role);
 int64_t op_rig_elems(const op_rig *rig, nets_role role);

@@ -12,46 +12,96 @@
 #include "nets/op.h"
 #include "nets/schedule.h"
 #include "nets/zoo.h"
+#include "tests/nets/op_rig.h"
 
-enum { N = 37 };
+/* A tensor under update, beside its values as they should be. */
+typedef struct tensor {
+    nets_sgd_param param;
+    float *gradient;
+    double *w, *v;
+} tensor;
 
+static void start_tensor(op_rig *rig, tensor *t, int64_t n) {
+    float *w = op_rig_alloc(rig, 4 * n), *v = op_rig_alloc(rig, 4 * n);
+    t->gradient = op_rig_alloc(rig, 4 * n);
+    t->param = (nets_sgd_param){.weight = w, .momentum = v, .gradient = t->gradient, .elems = n};
+    t->w = calloc((size_t)n, sizeof *t->w);
+    t->v = calloc((size_t)n, sizeof *t->v);
+    assert_true(t->w && t->v);
+    for (int64_t i = 0; i < n; i++) t->w[i] = w[i] = 0.1f * (float)(i % 37 - 18);
+}
+
+static void step_as_it_should_be(tensor *t, int step, double lr) {
+    for (int64_t i = 0; i < t->param.elems; i++) {
+        t->gradient[i] = sinf((float)(i + step));
+        t->v[i] = 0.9 * t->v[i] + t->gradient[i] + 0.01 * t->w[i];
+        t->w[i] -= lr * t->v[i];
+    }
+}
+
+static void check_tensor(const tensor *t) {
+    for (int64_t i = 0; i < t->param.elems; i++)
+        assert_true(fabs(t->param.weight[i] - t->w[i]) < 1e-6 && fabs(t->param.momentum[i] - t->v[i]) < 1e-6);
+}
+
+/* Sizes that are no multiple of a vector, or of what a block of a GPU takes. */
 static void update_follows_torch_for_three_steps(void **state) {
     (void)state;
-    mm_device *device;
-    mm_stream *stream;
-    nets_backend *backend;
-    assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
-    assert_int_equal(mm_stream_create(device, "sgd", 0, &stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &backend), MM_OK);
-
-    float w[N], v[N], g[N];
-    double expected_w[N], expected_v[N];
-    for (int i = 0; i < N; i++) {
-        expected_w[i] = w[i] = 0.1f * (float)(i - 18);
-        expected_v[i] = v[i] = 0;
+    enum { TENSORS = 4 };
+    static const int64_t ELEMS[TENSORS] = {37, 1, 8197, 4096};
+    op_rig rig;
+    tensor tensors[TENSORS];
+    nets_sgd_param params[TENSORS];
+    op_rig_open(&rig, NULL);
+    for (int t = 0; t < TENSORS; t++) {
+        start_tensor(&rig, &tensors[t], ELEMS[t]);
+        params[t] = tensors[t].param;
     }
-    uint32_t rng[4] = {1, 2, UINT32_MAX - 1, 4};
-    const nets_sgd_param param = {.weight = w, .momentum = v, .gradient = g, .elems = N};
+    uint32_t *rng = op_rig_alloc(&rig, 16);
+    float *lr = op_rig_alloc(&rig, 4);
+    memcpy(rng, ((const uint32_t[4]){1, 2, UINT32_MAX - 1, 4}), 16);
     for (int step = 0; step < 3; step++) {
-        double lr = 0.1 / (1 + step);
-        for (int i = 0; i < N; i++) {
-            g[i] = sinf((float)(i + step));
-            expected_v[i] = 0.9 * expected_v[i] + g[i] + 0.01 * expected_w[i];
-            expected_w[i] -= lr * expected_v[i];
-        }
-        const nets_sgd_args args = {.params = &param,
-                                    .n_params = 1,
-                                    .lr = (float)lr,
+        *lr = 0.1f / (float)(1 + step);
+        for (int t = 0; t < TENSORS; t++) step_as_it_should_be(&tensors[t], step, *lr);
+        const nets_sgd_args args = {.params = params,
+                                    .n_params = TENSORS,
+                                    .lr = lr,
                                     .sgd = {.momentum = 0.9f, .weight_decay = 0.01f},
                                     .rng = rng};
-        assert_int_equal(backend->ops->sgd(&args, stream), MM_OK);
-        assert_int_equal(mm_stream_sync(stream), MM_OK);
-        for (int i = 0; i < N; i++) assert_true(fabs(w[i] - expected_w[i]) < 1e-6 && fabs(v[i] - expected_v[i]) < 1e-6);
+        assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        for (int t = 0; t < TENSORS; t++) check_tensor(&tensors[t]);
     }
-    assert_memory_equal(rng, ((const uint32_t[4]){1, 2, 1, 5}), sizeof rng);
-    nets_backend_close(backend);
-    mm_stream_destroy(stream);
-    mm_device_destroy(device);
+    assert_memory_equal(rng, ((const uint32_t[4]){1, 2, 1, 5}), 16);
+    for (int t = 0; t < TENSORS; t++) {
+        free(tensors[t].w);
+        free(tensors[t].v);
+    }
+    op_rig_fini(&rig);
+}
+
+/* More than one launch of a GPU lists: each is updated once, and the iteration is counted once. */
+static void update_of_very_many_tensors(void **state) {
+    (void)state;
+    enum { TENSORS = 1601, ELEMS = 3 };
+    op_rig rig;
+    op_rig_open(&rig, NULL);
+    float *weights = op_rig_alloc(&rig, 16 * TENSORS), *momenta = op_rig_alloc(&rig, 16 * TENSORS);
+    float *gradient = op_rig_alloc(&rig, 16), *lr = op_rig_alloc(&rig, 4);
+    uint32_t *rng = op_rig_alloc(&rig, 16);
+    nets_sgd_param *params = calloc(TENSORS, sizeof *params);
+    assert_non_null(params);
+    for (int t = 0; t < TENSORS; t++) params[t] = (nets_sgd_param){weights + 4 * t, momenta + 4 * t, gradient, ELEMS};
+    for (int i = 0; i < ELEMS; i++) gradient[i] = (float)(i + 1);
+    *lr = 0.5f;
+    const nets_sgd_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};
+    assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+    assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    for (int t = 0; t < TENSORS; t++)
+        for (int i = 0; i < 4; i++) assert_true(weights[4 * t + i] == (i < ELEMS ? -0.5f * (float)(i + 1) : 0));
+    assert_int_equal(rng[2], 1);
+    free(params);
+    op_rig_fini(&rig);
 }
 
 static void schedule_steps_at_its_iterations(void **state) {
@@ -144,10 +194,11 @@ static void initial_values_depend_on_seed_and_name_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(update_follows_torch_for_three_steps),
+        cmocka_unit_test(update_of_very_many_tensors),
         cmocka_unit_test(schedule_steps_at_its_iterations),
         cmocka_unit_test(schedule_out_of_order_or_not_positive_is_refused),
         cmocka_unit_test(initial_convolutions_are_kaiming_normal_by_fan_out),
         cmocka_unit_test(initial_values_depend_on_seed_and_name_alone),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

@@ -37,8 +37,7 @@ static void check_concat_backward(op_rig *rig, unsigned absent, unsigned summed,
         memset(rig->storage[NETS_DX + i], 0xff, (size_t)n * 4);
         rig->args.at[NETS_EARLIER + i] = NULL;
         if (!(summed >> i & 1)) continue;
-        earlier[i] = inplace ? rig->storage[NETS_DX + i] : malloc((size_t)n * 4);
-        assert_non_null(earlier[i]);
+        earlier[i] = inplace ? rig->storage[NETS_DX + i] : op_rig_alloc(rig, 4 * n);
         for (int64_t k = 0; k < n; k++) earlier[i][k] = earlier_at(i, k);
         rig->args.at[NETS_EARLIER + i] = earlier[i];
     }
@@ -51,8 +50,6 @@ static void check_concat_backward(op_rig *rig, unsigned absent, unsigned summed,
         if (summed >> input & 1) expected += earlier_at(input, at);
         assert_true(op_rig_floats(rig, (nets_role)(NETS_DX + input))[at] == expected);
     }
-    for (int i = 0; i < INPUTS; i++)
-        if (!inplace) free(earlier[i]);
 }
 
 static void concat_puts_channels_side_by_side(void **state) {
@@ -210,5 +207,5 @@ int main(void) {
         cmocka_unit_test(crop_of_all_is_a_copy),
         cmocka_unit_test(crop_adds_the_earlier_contribution_in_place),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

@@ -86,5 +86,5 @@ int main(void) {
         cmocka_unit_test(of_a_single_pixel),
         cmocka_unit_test(bits_do_not_depend_on_where_tensors_lie),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    OP_RIG_RUN(tests);
 }

@@ -82,7 +82,7 @@ void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode,
     *ref = (ref_exec){.net = net, .options = options, .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f}};
     assert_int_equal(mm_device_create("host", NULL, &ref->device), MM_OK);
     assert_int_equal(mm_stream_create(ref->device, "ref", 0, &ref->stream), MM_OK);
-    assert_int_equal(nets_backend_open("host", &ref->backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &ref->backend), MM_OK);
     if (nets_lower(net, ref->backend, batch, mode, &ref->lowered) != MM_OK) fail_msg("%s", mm_last_error());
     int n = mm_graph_tensors(ref->lowered->graph);
     ref->root = calloc((size_t)n, sizeof *ref->root);
@@ -146,12 +146,14 @@ float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, f
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
         if (step->phase == MM_UPDATE) {
+            float *rate = data_of(ref, lowered->lr);
+            *rate = lr;
             const nets_sgd_args args = {.params = ref->params,
                                         .n_params = ref->n_params,
-                                        .lr = lr,
+                                        .lr = rate,
                                         .sgd = ref->sgd,
                                         .rng = data_of(ref, lowered->rng)};
-            assert_int_equal(ref->backend->ops->sgd(&args, ref->stream), MM_OK);
+            assert_int_equal(ref->backend->ops->sgd(ref->backend, &args, ref->stream), MM_OK);
             assert_int_equal(mm_stream_sync(ref->stream), MM_OK);
         } else if (step->op) {
             run_op(ref, step);

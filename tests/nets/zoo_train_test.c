@@ -56,7 +56,7 @@ static void train(const nets_net *net, const char *policy, const float *images, 
     if (mm_manager_create(&options, &t->manager) != MM_OK ||
         nets_exec_create(net, BATCH, NETS_TRAIN, t->manager, "host", &SGD, &t->exec) != MM_OK)
         fail_msg("%s: %s", nets_net_name(net), mm_last_error());
-    nets_exec_init(t->exec, 11);
+    assert_int_equal(nets_exec_init(t->exec, 11), MM_OK);
     for (int i = 0; i < STEPS; i++) {
         nets_result result;
         if (nets_exec_iteration(t->exec, images, labels, BATCH, 0.01f, &result) != MM_OK)
@@ -219,7 +219,7 @@ static void a_net_learns_the_classes_of_synthetic_pixels(void **state) {
     assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
     assert_int_equal(nets_exec_create(net, IMAGES, NETS_TRAIN, manager, "host", &SGD, &exec), MM_OK);
     assert_int_equal(nets_reader_create("synthetic", &wanted, &reader), MM_OK);
-    nets_exec_init(exec, 1);
+    assert_int_equal(nets_exec_init(exec, 1), MM_OK);
     nets_result first = {0}, result = {0};
     for (int i = 0; i < ITERATIONS; i++) {
         nets_batch batch;

@@ -16,11 +16,11 @@
 /* ---------------------------------------------------------------- the codec that fails */
 
 static mm_status fault_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
-    return mm_codec_bound(((const fault_codec *)codec)->raw, shape, bytes_out);
+    return mm_codec_bound(((const fault_codec *)codec)->inner, shape, bytes_out);
 }
 
 static int64_t fault_scratch(const mm_codec *codec, const mm_shape *shape) {
-    return mm_codec_scratch(((const fault_codec *)codec)->raw, shape);
+    return mm_codec_scratch(((const fault_codec *)codec)->inner, shape);
 }
 
 static mm_status broken(void *arg) {
@@ -41,7 +41,7 @@ static mm_status fault_encode(const mm_codec *codec, mm_stream *stream, const mm
     if (f->encode_ns > 0) MM_TRY(mm_host_launch(stream, pause_task, &f->encode_ns, sizeof f->encode_ns));
     if (now && f->encode == FAULT_ISSUE) return broken(NULL);
     if (now && f->encode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
-    return mm_codec_encode(f->raw, stream, shape, src, dst, scratch, counters);
+    return mm_codec_encode(f->inner, stream, shape, src, dst, scratch, counters);
 }
 
 static mm_status fault_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
@@ -50,12 +50,12 @@ static mm_status fault_decode(const mm_codec *codec, mm_stream *stream, const mm
     bool now = atomic_fetch_add(&f->decodes, 1) == f->at;
     if (now && f->decode == FAULT_ISSUE) return broken(NULL);
     if (now && f->decode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
-    return mm_codec_decode(f->raw, stream, shape, src, dst, scratch, counters);
+    return mm_codec_decode(f->inner, stream, shape, src, dst, scratch, counters);
 }
 
 static const mm_codec_ops fault_ops = {
     .name = "fault",
-    .summary = "raw, until it breaks",
+    .summary = "another codec, until it breaks",
     .device = "host",
     .flags = {.lossless = true, .fixed_size = true, .gives_value = true},
     .bound = fault_bound,
@@ -68,7 +68,7 @@ static const mm_codec_ops fault_ops = {
 
 static void plan(rig *r, const char *spec) {
     mm_policy policy;
-    mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = mm_planned_base(r->graph)};
+    mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(r->graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&r->planned, &policy, r->graph, "host") != MM_OK ||
         mm_planned_make(&r->planned, &policy, r->graph, &limits) != MM_OK)
         fail_msg("%s: %s", spec, mm_last_error());
@@ -96,18 +96,23 @@ void rig_refill(rig *r, uint64_t seed) {
 
 void rig_init(rig *r, const rig_options *o) {
     memset(r, 0, sizeof *r);
-    random_graph_options graph = {.seed = o->seed, .layers = o->layers, .max_channels = 4};
+    random_graph_options graph = {.seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images};
     assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
     plan(r, o->policy);
+    if (o->piece_bytes > 0) r->planned.facts->piece_bytes = o->piece_bytes;
     mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};
     assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
-    mm_dispatch_config dispatch = {
-        .device = r->device, .pool = r->pool, .issue = o->issue, .self_check = o->self_check};
+    assert_int_equal(mm_pool_create(r->device, MM_MEMORY_PINNED, r->planned.plan->pinned_bytes, &r->staging), MM_OK);
+    mm_dispatch_config dispatch = {.device = r->device,
+                                   .pool = r->pool,
+                                   .staging = r->staging,
+                                   .issue = o->issue,
+                                   .self_check = o->self_check,
+                                   .measure_times = o->measure_times};
     assert_int_equal(mm_dispatch_create(&dispatch, &r->dispatch), MM_OK);
     memcpy(r->codecs, r->planned.codecs, sizeof r->codecs);
-    r->codec = (fault_codec){.base = {.ops = &fault_ops, .spec = "fault"}, .raw = r->codecs[0]};
-    assert_string_equal(r->codecs[0]->spec, "raw");
+    r->codec = (fault_codec){.base = {.ops = &fault_ops, .spec = "fault"}, .inner = r->codecs[0]};
     r->codecs[0] = &r->codec.base;
     if (mm_program_create(r->dispatch, r->planned.plan, r->planned.facts, r->codecs, &r->program) != MM_OK)
         fail_msg("%s", mm_last_error());
@@ -119,6 +124,7 @@ void rig_fini(rig *r) {
     mm_memory_info info;
     mm_program_destroy(r->program);
     mm_dispatch_destroy(r->dispatch);
+    mm_pool_destroy(r->staging);
     mm_pool_destroy(r->pool);
     mm_device_memory_info(r->device, &info);
     assert_int_equal(info.reserved_bytes, 0);

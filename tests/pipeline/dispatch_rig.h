@@ -14,11 +14,11 @@ typedef enum fault_place {
     FAULT_RUN,   /* what it enqueued fails on the stream */
 } fault_place;
 
-/* Does what the raw codec does, but for the `at`-th encode or decode (from 0, over all iterations). Its failures are
+/* Does what another codec does, but for the `at`-th encode or decode (from 0, over all iterations). Its failures are
  * MM_ERR_DEVICE, "the codec broke". */
 typedef struct fault_codec {
     mm_codec base;
-    mm_codec *raw;
+    mm_codec *inner;
     fault_place encode, decode;
     int at;
     int64_t encode_ns; /* each encode takes this long */
@@ -30,7 +30,7 @@ enum { RIG_USES = 24 }; /* at most, of a step */
 typedef struct rig {
     mm_graph *graph;
     mm_device *device;
-    mm_pool *pool;
+    mm_pool *pool, *staging;
     mm_dispatch *dispatch;
     mm_planned planned;
     fault_codec codec;
@@ -43,9 +43,11 @@ typedef struct rig {
 typedef struct rig_options {
     uint64_t seed;
     int layers;
-    const char *policy; /* with codec=raw, which becomes the fault codec */
+    const char *policy;  /* its first codec becomes the fault codec */
+    int images;          /* of every map; 0: 1 or 2 */
+    int64_t piece_bytes; /* of codes on the link; 0: MM_PIECE_BYTES */
     mm_issue issue;
-    bool self_check;
+    bool self_check, measure_times;
     int64_t delay_max_ns; /* of every task, at random; 0: none */
 } rig_options;
 

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "buffers/pool.h"
 #include "mm/device/device_host.h"
 
 enum { DELAY_NS = 500000 };
@@ -11,6 +12,8 @@ const char device_fault_message[] = "a fault on purpose";
 
 /* What the linker puts in a function's place has no context to carry these in. */
 static atomic_int current, calls_left;
+static atomic_bool is_paused, heaps_fail;
+static atomic_llong given[2]; /* by mm_memory_kind */
 
 void device_fault_set(device_fault fault, int nth) {
     atomic_store(&calls_left, fault == DEVICE_FAULT_NONE ? 0 : nth);
@@ -19,13 +22,24 @@ void device_fault_set(device_fault fault, int nth) {
 
 bool device_fault_happened(void) { return atomic_load(&calls_left) <= 0; }
 
+void device_fault_give(mm_memory_kind kind, int64_t bytes) { atomic_store(&given[kind], bytes); }
+
+void device_fault_pause(bool paused) { atomic_store(&is_paused, paused); }
+
+void device_fault_heaps(bool fail) { atomic_store(&heaps_fail, fail); }
+
 static bool is_due(device_fault fault) {
-    return atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
+    return !atomic_load(&is_paused) && atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
 }
 
 static mm_status fail(void *unused) {
     (void)unused;
     return mm_fail(MM_ERR_DEVICE, "%s", device_fault_message);
+}
+
+static mm_status run_out(void *unused) {
+    (void)unused;
+    return mm_fail(MM_ERR_NOMEM, "%s", device_fault_message);
 }
 
 static mm_status delay(void *unused) {
@@ -37,16 +51,29 @@ static mm_status delay(void *unused) {
 typedef mm_status launch_call(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 launch_call __real_mm_host_launch, __wrap_mm_host_launch;
 
+/* Before any call. */
+static mm_status before_call(void) {
+    if (is_due(DEVICE_FAULT_CALL)) return fail(NULL);
+    return is_due(DEVICE_FAULT_MEMORY_CALL) ? run_out(NULL) : MM_OK;
+}
+
+static mm_status before_reserve(mm_memory_kind kind, int64_t bytes) {
+    int64_t most = atomic_load(&given[kind]);
+    if (most > 0 && bytes > most)
+        return mm_fail(MM_ERR_NOMEM, "%lld bytes asked, %lld given on purpose", (long long)bytes, (long long)most);
+    return before_call();
+}
+
+static mm_status before_heap(void) { return atomic_load(&heaps_fail) ? run_out(NULL) : MM_OK; }
+
 /* Before a call that enqueues work. */
 static mm_status before_work(mm_stream *stream) {
-    if (is_due(DEVICE_FAULT_CALL)) return fail(NULL);
+    MM_TRY(before_call());
     if (is_due(DEVICE_FAULT_TASK)) return __real_mm_host_launch(stream, fail, NULL, 0);
+    if (is_due(DEVICE_FAULT_MEMORY_TASK)) return __real_mm_host_launch(stream, run_out, NULL, 0);
     if (is_due(DEVICE_FAULT_DELAY)) return __real_mm_host_launch(stream, delay, NULL, 0);
     return MM_OK;
 }
-
-/* Before any other. */
-static mm_status before_call(void) { return is_due(DEVICE_FAULT_CALL) ? fail(NULL) : MM_OK; }
 
 /* The function NAME with parameters PARAMS, called with ARGS after BEFORE. */
 #define WRAP(name, before, params, args)                                                                               \
@@ -57,8 +84,9 @@ static mm_status before_call(void) { return is_due(DEVICE_FAULT_CALL) ? fail(NUL
         return __real_##name args;                                                                                     \
     }
 
-WRAP(mm_device_reserve, before_call(), (mm_device * device, mm_memory_kind kind, int64_t bytes, void **memory_out),
-     (device, kind, bytes, memory_out))
+WRAP(mm_device_reserve, before_reserve(kind, bytes),
+     (mm_device * device, mm_memory_kind kind, int64_t bytes, void **memory_out), (device, kind, bytes, memory_out))
+WRAP(mm_heap_alloc, before_heap(), (mm_heap * heap, int64_t bytes, void **memory_out), (heap, bytes, memory_out))
 WRAP(mm_stream_create, before_call(), (mm_device * device, const char *name, int priority, mm_stream **stream_out),
      (device, name, priority, stream_out))
 WRAP(mm_event_create, before_call(), (mm_device * device, mm_event **event_out), (device, event_out))

@@ -3,21 +3,32 @@
 #ifndef TESTS_SUITE_DEVICE_FAULT_H
 #define TESTS_SUITE_DEVICE_FAULT_H
 
-#include <stdbool.h>
+#include "mm/device/device.h"
 
 typedef enum device_fault {
     DEVICE_FAULT_NONE,
     DEVICE_FAULT_CALL, /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum, launch */
-    DEVICE_FAULT_TASK,  /* the call succeeds, but a task before its work fails when it runs */
-    DEVICE_FAULT_DELAY, /* a task before its work takes long */
+    DEVICE_FAULT_TASK,        /* the call succeeds, but a task before its work fails when it runs */
+    DEVICE_FAULT_DELAY,       /* a task before its work takes long */
+    DEVICE_FAULT_MEMORY_CALL, /* as CALL and TASK, but what fails says that memory ran out */
+    DEVICE_FAULT_MEMORY_TASK,
 } device_fault;
 
-/* What DEVICE_FAULT_CALL and _TASK fail with, MM_ERR_DEVICE, says this. */
+/* What they fail with, MM_ERR_DEVICE or MM_ERR_NOMEM, says this. */
 extern const char device_fault_message[];
 
 /* The nth call (from 1) of those that can, from now on, has the fault; then no other. */
 void device_fault_set(device_fault fault, int nth);
+/* While paused, calls are not counted. */
+void device_fault_pause(bool paused);
 /* Whether it has happened. */
 bool device_fault_happened(void);
+
+/* From now on no unplanned allocation succeeds, or all do that can. */
+void device_fault_heaps(bool fail);
+
+/* From now on a reservation of more than so many bytes fails with MM_ERR_NOMEM, whatever mm_device_memory_info says;
+ * 0: as the device has it. */
+void device_fault_give(mm_memory_kind kind, int64_t bytes);
 
 #endif

@@ -3,24 +3,25 @@
 #include <math.h>
 #include <string.h>
 
-static void collect(const nets_exec *exec, float *gradients_out) {
+static mm_status collect(nets_exec *exec, float *gradients_out) {
     const nets_net *net = nets_exec_lowered(exec)->net;
     for (int p = 0; p < nets_net_params(net); p++) {
         const nets_param *param = nets_net_param(net, p);
         if (!param->learned) continue;
-        memcpy(gradients_out, nets_exec_param(exec, p, NETS_GRADIENT), (size_t)param->elems * sizeof *gradients_out);
+        MM_TRY(nets_exec_param_get(exec, p, NETS_GRADIENT, gradients_out));
         gradients_out += param->elems;
     }
+    return MM_OK;
 }
 
 mm_status gradient_probe(const trainer *from, const char *policy, const gradient_batch *batch, float *gradients_out) {
     const nets_sgd sgd = {0};
     trainer probe;
     MM_TRY(trainer_init(&probe, nets_exec_lowered(from->exec)->net, batch->n, &sgd, &(mm_options){.policy = policy}));
-    trainer_copy(from, &probe);
     nets_result result;
-    mm_status status = nets_exec_iteration(probe.exec, batch->images, batch->labels, batch->n, 0, &result);
-    if (status == MM_OK) collect(probe.exec, gradients_out);
+    mm_status status = trainer_copy(from, &probe);
+    if (status == MM_OK) status = nets_exec_iteration(probe.exec, batch->images, batch->labels, batch->n, 0, &result);
+    if (status == MM_OK) status = collect(probe.exec, gradients_out);
     trainer_fini(&probe);
     return status;
 }

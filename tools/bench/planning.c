@@ -121,7 +121,7 @@ static mm_status run_net(const bench *b, const char *name) {
 static mm_status run(bench *b) {
     MM_TRY(args_split("--net", b->net_list, &b->nets));
     MM_TRY(args_split("--policies", b->policy_list, &b->policies));
-    MM_TRY(nets_backend_open("host", &b->backend));
+    MM_TRY(nets_backend_open("host", NULL, &b->backend));
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < b->nets.n; i++) status = run_net(b, b->nets.text[i]);
     nets_backend_close(b->backend);
@@ -130,8 +130,8 @@ static mm_status run(bench *b) {
 
 int main(int argc, char **argv) {
     bench b = {.net_list = "resnet20,resnet32,resnet56,resnet110,resnet1202",
-               .policy_list = "naive,liveness,freelunch,freelunch:eligible=all,"
-                              "freelunch:workspace=naive,buffers=naive",
+               .policy_list = "naive,liveness,freelunch:when=always,freelunch:eligible=all,when=always,"
+                              "freelunch:workspace=naive,buffers=naive,when=always",
                .batch = 128,
                .rounds = 5};
     const arg table[] = {

@@ -1,16 +1,22 @@
 #include "tools/bench/trainer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/graph.h"
 #include "tools/requirement.h"
 
 static mm_status least_budget(const nets_net *net, int64_t batch, const char *policy, int64_t *bytes_out) {
+    target host = TARGET_DEFAULTS;
     requirement r;
-    MM_TRY(requirement_init(&r, net, batch, NETS_TRAIN, "host", policy, 0, NULL));
-    *bytes_out = r.planned.plan->peak_bytes;
-    requirement_fini(&r);
-    return MM_OK;
+    MM_TRY(target_init(&host));
+    mm_status status = requirement_init(&r, net, batch, NETS_TRAIN, &host, policy, 0, NULL);
+    if (status == MM_OK) {
+        *bytes_out = r.planned.plan->peak_bytes;
+        requirement_fini(&r);
+    }
+    target_fini(&host);
+    return status;
 }
 
 mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_sgd *sgd, const mm_options *options) {
@@ -31,12 +37,21 @@ void trainer_fini(trainer *t) {
     memset(t, 0, sizeof *t);
 }
 
-void trainer_copy(const trainer *from, trainer *to) {
+mm_status trainer_copy(const trainer *from, trainer *to) {
     const mm_graph *graph = nets_exec_lowered(from->exec)->graph;
-    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+    int64_t most = 1;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT && mm_graph_tensor(graph, t)->bytes > most)
+            most = mm_graph_tensor(graph, t)->bytes;
+    void *data = malloc((size_t)most);
+    if (!data) return mm_fail(MM_ERR_NOMEM, "no memory for a tensor of %lld bytes", (long long)most);
+    mm_status status = MM_OK;
+    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
         if (info->ownership != MM_PERSISTENT) continue;
-        memcpy(mm_persistent_data(to->manager, info->name, NULL), mm_persistent_data(from->manager, info->name, NULL),
-               (size_t)info->bytes);
+        status = mm_persistent_get(from->manager, info->name, 0, data, info->bytes);
+        if (status == MM_OK) status = mm_persistent_set(to->manager, info->name, 0, data, info->bytes);
     }
+    free(data);
+    return status;
 }

@@ -20,6 +20,6 @@ void trainer_fini(trainer *t);
 
 /* Copies what outlives an iteration: weights, optimizer state, running statistics, random state. Both train the same
  * net; between iterations. */
-void trainer_copy(const trainer *from, trainer *to);
+MM_CHECKED mm_status trainer_copy(const trainer *from, trainer *to);
 
 #endif

@@ -158,14 +158,14 @@ static mm_status prepare(bench *b) {
     for (int v = 0; v < VARIANTS; v++) {
         run *r = &b->runs[v];
         if (variants[v].options)
-            snprintf(r->policy, sizeof r->policy, "freelunch:codec=%s%s", b->codec, variants[v].options);
+            snprintf(r->policy, sizeof r->policy, "freelunch:codec=%s%s,when=always", b->codec, variants[v].options);
         else
             snprintf(r->policy, sizeof r->policy, "liveness");
         const mm_options manager = {.policy = r->policy,
                                     .alloc_cost_ns = b->alloc_cost_us * 1000,
                                     .issue = strcmp(b->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
         MM_TRY(trainer_init(&r->trainer, b->net, b->batch, &sgd, &manager));
-        nets_exec_init(r->trainer.exec, (uint64_t)b->seed);
+        MM_TRY(nets_exec_init(r->trainer.exec, (uint64_t)b->seed));
     }
     return MM_OK;
 }

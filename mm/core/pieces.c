@@ -1,0 +1,236 @@
+#include "mm/core/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+typedef struct divider {
+    const mm_plan *plan;
+    const mm_facts *facts;
+    mm_pieces *out;
+    int32_t *node_at[MM_STREAM_COUNT]; /* per stream and seq: node; filled over the whole plan first */
+    int64_t *step_rows;                /* per node: rows of each of its pieces but the last; 0: it is not divided */
+    int32_t *source;                   /* per node: the node whose pieces its own carry on with; -1 */
+    int32_t *copies;                   /* seq of the copies out of throttled encodes' pieces, in issue order */
+    int n_copies;
+} divider;
+
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the pieces of a plan"); }
+
+/* ---------------------------------------------------------------- what is divided */
+
+static int64_t rows_of(const divider *d, int node) {
+    mm_tensor tensor = d->plan->nodes[node].tensor;
+    return tensor < 0 ? 0 : mm_graph_tensor(d->plan->graph, tensor)->dims[0];
+}
+
+/* How many rows a piece of a code takes; 0: the code stays whole. */
+static int64_t rows_of_piece(const divider *d, const mm_segment *code) {
+    if (code->content != MM_CONTENT_CODED || !d->facts->codecs[code->codec].fixed_size) return 0;
+    int64_t split = mm_facts_code(d->facts, code->codec, code->tensor)->split_rows;
+    const mm_tensor_info *tensor = mm_graph_tensor(d->plan->graph, code->tensor);
+    if (split <= 0) return 0;
+    int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all;
+    int64_t rows = (d->facts->piece_bytes + row_bytes - 1) / row_bytes;
+    int64_t fewest = (all + MM_PIECES_MOST - 1) / MM_PIECES_MOST;
+    if (rows < fewest) rows = fewest;
+    rows = (rows + split - 1) / split * split;
+    return rows < all ? rows : 0;
+}
+
+static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
+    const int32_t segments[] = {n->src, n->dst, n->work};
+    for (int i = 0; i < 3; i++)
+        if (segments[i] >= 0 && plan->segments[segments[i]].dynamic) return true;
+    return false;
+}
+
+/* The node that this one carries on with piece by piece; -1. What is placed at run time is taken and freed node by node,
+ * and a code that is staged is there only as a whole. */
+static int find_source(const divider *d, const mm_node *n) {
+    mm_stream_id stream = n->kind == MM_NODE_OUT ? MM_STREAM_ENCODE : MM_STREAM_IN;
+    if ((n->kind != MM_NODE_OUT && n->kind != MM_NODE_DECODE) || n->wait[stream] < 0) return -1;
+    int source = d->node_at[stream][n->wait[stream]];
+    const mm_node *s = &d->plan->nodes[source];
+    if (s->dst != n->src || s->stage >= 0 || is_dynamic(d->plan, s) || is_dynamic(d->plan, n)) return -1;
+    return source;
+}
+
+static void divide(divider *d) {
+    for (int i = 0; i < d->plan->n_nodes; i++) {
+        const mm_node *n = &d->plan->nodes[i];
+        d->source[i] = find_source(d, n);
+        int64_t rows = d->source[i] < 0 ? 0 : rows_of_piece(d, &d->plan->segments[n->src]);
+        if (rows == 0)
+            d->source[i] = -1;
+        else
+            d->step_rows[i] = d->step_rows[d->source[i]] = rows;
+    }
+}
+
+static int pieces_of(const divider *d, int node) {
+    int64_t rows = d->step_rows[node];
+    return rows == 0 ? 1 : (int)((rows_of(d, node) + rows - 1) / rows);
+}
+
+/* ---------------------------------------------------------------- numbers */
+
+static mm_status index_nodes(divider *d) {
+    const mm_plan *plan = d->plan;
+    for (int i = 0; i < plan->n_nodes; i++) d->node_at[plan->nodes[i].stream][plan->nodes[i].seq] = i;
+    for (int i = 0; i < plan->n_nodes; i++)
+        for (int s = 0; s < MM_STREAM_COUNT; s++)
+            if (plan->nodes[i].wait[s] >= plan->stream_nodes[s])
+                return mm_fail(MM_ERR_PLAN, "plan of %s: node %d waits for number %d of the %s stream, which has %d",
+                               mm_graph_name(plan->graph), i, plan->nodes[i].wait[s], mm_stream_id_name(s),
+                               plan->stream_nodes[s]);
+    return MM_OK;
+}
+
+static mm_status number(divider *d) {
+    mm_pieces *out = d->out;
+    int total = 0;
+    for (int i = 0; i < d->plan->n_nodes; i++) {
+        int32_t *count = &out->count[d->plan->nodes[i].stream];
+        out->first[i] = *count;
+        *count += pieces_of(d, i);
+        out->last[i] = *count - 1;
+    }
+    for (int s = 0; s < MM_STREAM_COUNT; s++) total += out->count[s];
+    out->pieces = malloc(((size_t)total + 1) * sizeof *out->pieces);
+    out->at[0] = malloc(((size_t)total + 1) * sizeof **out->at);
+    d->copies = malloc(((size_t)total + 1) * sizeof *d->copies);
+    if (!out->pieces || !out->at[0] || !d->copies) return no_memory();
+    for (int s = 1; s < MM_STREAM_COUNT; s++) out->at[s] = out->at[s - 1] + out->count[s - 1];
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- in issue order */
+
+static mm_piece *emit(divider *d, int node, int index) {
+    const mm_node *n = &d->plan->nodes[node];
+    mm_piece *piece = &d->out->pieces[d->out->n];
+    int64_t all = rows_of(d, node), rows = d->step_rows[node] ? d->step_rows[node] : all;
+    *piece = (mm_piece){
+        .node = node, .stream = n->stream, .seq = d->out->first[node] + index, .first_row = index * rows, .rows = rows};
+    if (piece->first_row + rows > all) piece->rows = all - piece->first_row;
+    for (int s = 0; s < MM_STREAM_COUNT; s++)
+        piece->wait[s] = index > 0 || n->wait[s] < 0 ? -1 : d->out->last[d->node_at[s][n->wait[s]]];
+    int source = d->source[node];
+    if (source >= 0) piece->wait[d->plan->nodes[source].stream] = d->out->first[source] + index;
+    d->out->at[n->stream][piece->seq] = d->out->n++;
+    return piece;
+}
+
+/* A throttled encode and its copy, piece by piece: so a piece can wait for the copy of an earlier one. */
+static void emit_throttled(divider *d, int encode) {
+    for (int i = 0; i < pieces_of(d, encode); i++) {
+        mm_piece *piece = emit(d, encode, i);
+        int ahead = d->plan->nodes[encode].throttle;
+        int32_t *wait = &piece->wait[MM_STREAM_OUT];
+        if (d->n_copies >= ahead && d->copies[d->n_copies - ahead] > *wait) *wait = d->copies[d->n_copies - ahead];
+        d->copies[d->n_copies++] = emit(d, encode + 1, i)->seq;
+    }
+}
+
+/* An OUT right behind the encode waits for nothing that is not issued before either. */
+static bool is_throttled(const divider *d, int node) {
+    const mm_node *n = &d->plan->nodes[node];
+    if (n->throttle <= 0 || node + 1 == d->plan->n_nodes) return false;
+    const mm_node *out = n + 1;
+    return out->kind == MM_NODE_OUT && out->src == n->dst && pieces_of(d, node) == pieces_of(d, node + 1);
+}
+
+static void emit_all(divider *d) {
+    for (int i = 0; i < d->plan->n_nodes; i++) {
+        if (is_throttled(d, i)) {
+            emit_throttled(d, i++);
+            continue;
+        }
+        for (int k = 0; k < pieces_of(d, i); k++) emit(d, i, k);
+    }
+}
+
+/* ---------------------------------------------------------------- life */
+
+static mm_status make(divider *d) {
+    size_t n = (size_t)d->plan->n_nodes + 1;
+    d->node_at[0] = malloc(n * sizeof **d->node_at);
+    d->step_rows = calloc(n, sizeof *d->step_rows);
+    d->source = malloc(n * sizeof *d->source);
+    d->out->first = malloc(n * sizeof *d->out->first);
+    d->out->last = malloc(n * sizeof *d->out->last);
+    if (!d->node_at[0] || !d->step_rows || !d->source || !d->out->first || !d->out->last) return no_memory();
+    for (int s = 1; s < MM_STREAM_COUNT; s++) d->node_at[s] = d->node_at[s - 1] + d->plan->stream_nodes[s - 1];
+    MM_TRY(index_nodes(d));
+    divide(d);
+    MM_TRY(number(d));
+    emit_all(d);
+    return MM_OK;
+}
+
+mm_status mm_pieces_init(const mm_plan *plan, const mm_facts *facts, mm_pieces *pieces_out) {
+    *pieces_out = (mm_pieces){0};
+    divider d = {.plan = plan, .facts = facts, .out = pieces_out};
+    mm_status status = make(&d);
+    free(d.node_at[0]);
+    free(d.step_rows);
+    free(d.source);
+    free(d.copies);
+    if (status != MM_OK) mm_pieces_fini(pieces_out);
+    return status;
+}
+
+void mm_pieces_fini(mm_pieces *pieces) {
+    free(pieces->pieces);
+    free(pieces->first);
+    free(pieces->last);
+    free(pieces->at[0]);
+    *pieces = (mm_pieces){0};
+}
+
+/* ---------------------------------------------------------------- an execution */
+
+/* What a piece had to wait for longest: that which its stream did before, or another stream's piece. NULL: nothing. */
+static const mm_piece *last_awaited(const mm_pieces *p, const int64_t *ended_ns, const mm_piece *piece,
+                                    int64_t *ended_ns_out) {
+    const mm_piece *last = NULL;
+    *ended_ns_out = 0;
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        int32_t seq = s == (int)piece->stream ? piece->seq - 1 : piece->wait[s];
+        int32_t awaited = seq < 0 ? -1 : p->at[s][seq];
+        if (awaited < 0 || ended_ns[awaited] <= *ended_ns_out) continue;
+        *ended_ns_out = ended_ns[awaited];
+        last = &p->pieces[awaited];
+    }
+    return last;
+}
+
+int64_t mm_pieces_started(const mm_pieces *pieces, const int64_t *ended_ns, const mm_piece *piece) {
+    int64_t start;
+    last_awaited(pieces, ended_ns, piece, &start);
+    return start;
+}
+
+/* The same of one step. */
+static int64_t codec_wait_before(const mm_pieces *p, const int64_t *ended_ns, const mm_piece *step) {
+    int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], sum = 0, end, start;
+    const mm_piece *awaited = last_awaited(p, ended_ns, step, &end);
+    for (; awaited && awaited->stream != MM_STREAM_COMPUTE && end > from; end = start) {
+        bool codec = awaited->stream == MM_STREAM_ENCODE || awaited->stream == MM_STREAM_DECODE;
+        awaited = last_awaited(p, ended_ns, awaited, &start);
+        if (start < from) start = from;
+        if (codec) sum += end - start;
+    }
+    return sum;
+}
+
+int64_t mm_pieces_codec_wait(const mm_pieces *p, const int64_t *ended_ns) {
+    int64_t sum = 0;
+    for (int32_t i = 1; i < p->count[MM_STREAM_COMPUTE]; i++) {
+        const mm_piece *step = &p->pieces[p->at[MM_STREAM_COMPUTE][i]];
+        if (mm_piece_waits(step)) sum += codec_wait_before(p, ended_ns, step);
+    }
+    return sum;
+}

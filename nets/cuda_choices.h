@@ -1,0 +1,47 @@
+/* Which algorithm of cuDNN computes a convolution: chosen once, by timing, and kept in a file.
+ *
+ * The file is text: a line for each choice, with the device, cuDNN's version and all that the choice depends on, and at
+ * the end their number and a checksum of all before. A file that is not exactly that is ignored with a warning, and
+ * written anew. It is replaced as a whole: readers never see half of it, of two writers the last one's choices remain. */
+#ifndef NETS_CUDA_CHOICES_H
+#define NETS_CUDA_CHOICES_H
+
+#include "nets/op.h"
+
+typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_BY_WEIGHTS } nets_direction;
+
+/* A convolution from x to y (NHWC) and what of it is computed; pairs are {height, width}. */
+typedef struct nets_conv_shape {
+    int direction; /* nets_direction */
+    int x[4], y[4];
+    int kernel[2], stride[2], pad[2], dilation[2], groups;
+} nets_conv_shape;
+
+typedef struct nets_conv_choice {
+    int algorithm, math;     /* as cuDNN numbers them; algorithm -1: no device has chosen */
+    int64_t workspace_bytes; /* of cuDNN */
+} nets_conv_choice;
+
+typedef struct nets_cuda_choices {
+    char device[128]; /* whose choices count, and by which cuDNN; "": any, there is none here */
+    int precision, deterministic;
+    int64_t limit_bytes;
+    char *path; /* NULL: kept in memory only */
+    mm_log log;
+    struct nets_kept_choice *kept;
+    int n, capacity;
+} nets_cuda_choices;
+
+/* Reads the file, if there is one. `device` names the device and the library, without spaces. MM_ERR_NOMEM. */
+MM_CHECKED mm_status nets_cuda_choices_init(nets_cuda_choices *choices, const nets_backend_config *config,
+                                            const char *device);
+void nets_cuda_choices_fini(nets_cuda_choices *choices);
+
+/* NULL: not chosen yet. Valid until the next is kept. */
+const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape);
+
+/* Keeps a choice, in place of an older one, and writes the file; that this failed is a warning. MM_ERR_NOMEM. */
+MM_CHECKED mm_status nets_cuda_choices_keep(nets_cuda_choices *choices, const nets_conv_shape *shape,
+                                            const nets_conv_choice *choice);
+
+#endif

@@ -1,0 +1,123 @@
+/* Choosing a convolution's algorithm: cuDNN runs those that it has in memory that is taken for that time, and lists them by
+ * time. It is the only work of this backend that allocates and waits; it happens when an op is created. */
+#include "nets/cudnn_conv.h"
+
+enum { CANDIDATES = 16 };
+
+/* What cuDNN's three lists say of an algorithm. */
+typedef struct candidate {
+    int algorithm, math;
+    cudnnStatus_t status;
+    cudnnDeterminism_t determinism;
+    size_t memory;
+} candidate;
+
+typedef struct candidates {
+    candidate of[CANDIDATES];
+    int n;
+} candidates;
+
+/* What the algorithms are tried on. */
+typedef struct trial {
+    void *x, *y, *weights, *workspace; /* of the device; the contents do not matter */
+} trial;
+
+static mm_status take(int64_t bytes, void **memory_out) {
+    cudaError_t error = cudaMalloc(memory_out, (size_t)nets_larger(bytes, 1));
+    if (error != cudaSuccess) *memory_out = NULL;
+    return mm_cuda_check(error, "cudaMalloc");
+}
+
+static mm_status start_trial(const nets_cudnn_conv *c, trial *t) {
+    MM_TRY(take(c->x_bytes, &t->x));
+    MM_TRY(take(c->y_bytes, &t->y));
+    MM_TRY(take(c->weights_bytes, &t->weights));
+    return take(c->cuda->config.workspace_limit_bytes, &t->workspace);
+}
+
+static void end_trial(trial *t) {
+    void *const memory[] = {t->x, t->y, t->weights, t->workspace};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
+        if (memory[i]) (void)cudaFree(memory[i]);
+}
+
+/* The three structs have the same members. */
+#define COPY_LIST(from, list)                                                                                          \
+    for (int i = 0; i < (list)->n; i++) (list)->of[i] = (candidate) {                                                  \
+            (int)(from)[i].algo, (int)(from)[i].mathType, (from)[i].status, (from)[i].determinism, (from)[i].memory    \
+        }
+
+/* `t` NULL: not by running them, but as cuDNN expects it. */
+static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
+    cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
+    cudnnStatus_t status =
+        t ? cudnnFindConvolutionForwardAlgorithmEx(c->cuda->dnn, c->x, t->x, c->weights, t->weights, c->conv, c->y,
+                                                   t->y, CANDIDATES, &list->n, found, t->workspace, limit)
+          : cudnnGetConvolutionForwardAlgorithm_v7(c->cuda->dnn, c->x, c->weights, c->conv, c->y, CANDIDATES, &list->n,
+                                                   found);
+    if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);
+    return status;
+}
+
+static cudnnStatus_t list_by_input(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
+    cudnnConvolutionBwdDataAlgoPerf_t found[CANDIDATES];
+    cudnnStatus_t status =
+        t ? cudnnFindConvolutionBackwardDataAlgorithmEx(c->cuda->dnn, c->weights, t->weights, c->y, t->y, c->conv, c->x,
+                                                        t->x, CANDIDATES, &list->n, found, t->workspace, limit)
+          : cudnnGetConvolutionBackwardDataAlgorithm_v7(c->cuda->dnn, c->weights, c->y, c->conv, c->x, CANDIDATES,
+                                                        &list->n, found);
+    if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);
+    return status;
+}
+
+static cudnnStatus_t list_by_weights(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
+    cudnnConvolutionBwdFilterAlgoPerf_t found[CANDIDATES];
+    cudnnStatus_t status =
+        t ? cudnnFindConvolutionBackwardFilterAlgorithmEx(c->cuda->dnn, c->x, t->x, c->y, t->y, c->conv, c->weights,
+                                                          t->weights, CANDIDATES, &list->n, found, t->workspace, limit)
+          : cudnnGetConvolutionBackwardFilterAlgorithm_v7(c->cuda->dnn, c->x, c->y, c->conv, c->weights, CANDIDATES,
+                                                          &list->n, found);
+    if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);
+    return status;
+}
+
+static mm_status list_candidates(const nets_cudnn_conv *c, const trial *t, candidates *list) {
+    cudnnStatus_t (*const of[])(const nets_cudnn_conv *, const trial *, size_t, candidates *) = {
+        [NETS_CONV_FORWARD] = list_forward,
+        [NETS_CONV_BY_INPUT] = list_by_input,
+        [NETS_CONV_BY_WEIGHTS] = list_by_weights,
+    };
+    list->n = 0;
+    cudnnStatus_t status = of[c->direction](c, t, (size_t)c->cuda->config.workspace_limit_bytes, list);
+    return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
+}
+
+static mm_status choose_from(nets_cudnn_conv *c, const candidates *list) {
+    const nets_backend_config *config = &c->cuda->config;
+    for (int i = 0; i < list->n; i++) {
+        const candidate *a = &list->of[i];
+        if (a->status != CUDNN_STATUS_SUCCESS || a->memory > (size_t)config->workspace_limit_bytes) continue;
+        if (config->deterministic && a->determinism != CUDNN_DETERMINISTIC) continue;
+        c->choice = (nets_conv_choice){a->algorithm, a->math, (int64_t)a->memory};
+        return MM_OK;
+    }
+    return mm_fail(MM_ERR_UNSUPPORTED, "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace",
+                   config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes);
+}
+
+mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
+    trial t = {0};
+    candidates list;
+    mm_status status = start_trial(c, &t);
+    *timed_out = status == MM_OK;
+    if (status != MM_OK && status != MM_ERR_NOMEM) {
+        end_trial(&t);
+        return status;
+    }
+    if (!*timed_out)
+        mm_log_send(&c->cuda->config.log, MM_LOG_WARNING,
+                    "no device memory is left to time a convolution's algorithms: cuDNN's guess is taken");
+    status = list_candidates(c, *timed_out ? &t : NULL, &list);
+    end_trial(&t);
+    return status == MM_OK ? choose_from(c, &list) : status;
+}

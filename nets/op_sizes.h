@@ -1,0 +1,15 @@
+/* Sizes that every backend counts in. Internal. */
+#ifndef NETS_OP_SIZES_H
+#define NETS_OP_SIZES_H
+
+#include <stdint.h>
+
+/* Elements of an NHWC tensor. */
+static inline int64_t nets_elems(const int64_t dims[4]) { return dims[0] * dims[1] * dims[2] * dims[3]; }
+
+/* Offsets within a workspace are kept as aligned as the workspace is. */
+static inline int64_t nets_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static inline int64_t nets_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif

@@ -1,0 +1,85 @@
+/* An iteration's work, recorded by the device while it is issued and enqueued again as a whole. */
+#include "pipeline/internal.h"
+
+static const char *unrecordable(const mm_dispatch *d, const mm_program *p) {
+    if (d->config.issue != MM_ISSUE_INLINE) return "operations are issued by threads, not inline";
+    if (p->has_unplanned) return "its plan places tensors at run time";
+    if (d->config.self_check) return "it is to be checked";
+    if (p->total_ns) return "its times are to be measured";
+    return NULL;
+}
+
+mm_status mm_dispatch_record_begin(mm_dispatch *d, mm_program *p) {
+    const char *why = unrecordable(d, p);
+    if (why) return mm_fail(MM_ERR_UNSUPPORTED, "%s cannot be recorded: %s", mm_graph_name(p->plan->graph), why);
+    MM_TRY(mm_dispatch_begin(d, p));
+    d->before = d->stats;
+    mm_status status = mm_capture_begin(d->compute);
+    d->recording = status == MM_OK;
+    if (status != MM_OK) d->program = NULL;
+    return status;
+}
+
+/* What the recording has added to the operations' figures; they are as before. */
+static mm_dispatch_stats take_back_stats(mm_dispatch *d) {
+    pthread_mutex_lock(&d->lock);
+    const mm_dispatch_stats *now = &d->stats, *before = &d->before;
+    mm_dispatch_stats did = {.encodes = now->encodes - before->encodes,
+                             .decodes = now->decodes - before->decodes,
+                             .encoded_bytes = now->encoded_bytes - before->encoded_bytes,
+                             .coded_bytes = now->coded_bytes - before->coded_bytes,
+                             .out_bytes = now->out_bytes - before->out_bytes,
+                             .in_bytes = now->in_bytes - before->in_bytes};
+    d->stats = d->before;
+    pthread_mutex_unlock(&d->lock);
+    return did;
+}
+
+static void add_stats(mm_dispatch *d, const mm_dispatch_stats *did) {
+    pthread_mutex_lock(&d->lock);
+    d->stats.encodes += did->encodes;
+    d->stats.decodes += did->decodes;
+    d->stats.encoded_bytes += did->encoded_bytes;
+    d->stats.coded_bytes += did->coded_bytes;
+    d->stats.out_bytes += did->out_bytes;
+    d->stats.in_bytes += did->in_bytes;
+    pthread_mutex_unlock(&d->lock);
+}
+
+mm_status mm_dispatch_record_end(mm_dispatch *d) {
+    mm_program *p = d->program;
+    mm_status status = mm_dispatch_failure(d);
+    if (status != MM_OK) {
+        mm_dispatch_abort(d);
+        return status;
+    }
+    d->recording = false;
+    d->program = NULL;
+    p->recorded_did = take_back_stats(d);
+    return mm_capture_end(d->compute, &p->recorded);
+}
+
+/* A stream must not stay in its capture. */
+void mm_record_abort(mm_dispatch *d) {
+    if (!d->recording) return;
+    mm_replay *replay = NULL;
+    mm_status ended = mm_capture_end(d->compute, &replay);
+    (void)ended; /* given up anyway */
+    mm_replay_destroy(replay);
+    take_back_stats(d);
+    d->recording = false;
+}
+
+bool mm_program_recorded(const mm_program *p) { return p->recorded != NULL; }
+
+void mm_program_unrecord(mm_program *p) {
+    mm_replay_destroy(p->recorded);
+    p->recorded = NULL;
+}
+
+mm_status mm_dispatch_replay(mm_dispatch *d, mm_program *p) {
+    d->ahead = true;
+    MM_TRY(mm_replay_launch(p->recorded, d->compute));
+    add_stats(d, &p->recorded_did);
+    return MM_OK;
+}

@@ -1,0 +1,458 @@
+/* See include/cudnn.h. Algorithms differ in what they ask for only: each direction has one that is fast and needs as much
+ * workspace as its tensors, one that is not deterministic (backwards), one that needs little, one that needs none, and
+ * one that it cannot. Running one overwrites all the workspace that it asked for. */
+#include <cudnn.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cuda_emulation/enqueue.h"
+#include "tests/cuda_emulation/libraries.h"
+
+struct cudnnContext {
+    cudaStream_t stream;
+};
+struct cudnnTensorStruct {
+    int n, c, h, w;
+};
+struct cudnnFilterStruct {
+    int k, c, h, w;
+};
+struct cudnnConvolutionStruct {
+    int pad[2], stride[2], dilation[2], groups;
+    cudnnMathType_t math;
+};
+
+/* It stands for a library that is one for the whole process. */
+static atomic_long timed, listed;
+
+long cuda_emulation_dnn_timed(void) { return atomic_load(&timed); }
+long cuda_emulation_dnn_listed(void) { return atomic_load(&listed); }
+
+float cuda_emulation_tf32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7f800000) != 0x7f800000) bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+size_t cudnnGetVersion(void) { return 90000; }
+
+const char *cudnnGetErrorString(cudnnStatus_t status) {
+    switch (status) {
+    case CUDNN_STATUS_SUCCESS:
+        return "CUDNN_STATUS_SUCCESS";
+    case CUDNN_STATUS_BAD_PARAM:
+        return "CUDNN_STATUS_BAD_PARAM";
+    case CUDNN_STATUS_NOT_SUPPORTED:
+        return "CUDNN_STATUS_NOT_SUPPORTED";
+    default:
+        return "CUDNN_STATUS_OTHER";
+    }
+}
+
+/* ---------------------------------------------------------------- descriptions */
+
+static cudnnStatus_t make(void *out, size_t bytes) {
+    void *made = calloc(1, bytes);
+    memcpy(out, &made, sizeof made);
+    return made ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+}
+
+static cudnnStatus_t drop(void *made) {
+    free(made);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) return CUDNN_STATUS_NOT_INITIALIZED;
+    return make(handle, sizeof **handle);
+}
+
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return drop(handle); }
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+    handle->stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor) { return make(tensor, sizeof **tensor); }
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) { return drop(tensor); }
+
+static bool sizes_are_possible(int a, int b, int c, int d) {
+    int64_t product = a;
+    if (a < 1 || b < 1 || c < 1 || d < 1) return false;
+    return !__builtin_mul_overflow(product, b, &product) && !__builtin_mul_overflow(product, c, &product) &&
+           !__builtin_mul_overflow(product, d, &product) && product <= INT32_MAX;
+}
+
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w) {
+    if (format != CUDNN_TENSOR_NHWC || type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (!sizes_are_possible(n, c, h, w)) return CUDNN_STATUS_BAD_PARAM;
+    *tensor = (struct cudnnTensorStruct){n, c, h, w};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *filter) { return make(filter, sizeof **filter); }
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) { return drop(filter); }
+
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
+    if (format != CUDNN_TENSOR_NHWC || type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (!sizes_are_possible(k, c, h, w)) return CUDNN_STATUS_BAD_PARAM;
+    *filter = (struct cudnnFilterStruct){k, c, h, w};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *conv) { return make(conv, sizeof **conv); }
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t conv) { return drop(conv); }
+
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv, int pad_h, int pad_w, int u, int v,
+                                              int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t type) {
+    if (mode != CUDNN_CROSS_CORRELATION || type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (pad_h < 0 || pad_w < 0 || !sizes_are_possible(u, v, dilation_h, dilation_w)) return CUDNN_STATUS_BAD_PARAM;
+    *conv = (struct cudnnConvolutionStruct){{pad_h, pad_w}, {u, v}, {dilation_h, dilation_w}, 1, CUDNN_DEFAULT_MATH};
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups) {
+    if (groups < 1) return CUDNN_STATUS_BAD_PARAM;
+    conv->groups = groups;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math) {
+    conv->math = math;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---------------------------------------------------------------- a convolution */
+
+typedef enum direction { FORWARD, BY_INPUT, BY_WEIGHTS } direction;
+
+/* What is enqueued. */
+typedef struct job {
+    direction of;
+    struct cudnnTensorStruct x, y;
+    struct cudnnFilterStruct w;
+    struct cudnnConvolutionStruct conv;
+    float *x_data, *y_data, *w_data;
+    unsigned char *workspace;
+    size_t memory;
+} job;
+
+static int64_t x_elems(const job *j) { return (int64_t)j->x.n * j->x.c * j->x.h * j->x.w; }
+static int64_t y_elems(const job *j) { return (int64_t)j->y.n * j->y.c * j->y.h * j->y.w; }
+static int64_t w_elems(const job *j) { return (int64_t)j->w.k * j->w.c * j->w.h * j->w.w; }
+
+static float *output(const job *j) { return j->of == FORWARD ? j->y_data : j->of == BY_INPUT ? j->x_data : j->w_data; }
+
+static int64_t output_elems(const job *j) {
+    return j->of == FORWARD ? y_elems(j) : j->of == BY_INPUT ? x_elems(j) : w_elems(j);
+}
+
+/* Adds what channel o of one of y's pixels has to do with the window's element {ky, kx}, at a pixel of x. */
+static void multiply(const job *j, double *sums, int64_t y_pixel, int64_t x_pixel, int o, int ky, int kx) {
+    int per_group = j->y.c / j->conv.groups, channels = j->w.c;
+    int64_t y_at = y_pixel * j->y.c + o, x_at = x_pixel * j->x.c + (int64_t)(o / per_group) * channels;
+    int64_t w_at = (((int64_t)o * j->w.h + ky) * j->w.w + kx) * channels;
+    switch (j->of) {
+    case FORWARD:
+        for (int c = 0; c < channels; c++) sums[y_at] += (double)j->x_data[x_at + c] * j->w_data[w_at + c];
+        break;
+    case BY_INPUT:
+        for (int c = 0; c < channels; c++) sums[x_at + c] += (double)j->y_data[y_at] * j->w_data[w_at + c];
+        break;
+    case BY_WEIGHTS:
+        for (int c = 0; c < channels; c++) sums[w_at + c] += (double)j->y_data[y_at] * j->x_data[x_at + c];
+        break;
+    }
+}
+
+static void convolve_pixel(const job *j, double *sums, int n, int oy, int ox) {
+    const struct cudnnConvolutionStruct *conv = &j->conv;
+    int64_t y_pixel = ((int64_t)n * j->y.h + oy) * j->y.w + ox;
+    for (int ky = 0; ky < j->w.h; ky++)
+        for (int kx = 0; kx < j->w.w; kx++) {
+            int iy = oy * conv->stride[0] + ky * conv->dilation[0] - conv->pad[0];
+            int ix = ox * conv->stride[1] + kx * conv->dilation[1] - conv->pad[1];
+            if (iy < 0 || iy >= j->x.h || ix < 0 || ix >= j->x.w) continue;
+            int64_t x_pixel = ((int64_t)n * j->x.h + iy) * j->x.w + ix;
+            for (int o = 0; o < j->y.c; o++) multiply(j, sums, y_pixel, x_pixel, o, ky, kx);
+        }
+}
+
+static void convolve(const job *j) {
+    int64_t n = output_elems(j);
+    double *sums = calloc((size_t)n, sizeof *sums);
+    if (!sums) abort();
+    for (int image = 0; image < j->y.n; image++)
+        for (int oy = 0; oy < j->y.h; oy++)
+            for (int ox = 0; ox < j->y.w; ox++) convolve_pixel(j, sums, image, oy, ox);
+    for (int64_t i = 0; i < n; i++) output(j)[i] = (float)sums[i];
+    free(sums);
+}
+
+static float *rounded(const float *data, int64_t n) {
+    float *copy = malloc((size_t)n * sizeof *copy);
+    if (!copy) abort();
+    for (int64_t i = 0; i < n; i++) copy[i] = cuda_emulation_tf32(data[i]);
+    return copy;
+}
+
+static void run(void *arg) {
+    const job *j = arg;
+    memset(j->workspace, 0xa5, j->memory);
+    if (j->conv.math == CUDNN_FMA_MATH) {
+        convolve(j);
+        return;
+    }
+    job r = *j;
+    if (j->of != BY_INPUT) r.x_data = rounded(j->x_data, x_elems(j));
+    if (j->of != FORWARD) r.y_data = rounded(j->y_data, y_elems(j));
+    if (j->of != BY_WEIGHTS) r.w_data = rounded(j->w_data, w_elems(j));
+    convolve(&r);
+    if (j->of != BY_INPUT) free(r.x_data);
+    if (j->of != FORWARD) free(r.y_data);
+    if (j->of != BY_WEIGHTS) free(r.w_data);
+}
+
+static bool extent_fits(const job *j, int d, int x, int y, int kernel) {
+    const struct cudnnConvolutionStruct *c = &j->conv;
+    int room = x + 2 * c->pad[d] - (c->dilation[d] * (kernel - 1) + 1);
+    return room >= 0 && room / c->stride[d] + 1 == y;
+}
+
+static bool fits(const job *j) {
+    return j->x.n == j->y.n && j->y.c == j->w.k && j->x.c == j->w.c * j->conv.groups && j->y.c % j->conv.groups == 0 &&
+           extent_fits(j, 0, j->x.h, j->y.h, j->w.h) && extent_fits(j, 1, j->x.w, j->y.w, j->w.w);
+}
+
+/* ---------------------------------------------------------------- algorithms */
+
+enum { ALGORITHMS = 4, IMPOSSIBLE = 3 };
+
+typedef struct algorithm {
+    int number;
+    size_t memory;
+    cudnnDeterminism_t determinism;
+    cudnnStatus_t status;
+} algorithm;
+
+/* Best first. */
+static void list_algorithms(const job *j, algorithm list[ALGORITHMS]) {
+    static const int NUMBERS[3][ALGORITHMS] = {
+        [FORWARD] = {CUDNN_CONVOLUTION_FWD_ALGO_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+                     CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_FFT},
+        [BY_INPUT] = {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, 5,
+                      CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT},
+        [BY_WEIGHTS] = {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, 5,
+                        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT},
+    };
+    size_t all = 4 * (size_t)(x_elems(j) + y_elems(j) + w_elems(j));
+    for (int i = 0; i < ALGORITHMS; i++)
+        list[i] = (algorithm){NUMBERS[j->of][i],
+                              i == 0   ? all
+                              : i == 1 ? 1000
+                                       : 0,
+                              i == 0 && j->of != FORWARD ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC,
+                              i == IMPOSSIBLE ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS};
+}
+
+static job describe(direction of, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y, cudnnFilterDescriptor_t w,
+                    cudnnConvolutionDescriptor_t conv) {
+    const job j = {.of = of, .x = *x, .y = *y, .w = *w, .conv = *conv};
+    return j;
+}
+
+static cudnnStatus_t memory_of(const job *j, int number, size_t *bytes_out) {
+    algorithm list[ALGORITHMS];
+    if (!fits(j)) return CUDNN_STATUS_BAD_PARAM;
+    list_algorithms(j, list);
+    for (int i = 0; i < ALGORITHMS; i++) {
+        if (list[i].number != number) continue;
+        *bytes_out = list[i].memory;
+        return list[i].status;
+    }
+    return CUDNN_STATUS_BAD_PARAM;
+}
+
+static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void *alpha, const void *beta,
+                             void *workspace, size_t workspace_bytes) {
+    cudnnStatus_t status = memory_of(&j, number, &j.memory);
+    if (status != CUDNN_STATUS_SUCCESS) return status;
+    if (*(const float *)alpha != 1 || *(const float *)beta != 0) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (j.memory > workspace_bytes || (j.memory && !workspace)) return CUDNN_STATUS_BAD_PARAM;
+    j.workspace = workspace;
+    job *copy = malloc(sizeof *copy);
+    if (!copy) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    *copy = j;
+    cudaError_t error = cuda_emulation_enqueue(handle->stream, run, copy);
+    return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+/* Fills found[] from the list: all, or those that `limit` allows first. */
+#define GIVE(list, limit, wanted, got, found, math)                                                                    \
+    do {                                                                                                               \
+        *(got) = 0;                                                                                                    \
+        for (int fails = 0; fails < 2; fails++)                                                                        \
+            for (int i = 0; i < ALGORITHMS && *(got) < (wanted); i++) {                                                \
+                const algorithm *a = &(list)[i];                                                                       \
+                cudnnStatus_t status =                                                                                 \
+                    a->memory > (limit) ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED : a->status;            \
+                if ((status != CUDNN_STATUS_SUCCESS) != fails) continue;                                               \
+                memset(&(found)[*(got)], 0, sizeof(found)[0]);                                                         \
+                (found)[*(got)].algo = a->number;                                                                      \
+                (found)[*(got)].status = status;                                                                       \
+                (found)[*(got)].time = fails ? -1.0f : (float)(i + 1);                                                 \
+                (found)[*(got)].memory = a->memory;                                                                    \
+                (found)[*(got)].determinism = a->determinism;                                                          \
+                (found)[(*(got))++].mathType = (math);                                                                 \
+            }                                                                                                          \
+    } while (0)
+
+#define LIST(of, x, y, w, conv, limit, wanted, got, found)                                                             \
+    algorithm list[ALGORITHMS];                                                                                        \
+    const job j = describe(of, x, y, w, conv);                                                                         \
+    (void)handle;                                                                                                      \
+    if (!fits(&j)) return CUDNN_STATUS_BAD_PARAM;                                                                      \
+    list_algorithms(&j, list);                                                                                         \
+    GIVE(list, limit, wanted, got, found, (conv)->math);                                                               \
+    return CUDNN_STATUS_SUCCESS
+
+#define LISTED(of, x, y, w, conv, wanted, got, found)                                                                  \
+    atomic_fetch_add(&listed, 1);                                                                                      \
+    LIST(of, x, y, w, conv, SIZE_MAX, wanted, got, found)
+
+#define TIMED(of, x, y, w, conv, wanted, got, found)                                                                   \
+    atomic_fetch_add(&timed, 1);                                                                                       \
+    if (!x_data || !y_data || !w_data || !workspace) return CUDNN_STATUS_BAD_PARAM;                                    \
+    LIST(of, x, y, w, conv, workspace_bytes, wanted, got, found)
+
+/* ---------------------------------------------------------------- forward */
+
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                     cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv,
+                                                     cudnnTensorDescriptor_t y, int wanted, int *got,
+                                                     cudnnConvolutionFwdAlgoPerf_t *found) {
+    LISTED(FORWARD, x, y, w, conv, wanted, got, found);
+}
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                     const void *x_data, cudnnFilterDescriptor_t w, const void *w_data,
+                                                     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t y,
+                                                     void *y_data, int wanted, int *got,
+                                                     cudnnConvolutionFwdAlgoPerf_t *found, void *workspace,
+                                                     size_t workspace_bytes) {
+    TIMED(FORWARD, x, y, w, conv, wanted, got, found);
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                      cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv,
+                                                      cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
+                                                      size_t *bytes) {
+    const job j = describe(FORWARD, x, y, w, conv);
+    (void)handle;
+    return memory_of(&j, (int)algorithm, bytes);
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t x,
+                                      const void *x_data, cudnnFilterDescriptor_t w, const void *w_data,
+                                      cudnnConvolutionDescriptor_t conv, cudnnConvolutionFwdAlgo_t algorithm,
+                                      void *workspace, size_t workspace_bytes, const void *beta,
+                                      cudnnTensorDescriptor_t y, void *y_data) {
+    job j = describe(FORWARD, x, y, w, conv);
+    j.x_data = (float *)x_data;
+    j.w_data = (float *)w_data;
+    j.y_data = y_data;
+    return enqueue(handle, j, (int)algorithm, alpha, beta, workspace, workspace_bytes);
+}
+
+/* ---------------------------------------------------------------- by input */
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
+                                                          cudnnTensorDescriptor_t dy, cudnnConvolutionDescriptor_t conv,
+                                                          cudnnTensorDescriptor_t dx, int wanted, int *got,
+                                                          cudnnConvolutionBwdDataAlgoPerf_t *found) {
+    LISTED(BY_INPUT, dx, dy, w, conv, wanted, got, found);
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
+                                                          const void *w_data, cudnnTensorDescriptor_t dy,
+                                                          const void *y_data, cudnnConvolutionDescriptor_t conv,
+                                                          cudnnTensorDescriptor_t dx, void *x_data, int wanted,
+                                                          int *got, cudnnConvolutionBwdDataAlgoPerf_t *found,
+                                                          void *workspace, size_t workspace_bytes) {
+    TIMED(BY_INPUT, dx, dy, w, conv, wanted, got, found);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle, cudnnFilterDescriptor_t w,
+                                                           cudnnTensorDescriptor_t dy,
+                                                           cudnnConvolutionDescriptor_t conv,
+                                                           cudnnTensorDescriptor_t dx,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm, size_t *bytes) {
+    const job j = describe(BY_INPUT, dx, dy, w, conv);
+    (void)handle;
+    return memory_of(&j, (int)algorithm, bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha, cudnnFilterDescriptor_t w,
+                                           const void *w_data, cudnnTensorDescriptor_t dy, const void *dy_data,
+                                           cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t algorithm,
+                                           void *workspace, size_t workspace_bytes, const void *beta,
+                                           cudnnTensorDescriptor_t dx, void *dx_data) {
+    job j = describe(BY_INPUT, dx, dy, w, conv);
+    j.w_data = (float *)w_data;
+    j.y_data = (float *)dy_data;
+    j.x_data = dx_data;
+    return enqueue(handle, j, (int)algorithm, alpha, beta, workspace, workspace_bytes);
+}
+
+/* ---------------------------------------------------------------- by weights */
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                            cudnnTensorDescriptor_t dy,
+                                                            cudnnConvolutionDescriptor_t conv,
+                                                            cudnnFilterDescriptor_t dw, int wanted, int *got,
+                                                            cudnnConvolutionBwdFilterAlgoPerf_t *found) {
+    LISTED(BY_WEIGHTS, x, dy, dw, conv, wanted, got, found);
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                            const void *x_data, cudnnTensorDescriptor_t dy,
+                                                            const void *y_data, cudnnConvolutionDescriptor_t conv,
+                                                            cudnnFilterDescriptor_t dw, void *w_data, int wanted,
+                                                            int *got, cudnnConvolutionBwdFilterAlgoPerf_t *found,
+                                                            void *workspace, size_t workspace_bytes) {
+    TIMED(BY_WEIGHTS, x, dy, dw, conv, wanted, got, found);
+}
+
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
+                                                             cudnnTensorDescriptor_t dy,
+                                                             cudnnConvolutionDescriptor_t conv,
+                                                             cudnnFilterDescriptor_t dw,
+                                                             cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *bytes) {
+    const job j = describe(BY_WEIGHTS, x, dy, dw, conv);
+    (void)handle;
+    return memory_of(&j, (int)algorithm, bytes);
+}
+
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t x,
+                                             const void *x_data, cudnnTensorDescriptor_t dy, const void *dy_data,
+                                             cudnnConvolutionDescriptor_t conv,
+                                             cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
+                                             size_t workspace_bytes, const void *beta, cudnnFilterDescriptor_t dw,
+                                             void *dw_data) {
+    job j = describe(BY_WEIGHTS, x, dy, dw, conv);
+    j.x_data = (float *)x_data;
+    j.y_data = (float *)dy_data;
+    j.w_data = dw_data;
+    return enqueue(handle, j, (int)algorithm, alpha, beta, workspace, workspace_bytes);
+}

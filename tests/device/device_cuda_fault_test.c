@@ -1,0 +1,280 @@
+/* What the CUDA device does when CUDA does not: each of its calls refused in turn, a fault of the GPU, no GPU at all; and
+ * what it calls in a loop. On the emulation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/device/device_cuda.h"
+#include "tests/cuda_emulation/control.h"
+#include "tests/cuda_emulation/enqueue.h"
+
+enum { CHUNK_BYTES = 16 * (64 << 10) /* 16 of the emulation's granules */ };
+enum { MIB = 1 << 20, BLOCK_BYTES = 2 * CHUNK_BYTES + 1000, PINNED_BYTES = 8 << 10, STREAMS = 2 };
+
+typedef struct rig {
+    mm_device *device;
+    mm_stream *stream[STREAMS];
+    mm_event *event[STREAMS];
+    mm_replay *replay;
+    uint8_t *block, *pinned;
+    uint64_t sum;
+} rig;
+
+static mm_status open_rig(rig *r, bool timed) {
+    MM_TRY(mm_device_create("cuda", &(mm_device_config){.timed = timed}, &r->device));
+    for (int i = 0; i < STREAMS; i++) {
+        MM_TRY(mm_stream_create(r->device, "fault", -1, &r->stream[i]));
+        MM_TRY(mm_event_create(r->device, &r->event[i]));
+    }
+    MM_TRY(mm_device_reserve(r->device, MM_MEMORY_DEVICE, BLOCK_BYTES, (void **)&r->block));
+    return mm_device_reserve(r->device, MM_MEMORY_PINNED, PINNED_BYTES, (void **)&r->pinned);
+}
+
+static mm_status iterate(rig *r) {
+    MM_TRY(mm_fill_async(r->stream[0], r->block, 1, PINNED_BYTES));
+    MM_TRY(mm_event_record(r->event[0], r->stream[0]));
+    MM_TRY(mm_stream_wait(r->stream[1], r->event[0]));
+    MM_TRY(mm_copy_async(r->stream[1], r->pinned, r->block, PINNED_BYTES, MM_COPY_OUT));
+    MM_TRY(mm_copy_async(r->stream[1], r->block, r->pinned, PINNED_BYTES, MM_COPY_IN));
+    MM_TRY(mm_copy_async(r->stream[1], r->block + PINNED_BYTES, r->block, PINNED_BYTES, MM_COPY_DEVICE));
+    MM_TRY(mm_event_record(r->event[1], r->stream[1]));
+    return mm_stream_wait(r->stream[0], r->event[1]);
+}
+
+static mm_status capture(rig *r) {
+    MM_TRY(mm_capture_begin(r->stream[0]));
+    mm_status status = iterate(r);
+    mm_status ended = mm_capture_end(r->stream[0], &r->replay);
+    MM_TRY(status);
+    return ended;
+}
+
+static mm_status use_rig(rig *r) {
+    mm_stream_stats stats;
+    mm_memory_info info;
+    MM_TRY(iterate(r));
+    MM_TRY(mm_checksum_async(r->stream[0], r->block, 1000, &r->sum));
+    MM_TRY(mm_event_sync(r->event[1]));
+    MM_TRY(mm_stream_sync(r->stream[0]));
+    (void)mm_event_ns(r->event[0]);
+    mm_stream_stats_get(r->stream[0], &stats);
+    mm_device_memory_info(r->device, &info);
+    MM_TRY(capture(r));
+    MM_TRY(mm_replay_launch(r->replay, r->stream[0]));
+    MM_TRY(mm_stream_sync(r->stream[0]));
+    mm_device_trim(r->device, r->block + CHUNK_BYTES, BLOCK_BYTES - CHUNK_BYTES);
+    return mm_device_restore(r->device, r->block, BLOCK_BYTES);
+}
+
+static void close_rig(rig *r) {
+    mm_replay_destroy(r->replay);
+    for (int i = 0; i < STREAMS; i++) {
+        mm_event_destroy(r->event[i]);
+        mm_stream_destroy(r->stream[i]);
+    }
+    mm_device_release(r->device, MM_MEMORY_PINNED, r->pinned, PINNED_BYTES);
+    mm_device_release(r->device, MM_MEMORY_DEVICE, r->block, BLOCK_BYTES);
+    mm_device_destroy(r->device);
+    memset(r, 0, sizeof *r);
+}
+
+/* *calls_out: of `name`, before anything is ended. */
+static mm_status run_rig(bool timed, const char *name, long *calls_out) {
+    rig r = {0};
+    mm_status status = open_rig(&r, timed);
+    if (status == MM_OK) status = use_rig(&r);
+    *calls_out = cuda_emulation_calls(name);
+    char message[512];
+    strcpy(message, mm_last_error());
+    close_rig(&r);
+    if (status != MM_OK) assert_string_equal(mm_last_error(), message); /* ending tells nothing new */
+    return status;
+}
+
+static void assert_nothing_left(void) {
+    cuda_emulation_alive alive = cuda_emulation_alive_get();
+    assert_int_equal(alive.streams, 0);
+    assert_int_equal(alive.events, 0);
+    assert_int_equal(alive.graphs, 0);
+    assert_int_equal(alive.ranges, 0);
+    assert_int_equal(alive.device_bytes, 0);
+    assert_int_equal(alive.pinned_bytes, 0);
+}
+
+static int setup(void **state) {
+    (void)state;
+    cuda_emulation_reset();
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    cuda_emulation_fail("cudaMalloc", 0, cudaSuccess);
+    assert_nothing_left();
+    cuda_emulation_reset();
+    return 0;
+}
+
+static bool is_one_of(const char *name, const char *const *names) {
+    for (; *names; names++)
+        if (strcmp(*names, name) == 0) return true;
+    return false;
+}
+
+/* Calls whose failure is not the caller's: they ask, and what they do not say is told otherwise or not at all. */
+static bool only_asks(const char *name, bool timed) {
+    static const char *const names[] = {"cudaGetLastError", "cudaEventElapsedTime", "cudaEventQuery", "cudaMemGetInfo",
+                                        NULL};
+    static const char *const of_times[] = {"cudaEventRecord", "cudaEventCreateWithFlags", NULL}; /* not measured then */
+    return is_one_of(name, names) || (timed && is_one_of(name, of_times));
+}
+
+/* Without these, what they should end is left: it is CUDA that fails to. */
+static bool ends_things(const char *name) {
+    static const char *const names[] = {"cuMemUnmap", "cuMemAddressFree", "cuMemRelease", "cudaFreeHost", NULL};
+    return is_one_of(name, names) || strstr(name, "Destroy") != NULL;
+}
+
+static void refuse_each_call(bool timed) {
+    const char *name;
+    for (size_t i = 0; (name = cuda_emulation_name(i)) != NULL; i++) {
+        if (ends_things(name)) continue;
+        long calls, unused;
+        cuda_emulation_reset();
+        assert_int_equal(run_rig(timed, name, &calls), MM_OK);
+        for (long nth = 1; nth <= calls; nth++) {
+            cuda_emulation_reset();
+            cuda_emulation_fail(name, nth, cudaErrorUnknown);
+            mm_status status = run_rig(timed, name, &unused);
+            assert_true(cuda_emulation_failed());
+            if (status == MM_OK && !only_asks(name, timed)) fail_msg("call %ld of %s failed unseen", nth, name);
+            if (status != MM_OK && !strstr(mm_last_error(), "cudaErrorUnknown") &&
+                !strstr(mm_last_error(), "unknown error") && !strstr(mm_last_error(), "cudaErrorStreamCapture"))
+                fail_msg("call %ld of %s: %s", nth, name, mm_last_error());
+            assert_nothing_left();
+        }
+    }
+}
+
+static void each_call_refused_in_turn_is_told_and_leaves_nothing(void **state) {
+    (void)state;
+    refuse_each_call(false);
+}
+
+static void each_call_of_a_timed_device_refused_in_turn_leaves_nothing(void **state) {
+    (void)state;
+    refuse_each_call(true);
+}
+
+static void out_of_device_memory_midway_is_out_of_memory(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(mm_device_create("cuda", NULL, &r.device), MM_OK);
+    cuda_emulation_fail("cuMemCreate", 2, cudaErrorMemoryAllocation);
+    assert_int_equal(mm_device_reserve(r.device, MM_MEMORY_DEVICE, BLOCK_BYTES, (void **)&r.block), MM_ERR_NOMEM);
+    assert_non_null(strstr(mm_last_error(), "cuMemCreate"));
+    assert_null(r.block);
+    cuda_emulation_alive alive = cuda_emulation_alive_get();
+    assert_int_equal(alive.device_bytes, 0);
+    assert_int_equal(alive.ranges, 0);
+    mm_device_destroy(r.device);
+}
+
+static void what_others_took_meanwhile_cannot_be_restored(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(open_rig(&r, false), MM_OK);
+    mm_device_trim(r.device, r.block, BLOCK_BYTES);
+    assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+    cuda_emulation_set_memory((size_t)64 * MIB, (size_t)63 * MIB); /* 1 is free */
+    assert_int_equal(mm_device_restore(r.device, r.block, BLOCK_BYTES), MM_ERR_NOMEM);
+    assert_non_null(strstr(mm_last_error(), "2.06MiB of device memory asked, 1MiB of the GPU's 64MiB are free"));
+    cuda_emulation_set_memory((size_t)4 << 30, (size_t)64 * MIB);
+    assert_int_equal(mm_device_restore(r.device, r.block, BLOCK_BYTES), MM_OK);
+    assert_int_equal(use_rig(&r), MM_OK);
+    close_rig(&r);
+}
+
+static void no_gpu_is_told_with_what_to_do(void **state) {
+    (void)state;
+    mm_device *device = NULL;
+    cuda_emulation_set_devices(0);
+    assert_int_equal(mm_device_create("cuda", NULL, &device), MM_ERR_NOT_FOUND);
+    cuda_emulation_set_devices(1);
+    assert_null(device);
+    assert_non_null(strstr(mm_last_error(), "no GPU answers"));
+    assert_non_null(strstr(mm_last_error(), "nvidia-smi"));
+    assert_null(strchr(mm_last_error(), '\n'));
+}
+
+static void fault(void *arg) {
+    (void)arg;
+    cuda_emulation_fault(cudaErrorIllegalAddress);
+}
+
+static void a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(open_rig(&r, false), MM_OK);
+    assert_int_equal(cuda_emulation_enqueue(mm_cuda_stream(r.stream[1]), fault, NULL), cudaSuccess);
+    assert_int_equal(mm_stream_sync(r.stream[1]), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "cudaErrorIllegalAddress"));
+    assert_non_null(strstr(mm_last_error(), "stream fault"));
+    assert_int_equal(iterate(&r), MM_ERR_DEVICE);
+    assert_int_equal(mm_event_record(r.event[0], r.stream[0]), MM_ERR_DEVICE);
+    assert_int_equal(mm_checksum_async(r.stream[0], r.block, 10, &r.sum), MM_ERR_DEVICE);
+    assert_int_equal(capture(&r), MM_ERR_DEVICE);
+    mm_stream_reset(r.stream[1]);
+    assert_int_equal(mm_stream_sync(r.stream[1]), MM_ERR_DEVICE);
+    mm_memory_info info;
+    mm_device_memory_info(r.device, &info);
+    assert_true(info.total_bytes > 0 && info.reserved_bytes == BLOCK_BYTES);
+    for (int i = 0; i < STREAMS; i++) {
+        mm_event_destroy(r.event[i]);
+        mm_stream_destroy(r.stream[i]);
+    }
+    mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, PINNED_BYTES);
+    mm_device_release(r.device, MM_MEMORY_DEVICE, r.block, BLOCK_BYTES);
+    mm_device_destroy(r.device);
+}
+
+static void a_loop_neither_synchronises_nor_allocates(void **state) {
+    static const char *const allowed[] = {
+        "cudaMemsetAsync", "cudaMemcpyAsync", "cudaEventRecord",  "cudaStreamWaitEvent",
+        "cudaGraphLaunch", "cudaEventQuery",  "cudaGetLastError", NULL};
+    (void)state;
+    rig r = {0};
+    const char *name;
+    assert_int_equal(open_rig(&r, false), MM_OK);
+    assert_int_equal(capture(&r), MM_OK);
+    long before[128] = {0};
+    for (size_t i = 0; (name = cuda_emulation_name(i)) != NULL; i++) before[i] = cuda_emulation_calls(name);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(iterate(&r), MM_OK);
+        assert_int_equal(mm_replay_launch(r.replay, r.stream[0]), MM_OK);
+        (void)mm_event_done(r.event[0]);
+    }
+    for (size_t i = 0; (name = cuda_emulation_name(i)) != NULL; i++) {
+        if (!is_one_of(name, allowed) && cuda_emulation_calls(name) != before[i])
+            fail_msg("%s was called %ld times", name, cuda_emulation_calls(name) - before[i]);
+    }
+    close_rig(&r);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(each_call_refused_in_turn_is_told_and_leaves_nothing),
+        CASE(each_call_of_a_timed_device_refused_in_turn_leaves_nothing),
+        CASE(out_of_device_memory_midway_is_out_of_memory),
+        CASE(what_others_took_meanwhile_cannot_be_restored),
+        CASE(no_gpu_is_told_with_what_to_do),
+        CASE(a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed),
+        CASE(a_loop_neither_synchronises_nor_allocates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* What may stand in for a policy: only what can be meant, weaker first, and never lossy for lossless. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/ladder.h"
+#include "mm/planning.h"
+#include "pipeline/codec/codec.h"
+
+static const char *const POLICIES[] = {
+    "naive",
+    "liveness",
+    "freelunch",
+    "freelunch:rate=8,eligible=all,depth=4,k=3",
+    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+    "swap",
+    "swap-async:depth=3",
+    "swap-async:when=always",
+    "hybrid:rate=8",
+    "vdnn-all",
+    "vdnn-conv",
+    "cdma",
+    "cdma:rate=4",
+    "recompute",
+    "recompute:mode=speed",
+    "rules:relu=mask;*=keep",
+    "rules:conv=compress(zfp:rate=4);relu=recompute;*=compress-swap(raw)",
+};
+enum { COUNT = sizeof POLICIES / sizeof *POLICIES };
+
+static mm_policy parse(const char *spec) {
+    mm_policy policy;
+    if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    return policy;
+}
+
+/* The codecs that lose something, one after the other. */
+static void lossy_codecs(const char *spec, char text[256]) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    mm_policy policy = parse(spec);
+    text[0] = '\0';
+    int n = policy.ops->codecs ? policy.ops->codecs(policy.ops, &policy.options, specs, MM_MAX_CODECS) : 0;
+    for (int c = 0; c < n; c++) {
+        mm_codec *codec;
+        if (mm_codec_create(specs[c], "host", &codec) != MM_OK) fail_msg("%s: %s", specs[c], mm_last_error());
+        if (!codec->ops->flags.lossless) strcat(strcat(text, codec->spec), " ");
+        mm_codec_destroy(codec);
+    }
+}
+
+static void what_stands_in_is_lossy_only_as_the_policy_is(void **state) {
+    (void)state;
+    for (int p = 0; p < COUNT; p++) {
+        mm_rung rungs[MM_LADDER_MAX];
+        char own[256], its[256];
+        mm_policy policy = parse(POLICIES[p]);
+        int n = mm_ladder_list(&policy, rungs);
+        lossy_codecs(POLICIES[p], own);
+        for (int i = 0; i < n; i++) {
+            lossy_codecs(rungs[i].spec, its);
+            if (!strstr(own, its)) fail_msg("%s instead of %s loses by %s", rungs[i].spec, POLICIES[p], its);
+        }
+    }
+}
+
+static void it_begins_with_the_policy_itself_and_names_nothing_twice(void **state) {
+    (void)state;
+    for (int p = 0; p < COUNT; p++) {
+        mm_rung rungs[MM_LADDER_MAX];
+        mm_policy policy = parse(POLICIES[p]);
+        int n = mm_ladder_list(&policy, rungs);
+        assert_true(n >= 5);
+        assert_string_equal(rungs[0].spec, POLICIES[p]);
+        assert_string_equal(rungs[0].step, "smaller workspaces");
+        for (int i = 0; i < n; i++) {
+            assert_true(rungs[i].least_workspaces);
+            for (int j = 0; j < i; j++) assert_string_not_equal(rungs[i].spec, rungs[j].spec);
+        }
+    }
+}
+
+static void expect(const char *spec, const char *const *wanted) {
+    mm_rung rungs[MM_LADDER_MAX];
+    mm_policy policy = parse(spec);
+    int n = mm_ladder_list(&policy, rungs);
+    for (int i = 0; wanted[i]; i++) {
+        assert_true(i < n);
+        assert_string_equal(rungs[i].spec, wanted[i]);
+    }
+}
+
+static void steps_come_in_the_order_from_later_decodes_to_stronger_policies(void **state) {
+    (void)state;
+    expect("freelunch:rate=8,k=9",
+           (const char *const[]){"freelunch:rate=8,k=9", "freelunch:rate=8,depth=1",
+                                 "rules:rules=conv=compress(zfp:rate=8);*=swap,depth=1,when=needed",
+                                 "rules:rules=conv=compress(zfp:rate=8);*=recompute,depth=1,when=needed", NULL});
+    expect("freelunch:codec=raw,buffers=naive,depth=1",
+           (const char *const[]){"freelunch:codec=raw,buffers=naive,depth=1",
+                                 "freelunch:codec=raw,depth=1,buffers=persistent,workspace=sliding", NULL});
+    expect("naive", (const char *const[]){"naive", "liveness", "rules:rules=*=swap,depth=1,when=needed", NULL});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_stands_in_is_lossy_only_as_the_policy_is),
+        cmocka_unit_test(it_begins_with_the_policy_itself_and_names_nothing_twice),
+        cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+/* Managers on the CUDA device, emulated: memory that the CPU cannot reach, streams that the training thread does not wait
+ * for, iterations that are recorded and replayed. Steps are mock steps on the compute stream. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/device/device_cuda.h"
+#include "tests/cuda_emulation/control.h"
+#include "tests/cuda_emulation/enqueue.h"
+#include "tests/mm/manager_rig.h"
+
+enum { SEED = 11, LAYERS = 12, ITERATIONS = 4, ARG_BYTES = 128 };
+
+/* How iterations follow each other. */
+typedef enum follow { DRAINED, AHEAD, REPLAYED, FOLLOWS } follow;
+
+static const char *const FOLLOW_NAMES[] = {"drained", "ahead", "replayed"};
+
+static const char *const POLICIES[] = {
+    "naive", "liveness", "swap", "swap-async:when=always", "vdnn-all:when=always", "rules:*=swap,depth=3,when=always",
+};
+enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
+
+/* ---------------------------------------------------------------- mock steps */
+
+typedef struct job {
+    mm_status (*fn)(void *arg);
+    char arg[ARG_BYTES];
+} job;
+
+static void run_job(void *arg) {
+    job copy = *(job *)arg;
+    if (copy.fn(copy.arg) != MM_OK) cuda_emulation_fault(cudaErrorLaunchFailure);
+}
+
+static mm_status launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
+    job *j = calloc(1, sizeof *j);
+    assert_true(j && arg_bytes <= sizeof j->arg);
+    j->fn = fn;
+    memcpy(j->arg, arg, arg_bytes);
+    return mm_cuda_check(cuda_emulation_enqueue(mm_cuda_stream(stream), run_job, j), "mock step");
+}
+
+/* ---------------------------------------------------------------- running */
+
+static void expect_ok(const char *policy, mm_status status) {
+    if (status != MM_OK) fail_msg("%s: %s", policy, mm_last_error());
+}
+
+static void record(rig *r, mm_manager *m) {
+    mm_status begun = mm_record_begin(m, r->graph);
+    if (begun == MM_ERR_UNSUPPORTED) return;
+    expect_ok("recording", begun);
+    expect_ok("recording", rig_steps(r, m, RIG_STREAM, 0, mm_graph_steps(r->graph)));
+    expect_ok("recording", mm_record_end(m));
+}
+
+/* As an executor does: recorded as soon as that may be. */
+static mm_status iterate(rig *r, mm_manager *m, follow how) {
+    if (how == DRAINED) return rig_iteration(r, m, RIG_STREAM);
+    if (how == REPLAYED && mm_replay_state(m, r->graph) == MM_REPLAY_MAY) record(r, m);
+    if (mm_replay_state(m, r->graph) == MM_REPLAY_READY) return mm_iteration_replay(m, r->graph);
+    return rig_iteration_ahead(r, m, RIG_STREAM);
+}
+
+typedef struct fixture {
+    mm_graph *graph;
+    rig rig;
+    mm_manager *m;
+} fixture;
+
+/* Leaves the steps' operands where replays look for them. */
+static void start(fixture *f, const char *policy, mm_issue issue, mm_options options) {
+    cuda_emulation_reset();
+    f->graph = rig_random_graph(SEED, LAYERS, 6);
+    rig_need need = rig_needs(f->graph, policy, 0, INT64_MAX);
+    options.device = "cuda";
+    options.policy = policy;
+    options.issue = issue;
+    options.pinned_bytes = need.pinned_bytes;
+    if (options.device_bytes == 0) options.device_bytes = need.device_bytes;
+    f->m = rig_manager(&options);
+    rig_init(&f->rig, f->graph, SEED);
+    f->rig.launch = launch;
+    expect_ok(policy, rig_bind(&f->rig, f->m));
+}
+
+static void finish(fixture *f) {
+    mm_manager_destroy(f->m);
+    rig_fini(&f->rig);
+    mm_graph_destroy(f->graph);
+    cuda_emulation_alive alive = cuda_emulation_alive_get();
+    assert_int_equal(alive.streams + alive.events + alive.graphs + alive.ranges, 0);
+    assert_int_equal(alive.device_bytes + alive.pinned_bytes, 0);
+}
+
+static uint64_t expected_digest(const mm_graph *graph, int iterations) {
+    uint64_t expected;
+    assert_int_equal(random_graph_reference(graph, SEED, iterations, &expected), MM_OK);
+    return expected;
+}
+
+static void results_are_those_without_a_manager(void **state) {
+    (void)state;
+    for (int p = 0; p < POLICIES_N; p++)
+        for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
+            for (follow how = DRAINED; how < FOLLOWS; how++) {
+                fixture f;
+                start(&f, POLICIES[p], (mm_issue)issue, (mm_options){.self_check = how == DRAINED});
+                for (int i = 0; i < ITERATIONS; i++) expect_ok(POLICIES[p], iterate(&f.rig, f.m, how));
+                expect_ok(POLICIES[p], mm_manager_sync(f.m));
+                if (rig_digest(&f.rig, f.m) != expected_digest(f.graph, ITERATIONS))
+                    fail_msg("%s, %s, issue %d: other results", POLICIES[p], FOLLOW_NAMES[how], issue);
+                finish(&f);
+            }
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static long calls_of(const char *const *names) {
+    long calls = 0;
+    for (; *names; names++) calls += cuda_emulation_calls(*names);
+    return calls;
+}
+
+/* What no thread may call in the training loop: synchronise, allocate, free. */
+static const char *const FORBIDDEN[] = {"cudaDeviceSynchronize",
+                                        "cudaStreamSynchronize",
+                                        "cudaStreamQuery",
+                                        "cudaEventSynchronize",
+                                        "cudaMalloc",
+                                        "cudaFree",
+                                        "cudaHostAlloc",
+                                        "cudaFreeHost",
+                                        "cudaMemGetInfo",
+                                        "cuMemCreate",
+                                        "cuMemRelease",
+                                        "cuMemMap",
+                                        "cuMemUnmap",
+                                        "cuMemSetAccess",
+                                        "cuMemAddressReserve",
+                                        "cuMemAddressFree",
+                                        "cudaEventCreateWithFlags",
+                                        "cudaEventDestroy",
+                                        "cudaStreamCreateWithPriority",
+                                        "cudaStreamDestroy",
+                                        "cudaGraphInstantiate",
+                                        "cudaGraphExecDestroy",
+                                        "cudaStreamBeginCapture",
+                                        NULL};
+
+static void no_call_of_the_loop_synchronises_or_allocates(void **state) {
+    (void)state;
+    enum { WARM_UP = 2 };
+    for (int p = 1; p < POLICIES_N; p++) /* the naive forms allocate: that is what they are */
+        for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
+            for (follow how = AHEAD; how < FOLLOWS; how++) {
+                fixture f;
+                start(&f, POLICIES[p], (mm_issue)issue, (mm_options){0});
+                for (int i = 0; i < WARM_UP; i++) expect_ok(POLICIES[p], iterate(&f.rig, f.m, how));
+                long before = calls_of(FORBIDDEN);
+                for (int i = 0; i < ITERATIONS; i++) expect_ok(POLICIES[p], iterate(&f.rig, f.m, how));
+                if (calls_of(FORBIDDEN) != before)
+                    fail_msg("%s, %s, issue %d: %ld calls that synchronise or allocate in %d iterations", POLICIES[p],
+                             FOLLOW_NAMES[how], issue, calls_of(FORBIDDEN) - before, ITERATIONS);
+                finish(&f);
+            }
+}
+
+static long all_calls(void) {
+    long calls = 0;
+    const char *name;
+    for (size_t i = 0; (name = cuda_emulation_name(i)); i++) calls += cuda_emulation_calls_here(name);
+    return calls;
+}
+
+static void a_replayed_iteration_is_one_call(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){0});
+    for (int i = 0; i < 2; i++) expect_ok("swap-async", iterate(&f.rig, f.m, REPLAYED));
+    long before = all_calls();
+    expect_ok("swap-async", iterate(&f.rig, f.m, AHEAD));
+    assert_int_equal(all_calls() - before, 1);
+    finish(&f);
+}
+
+static void figures_count_replays_as_iterations(void **state) {
+    (void)state;
+    mm_stats stats[2];
+    for (int how = AHEAD; how <= REPLAYED; how++) {
+        fixture f;
+        start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){0});
+        for (int i = 0; i < ITERATIONS; i++) expect_ok("swap-async", iterate(&f.rig, f.m, (follow)how));
+        expect_ok("swap-async", mm_manager_sync(f.m));
+        mm_stats_get(f.m, &stats[how - AHEAD]);
+        finish(&f);
+    }
+    assert_int_equal(stats[0].iterations, ITERATIONS);
+    assert_int_equal(stats[1].iterations, ITERATIONS);
+    assert_true(stats[0].out_bytes > 0);
+    assert_int_equal(stats[1].out_bytes, stats[0].out_bytes);
+    assert_int_equal(stats[1].in_bytes, stats[0].in_bytes);
+    assert_int_equal(stats[1].predicted_peak_bytes, stats[0].predicted_peak_bytes);
+}
+
+/* ---------------------------------------------------------------- recordings come and go */
+
+typedef struct lines {
+    int n;
+    char last[512];
+} lines;
+
+static void keep_line(void *ctx, mm_log_level level, const char *message) {
+    lines *l = ctx;
+    (void)level;
+    if (!strstr(message, "without a recording")) return;
+    l->n++;
+    snprintf(l->last, sizeof l->last, "%s", message);
+}
+
+static void what_cannot_be_recorded_runs_without_and_says_so_once(void **state) {
+    (void)state;
+    static const struct {
+        const char *policy, *why;
+        mm_issue issue;
+        bool self_check, measure_times;
+    } cases[] = {
+        {"liveness", "issued by threads", MM_ISSUE_THREAD, false, false},
+        {"liveness", "checked", MM_ISSUE_INLINE, true, false},
+        {"liveness", "times", MM_ISSUE_INLINE, false, true},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        lines logged = {0};
+        fixture f;
+        mm_options options = {.self_check = cases[c].self_check,
+                              .measure_times = cases[c].measure_times,
+                              .log = {keep_line, &logged, MM_LOG_INFO}};
+        start(&f, cases[c].policy, cases[c].issue, options);
+        for (int i = 0; i < ITERATIONS; i++) {
+            expect_ok(cases[c].policy, rig_iteration_ahead(&f.rig, f.m, RIG_STREAM));
+            if (mm_replay_state(f.m, f.graph) != MM_REPLAY_MAY) continue;
+            assert_int_equal(mm_record_begin(f.m, f.graph), MM_ERR_UNSUPPORTED);
+            assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_NO);
+        }
+        expect_ok(cases[c].policy, mm_manager_sync(f.m));
+        assert_int_equal(rig_digest(&f.rig, f.m), expected_digest(f.graph, ITERATIONS));
+        assert_int_equal(logged.n, 1);
+        if (!strstr(logged.last, cases[c].why)) fail_msg("'%s' does not say '%s'", logged.last, cases[c].why);
+        finish(&f);
+    }
+}
+
+static void a_recording_goes_with_its_plan_and_is_made_again(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){.device_bytes = 4 << 20});
+    int done = 0;
+    for (int p = 1; p < POLICIES_N; p++) {
+        expect_ok(POLICIES[p], mm_policy_set(f.m, "liveness"));
+        assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_NO);
+        for (int i = 0; i < 3; i++, done++) expect_ok("liveness", iterate(&f.rig, f.m, REPLAYED));
+        assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_READY);
+    }
+    expect_ok("budget", mm_budget_set(f.m, 3 << 20));
+    assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_NO);
+    assert_int_equal(mm_iteration_replay(f.m, f.graph), MM_ERR_ORDER);
+    for (int i = 0; i < 3; i++, done++) expect_ok("liveness", iterate(&f.rig, f.m, REPLAYED));
+    expect_ok("liveness", mm_manager_sync(f.m));
+    assert_int_equal(rig_digest(&f.rig, f.m), expected_digest(f.graph, done));
+    finish(&f);
+}
+
+static void a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again(void **state) {
+    (void)state;
+    fixture f;
+    lines logged = {0};
+    start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){.log = {keep_line, &logged, MM_LOG_INFO}});
+    expect_ok("first", iterate(&f.rig, f.m, AHEAD));
+    expect_ok("begin", mm_record_begin(f.m, f.graph));
+    expect_ok("steps", rig_steps(&f.rig, f.m, RIG_STREAM, 0, 5));
+    assert_int_equal(mm_iteration_end(f.m), MM_ERR_ORDER);
+    mm_iteration_abort(f.m);
+    assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_NO);
+    assert_int_equal(logged.n, 1);
+    for (int i = 1; i < ITERATIONS; i++) expect_ok("after", iterate(&f.rig, f.m, REPLAYED));
+    expect_ok("after", mm_manager_sync(f.m));
+    mm_stats stats;
+    mm_stats_get(f.m, &stats);
+    assert_int_equal(stats.iterations, ITERATIONS);
+    assert_int_equal(rig_digest(&f.rig, f.m), expected_digest(f.graph, ITERATIONS));
+    finish(&f);
+}
+
+static void a_device_that_refuses_to_record_is_used_without(void **state) {
+    (void)state;
+    static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate"};
+    for (int c = 0; c < 3; c++) {
+        fixture f;
+        lines logged = {0};
+        start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){.log = {keep_line, &logged, MM_LOG_INFO}});
+        expect_ok("first", iterate(&f.rig, f.m, AHEAD));
+        cuda_emulation_fail(calls[c], 1, cudaErrorStreamCaptureUnsupported);
+        mm_status status = mm_record_begin(f.m, f.graph);
+        if (status == MM_OK) status = rig_steps(&f.rig, f.m, RIG_STREAM, 0, mm_graph_steps(f.graph));
+        if (status == MM_OK) status = mm_record_end(f.m);
+        assert_int_not_equal(status, MM_OK);
+        assert_true(cuda_emulation_failed());
+        mm_iteration_abort(f.m);
+        assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_NO);
+        for (int i = 1; i < ITERATIONS; i++) expect_ok(calls[c], iterate(&f.rig, f.m, REPLAYED));
+        expect_ok(calls[c], mm_manager_sync(f.m));
+        assert_int_equal(logged.n, 1);
+        assert_int_equal(rig_digest(&f.rig, f.m), expected_digest(f.graph, ITERATIONS));
+        finish(&f);
+    }
+}
+
+static void touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach(void **state) {
+    (void)state;
+    fixture f;
+    mm_touched touched;
+    mm_stats stats;
+    start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){.measure_touched = true});
+    for (int i = 0; i < ITERATIONS; i++) expect_ok("touched", iterate(&f.rig, f.m, REPLAYED));
+    expect_ok("touched", mm_touched_get(f.m, &touched));
+    mm_stats_get(f.m, &stats);
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes > 0 && touched.total_bytes <= stats.predicted_peak_bytes);
+    finish(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_those_without_a_manager),
+        cmocka_unit_test(no_call_of_the_loop_synchronises_or_allocates),
+        cmocka_unit_test(a_replayed_iteration_is_one_call),
+        cmocka_unit_test(figures_count_replays_as_iterations),
+        cmocka_unit_test(what_cannot_be_recorded_runs_without_and_says_so_once),
+        cmocka_unit_test(a_recording_goes_with_its_plan_and_is_made_again),
+        cmocka_unit_test(a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again),
+        cmocka_unit_test(a_device_that_refuses_to_record_is_used_without),
+        cmocka_unit_test(touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,467 @@
+/* Memory is short: a device that gives less than it was asked for, a budget made smaller than the policy needs, memory
+ * that runs out while an iteration runs. Something weaker in need stands in, is told once, and gives way again; results
+ * stay the same bit for bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/plan.h"
+#include "tests/mm/manager_rig.h"
+#include "tests/suite/device_fault.h"
+
+enum { LAYERS = 20, CHANNELS = 8, PINNED = 1 << 24 };
+
+typedef struct fixture {
+    mm_graph *graph;
+    rig r;
+    plain expected;
+    mm_manager *m;
+    mm_options options;
+    int64_t most, least; /* what liveness takes, and the least of what may stand in for it */
+    int warnings;
+    char warning[512]; /* the last */
+    int events;
+    char stands_in[MM_POLICY_SPEC];
+} fixture;
+
+static void take_message(void *ctx, mm_log_level level, const char *message) {
+    fixture *f = ctx;
+    if (level != MM_LOG_WARNING) return;
+    f->warnings++;
+    snprintf(f->warning, sizeof f->warning, "%s", message);
+}
+
+static void take_event(void *ctx, const mm_event_info *event) {
+    fixture *f = ctx;
+    if (event->kind != MM_EVENT_LADDER) return;
+    f->events++;
+    snprintf(f->stands_in, sizeof f->stands_in, "%s", event->name);
+}
+
+/* The first random graph on which swapping saves a good part. */
+static void begin(fixture *f) {
+    *f = (fixture){0};
+    uint64_t seed = 1;
+    for (;; seed++) {
+        f->graph = rig_random_graph(seed, LAYERS, CHANNELS);
+        f->most = rig_minimum(f->graph, "liveness");
+        f->least = rig_needs(f->graph, "swap", 0, PINNED).device_bytes;
+        if (f->least < f->most * 8 / 10) break;
+        mm_graph_destroy(f->graph);
+        assert_true(seed < 100);
+    }
+    rig_init(&f->r, f->graph, seed);
+    plain_init(&f->expected, f->graph, seed);
+    f->options = (mm_options){.device_bytes = f->most,
+                              .pinned_bytes = PINNED,
+                              .self_check = true,
+                              .log = {.fn = take_message, .ctx = f, .level = MM_LOG_WARNING},
+                              .event_fn = take_event,
+                              .event_ctx = f};
+}
+
+static void begin_with_manager(fixture *f) {
+    begin(f);
+    f->m = rig_manager(&f->options);
+    assert_int_equal(rig_bind(&f->r, f->m), MM_OK);
+}
+
+static void end(fixture *f) {
+    mm_manager_destroy(f->m);
+    rig_fini(&f->r);
+    plain_fini(&f->expected);
+    mm_graph_destroy(f->graph);
+}
+
+/* An iteration, here and in plain memory, with equal results. */
+static void iterate(fixture *f) {
+    if (rig_iteration(&f->r, f->m, RIG_STREAM) != MM_OK) fail_msg("%s", mm_last_error());
+    plain_steps(&f->expected, 0, mm_graph_steps(f->graph));
+    assert_true(rig_digest(&f->r, f->m) == plain_digest(&f->expected));
+}
+
+static int64_t ladder_steps(fixture *f) {
+    mm_stats stats;
+    mm_stats_get(f->m, &stats);
+    return stats.ladder_steps;
+}
+
+static void expect_told(const fixture *f, int times, const char *words) {
+    assert_int_equal(f->warnings, times);
+    if (!strstr(f->warning, words)) fail_msg("'%s' does not say '%s'", f->warning, words);
+}
+
+/* ---------------------------------------------------------------- a device that gives less */
+
+static void a_device_that_gives_less_is_made_do_with(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    device_fault_give(MM_MEMORY_DEVICE, (f.most + f.least) / 2);
+    f.m = rig_manager(&f.options);
+    device_fault_give(MM_MEMORY_DEVICE, 0);
+    int64_t given = mm_manager_device_bytes(f.m), all = (f.most + f.least) / 2;
+    assert_true(given <= all - all / 10 && given > all - all / 8 - f.most / 16);
+    expect_told(&f, 1, "device host has less than the ");
+    assert_int_equal(ladder_steps(&f), 1);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    expect_told(&f, 2, "instead of liveness");
+    assert_int_equal(ladder_steps(&f), 2);
+    assert_int_equal(f.events, 2);
+    assert_string_equal(f.stands_in, mm_policy_now(f.m));
+    assert_string_not_equal(mm_policy_now(f.m), "liveness");
+    for (int i = 0; i < 3; i++) iterate(&f);
+    assert_int_equal(f.warnings, 2);
+    assert_int_equal(mm_budget_set(f.m, given + 1), MM_ERR_INVALID);
+    end(&f);
+}
+
+static void a_device_that_gives_all_is_not_warned_of(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    iterate(&f);
+    assert_int_equal(f.warnings + f.events + ladder_steps(&f), 0);
+    assert_string_equal(mm_policy_now(f.m), "liveness");
+    end(&f);
+}
+
+static void without_a_ladder_less_is_an_error(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.options.no_ladder = true;
+    device_fault_give(MM_MEMORY_DEVICE, f.most - 1);
+    assert_int_equal(mm_manager_create(&f.options, &f.m), MM_ERR_NOMEM);
+    device_fault_give(MM_MEMORY_DEVICE, 0);
+    device_fault_give(MM_MEMORY_PINNED, 1);
+    assert_int_equal(mm_manager_create(&f.options, &f.m), MM_ERR_NOMEM);
+    device_fault_give(MM_MEMORY_PINNED, 0);
+    assert_int_equal(f.warnings, 0);
+    f.m = NULL;
+    end(&f);
+}
+
+static void a_device_that_gives_next_to_nothing_is_an_error(void **state) {
+    (void)state;
+    char asked[32];
+    fixture f;
+    begin(&f);
+    device_fault_give(MM_MEMORY_DEVICE, f.most / 40);
+    assert_int_equal(mm_manager_create(&f.options, &f.m), MM_ERR_NOMEM);
+    device_fault_give(MM_MEMORY_DEVICE, 0);
+    snprintf(asked, sizeof asked, "%lld", (long long)f.most);
+    assert_non_null(strstr(mm_last_error(), asked));
+    assert_int_equal(f.warnings, 0);
+    f.m = NULL;
+    end(&f);
+}
+
+static void less_pinned_memory_is_made_do_with(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    rig_need need = rig_needs(f.graph, "swap-async:when=always", INT64_MAX, INT64_MAX);
+    f.options.policy = "swap-async:when=always";
+    f.options.pinned_bytes = need.pinned_bytes;
+    f.options.device_bytes = f.most + need.device_bytes;
+    device_fault_give(MM_MEMORY_PINNED, need.pinned_bytes - 1);
+    f.m = rig_manager(&f.options);
+    device_fault_give(MM_MEMORY_PINNED, 0);
+    expect_told(&f, 1, "of pinned memory asked for");
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    expect_told(&f, 2, "instead of swap-async:when=always");
+    iterate(&f);
+    end(&f);
+}
+
+static void a_policy_that_fits_what_was_given_is_not_replaced(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.options.policy = "swap:when=needed";
+    device_fault_give(MM_MEMORY_DEVICE, (f.most + f.least) / 2);
+    f.m = rig_manager(&f.options);
+    device_fault_give(MM_MEMORY_DEVICE, 0);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    iterate(&f);
+    assert_int_equal(f.warnings, 1);
+    assert_string_equal(mm_policy_now(f.m), "swap:when=needed");
+    end(&f);
+}
+
+/* ---------------------------------------------------------------- the budget */
+
+static void a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    iterate(&f);
+    assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
+    expect_told(&f, 1, "memory is short: the budget is set");
+    assert_string_equal(mm_policy_now(f.m), "swap:when=needed");
+    iterate(&f);
+    assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
+    expect_told(&f, 2, "liveness fits again");
+    assert_string_equal(mm_policy_now(f.m), "liveness");
+    iterate(&f);
+    assert_int_equal(ladder_steps(&f), 1);
+    assert_int_equal(f.events, 1);
+    end(&f);
+}
+
+static void every_budget_down_to_the_least_gives_the_same_results(void **state) {
+    (void)state;
+    enum { BUDGETS = 24 };
+    fixture f;
+    begin_with_manager(&f);
+    for (int i = 0; i < BUDGETS; i++) {
+        int share = i * 7 % BUDGETS; /* up and down */
+        assert_int_equal(mm_budget_set(f.m, f.least + (f.most - f.least) * share / (BUDGETS - 1)), MM_OK);
+        iterate(&f);
+    }
+    assert_true(ladder_steps(&f) > 2);
+    end(&f);
+}
+
+static void below_all_that_may_stand_in_the_least_is_named_and_nothing_changes(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    assert_int_equal(mm_budget_set(f.m, f.least / 2), MM_ERR_INFEASIBLE);
+    const char *found = strstr(mm_last_error(), " needs least: ");
+    assert_non_null(found);
+    assert_non_null(strstr(mm_last_error(), "liveness on "));
+    long long least;
+    assert_int_equal(sscanf(found, " needs least: %lld bytes", &least), 1);
+    assert_int_equal(mm_manager_device_bytes(f.m), f.most);
+    assert_string_equal(mm_policy_now(f.m), "liveness");
+    assert_int_equal(f.warnings, 0);
+    iterate(&f);
+    assert_int_equal(mm_budget_set(f.m, least - 1), MM_ERR_INFEASIBLE);
+    assert_int_equal(mm_budget_set(f.m, least), MM_OK);
+    iterate(&f);
+    end(&f);
+}
+
+static void without_a_ladder_a_budget_below_the_policys_need_is_refused(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.options.no_ladder = true;
+    f.m = rig_manager(&f.options);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    assert_int_equal(mm_budget_set(f.m, f.most - 1), MM_ERR_INFEASIBLE);
+    iterate(&f);
+    end(&f);
+}
+
+static void a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
+    assert_int_equal(mm_policy_set(f.m, "swap-async:when=always,depth=3"), MM_OK);
+    expect_told(&f, 2, "instead of swap-async:when=always,depth=3");
+    iterate(&f);
+    assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
+    assert_string_equal(mm_policy_now(f.m), "swap-async:when=always,depth=3");
+    iterate(&f);
+    end(&f);
+}
+
+static void a_graph_that_is_added_while_memory_is_short_finds_a_place(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    mm_graph *small = rig_random_graph(1000, 4, 2);
+    rig other;
+    rig_init(&other, small, 3);
+    f.options.device_bytes = f.most + rig_minimum(small, "liveness");
+    f.m = rig_manager(&f.options);
+    assert_int_equal(mm_manager_prepare(f.m, small), MM_OK);
+    assert_int_equal(mm_budget_set(f.m, f.most - (f.most - f.least) / 2), MM_OK);
+    assert_int_equal(f.warnings, 0);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    expect_told(&f, 1, "is added");
+    iterate(&f);
+    assert_int_equal(rig_bind(&other, f.m), MM_OK);
+    assert_int_equal(rig_iteration(&other, f.m, RIG_STREAM), MM_OK);
+    rig_fini(&other);
+    end(&f);
+    mm_graph_destroy(small);
+}
+
+/* ---------------------------------------------------------------- in the middle of an iteration */
+
+static void memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    iterate(&f);
+    uint64_t before = rig_digest(&f.r, f.m);
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
+    assert_non_null(strstr(mm_last_error(), device_fault_message));
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    expect_told(&f, 1, device_fault_message);
+    assert_true(rig_digest(&f.r, f.m) == before);
+    assert_string_not_equal(mm_policy_now(f.m), "liveness");
+    iterate(&f);
+    assert_int_equal(ladder_steps(&f), 1);
+    assert_int_equal(mm_manager_device_bytes(f.m), f.most);
+    /* Others have given theirs back. */
+    assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
+    assert_string_equal(mm_policy_now(f.m), "liveness");
+    iterate(&f);
+    end(&f);
+}
+
+static void memory_that_runs_out_again_and_again_ends_at_the_smallest_plan(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    int64_t steps = -1;
+    for (int i = 0; ladder_steps(&f) != steps; i++) {
+        assert_true(i < 200);
+        steps = ladder_steps(&f);
+        device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
+        assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        iterate(&f);
+    }
+    assert_true(steps > 1);
+    assert_int_equal(f.warnings, steps);
+    end(&f);
+}
+
+static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    iterate(&f);
+    assert_int_equal(mm_policy_set(f.m, "swap-async:when=always"), MM_OK);
+    device_fault_set(DEVICE_FAULT_MEMORY_CALL, 20);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    expect_told(&f, 1, device_fault_message);
+    end(&f);
+}
+
+/* Of the naive forms, which allocate for each map: the same with planned memory takes their place. */
+static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **state) {
+    (void)state;
+    static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
+    for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
+        fixture f;
+        begin(&f);
+        f.options.policy = naive;
+        f.options.issue = issue;
+        f.options.device_bytes = rig_minimum(f.graph, naive);
+        f.m = rig_manager(&f.options);
+        assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+        iterate(&f);
+        uint64_t before = rig_digest(&f.r, f.m);
+        device_fault_heaps(true);
+        assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
+        assert_true(rig_digest(&f.r, f.m) == before);
+        expect_told(&f, 1, "planned memory");
+        iterate(&f);
+        device_fault_heaps(false);
+        assert_int_equal(mm_budget_set(f.m, f.options.device_bytes), MM_OK);
+        assert_string_equal(mm_policy_now(f.m), naive);
+        iterate(&f);
+        end(&f);
+    }
+}
+
+/* ---------------------------------------------------------------- who recomputes, and workspaces */
+
+/* in (external) -> conv -> bn -> loss, backwards; the convolution takes 4096 bytes of scratch, or 256. */
+static mm_graph *workspace_graph(void) {
+    mm_graph *graph;
+    mm_tensor sum;
+    mm_layer layer;
+    mm_tensor_desc sd = {.name = "sum", .kind = MM_STATE, .ownership = MM_PERSISTENT, .rank = 1, .dims = {64}};
+    assert_int_equal(mm_graph_create("workspaces", &graph), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &sd, &sum), MM_OK);
+    assert_int_equal(mm_graph_add_layer(graph, "sum", MM_LAYER_OTHER, &layer), MM_OK);
+    assert_int_equal(mm_graph_allow_workspace(graph, 1), MM_ERR_ORDER);
+    assert_int_equal(mm_graph_add_step(graph, layer, MM_FORWARD, &(mm_use){sum, MM_MODIFY, MM_FORM_VALUE}, 1, 4096),
+                     MM_OK);
+    assert_int_equal(mm_graph_allow_workspace(graph, 4096), MM_ERR_INVALID);
+    assert_int_equal(mm_graph_allow_workspace(graph, 1024), MM_OK);
+    assert_int_equal(mm_graph_allow_workspace(graph, 0), MM_OK);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    return graph;
+}
+
+static size_t workspace_of(mm_manager *m, const mm_graph *graph) {
+    assert_int_equal(mm_iteration_begin(m, graph), MM_OK);
+    assert_int_equal(mm_workspace_bytes(m), 0);
+    assert_int_equal(mm_layer_begin(m, 0, MM_FORWARD, NULL), MM_OK);
+    size_t bytes = mm_workspace_bytes(m);
+    assert_int_equal(mm_workspace_data(m) != NULL, bytes > 0);
+    assert_int_equal(mm_layer_end(m, 0, MM_FORWARD), MM_OK);
+    assert_int_equal(mm_iteration_end(m), MM_OK);
+    return bytes;
+}
+
+static void smaller_workspaces_are_the_first_step(void **state) {
+    (void)state;
+    fixture f = {0};
+    mm_graph *graph = workspace_graph();
+    mm_options options = {.device_bytes = 256 + 4096, .log = {take_message, &f, MM_LOG_WARNING}};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(workspace_of(m, graph), 4096);
+    assert_int_equal(mm_budget_set(m, 256 + 4095), MM_OK);
+    expect_told(&f, 1, "smaller workspaces");
+    assert_string_equal(mm_policy_now(m), "liveness");
+    assert_int_equal(workspace_of(m, graph), 0);
+    assert_int_equal(mm_budget_set(m, 256 + 4096), MM_OK);
+    expect_told(&f, 2, "fits again");
+    assert_int_equal(workspace_of(m, graph), 4096);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+static void what_recomputes_stands_in_only_where_somebody_does(void **state) {
+    (void)state;
+    fixture f;
+    begin(&f);
+    f.options.pinned_bytes = 0; /* nothing else would help */
+    f.m = rig_manager(&f.options);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    assert_int_equal(mm_budget_set(f.m, f.most * 99 / 100), MM_ERR_INFEASIBLE);
+    iterate(&f);
+    end(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_that_gives_less_is_made_do_with),
+        cmocka_unit_test(a_device_that_gives_all_is_not_warned_of),
+        cmocka_unit_test(without_a_ladder_less_is_an_error),
+        cmocka_unit_test(a_device_that_gives_next_to_nothing_is_an_error),
+        cmocka_unit_test(less_pinned_memory_is_made_do_with),
+        cmocka_unit_test(a_policy_that_fits_what_was_given_is_not_replaced),
+        cmocka_unit_test(a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again),
+        cmocka_unit_test(every_budget_down_to_the_least_gives_the_same_results),
+        cmocka_unit_test(below_all_that_may_stand_in_the_least_is_named_and_nothing_changes),
+        cmocka_unit_test(without_a_ladder_a_budget_below_the_policys_need_is_refused),
+        cmocka_unit_test(a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits),
+        cmocka_unit_test(a_graph_that_is_added_while_memory_is_short_finds_a_place),
+        cmocka_unit_test(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next),
+        cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
+        cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
+        cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
+        cmocka_unit_test(smaller_workspaces_are_the_first_step),
+        cmocka_unit_test(what_recomputes_stands_in_only_where_somebody_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* The CUDA backend beside its numbers, on the emulation: what it needs a device for, how algorithms are chosen, what
+ * enqueuing calls, and that captured work reads from the device's memory what changes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mm/device/device_cuda.h"
+#include "nets/cuda_choices.h"
+#include "tests/cuda_emulation/control.h"
+#include "tests/cuda_emulation/libraries.h"
+#include "tests/nets/op_rig.h"
+
+static const nets_op_desc CONV = {
+    .kind = NETS_CONV,
+    .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
+    .x = {8, 12, 12, 8},
+    .y = {8, 12, 12, 16},
+    .n_inputs = 1,
+    .channels = {8},
+    .training = true,
+    .wants_dx = true,
+};
+/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors'. */
+enum { WEIGHTS_BYTES = 4608, TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152), SMALL = 1000 };
+
+typedef struct fixture {
+    char path[256];
+    nets_backend_config config;
+    int warnings;
+} fixture;
+
+static void note(void *ctx, mm_log_level level, const char *message) {
+    fixture *f = ctx;
+    (void)message;
+    f->warnings += level == MM_LOG_WARNING;
+}
+
+static int setup(void **state) {
+    const char *folder = getenv("TEST_TMPDIR");
+    fixture *f = calloc(1, sizeof *f);
+    if (!f) return -1;
+    cuda_emulation_reset();
+    op_rig_use("cuda");
+    snprintf(f->path, sizeof f->path, "%s/algorithms.%ld", folder ? folder : "/tmp", (long)getpid());
+    f->config = (nets_backend_config){.workspace_limit_bytes = 1 << 20, .log = {note, f, MM_LOG_WARNING}};
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    unlink(f->path);
+    free(f);
+    cuda_emulation_reset();
+    cuda_emulation_set_devices(1);
+    return 0;
+}
+
+/* The workspace of a phase of an op, made on a backend of its own. */
+static int64_t workspace_of(const fixture *f, const nets_op_desc *desc, mm_phase phase) {
+    nets_backend *backend;
+    nets_op *op;
+    if (nets_backend_open("cuda", &f->config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_op_create(backend, desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    int64_t bytes = nets_op_workspace_bytes(op, phase);
+    nets_op_destroy(op);
+    nets_backend_close(backend);
+    return bytes;
+}
+
+/* ---------------------------------------------------------------- algorithms */
+
+static void workspaces_without_a_device_are_what_the_limit_allows(void **state) {
+    fixture *f = *state;
+    cuda_emulation_set_devices(0);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + (1 << 20));
+    f->config.workspace_limit_bytes = 0;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
+}
+
+static void algorithms_are_timed_once_and_then_known_also_without_a_device(void **state) {
+    fixture *f = *state;
+    long timed = cuda_emulation_dnn_timed();
+    f->config.algorithms_path = f->path;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, 3); /* forward, by input, by weights */
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, 3);
+    cuda_emulation_set_devices(0);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+static void layers_of_one_shape_are_timed_once_without_a_file(void **state) {
+    fixture *f = *state;
+    nets_backend *backend;
+    nets_op *op[2];
+    long timed = cuda_emulation_dnn_timed();
+    assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(nets_op_create(backend, &CONV, &op[i]), MM_OK);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, 3);
+    for (int i = 0; i < 2; i++) nets_op_destroy(op[i]);
+    nets_backend_close(backend);
+}
+
+static void timing_gives_all_memory_back(void **state) {
+    fixture *f = *state;
+    size_t before = cuda_emulation_alive_get().device_bytes;
+    workspace_of(f, &CONV, MM_FORWARD);
+    assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
+}
+
+static void the_limit_bounds_the_workspace(void **state) {
+    fixture *f = *state;
+    f->config.workspace_limit_bytes = TENSORS_BYTES - 1;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    f->config.workspace_limit_bytes = SMALL - 1;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES);
+}
+
+static void deterministic_takes_only_what_is(void **state) {
+    fixture *f = *state;
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    f->config.deterministic = true;
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+}
+
+/* Each of the allocations: the images, the weights, the workspace. */
+static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **state) {
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    for (int nth = 1; nth <= 4; nth++) {
+        long listed = cuda_emulation_dnn_listed();
+        f->warnings = 0;
+        cuda_emulation_fail("cudaMalloc", nth, cudaErrorMemoryAllocation);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+        assert_true(cuda_emulation_failed());
+        assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
+        assert_int_equal(f->warnings, 1);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        unlink(f->path);
+    }
+}
+
+/* A choice that this library does not have: made by hand, under this device's name. */
+static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
+    fixture *f = *state;
+    char line[256];
+    nets_cuda_choices choices;
+    f->config.algorithms_path = f->path;
+    workspace_of(f, &CONV, MM_FORWARD);
+    FILE *file = fopen(f->path, "r");
+    assert_non_null(file);
+    for (int i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    line[strcspn(line, " ")] = '\0';
+    assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
+    const nets_conv_shape shape = {.direction = NETS_CONV_FORWARD,
+                                   .x = {8, 12, 12, 8},
+                                   .y = {8, 12, 12, 16},
+                                   .kernel = {3, 3},
+                                   .stride = {1, 1},
+                                   .pad = {1, 1},
+                                   .dilation = {1, 1},
+                                   .groups = 1};
+    assert_non_null(nets_cuda_choices_find(&choices, &shape));
+    assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &(nets_conv_choice){.algorithm = 999}), MM_OK);
+    nets_cuda_choices_fini(&choices);
+    long timed = cuda_emulation_dnn_timed();
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, 1);
+}
+
+static void maps_beyond_the_libraries_counters_are_refused(void **state) {
+    fixture *f = *state;
+    nets_backend *backend;
+    nets_op *op;
+    nets_op_desc huge = CONV;
+    huge.x[0] = huge.y[0] = INT64_C(1) << 20;
+    cuda_emulation_set_devices(0);
+    assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
+    assert_int_equal(nets_op_create(backend, &huge, &op), MM_ERR_UNSUPPORTED);
+    nets_backend_close(backend);
+}
+
+/* ---------------------------------------------------------------- precision */
+
+static void check_precision(nets_op_kind kind, const nets_attrs *attrs) {
+    op_rig rig;
+    op_rig_init(&rig, kind, attrs, (const int64_t[4]){2, 5, 5, 12}, true, true);
+    const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
+    float *exact[3];
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    for (int i = 0; i < 3; i++) {
+        exact[i] = malloc((size_t)rig.bytes[outputs[i]]);
+        assert_non_null(exact[i]);
+        memcpy(exact[i], rig.args.at[outputs[i]], (size_t)rig.bytes[outputs[i]]);
+    }
+    op_rig_reopen(&rig, &(nets_backend_config){.precision = NETS_TF32, .workspace_limit_bytes = 1 << 20});
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    for (int i = 0; i < 3; i++) {
+        double apart = 0, largest = 0;
+        for (int64_t e = 0; e < op_rig_elems(&rig, outputs[i]); e++) {
+            apart = fmax(apart, fabs((double)op_rig_floats(&rig, outputs[i])[e] - exact[i][e]));
+            largest = fmax(largest, fabs((double)exact[i][e]));
+        }
+        assert_true(apart > 1e-6 * largest && apart < 2e-3 * largest);
+        free(exact[i]);
+    }
+    op_rig_fini(&rig);
+}
+
+static void tf32_rounds_the_factors_of_each_product_and_fp32_none(void **state) {
+    (void)state;
+    check_precision(NETS_CONV, &(nets_attrs){.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}});
+    check_precision(NETS_CONV_TRANSPOSE, &(nets_attrs){.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}});
+    check_precision(NETS_LINEAR, &(nets_attrs){.out_channels = 8});
+}
+
+/* ---------------------------------------------------------------- enqueuing */
+
+typedef struct counts {
+    long of[128];
+} counts;
+
+static counts count(void) {
+    counts c = {{0}};
+    for (size_t i = 0; cuda_emulation_name(i); i++) {
+        assert_true(i < sizeof c.of / sizeof c.of[0]);
+        c.of[i] = cuda_emulation_calls_here(cuda_emulation_name(i));
+    }
+    return c;
+}
+
+/* Launches, and questions whether they could be: nothing else. */
+static void check_calls(const counts *before) {
+    counts after = count();
+    for (size_t i = 0; cuda_emulation_name(i); i++) {
+        const char *name = cuda_emulation_name(i);
+        if (after.of[i] != before->of[i] && strcmp(name, "cudaGetLastError") != 0 && strcmp(name, "kernel_launch") != 0)
+            fail_msg("%s was called", name);
+    }
+}
+
+static void enqueuing_calls_nothing_that_allocates_or_waits(void **state) {
+    (void)state;
+    static const struct {
+        nets_op_kind kind;
+        nets_attrs attrs;
+    } ops[] = {
+        {NETS_CONV, {.out_channels = 8, .kernel = {3, 3}, .bias = true}},
+        {NETS_CONV_TRANSPOSE, {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true}},
+        {NETS_BATCH_NORM, {.eps = 0}},
+        {NETS_LRN, {.size = 5}},
+        {NETS_RELU, {.eps = 0}},
+        {NETS_MAX_POOL, {.kernel = {2, 2}}},
+        {NETS_AVG_POOL, {.kernel = {2, 2}}},
+        {NETS_GLOBAL_AVG_POOL, {.eps = 0}},
+        {NETS_LINEAR, {.out_channels = 8, .bias = true}},
+        {NETS_ADD, {.eps = 0}},
+        {NETS_CROP, {.out_size = {2, 2}}},
+        {NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}},
+        {NETS_DROPOUT, {.p = 0.5f}},
+        {NETS_LOSS, {.eps = 0}},
+    };
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        op_rig rig;
+        op_rig_init(&rig, ops[i].kind, &ops[i].attrs, (const int64_t[4]){2, 6, 6, 8}, true, true);
+        rig.args.at[NETS_EARLIER] = rig.args.at[NETS_X];
+        counts before = count();
+        for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
+            assert_int_equal(nets_op_enqueue(rig.op, phase, &rig.args, rig.stream), MM_OK);
+        check_calls(&before);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        op_rig_fini(&rig);
+    }
+}
+
+/* ---------------------------------------------------------------- captured work */
+
+typedef struct captured {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+} captured;
+
+static captured end_capture(cudaStream_t stream) {
+    captured c;
+    assert_int_equal(cudaStreamEndCapture(stream, &c.graph), cudaSuccess);
+    assert_int_equal(cudaGraphInstantiate(&c.exec, c.graph, 0), cudaSuccess);
+    return c;
+}
+
+static void replay(const captured *c, op_rig *rig) {
+    assert_int_equal(cudaGraphLaunch(c->exec, mm_cuda_stream(rig->stream)), cudaSuccess);
+    assert_int_equal(mm_stream_sync(rig->stream), MM_OK);
+}
+
+static void destroy_captured(captured *c) {
+    assert_int_equal(cudaGraphExecDestroy(c->exec), cudaSuccess);
+    assert_int_equal(cudaGraphDestroy(c->graph), cudaSuccess);
+}
+
+/* One graph, three iterations: another learning rate and other elements dropped in each, as without a graph. */
+static void captured_work_reads_learning_rate_and_iteration_when_it_runs(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    op_rig rig, plain;
+    op_rig_init(&rig, NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, (const int64_t[4]){1, 10, 10, 50}, true, true);
+    op_rig_init(&plain, NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, (const int64_t[4]){1, 10, 10, 50}, true, true);
+    float *lr = op_rig_alloc(&rig, 4), *momentum = op_rig_alloc(&rig, 4 * N);
+    float *weight = op_rig_alloc(&rig, 4 * N), expected = 0;
+    const nets_sgd_param param = {weight, momentum, rig.args.at[NETS_X], N};
+    const nets_sgd_args args = {.params = &param, .n_params = 1, .lr = lr, .rng = rig.args.at[NETS_RNG]};
+    cudaStream_t stream = mm_cuda_stream(rig.stream);
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    assert_int_equal(nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream), MM_OK);
+    assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+    captured c = end_capture(stream);
+    for (int i = 0; i < 3; i++) {
+        *lr = 0.25f * (float)(i + 1);
+        replay(&c, &rig);
+        ((uint32_t *)plain.args.at[NETS_RNG])[2] = (uint32_t)i;
+        op_rig_run(&plain, MM_FORWARD);
+        assert_memory_equal(rig.args.at[NETS_Y], plain.args.at[NETS_Y], 4 * N);
+        expected -= 0.25f * (float)(i + 1) * op_rig_floats(&rig, NETS_X)[7];
+        assert_true(fabsf(weight[7] - expected) < 1e-6f);
+        memset(momentum, 0, 4 * N);
+    }
+    destroy_captured(&c);
+    op_rig_fini(&rig);
+    op_rig_fini(&plain);
+}
+
+static void check_captured(nets_op_kind kind, const nets_attrs *attrs) {
+    op_rig rig, plain;
+    const int64_t x[4] = {2, 6, 5, 8};
+    op_rig_init(&rig, kind, attrs, x, true, true);
+    op_rig_init(&plain, kind, attrs, x, true, true);
+    cudaStream_t stream = mm_cuda_stream(rig.stream);
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
+        assert_int_equal(nets_op_enqueue(rig.op, phase, &rig.args, rig.stream), MM_OK);
+    captured c = end_capture(stream);
+    for (uint32_t i = 0; i < 2; i++) {
+        op_rig_fill(&rig, NETS_X, 40 + i);
+        op_rig_fill(&plain, NETS_X, 40 + i);
+        replay(&c, &rig);
+        for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&plain, phase);
+        assert_memory_equal(rig.args.at[NETS_Y], plain.args.at[NETS_Y], (size_t)rig.bytes[NETS_Y]);
+        assert_memory_equal(rig.args.at[NETS_DX], plain.args.at[NETS_DX], (size_t)rig.bytes[NETS_DX]);
+        if (rig.w_elems) assert_memory_equal(rig.args.at[NETS_DW], plain.args.at[NETS_DW], (size_t)rig.bytes[NETS_DW]);
+    }
+    destroy_captured(&c);
+    op_rig_fini(&rig);
+    op_rig_fini(&plain);
+}
+
+static void captured_library_calls_and_kernels_replay(void **state) {
+    (void)state;
+    check_captured(NETS_CONV, &(nets_attrs){.out_channels = 8, .kernel = {3, 3}, .bias = true});
+    check_captured(NETS_LINEAR, &(nets_attrs){.out_channels = 8, .bias = true});
+    check_captured(NETS_BATCH_NORM, NULL);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(workspaces_without_a_device_are_what_the_limit_allows),
+        CASE(algorithms_are_timed_once_and_then_known_also_without_a_device),
+        CASE(layers_of_one_shape_are_timed_once_without_a_file),
+        CASE(timing_gives_all_memory_back),
+        CASE(the_limit_bounds_the_workspace),
+        CASE(deterministic_takes_only_what_is),
+        CASE(without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept),
+        CASE(a_kept_choice_that_no_longer_holds_is_made_anew),
+        CASE(maps_beyond_the_libraries_counters_are_refused),
+        CASE(tf32_rounds_the_factors_of_each_product_and_fp32_none),
+        CASE(enqueuing_calls_nothing_that_allocates_or_waits),
+        CASE(captured_work_reads_learning_rate_and_iteration_when_it_runs),
+        CASE(captured_library_calls_and_kernels_replay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* The file of chosen algorithms: what is kept is found again, by its own key only; a damaged file is as good as none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nets/cuda_choices.h"
+
+static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
+                                      .y = {2, 4, 3, 8},
+                                      .kernel = {3, 3},
+                                      .stride = {2, 2},
+                                      .pad = {1, 1},
+                                      .dilation = {1, 1},
+                                      .groups = 1};
+static const nets_conv_choice CHOICE = {.algorithm = 1, .math = 3, .workspace_bytes = INT64_C(5000000000)};
+static const char DEVICE[] = "NVIDIA_H200/cudnn-91900";
+
+typedef struct fixture {
+    char path[256];
+    nets_backend_config config;
+    int warnings;
+    char warning[512];
+} fixture;
+
+static void note(void *ctx, mm_log_level level, const char *message) {
+    fixture *f = ctx;
+    assert_int_equal(level, MM_LOG_WARNING);
+    f->warnings++;
+    snprintf(f->warning, sizeof f->warning, "%s", message);
+}
+
+static int setup(void **state) {
+    const char *folder = getenv("TEST_TMPDIR");
+    fixture *f = calloc(1, sizeof *f);
+    if (!f) return -1;
+    snprintf(f->path, sizeof f->path, "%s/choices.%ld", folder ? folder : "/tmp", (long)getpid());
+    f->config = (nets_backend_config){
+        .workspace_limit_bytes = 1000, .algorithms_path = f->path, .log = {note, f, MM_LOG_WARNING}};
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    unlink(f->path);
+    free(f);
+    return 0;
+}
+
+static void open_choices(fixture *f, nets_cuda_choices *choices, const char *device) {
+    assert_int_equal(nets_cuda_choices_init(choices, &f->config, device), MM_OK);
+}
+
+static void keep_one(fixture *f) {
+    nets_cuda_choices choices;
+    open_choices(f, &choices, DEVICE);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
+    nets_cuda_choices_fini(&choices);
+}
+
+static bool finds(fixture *f, const char *device, const nets_conv_shape *shape) {
+    nets_cuda_choices choices;
+    open_choices(f, &choices, device);
+    const nets_conv_choice *found = nets_cuda_choices_find(&choices, shape);
+    if (found) assert_memory_equal(found, &CHOICE, sizeof CHOICE);
+    nets_cuda_choices_fini(&choices);
+    return found != NULL;
+}
+
+static void what_was_kept_is_found_in_the_file(void **state) {
+    fixture *f = *state;
+    assert_false(finds(f, DEVICE, &SHAPE));
+    keep_one(f);
+    assert_true(finds(f, DEVICE, &SHAPE));
+    assert_int_equal(f->warnings, 0);
+}
+
+static void each_part_of_the_key_counts(void **state) {
+    fixture *f = *state;
+    keep_one(f);
+    for (size_t i = 0; i < sizeof SHAPE / sizeof(int); i++) {
+        nets_conv_shape other = SHAPE;
+        ((int *)&other)[i]++;
+        assert_false(finds(f, DEVICE, &other));
+    }
+    assert_false(finds(f, "NVIDIA_H200/cudnn-91901", &SHAPE));
+    f->config.precision = NETS_TF32;
+    assert_false(finds(f, DEVICE, &SHAPE));
+    f->config.precision = NETS_FP32;
+    f->config.deterministic = true;
+    assert_false(finds(f, DEVICE, &SHAPE));
+    f->config.deterministic = false;
+    f->config.workspace_limit_bytes++;
+    assert_false(finds(f, DEVICE, &SHAPE));
+    f->config.workspace_limit_bytes--;
+    assert_true(finds(f, DEVICE, &SHAPE));
+}
+
+static void without_a_device_those_of_any_count(void **state) {
+    fixture *f = *state;
+    keep_one(f);
+    assert_true(finds(f, "", &SHAPE));
+}
+
+static void a_choice_takes_the_place_of_the_one_before(void **state) {
+    fixture *f = *state;
+    nets_cuda_choices choices;
+    const nets_conv_choice before = {.algorithm = 7};
+    open_choices(f, &choices, DEVICE);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &before), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
+    assert_int_equal(choices.n, 1);
+    nets_cuda_choices_fini(&choices);
+    assert_true(finds(f, DEVICE, &SHAPE));
+}
+
+static size_t read_text(const fixture *f, char *text, size_t capacity) {
+    FILE *file = fopen(f->path, "rb");
+    assert_non_null(file);
+    size_t n = fread(text, 1, capacity, file);
+    fclose(file);
+    return n;
+}
+
+static void write_text(const fixture *f, const char *text, size_t n) {
+    FILE *file = fopen(f->path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, n, file), n);
+    fclose(file);
+}
+
+static void check_ignored(fixture *f) {
+    f->warnings = 0;
+    assert_false(finds(f, DEVICE, &SHAPE));
+    assert_int_equal(f->warnings, 1);
+    assert_non_null(strstr(f->warning, f->path));
+}
+
+static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **state) {
+    fixture *f = *state;
+    char text[2048], damaged[2048];
+    keep_one(f);
+    size_t n = read_text(f, text, sizeof text);
+    for (size_t i = 0; i < n; i++) {
+        write_text(f, text, i);
+        check_ignored(f);
+        memcpy(damaged, text, n);
+        damaged[i] ^= 1 << (i % 7);
+        write_text(f, damaged, n);
+        check_ignored(f);
+    }
+    write_text(f, text, n);
+    assert_true(finds(f, DEVICE, &SHAPE));
+}
+
+static void a_damaged_file_is_written_anew(void **state) {
+    fixture *f = *state;
+    write_text(f, "something else\n", 15);
+    keep_one(f);
+    assert_int_equal(f->warnings, 1);
+    assert_true(finds(f, DEVICE, &SHAPE));
+    assert_int_equal(f->warnings, 1);
+}
+
+static void a_file_that_cannot_be_written_is_a_warning(void **state) {
+    fixture *f = *state;
+    nets_cuda_choices choices;
+    f->config.algorithms_path = "/nowhere/at/all";
+    open_choices(f, &choices, DEVICE);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
+    assert_int_equal(f->warnings, 1);
+    assert_non_null(nets_cuda_choices_find(&choices, &SHAPE));
+    nets_cuda_choices_fini(&choices);
+}
+
+static void without_a_file_choices_are_kept_in_memory(void **state) {
+    fixture *f = *state;
+    nets_cuda_choices choices;
+    f->config.algorithms_path = NULL;
+    open_choices(f, &choices, DEVICE);
+    for (int i = 1; i < 200; i++) {
+        nets_conv_shape shape = SHAPE;
+        shape.x[0] = i;
+        assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &CHOICE), MM_OK);
+        assert_non_null(nets_cuda_choices_find(&choices, &shape));
+    }
+    assert_int_equal(f->warnings, 0);
+    nets_cuda_choices_fini(&choices);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(what_was_kept_is_found_in_the_file),
+        CASE(each_part_of_the_key_counts),
+        CASE(without_a_device_those_of_any_count),
+        CASE(a_choice_takes_the_place_of_the_one_before),
+        CASE(a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning),
+        CASE(a_damaged_file_is_written_anew),
+        CASE(a_file_that_cannot_be_written_is_a_warning),
+        CASE(without_a_file_choices_are_kept_in_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

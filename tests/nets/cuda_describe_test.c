@@ -1,0 +1,44 @@
+/* The CUDA backend of this build, with the libraries that it really calls, describes every network of the zoo and knows its
+ * workspaces without a GPU. (On a machine that has one it is hidden: to time all algorithms of all networks takes long.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/lower.h"
+#include "nets/zoo.h"
+
+static void every_network_is_described_without_a_device(void **state) {
+    (void)state;
+    nets_backend *backend;
+    assert_int_equal(nets_backend_open("cuda", NULL, &backend), MM_OK);
+    const char *name, *summary;
+    for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) {
+        if (strchr(name, '<')) continue; /* a family */
+        nets_net *net;
+        nets_lowered *lowered;
+        int64_t largest = 0;
+        assert_int_equal(nets_zoo_build(name, &net), MM_OK);
+        if (nets_lower(net, backend, 8, NETS_TRAIN, &lowered) != MM_OK) fail_msg("%s", mm_last_error());
+        for (int op = 0; op < lowered->n_ops; op++)
+            for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+                int64_t bytes = nets_op_workspace_bytes(lowered->ops[op], phase);
+                if (bytes > largest) largest = bytes;
+            }
+        assert_true(largest >= NETS_WORKSPACE_LIMIT_BYTES); /* each has a convolution, whose algorithm is not known */
+        nets_lowered_destroy(lowered);
+        nets_net_destroy(net);
+    }
+    nets_backend_close(backend);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_network_is_described_without_a_device),
+    };
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

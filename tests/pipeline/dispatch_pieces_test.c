@@ -1,0 +1,197 @@
+/* Codes that go over the link in pieces while they are encoded and decoded: the same bits as whole, whoever issues, in
+ * the same counts; a piece that fails poisons what follows; the encoder keeps to its throttle. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/pieces.h"
+#include "tests/pipeline/dispatch_rig.h"
+
+enum { LAYERS = 14, IMAGES = 16 };
+
+static const char offload[] = "rules:rules=*=compress-swap(raw)";
+
+static int divided_nodes(const rig *r, mm_node_kind kind) {
+    mm_pieces pieces;
+    int n = 0;
+    assert_int_equal(mm_pieces_init(r->planned.plan, r->planned.facts, &pieces), MM_OK);
+    for (int i = 0; i < r->planned.plan->n_nodes; i++)
+        n += r->planned.plan->nodes[i].kind == kind && pieces.last[i] > pieces.first[i];
+    mm_pieces_fini(&pieces);
+    return n;
+}
+
+static void must_iterate(rig *r, bool on_stream) {
+    if (rig_iteration(r, on_stream, NULL) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+/* Four ways to run: who issues, who computes. */
+static void check_offload(const char *policy, uint64_t seed, int way) {
+    rig r;
+    rig_options options = {.seed = seed,
+                           .layers = LAYERS,
+                           .policy = policy,
+                           .images = IMAGES,
+                           .piece_bytes = 1,
+                           .issue = way & 1 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
+                           .self_check = seed % 2,
+                           .delay_max_ns = seed % 3 ? 0 : 100000};
+    rig_init(&r, &options);
+    assert_int_equal(divided_nodes(&r, MM_NODE_ENCODE), divided_nodes(&r, MM_NODE_OUT));
+    for (int i = 0; i < 3; i++) must_iterate(&r, way & 2);
+    assert_true(rig_digest(&r) == rig_expected(&r, seed, 3));
+    rig_fini(&r);
+}
+
+static void offload_in_pieces_gives_the_same_bits(void **state) {
+    (void)state;
+    static const char *const policies[] = {offload, "cdma:codec=raw,throttle=0", "cdma:codec=raw,throttle=1",
+                                           "cdma:codec=raw"};
+    for (uint64_t seed = 1; seed <= 24; seed++) check_offload(policies[seed % 4], seed, (int)(seed / 4 % 4));
+}
+
+static void the_graphs_have_maps_to_divide(void **state) {
+    (void)state;
+    int encodes = 0, decodes = 0;
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        rig r;
+        rig_options options = {.seed = seed, .layers = LAYERS, .policy = offload, .images = IMAGES, .piece_bytes = 1};
+        rig_init(&r, &options);
+        encodes += divided_nodes(&r, MM_NODE_ENCODE);
+        decodes += divided_nodes(&r, MM_NODE_DECODE);
+        rig_fini(&r);
+    }
+    print_message("%d encodes and %d decodes in pieces\n", encodes, decodes);
+    assert_true(encodes > 50 && decodes > 50);
+}
+
+/* A seed whose graph has so many encodes in pieces. */
+static uint64_t seed_with_pieces(const char *policy, int wanted) {
+    for (uint64_t seed = 1;; seed++) {
+        rig r;
+        rig_options options = {.seed = seed, .layers = LAYERS, .policy = policy, .images = IMAGES, .piece_bytes = 1};
+        rig_init(&r, &options);
+        int found = divided_nodes(&r, MM_NODE_ENCODE);
+        rig_fini(&r);
+        if (found >= wanted) return seed;
+    }
+}
+
+/* The weights after two iterations, which what a lossy codec gives back goes into. */
+static uint64_t lossy_digest(uint64_t seed, int64_t piece_bytes, mm_dispatch_stats *stats_out, int *encodes_out) {
+    rig r;
+    rig_options options = {.seed = seed,
+                           .layers = LAYERS,
+                           .policy = "rules:rules=*=compress-swap(zfp:rate=8)",
+                           .images = IMAGES,
+                           .piece_bytes = piece_bytes};
+    rig_init(&r, &options);
+    for (int i = 0; i < 2; i++) must_iterate(&r, true);
+    uint64_t digest = rig_digest(&r);
+    mm_dispatch_stats_get(r.dispatch, stats_out);
+    *encodes_out = r.codec.encodes;
+    rig_fini(&r);
+    return digest;
+}
+
+static void pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it(void **state) {
+    (void)state;
+    for (uint64_t from = 1, i = 0; i < 3; i++, from++) {
+        uint64_t seed = seed_with_pieces("rules:rules=*=compress-swap(zfp:rate=8)", 3) + (i > 0 ? from : 0);
+        mm_dispatch_stats whole, pieces;
+        int whole_encodes, piece_encodes;
+        uint64_t expected = lossy_digest(seed, 0, &whole, &whole_encodes);
+        assert_true(lossy_digest(seed, 1, &pieces, &piece_encodes) == expected);
+        if (i == 0) assert_true(piece_encodes > whole_encodes);
+        assert_int_equal(pieces.encodes, whole.encodes);
+        assert_int_equal(pieces.decodes, whole.decodes);
+        assert_int_equal(pieces.encoded_bytes, whole.encoded_bytes);
+        assert_int_equal(pieces.coded_bytes, whole.coded_bytes);
+        assert_int_equal(pieces.out_bytes, whole.out_bytes);
+        assert_int_equal(pieces.in_bytes, whole.in_bytes);
+        assert_true(whole.out_bytes > 0 && whole.in_bytes > 0);
+    }
+}
+
+/* Every encode and decode of an iteration in turn fails, being issued or running; the next iterations go well. */
+static void check_failures(const char *policy, mm_issue issue, bool on_stream) {
+    uint64_t seed = seed_with_pieces(policy, 3);
+    rig r;
+    rig_options options = {.seed = seed,
+                           .layers = LAYERS,
+                           .policy = policy,
+                           .images = IMAGES,
+                           .piece_bytes = 1,
+                           .issue = issue,
+                           .self_check = true};
+    rig_init(&r, &options);
+    must_iterate(&r, on_stream);
+    int encodes = r.codec.encodes, decodes = r.codec.decodes;
+    for (int at = 0; at < encodes || at < decodes; at++)
+        for (int c = 0; c < 4; c++) {
+            fault_place place = c & 1 ? FAULT_RUN : FAULT_ISSUE;
+            if (at >= (c & 2 ? encodes : decodes)) continue;
+            r.codec.encode = c & 2 ? place : FAULT_NOWHERE;
+            r.codec.decode = c & 2 ? FAULT_NOWHERE : place;
+            r.codec.encodes = r.codec.decodes = 0;
+            r.codec.at = at;
+            assert_int_equal(rig_iteration(&r, on_stream, NULL), MM_ERR_DEVICE);
+            assert_non_null(strstr(mm_last_error(), "the codec broke"));
+        }
+    r.codec.encode = r.codec.decode = FAULT_NOWHERE;
+    rig_refill(&r, seed);
+    for (int i = 0; i < 2; i++) must_iterate(&r, on_stream);
+    assert_true(rig_digest(&r) == rig_expected(&r, seed, 2));
+    rig_fini(&r);
+}
+
+static void any_piece_that_fails_is_told_and_the_next_iteration_goes_well(void **state) {
+    (void)state;
+    check_failures(offload, MM_ISSUE_THREAD, true);
+    check_failures(offload, MM_ISSUE_INLINE, false);
+    check_failures("cdma:codec=raw,throttle=1", MM_ISSUE_THREAD, false);
+    check_failures("cdma:codec=raw,throttle=1", MM_ISSUE_INLINE, true);
+}
+
+/* Whoever gives up while a throttled encode waits for a copy to be issued is not held up by it. */
+static void giving_up_does_not_wait_for_pieces(void **state) {
+    (void)state;
+    rig r;
+    uint64_t seed = seed_with_pieces("cdma:codec=raw,throttle=1", 3);
+    rig_options options = {.seed = seed,
+                           .layers = LAYERS,
+                           .policy = "cdma:codec=raw,throttle=1",
+                           .images = IMAGES,
+                           .piece_bytes = 1,
+                           .delay_max_ns = 200000};
+    rig_init(&r, &options);
+    mm_stream *stream = mm_dispatch_compute(r.dispatch);
+    for (int steps = 0; steps < mm_graph_steps(r.graph); steps++) {
+        assert_int_equal(mm_dispatch_begin(r.dispatch, r.program), MM_OK);
+        for (int s = 0; s < steps; s++) {
+            int64_t waited_ns;
+            int node = mm_program_node(r.program, s);
+            assert_int_equal(mm_dispatch_step_begin(r.dispatch, node, stream, &waited_ns), MM_OK);
+            assert_int_equal(mm_dispatch_step_end(r.dispatch, node), MM_OK);
+        }
+        mm_dispatch_abort(r.dispatch);
+    }
+    rig_refill(&r, seed);
+    must_iterate(&r, true);
+    assert_true(rig_digest(&r) == rig_expected(&r, seed, 1));
+    rig_fini(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_graphs_have_maps_to_divide),
+        cmocka_unit_test(offload_in_pieces_gives_the_same_bits),
+        cmocka_unit_test(pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it),
+        cmocka_unit_test(any_piece_that_fails_is_told_and_the_next_iteration_goes_well),
+        cmocka_unit_test(giving_up_does_not_wait_for_pieces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* The lists that mm bench is given: networks, batches, policies, budgets; and the sweeps in them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/net_file.h"
+#include "tools/bench.h"
+#include "tools/max_batch.h"
+
+enum { SWEEP = 6, SWEEP_MAX = 32, BATCH_SPAN = 16 };
+
+/* "sweep" or "sweep:N". *n_out 0: it is something else. */
+static mm_status read_sweep(const char *option, const char *text, int *n_out) {
+    *n_out = 0;
+    if (strncmp(text, "sweep", 5) != 0) return MM_OK;
+    char *end;
+    long n = text[5] == ':' ? strtol(text + 6, &end, 10) : SWEEP;
+    if (text[5] == ':' ? end == text + 6 || *end || n < 2 || n > SWEEP_MAX : text[5] != '\0')
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be sweep, or sweep:N with N from 2 to %d", option, text, SWEEP_MAX);
+    *n_out = (int)n;
+    return MM_OK;
+}
+
+static int by_size(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* n values from `low` to `high`, both among them, each larger than the one before by the same factor. */
+static int spread(int64_t low, int64_t high, int n, int64_t *values) {
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        double share = (double)i / (n - 1);
+        int64_t value = (int64_t)((double)low * pow((double)high / (double)low, share) + 0.5);
+        if (i == 0 || high <= low) value = low;
+        if (i == n - 1 && high > low) value = high;
+        if (found == 0 || value > values[found - 1]) values[found++] = value;
+    }
+    return found;
+}
+
+/* ---------------------------------------------------------------- batches */
+
+static mm_status read_batch(const char *text, int64_t *batch_out) {
+    char *end;
+    long long batch = strtoll(text, &end, 10);
+    if (end == text || *end || batch < 1 || batch > BATCH_MAX)
+        return mm_fail(MM_ERR_INVALID, "--batch %s: must be whole numbers from 1 to %d, or sweep", text, BATCH_MAX);
+    *batch_out = batch;
+    return MM_OK;
+}
+
+/* The one size among the budgets. */
+static mm_status only_budget(const bench *b, int64_t *bytes_out) {
+    if (b->budgets.n == 1 && mm_size_parse(b->budgets.text[0], bytes_out) == MM_OK) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--batch sweep: needs one size in --budgets, to fit into");
+}
+
+/* Up to the largest batch that any of the policies fits into the budget. */
+static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t *batches, int *n_out) {
+    int64_t budget, largest = 0;
+    MM_TRY(only_budget(b, &budget));
+    for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
+        max_batch found;
+        MM_TRY(max_batch_find(net, &b->target, b->policies.text[p], budget, &found));
+        if (found.batch > largest) largest = found.batch;
+    }
+    if (largest == 0) largest = 1; /* rows that say what it takes */
+    *n_out += spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches + *n_out);
+    return MM_OK;
+}
+
+mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out) {
+    int n = 0;
+    for (int i = 0; i < b->batches.n && n <= BENCH_VALUES_MAX - SWEEP_MAX; i++) {
+        int sweep;
+        MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
+        if (sweep > 0)
+            MM_TRY(sweep_batches(b, net, sweep, batches, &n));
+        else
+            MM_TRY(read_batch(b->batches.text[i], &batches[n++]));
+    }
+    *n_out = n;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- budgets */
+
+static mm_status read_budget(const char *text, int64_t *bytes_out) {
+    int64_t bytes;
+    if (mm_size_parse(text, &bytes) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--budgets, beside 'own', 'plans' and 'sweep'");
+    if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than nothing", text);
+    *bytes_out = bytes;
+    return MM_OK;
+}
+
+static mm_status needs(const bench *b, const char *policy, int64_t *bytes_out) {
+    simulated_run run;
+    MM_TRY(simulated_policy(&b->subject, policy, 0, 0, NULL, &run));
+    *bytes_out = run.peak_bytes;
+    return MM_OK;
+}
+
+/* From the least that any policy needs to what liveness needs, where nothing has to be done. */
+static mm_status sweep_budgets(const bench *b, int n, int64_t *budgets, int *n_out) {
+    int64_t low = INT64_MAX, high;
+    MM_TRY(needs(b, "liveness", &high));
+    for (int p = 0; p < b->policies.n; p++) {
+        int64_t bytes;
+        MM_TRY(needs(b, b->policies.text[p], &bytes));
+        if (bytes < low) low = bytes;
+    }
+    *n_out += spread(low, high, n, budgets + *n_out);
+    return MM_OK;
+}
+
+/* What the plan of each policy needs, falling. */
+static mm_status plan_budgets(const bench *b, int64_t *budgets, int *n_out) {
+    int first = *n_out, n = b->policies.n;
+    for (int p = 0; p < n; p++) MM_TRY(needs(b, b->policies.text[p], &budgets[(*n_out)++]));
+    qsort(budgets + first, (size_t)n, sizeof *budgets, by_size);
+    for (int i = 0; i < n / 2; i++) {
+        int64_t size = budgets[first + i];
+        budgets[first + i] = budgets[first + n - 1 - i];
+        budgets[first + n - 1 - i] = size;
+    }
+    return MM_OK;
+}
+
+mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out) {
+    int n = 0;
+    for (int i = 0; i < b->budgets.n && n <= BENCH_VALUES_MAX - ARG_TEXTS_MAX; i++) {
+        const char *text = b->budgets.text[i];
+        int sweep;
+        MM_TRY(read_sweep("--budgets", text, &sweep));
+        if (sweep > 0)
+            MM_TRY(sweep_budgets(b, sweep, budgets, &n));
+        else if (strcmp(text, "own") == 0)
+            budgets[n++] = 0;
+        else if (strcmp(text, "plans") == 0)
+            MM_TRY(plan_budgets(b, budgets, &n));
+        else
+            MM_TRY(read_budget(text, &budgets[n++]));
+    }
+    *n_out = n;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- reading through */
+
+/* "all" stands for every policy with its defaults, but for `rules`, which are yours. */
+static mm_status expand_policies(bench *b) {
+    arg_texts given = b->policies;
+    b->policies.n = 0;
+    for (int i = 0; i < given.n; i++) {
+        const char *summary, *name = given.text[i];
+        bool all = strcmp(name, "all") == 0;
+        for (size_t p = 0; !all || (name = mm_policy_list(p, &summary)); p++) {
+            if (b->policies.n == ARG_TEXTS_MAX)
+                return mm_fail(MM_ERR_INVALID, "--policies: more than %d of them", ARG_TEXTS_MAX);
+            if (!all || strcmp(name, "rules") != 0)
+                snprintf(b->policies.text[b->policies.n++], ARG_TEXT_CAPACITY, "%s", name);
+            if (!all) break;
+        }
+    }
+    return MM_OK;
+}
+
+static mm_status check_policies(bench *b) {
+    MM_TRY(expand_policies(b));
+    for (int i = 0; i < b->policies.n; i++) {
+        mm_policy policy;
+        MM_TRY(mm_policy_parse(b->policies.text[i], &policy));
+    }
+    return MM_OK;
+}
+
+static mm_status check_values(const bench *b) {
+    int64_t number;
+    for (int i = 0; i < b->batches.n; i++) {
+        int sweep;
+        MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
+        if (sweep > 0)
+            MM_TRY(only_budget(b, &number));
+        else
+            MM_TRY(read_batch(b->batches.text[i], &number));
+    }
+    for (int i = 0; i < b->budgets.n; i++) {
+        int sweep;
+        MM_TRY(read_sweep("--budgets", b->budgets.text[i], &sweep));
+        if (sweep == 0 && strcmp(b->budgets.text[i], "own") != 0 && strcmp(b->budgets.text[i], "plans") != 0)
+            MM_TRY(read_budget(b->budgets.text[i], &number));
+    }
+    return MM_OK;
+}
+
+mm_status bench_read_lists(bench *b) {
+    MM_TRY(args_split("--net", b->net_list ? b->net_list : "resnet32", &b->nets));
+    MM_TRY(args_split("--batch", b->batch_list ? b->batch_list : "128", &b->batches));
+    MM_TRY(args_split("--policies", b->policy_list, &b->policies));
+    MM_TRY(args_split("--budgets", b->budget_list, &b->budgets));
+    if (b->simulate_list) MM_TRY(args_split("--simulate", b->simulate_list, &b->sources));
+    for (int i = 0; i < b->nets.n; i++) {
+        nets_net *net;
+        MM_TRY(nets_open(b->nets.text[i], &net));
+        nets_net_destroy(net);
+    }
+    MM_TRY(check_policies(b));
+    return check_values(b);
+}

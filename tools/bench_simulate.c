@@ -1,0 +1,40 @@
+/* Cells of the table that are simulated: no device, no data, times from a file. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/bench.h"
+
+static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts *facts) {
+    return facts_source_fill(source, graph, facts);
+}
+
+static mm_status does_not_fit(row *r, const simulated_run *run, int64_t budget_bytes) {
+    if (budget_bytes > 0 && run->peak_bytes > budget_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s",
+                       (long long)r->minimum_bytes, run->holder);
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %lld bytes of pinned host memory",
+                   (long long)run->pinned_bytes);
+}
+
+mm_status bench_simulate(const bench *b, row *r) {
+    simulated_run least, run;
+    time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
+    MM_TRY(simulated_policy(&b->subject, r->policy, 0, b->pinned_bytes, &times, &least));
+    r->simulated = true;
+    r->minimum_bytes = least.peak_bytes;
+    run = least;
+    if (r->asked_bytes > 0)
+        MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
+    r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
+    if (!run.fits) return does_not_fit(r, &run, r->asked_bytes);
+    if (run.untimed[0])
+        return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of %s; 'mm bench --facts' with this policy measures them",
+                       b->source->path, run.untimed);
+    if (run.iteration_ns == 0) return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of the steps", b->source->path);
+    r->predicted_peak_bytes = run.peak_bytes;
+    r->stash_bytes = run.stash_bytes;
+    r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
+    r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
+    if (run.codec_ns > 0) r->codec_hidden_share = run.codec_hidden_permille / 1000.0;
+    return MM_OK;
+}

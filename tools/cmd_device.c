@@ -1,0 +1,213 @@
+/* mm device: what the library sees of the machine, and a network's facts on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nets/net_file.h"
+#include "nets/safetensors.h"
+#include "tools/collect.h"
+#include "tools/commands.h"
+#include "tools/device_speed.h"
+#include "tools/json_file.h"
+#include "tools/target.h"
+
+typedef struct options {
+    const char *json, *facts, *net, *policy_list;
+    target target; /* device NULL: all */
+    int64_t batch, iterations;
+    bool help;
+    arg_texts policies;
+} options;
+
+/* One device of the build. */
+typedef struct seen {
+    const mm_device_ops *ops;
+    char unusable[512]; /* why; "": it can be used */
+    mm_device_description description;
+    mm_memory_info memory;
+    device_speed speed;
+} seen;
+
+static mm_status look(const mm_device_ops *ops, seen *s) {
+    mm_device *device;
+    *s = (seen){.ops = ops};
+    mm_status status = mm_device_create(ops->name, NULL, &device);
+    if (status == MM_ERR_NOT_FOUND) {
+        snprintf(s->unusable, sizeof s->unusable, "%s", mm_last_error());
+        return MM_OK;
+    }
+    MM_TRY(status);
+    mm_device_describe(device, &s->description);
+    mm_device_memory_info(device, &s->memory);
+    status = device_speed_measure(device, &s->speed);
+    mm_device_destroy(device);
+    return status;
+}
+
+/* ---------------------------------------------------------------- output */
+
+/* "55.1 GB/s" */
+static const char *rate(int64_t bytes_per_s, char buffer[32]) {
+    double gb = (double)bytes_per_s * 1e-9;
+    snprintf(buffer, 32, "%.*f GB/s", gb < 10 ? 2 : gb < 100 ? 1 : 0, gb);
+    return buffer;
+}
+
+static void print_seen(const seen *s) {
+    char a[32], b[32];
+    if (s->unusable[0]) {
+        printf("%s: %s\n", s->ops->name, s->unusable);
+        return;
+    }
+    printf("%s: %s\n", s->ops->name, s->description.model);
+    printf("  %-18s %s free of %s\n", "memory", mm_size_format(s->memory.free_bytes, a, sizeof a),
+           mm_size_format(s->memory.total_bytes, b, sizeof b));
+    printf("  %-18s %d\n", s->ops->cpu_reaches_memory ? "processors" : "multiprocessors", s->description.processors);
+    printf("  %-18s out %s, in %s\n", "link", rate(s->speed.out, a), rate(s->speed.in, b));
+    printf("  %-18s %s each\n", "  both at once", rate(s->speed.both, a));
+    printf("  %-18s %s copied\n", "within", rate(s->speed.copy, a));
+    for (int i = 0; i < s->speed.n_codecs; i++) {
+        printf("  %-18s encode %s", s->speed.codec[i].spec, rate(s->speed.codec[i].encode, a));
+        if (s->speed.codec[i].decode > 0) printf(", decode %s", rate(s->speed.codec[i].decode, a));
+        printf("\n");
+    }
+}
+
+static json_t *seen_json(const seen *s) {
+    if (s->unusable[0]) return json_pack("{s:s, s:b, s:s}", "device", s->ops->name, "usable", 0, "reason", s->unusable);
+    json_t *codecs = json_array();
+    for (int i = 0; codecs && i < s->speed.n_codecs; i++)
+        json_array_append_new(codecs, json_pack("{s:s, s:I, s:I}", "codec", s->speed.codec[i].spec,
+                                                "encode_bytes_per_s", (json_int_t)s->speed.codec[i].encode,
+                                                "decode_bytes_per_s", (json_int_t)s->speed.codec[i].decode));
+    return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "device", s->ops->name, "usable", 1,
+                     "model", s->description.model, "processors", s->description.processors, "free_bytes",
+                     (json_int_t)s->memory.free_bytes, "total_bytes", (json_int_t)s->memory.total_bytes,
+                     "out_bytes_per_s", (json_int_t)s->speed.out, "in_bytes_per_s", (json_int_t)s->speed.in,
+                     "both_bytes_per_s", (json_int_t)s->speed.both, "copy_bytes_per_s", (json_int_t)s->speed.copy,
+                     "codecs", codecs);
+}
+
+/* Every device of the build, or the one named. */
+static mm_status show(const options *o) {
+    json_t *all = json_array();
+    const mm_device_ops *ops;
+    for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) {
+        seen s;
+        if (o->target.device && strcmp(o->target.device, ops->name) != 0) continue;
+        mm_status status = look(ops, &s);
+        if (status != MM_OK) {
+            json_decref(all);
+            return status;
+        }
+        print_seen(&s);
+        json_array_append_new(all, seen_json(&s));
+    }
+    if (o->json) return json_file_save(o->json, all);
+    json_decref(all);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- facts */
+
+static mm_status measure_policy(const options *o, const nets_net *net, const char *policy, collector *c) {
+    session_config config = {.net = net,
+                             .data = "synthetic",
+                             .batch = o->batch,
+                             .target = o->target,
+                             .seed = 1,
+                             .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
+                             .same_batches = true,
+                             .measure_times = true};
+    snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
+    session s;
+    row r = {.batch = o->batch};
+    session_run run = {.iterations = o->iterations, .schedule = {.rate = 0.1f, .factor = 1}, .quiet = true};
+    MM_TRY(session_init(&s, &config));
+    mm_status status = session_train(&s, &run, &r);
+    if (status == MM_OK) status = collector_add(c, &s, &r);
+    session_fini(&s);
+    return status;
+}
+
+/* What is left of a rate with both ways busy: no more than there is, and not less than facts may say. */
+static int64_t shared_rate(int64_t both, int64_t alone) {
+    int64_t least = alone / 10 + 1;
+    return alone > 0 && both > alone ? alone : both < least ? least : both;
+}
+
+/* Networks do not keep both directions busy at once, so it is not seen in their runs. */
+static mm_status measure_link(const options *o, mm_facts *facts) {
+    mm_device *device;
+    device_speed speed;
+    MM_TRY(mm_device_create(o->target.device, NULL, &device));
+    mm_status status = device_speed_measure(device, &speed);
+    mm_device_destroy(device);
+    MM_TRY(status);
+    facts->out_both_bytes_per_s = shared_rate(speed.both, facts->out_bytes_per_s);
+    facts->in_both_bytes_per_s = shared_rate(speed.both, facts->in_bytes_per_s);
+    return MM_OK;
+}
+
+static mm_status measure_facts(const options *o, const nets_net *net) {
+    collector c;
+    MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
+    mm_status status = MM_OK;
+    for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
+    if (status == MM_OK) status = measure_link(o, c.facts);
+    if (status == MM_OK) status = collector_save(&c, o->facts);
+    collector_fini(&c);
+    return status;
+}
+
+static mm_status save_facts(options *o) {
+    nets_net *net;
+    if (!o->target.device) o->target.device = "host";
+    MM_TRY(target_init(&o->target));
+    MM_TRY(args_split("--policies", o->policy_list, &o->policies));
+    MM_TRY(nets_safetensors_writable(o->facts));
+    MM_TRY(nets_open(o->net, &net));
+    mm_status status = measure_facts(o, net);
+    nets_net_destroy(net);
+    if (status == MM_OK)
+        printf("facts of %s, batch %lld, on %s: %s\n", o->net, (long long)o->batch, o->target.device, o->facts);
+    return status;
+}
+
+/* Every map that they can move or compress is, so that its times are known. */
+#define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
+
+static const char help_text[] =
+    "Prints what the library sees: the devices of this build, why one cannot be used, memory, and in about a second\n"
+    "each how fast the link to host memory, copies and codecs are. With --facts instead: trains a network on the\n"
+    "device for a few iterations of each policy and writes the times of its steps, codecs and link to a file, so\n"
+    "that 'mm plan --facts' can plan for that device elsewhere.\n"
+    "\n"
+    "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
+
+int cmd_device(int argc, char **argv) {
+    options o = {.target = {.precision = "fp32"},
+                 .net = "resnet32",
+                 .policy_list = FACTS_POLICIES,
+                 .batch = 128,
+                 .iterations = 10};
+    const arg table[] = {
+        {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.target.device, 0, 0},
+        TARGET_HOW_ARGS(&o.target),
+        {"--json", "FILE", "the figures as an array", ARG_TEXT, &o.json, 0, 0},
+        {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
+        {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
+        {"--batch", "N", "of the facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
+        {"--policies", "P,Q", "of the facts: whose codecs and copies (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
+         0},
+        {"--iterations", "N", "of the facts: of each policy, the first not counted (10)", ARG_COUNT, &o.iterations, 2,
+         1e6},
+        {0},
+    };
+    mm_status status = args_parse(argc, argv, table, "mm device [OPTIONS]", help_text, &o.help);
+    if (status == MM_OK && o.help) return EXIT_OK;
+    if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
+    if (status == MM_OK && o.json) status = nets_safetensors_writable(o.json);
+    if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
+    target_fini(&o.target);
+    return status == MM_OK ? EXIT_OK : command_failed("device", status);
+}

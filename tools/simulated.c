@@ -1,0 +1,70 @@
+#include "tools/simulated.h"
+
+#include <string.h>
+
+#include "mm/core/graph.h"
+#include "mm/core/status.h"
+
+const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if ((n->kind == MM_NODE_OUT && facts->out_bytes_per_s == 0) ||
+            (n->kind == MM_NODE_IN && facts->in_bytes_per_s == 0))
+            return "the link";
+        if (n->kind != MM_NODE_ENCODE && n->kind != MM_NODE_DECODE) continue;
+        int codec = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
+        const mm_code_facts *code = mm_facts_code(facts, codec, n->tensor);
+        if ((n->kind == MM_NODE_ENCODE ? code->encode_ns : code->decode_ns) == 0) return facts->codecs[codec].spec;
+    }
+    return NULL;
+}
+
+mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
+    *s = (simulated){.target = target};
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &s->lowered);
+    if (status != MM_OK) simulated_fini(s);
+    return status;
+}
+
+void simulated_fini(simulated *s) {
+    nets_lowered_destroy(s->lowered);
+    *s = (simulated){0};
+}
+
+static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bool timed, simulated_run *run) {
+    const mm_plan *plan = planned->plan;
+    *run = (simulated_run){
+        .peak_bytes = plan->peak_bytes, .stash_bytes = plan->stash_bytes, .pinned_bytes = plan->pinned_bytes};
+    run->fits = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
+    mm_graph_step_name(plan->graph, plan->peak_step, run->holder, sizeof run->holder);
+    if (!timed) return MM_OK;
+    const char *untimed = simulated_untimed(plan, planned->facts);
+    if (untimed) strcpy(run->untimed, untimed);
+    mm_simulation simulation;
+    MM_TRY(mm_simulate(plan, planned->facts, &simulation));
+    run->iteration_ns = simulation.iteration_ns;
+    run->codec_hidden_permille = simulation.codec_hidden_permille;
+    run->codec_ns = simulation.busy_ns[MM_STREAM_ENCODE] + simulation.busy_ns[MM_STREAM_DECODE];
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t budget_bytes, int64_t pinned_bytes,
+                           const time_source *source, simulated_run *run_out) {
+    mm_policy policy;
+    mm_planned planned;
+    const mm_graph *graph = s->lowered->graph;
+    mm_limits limits = {.device_bytes = budget_bytes,
+                        .pinned_bytes = pinned_bytes > 0 ? pinned_bytes : INT64_MAX,
+                        .base_bytes = mm_planned_base(graph)};
+    MM_TRY(mm_policy_parse(policy_spec, &policy));
+    MM_TRY(mm_planned_init(&planned, &policy, graph, s->target->device));
+    mm_status status = MM_OK;
+    if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
+    if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);
+    if (status == MM_OK && source && !source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
+    if (budget_bytes == 0) limits.device_bytes = INT64_MAX;
+    if (status == MM_OK) status = run_plan(&planned, &limits, source != NULL, run_out);
+    mm_planned_fini(&planned);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "policy %s", policy_spec);
+}
