@@ -145,8 +145,8 @@ static mm_status run_plan(plan_command *c) {
 static const char help_text[] =
     "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
     "which step holds it, and what lies in memory at that step. With --budget, exits with 1 if a policy does not\n"
-    "fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies' codecs) also the step\n"
-    "time to expect.\n"
+    "fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies' codecs; or a machine's\n"
+    "rates, as tools/facts/titanx.json) also the step time to expect.\n"
     "\n"
     "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
     "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
@@ -166,7 +166,7 @@ int cmd_plan(int argc, char **argv) {
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
         {"--device", "NAME", "whose workspaces to plan for (host)", ARG_TEXT, &c.device, 0, 0},
-        {"--facts", "FILE", "measured times", ARG_TEXT, &c.facts, 0, 0},
+        {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
         {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
         {0},
     };
