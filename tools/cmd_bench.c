@@ -105,18 +105,18 @@ static mm_status run_nets(bench *b) {
 }
 
 /* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
-static mm_status run_source(bench *b, const facts_source *source) {
-    b->source = source;
-    return source->is_machine ? run_nets(b) : run_net(b, source->net, source->batch);
+static mm_status run_source(bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    b->source = &source;
+    mm_status status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
+    b->source = NULL;
+    return status;
 }
 
 static mm_status run_all(bench *b) {
     if (b->sources.n == 0) return run_nets(b);
-    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) {
-        facts_source source;
-        MM_TRY(facts_source_open(b->sources.text[i], &source));
-        MM_TRY(run_source(b, &source));
-    }
+    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) MM_TRY(run_source(b, b->sources.text[i]));
     return MM_OK;
 }
 
