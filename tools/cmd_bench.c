@@ -26,7 +26,8 @@ static row *next_row(bench *b) {
 /* ---------------------------------------------------------------- cells */
 
 /* One cell of the table. What cannot run becomes a row that says why. */
-static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget) {
+static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
+    const char *policy = b->policies.text[index];
     row *r = next_row(b);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
@@ -35,7 +36,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
     snprintf(r->device, sizeof r->device, "%s", device);
     r->batch = batch;
     r->asked_bytes = r->budget_bytes = budget;
-    mm_status status = b->source ? bench_simulate(b, r) : bench_measure(b, net, r);
+    mm_status status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
     const char *good = *b->interrupted ? "interrupted" : "ok";
     snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
     if (status == MM_OK || status == MM_ERR_INFEASIBLE) return MM_OK;
@@ -58,7 +59,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
         for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {
-            status = run_one(b, net, batch, b->policies.text[j], budgets[i]);
+            status = run_one(b, net, batch, j, budgets[i]);
             if (b->source) progress_show(&p, ++done, "%s", b->policies.text[j]);
         }
     progress_end(&p);
@@ -81,6 +82,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
 
 static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
     MM_TRY(simulated_init(&b->subject, net, batch, b->device));
+    memset(b->least_bytes, 0, sizeof b->least_bytes);
     mm_status status = run_collecting(b, net, batch);
     simulated_fini(&b->subject);
     return status;
