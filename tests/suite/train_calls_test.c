@@ -120,7 +120,7 @@ static void a_recorded_iteration_takes_eight_calls_however_many_layers(void **st
         loop l;
         long calls[2];
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
-            start(&l, "resnet18@32,classes=5,thin=16", POLICIES[p], (mm_issue)issue);
+            start(&l, "resnet18@32,classes=5,thin=32", POLICIES[p], (mm_issue)issue);
             iterate(&l, WARM_UP);
             long before = calls_here();
             iterate(&l, ITERATIONS);

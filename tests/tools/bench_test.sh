@@ -110,6 +110,9 @@ facts_are_of_their_own_network_and_batch_() {
     [[ $(values rows batch | tr '\n' ' ') == "8 8 16 16 " ]] || fail "batches $(values rows batch)"
     says out "tiny, each in its own budget: images/s by batch"
     refused 2 "--net and --batch go with a machine's rates" bench --simulate eight --net resnet20 --quiet
+    sed 's/"tiny train 8"/"resnet20 train 8"/' eight >renamed
+    expect 1 bench --simulate renamed --policies liveness --quiet
+    says err "renamed is for another graph"
     expect 1 bench --simulate eight --policies liveness,freelunch:rate=4 --quiet
     says err "eight has no times of "
 }
