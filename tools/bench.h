@@ -39,8 +39,10 @@ MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_
 /* Into `r`, which names the run: trains, and (if facts were collected) predicts. MM_ERR_INFEASIBLE: r->status says why.
  */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
-/* Runs every policy once for the sake of the facts, and one without side streams. */
-MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch);
+/* Runs a policy for the sake of the facts, and before it liveness, which has no side streams: steps, codecs and copies are
+ * measured again, contention over all runs. Done for every policy first, and right before each that is predicted, so that
+ * a machine that others slow down for a while is slow for both. */
+MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy);
 /* Bytes a second of the codec that the policies name first. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 

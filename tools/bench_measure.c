@@ -41,11 +41,9 @@ static mm_status calibrate_with(bench *b, const nets_net *net, int64_t batch, co
     return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
 }
 
-mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch) {
+mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy) {
     MM_TRY(calibrate_with(b, net, batch, "liveness"));
-    for (int p = 0; p < b->policies.n && !*b->interrupted; p++)
-        if (strcmp(b->policies.text[p], "liveness") != 0) MM_TRY(calibrate_with(b, net, batch, b->policies.text[p]));
-    return MM_OK;
+    return strcmp(policy, "liveness") == 0 ? MM_OK : calibrate_with(b, net, batch, policy);
 }
 
 /* The manager planned without times, so that is how its plan is made again. */
@@ -61,6 +59,7 @@ static mm_status predict(const bench *b, const session *s, row *r) {
 
 mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     session s;
+    if (b->predict) MM_TRY(bench_calibrate(b, net, r->batch, r->policy));
     session_config config = configure(b, net, r->batch, r->policy);
     config.budget_bytes = r->asked_bytes;
     config.measure = true;
@@ -145,7 +144,7 @@ static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
 mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out) {
     char spec[MM_SPEC_CAPACITY];
     mm_codec *codec;
-    int64_t ns;
+    int64_t ns = 1;
     first_codec(b, spec);
     MM_TRY(mm_codec_create(spec, b->device, &codec));
     mm_status status = codec->ops->flags.gives_value

@@ -51,7 +51,8 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     char what[96];
     progress p;
     MM_TRY(bench_budgets(b, budgets, &n));
-    if (b->predict) MM_TRY(bench_calibrate(b, net, batch));
+    for (int j = 0; b->predict && !*b->interrupted && j < b->policies.n; j++)
+        MM_TRY(bench_calibrate(b, net, batch, b->policies.text[j]));
     snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
     progress_begin(&p, what, (int64_t)n * b->policies.n, b->quiet || !b->source);
     mm_status status = MM_OK;

@@ -120,29 +120,54 @@ static int count_unplanned(const mm_plan *plan, int node) {
     return n;
 }
 
-/* Everything stands still while memory is allocated and freed for a node. */
-static void stand_still(simulator *s, int node) {
-    if (s->facts->alloc_ns == 0 || s->plan->heap_bytes == 0) return;
-    s->now += count_unplanned(s->plan, node) * s->facts->alloc_ns;
+/* The piece that a stream would start now; NULL: it is at work, or has none that is ready. */
+static const mm_piece *next_piece(const simulator *s, int t) {
+    if (s->running[t] >= 0 || s->ended[t] == s->pieces.count[t]) return NULL;
+    const mm_piece *piece = &s->pieces.pieces[s->pieces.at[t][s->ended[t]]];
+    return is_ready(s, piece) ? piece : NULL;
+}
+
+static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
+    int64_t ns;
+    MM_TRY(piece_ns(s, piece, &ns));
+    s->running[t] = s->pieces.at[t][s->ended[t]];
+    s->left[t] = ns * FULL_SPEED;
+    s->began[t] = s->now;
+    if (mm_piece_is_first(&s->pieces, piece)) s->nodes[piece->node].start_ns = s->now;
+    return MM_OK;
+}
+
+/* How many allocations and frees a stream's next piece begins with, if they cost anything. */
+static int allocations(const simulator *s, int t) {
+    const mm_piece *piece = s->facts->alloc_ns > 0 && s->plan->heap_bytes > 0 ? next_piece(s, t) : NULL;
+    return piece && mm_piece_is_first(&s->pieces, piece) ? count_unplanned(s->plan, piece->node) : 0;
+}
+
+/* Once nothing runs, the allocations of the first stream that wants any, and the start of what wants them. Until then
+ * (*drains_out) nothing starts. */
+static mm_status allocate(simulator *s, bool *drains_out) {
+    bool idle = true;
+    *drains_out = false;
+    for (int t = 0; t < MM_STREAM_COUNT; t++) idle &= s->running[t] < 0;
+    for (int t = 0; t < MM_STREAM_COUNT; t++) {
+        int n = allocations(s, t);
+        if (n == 0) continue;
+        *drains_out = !idle;
+        if (!idle) return MM_OK;
+        s->now += n * s->facts->alloc_ns;
+        return start_piece(s, t, next_piece(s, t));
+    }
+    return MM_OK;
 }
 
 /* Starts what can start now. Returns whether anything runs. */
 static mm_status start_pieces(simulator *s, bool *any_out) {
+    bool drains;
     *any_out = false;
+    MM_TRY(allocate(s, &drains));
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
-        if (s->running[t] < 0 && s->ended[t] < s->pieces.count[t]) {
-            int32_t next = s->pieces.at[t][s->ended[t]];
-            const mm_piece *piece = &s->pieces.pieces[next];
-            if (is_ready(s, piece)) {
-                int64_t ns;
-                MM_TRY(piece_ns(s, piece, &ns));
-                if (mm_piece_is_first(&s->pieces, piece)) stand_still(s, piece->node);
-                s->running[t] = next;
-                s->left[t] = ns * FULL_SPEED;
-                s->began[t] = s->now;
-                if (mm_piece_is_first(&s->pieces, piece)) s->nodes[piece->node].start_ns = s->now;
-            }
-        }
+        const mm_piece *piece = drains || allocations(s, t) > 0 ? NULL : next_piece(s, t);
+        if (piece) MM_TRY(start_piece(s, t, piece));
         *any_out |= s->running[t] >= 0;
     }
     return MM_OK;
