@@ -29,8 +29,8 @@ MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int
 MM_CHECKED mm_status requirement_advise(const nets_net *net, int64_t batch, const char *device, int64_t device_bytes,
                                         int64_t pinned_bytes);
 
-/* What offloaded maps get of the machine's memory where nobody says: what the plan needs, but no more than half of what
- * is free now. 0 where that is not known. */
+/* Offloaded maps get the pinned memory that the plan needs; where nobody says, at the most this: half of what is free of
+ * the machine's memory now. 0 where that is not known. */
 int64_t requirement_pinned_most(void);
 
 void requirement_fini(requirement *r);
