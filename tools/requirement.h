@@ -13,9 +13,6 @@ typedef struct requirement {
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
 } requirement;
 
-/* MM_ERR_NOT_FOUND: this build has no such device; the message lists those that it has. */
-MM_CHECKED mm_status requirement_device(const char *device);
-
 /* Lowers and plans, with the lowest peak that the policy can reach. base_bytes 0: what the graph's own persistent
  * tensors take. facts_path: times to go with it (facts_source.h), or NULL. The net must outlive it. */
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
