@@ -112,28 +112,40 @@ static mm_status check_options(const mm_options *o) {
     return MM_OK;
 }
 
-/* All of it, or as much as the device gives: others may have taken some, and it need not have what it says. A part is
- * left to them, since libraries allocate beside the arena. More than the device has at all is a mistake, not a shortage;
- * and so little would be of no use. */
+/* The most that the device gives, below `most`, in parts of what was asked for. */
+static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, int64_t part, mm_pool **pool_out) {
+    for (int64_t bytes = most; part > 0 && bytes >= part; bytes -= part) {
+        mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
+        if (status != MM_ERR_NOMEM) return status;
+    }
+    return MM_ERR_NOMEM;
+}
+
+/* All of it, or most of what the device gives: others may have taken some, and it need not have what it says. The rest is
+ * left for what libraries allocate beside the arena. More than the device has at all is a mistake, not a shortage; and
+ * next to nothing would be of no use. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
+    enum { PARTS = 32, LEFT_PER = 8 };
     mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
-    if (status != MM_ERR_NOMEM || m->options.no_ladder) return status;
-    enum { PARTS = 32 };
-    const char *what = kind == MM_MEMORY_DEVICE ? "device" : "pinned";
     mm_memory_info info;
     mm_device_memory_info(m->device, &info);
-    int64_t part = bytes / PARTS, less = bytes - part;
-    if (kind == MM_MEMORY_DEVICE && bytes > info.total_bytes) return status;
-    if (kind == MM_MEMORY_DEVICE && info.free_bytes < bytes && info.free_bytes - part < less)
-        less = info.free_bytes - part;
-    char refused[512], message[256], asked[32], given[32];
+    bool mistake = kind == MM_MEMORY_DEVICE && bytes > info.total_bytes;
+    if (status != MM_ERR_NOMEM || m->options.no_ladder || mistake) return status;
+    char refused[512], message[256], asked[32], taken[32];
     snprintf(refused, sizeof refused, "%s", mm_last_error());
-    for (; part > 0 && less >= part && status == MM_ERR_NOMEM; less -= part)
-        status = mm_pool_create(m->device, kind, less, pool_out);
+    int64_t most = kind == MM_MEMORY_DEVICE && info.free_bytes < bytes ? info.free_bytes : bytes;
+    status = reserve_less(m, kind, most, bytes / PARTS, pool_out);
+    if (status == MM_OK) {
+        most = mm_pool_bytes(*pool_out);
+        mm_pool_destroy(*pool_out);
+        *pool_out = NULL;
+        status = reserve_less(m, kind, most - most / LEFT_PER, bytes / PARTS, pool_out);
+    }
     if (status != MM_OK) return mm_fail(status, "%s", refused);
-    snprintf(message, sizeof message, "device %s gives %s of the %s of %s memory asked for", m->options.device,
-             mm_size_format(mm_pool_bytes(*pool_out), given, sizeof given), mm_size_format(bytes, asked, sizeof asked),
-             what);
+    snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for, %s are taken",
+             m->options.device, mm_size_format(bytes, asked, sizeof asked),
+             kind == MM_MEMORY_DEVICE ? "device" : "pinned",
+             mm_size_format(mm_pool_bytes(*pool_out), taken, sizeof taken));
     mm_manager_step_down(m, m->policy_now, mm_pool_bytes(*pool_out), message);
     return MM_OK;
 }

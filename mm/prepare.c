@@ -208,13 +208,14 @@ mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *
 }
 
 void mm_manager_run_out(mm_manager *m, const mm_graph *graph) {
-    if (m->options.no_ladder) return;
+    const mm_record *r = mm_manager_find(m, graph);
+    if (m->options.no_ladder || !r) return;
     char reason[MESSAGE], why[2 * MESSAGE];
     snprintf(reason, sizeof reason, "%s", mm_last_error());
     snprintf(why, sizeof why, "in an iteration of %s, %s", mm_graph_name(graph), reason);
     /* By a part that is worth it for whoever else needs the memory. */
     enum { PART = 32 };
-    int64_t peak = mm_manager_find(m, graph)->planned.plan->peak_bytes;
+    int64_t peak = r->planned.plan->peak_bytes;
     int64_t ceiling = m->ceiling_bytes, steps = m->ladder_steps;
     m->ceiling_bytes = peak - peak / PART - 1;
     if (replan(m, &m->policy, NULL, why) != MM_OK) {

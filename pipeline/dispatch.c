@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "mm/device/trace.h"
 #include "pipeline/internal.h"
 
 static int64_t now_ns(void) {
@@ -145,6 +146,18 @@ static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
     return d->inline_compute && !d->config.self_check ? MM_OK : mm_stream_sync(d->compute);
 }
 
+static void trace_step(mm_dispatch *d, int node) {
+    const mm_graph *graph = d->program->plan->graph;
+    const mm_step_info *step = mm_graph_step(graph, d->program->plan->nodes[node].step);
+    mm_trace_push(mm_phase_name(step->phase), mm_graph_layer(graph, step->layer)->name);
+    d->in_step = true;
+}
+
+static void trace_step_end(mm_dispatch *d) {
+    if (d->in_step) mm_trace_pop();
+    d->in_step = false;
+}
+
 mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, int64_t *waited_ns_out) {
     const mm_piece *piece = &d->program->pieces.pieces[piece_of_step(d, node)];
     if (stream && stream != d->compute)
@@ -161,12 +174,14 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
         pthread_mutex_unlock(&d->lock);
     }
     *waited_ns_out = d->waited_ns;
+    trace_step(d, node);
     return MM_OK;
 }
 
 mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     mm_program *p = d->program;
     int index = piece_of_step(d, node);
+    trace_step_end(d);
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
     mm_unplanned_give(p, node);
@@ -277,6 +292,7 @@ mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK;
 
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->program) return;
+    trace_step_end(d);
     /* The caller's reason to abort stays its last error. */
     char reason[sizeof d->message];
     snprintf(reason, sizeof reason, "%s", mm_last_error());
@@ -305,6 +321,14 @@ void *mm_dispatch_address(mm_dispatch *d, int segment) {
 
 /* ---------------------------------------------------------------- life */
 
+/* Zeroed as all reserved memory is. */
+static mm_status create_counters(mm_dispatch *d) {
+    void *counters;
+    MM_TRY(mm_device_reserve(d->config.device, MM_MEMORY_PINNED, sizeof *d->counters, &counters));
+    d->counters = counters;
+    return MM_OK;
+}
+
 mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dispatch_out) {
     mm_dispatch *d = calloc(1, sizeof *d);
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
@@ -313,7 +337,8 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     if (config->staging) d->staging = mm_pool_base(config->staging);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
-    mm_status status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
+    mm_status status = create_counters(d);
+    if (status == MM_OK) status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
     for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
         status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {
@@ -330,6 +355,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);
+    mm_device_release(d->config.device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
     pthread_cond_destroy(&d->progress);
     pthread_mutex_destroy(&d->lock);
     free(d);
@@ -343,7 +369,7 @@ void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     *stats_out = d->stats;
     for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
-    stats_out->nonfinite_blocks = atomic_load(&d->counters.nonfinite_blocks);
+    stats_out->nonfinite_blocks = atomic_load(&d->counters->nonfinite_blocks);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (streams[s]) mm_stream_stats_get(streams[s], &stats_out->stream[s]);
 }

@@ -52,7 +52,8 @@ struct mm_program {
     mm_pieces pieces;  /* what is issued */
     mm_event **events; /* per piece; NULL where nobody asks for it */
     mm_event *begin;   /* before the first step; NULL unless config.measure_times */
-    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times */
+    int64_t *ended_ns; /* per piece, of the iteration that has ended; NULL if events have no times */
+    int64_t *total_ns; /* per node, of `timed` iterations; NULL unless config.measure_times, too */
     int64_t timed;
     bool has_unplanned;
     mm_unplanned unplanned;
@@ -66,14 +67,15 @@ struct mm_dispatch {
     uint8_t *base, *staging;
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
-    mm_codec_counters counters;
-    mm_program *program;             /* of the running iteration */
-    bool inline_compute;             /* the last step ran without a stream */
-    bool ahead;                      /* streams may still run iterations that have ended */
-    mm_event *join[MM_STREAM_COUNT]; /* of each side stream: recorded where an iteration ends without a drain */
-    bool recording;                  /* the iteration does not run */
-    mm_dispatch_stats before;        /* with recording: figures that it must not change */
-    int64_t waited_ns;               /* the training thread, in the step being begun */
+    mm_codec_counters *counters;        /* pinned: devices count in it */
+    mm_program *program;                /* of the running iteration */
+    bool inline_compute;                /* the last step ran without a stream */
+    bool in_step;                       /* one was begun and not ended: a range of the trace is open */
+    bool ahead;                         /* streams may still run iterations that have ended */
+    mm_event *join[MM_STREAM_COUNT];    /* of each side stream: recorded where an iteration ends without a drain */
+    bool recording;                     /* the iteration does not run */
+    mm_dispatch_stats before;           /* with recording: figures that it must not change */
+    int64_t waited_ns;                  /* the training thread, in the step being begun */
     /* the piece that the stream already waited for in this iteration: [waiter][waited]; each row is its issuer's own */
     int32_t joined[MM_STREAM_COUNT][MM_STREAM_COUNT];
     pthread_mutex_t lock;

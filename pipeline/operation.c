@@ -1,6 +1,7 @@
 /* What an operation's piece enqueues: a codec's work, or a copy over the link. */
 #include <string.h>
 
+#include "mm/device/trace.h"
 #include "pipeline/internal.h"
 
 /* The rows [first_row, first + rows) of a map or of its code: where they lie in the whole. */
@@ -55,7 +56,7 @@ static mm_status encode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
     MM_TRY(mm_codec_encode(d->program->codecs[dst->codec], stream, &part.shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + part.map_offset, target,
-                           address_or_null(d, node->work), &d->counters));
+                           address_or_null(d, node->work), d->counters));
     if (target != code) MM_TRY(mm_copy_async(stream, code, target, dst->bytes, MM_COPY_DEVICE));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
@@ -74,7 +75,7 @@ static mm_status decode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     MM_TRY(mm_codec_decode(d->program->codecs[plan->segments[node->src].codec], stream, &part.shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + part.code_offset,
                            (uint8_t *)mm_dispatch_address(d, node->dst) + part.map_offset,
-                           address_or_null(d, node->work), &d->counters));
+                           address_or_null(d, node->work), d->counters));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
     d->stats.decodes++;
@@ -97,7 +98,7 @@ static mm_status copy(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) 
     return MM_OK;
 }
 
-mm_status mm_operation_enqueue(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
+static mm_status enqueue(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     switch (d->program->plan->nodes[piece->node].kind) {
     case MM_NODE_ENCODE:
         return encode(d, piece, stream);
@@ -106,4 +107,13 @@ mm_status mm_operation_enqueue(mm_dispatch *d, const mm_piece *piece, mm_stream 
     default:
         return copy(d, piece, stream);
     }
+}
+
+mm_status mm_operation_enqueue(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
+    const mm_plan *plan = d->program->plan;
+    mm_trace_push(mm_stream_id_name(piece->stream),
+                  mm_graph_tensor(plan->graph, plan->nodes[piece->node].tensor)->name);
+    mm_status status = enqueue(d, piece, stream);
+    mm_trace_pop();
+    return status;
 }

@@ -269,7 +269,8 @@ static mm_status take_segment(mm_program *p, int segment) {
             count_alloc(p->dispatch);
             return MM_OK;
         }
-        if (status != MM_ERR_NOMEM) return status;
+        /* An empty heap gets no emptier. */
+        if (status != MM_ERR_NOMEM || mm_heap_used(u->heap[part_of(p, segment)]) == 0) return status;
         if (!free_late(p, true)) MM_TRY(wait_for_free(p, segment, frees));
     }
 }

@@ -161,8 +161,9 @@ static mm_status fetch(engine *e, mm_map *m) {
 /* The next of the queue that a recomputation has not fetched before its turn. */
 static mm_status fetch_next(engine *e) {
     while (e->issued < e->maps.n_queue) {
-        mm_map *m = &e->maps.maps[e->maps.queue[e->issued++]];
-        if (!is_fetched(e, m)) return fetch(e, m);
+        int index = e->maps.queue[e->issued++];
+        if (index < 0) return MM_OK;
+        if (!is_fetched(e, &e->maps.maps[index])) return fetch(e, &e->maps.maps[index]);
     }
     return MM_OK;
 }
@@ -232,6 +233,7 @@ static mm_status fetch_after(engine *e, int step) {
         int index = e->maps.map_of[info->uses[u].tensor];
         if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e));
     }
+    for (int i = 0; e->config->fetch == MM_FETCH_DEPTH && i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
     return MM_OK;
 }
 
@@ -308,13 +310,15 @@ static void engine_fini(engine *e) {
 }
 
 mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                              const mm_engine_config *config, int limit, int *eligible_out, mm_plan **plan_out) {
+                              const mm_engine_config *config, const mm_selection *selection, int *eligible_out,
+                              mm_plan **plan_out) {
     engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
     MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
+    e.schedule.quick = selection->quick;
     mm_status status = engine_init(&e, graph);
-    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, limit);
+    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, selection);
     if (status == MM_OK) status = build(&e);
-    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, limit > 0 ? config->k : 0, false, plan_out);
+    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, e.maps.n > 0 ? config->k : 0, false, plan_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
     return status;
@@ -331,7 +335,8 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
     int eligible;
-    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, INT32_MAX, &eligible, plan_out);
+    const mm_selection all = {.limit = INT32_MAX};
+    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, &eligible, plan_out);
     return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 

@@ -58,7 +58,7 @@ typedef struct mm_engine_config {
     mm_recompute_mode recompute;
     bool naive_workspace;
     int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
-    bool always; /* whatever the budget; else no more maps than it forces, those used longest ago first */
+    bool always;  /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
 } mm_engine_config;
 
 /* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap". MM_ERR_INVALID says where and what. */
@@ -67,14 +67,22 @@ MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 /* The codecs that the rules name, and the mask. */
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity);
 
-/* The plan that does its actions to the first `limit` maps. *eligible_out: how many there are without a limit. */
-MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                         const mm_engine_config *config, int limit, int *eligible_out,
-                                         mm_plan **plan_out);
+/* Which of the maps that the rules name the engine acts on; the others are kept. */
+typedef struct mm_selection {
+    int limit;  /* so many */
+    int of;     /* spread evenly over so many, which is how many there are; 0: the first, those used longest ago at the
+                  turn of the iteration */
+    bool quick; /* without much search for places: the plan may take a little more than it could */
+} mm_selection;
 
-/* The fastest of plans for growing numbers of maps that fits the limits, the one with the fewest if times are equal or
- * not known. Which plans are compared does not depend on the budget, so a larger one never makes the step longer; the
- * one for all maps is among them, so the minimum is not above that of `always`. */
+/* *eligible_out: how many maps there are. */
+MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                         const mm_engine_config *config, const mm_selection *selection,
+                                         int *eligible_out, mm_plan **plan_out);
+
+/* The fastest that fits the limits of a set of plans, for growing numbers of maps; the one found first if times are
+ * equal or not known. The set does not depend on the budget, so a larger one never makes the step longer; the plan for
+ * all maps as `always` makes it is in it, so the minimum is not above that of `always`. */
 MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                            const mm_engine_config *config, mm_plan **plan_out);
 

@@ -103,57 +103,87 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     return false;
 }
 
-static int by_first_backward(const void *a, const void *b) {
+static int by_key(const void *a, const void *b) {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-static mm_status order_fetches(mm_maps *maps) {
-    int64_t *keys = malloc(((size_t)maps->n + 1) * sizeof *keys);
-    if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan");
-    for (int i = 0; i < maps->n; i++)
-        if (maps->maps[i].value && maps->maps[i].action != MM_ACTION_RECOMPUTE)
-            keys[maps->n_queue++] = ((int64_t)maps->maps[i].first_backward << 32) | i;
-    qsort(keys, (size_t)maps->n_queue, sizeof *keys, by_first_backward);
-    for (int i = 0; i < maps->n_queue; i++) maps->queue[i] = (int)(keys[i] & INT32_MAX);
-    free(keys);
-    return MM_OK;
+static void order_fetches(mm_maps *maps) {
+    qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_key);
+    for (int i = 0; i < maps->n_queue; i++) {
+        int index = (int)(maps->keys[i] & INT32_MAX);
+        maps->queue[i] = index == INT32_MAX ? -1 : index;
+    }
 }
 
-static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
-    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
-    if (config->recompute == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, maps->kept));
-    for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
-        mm_map *m = &maps->maps[maps->n];
-        maps->map_of[t] = -1;
-        if (!is_eligible(s, maps, config, t, m) || maps->eligible++ >= limit) continue;
-        maps->map_of[t] = maps->n++;
-        if (m->action == MM_ACTION_RECOMPUTE) {
-            mm_recompute_join(s, maps, maps->n - 1);
-            continue;
-        }
-        /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
-        if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
-        for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+/* In the queue with those that are kept, so that a fetch runs ahead as far as if all were put away, and no farther. */
+static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
+    if (!m->value || m->action == MM_ACTION_RECOMPUTE) return;
+    maps->keys[maps->n_queue++] = ((int64_t)m->first_backward << 32) | (kept ? INT32_MAX : maps->n - 1);
+    if (kept) maps->ended[m->last_value]++;
+}
+
+static bool is_selected(const mm_selection *selection, int index) {
+    if (selection->of == 0) return index < selection->limit;
+    int64_t limit = selection->limit;
+    return (index + 1) * limit / selection->of > index * limit / selection->of;
+}
+
+/* In the order in which they are made, so that what a map is made of is settled before it. */
+static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
+                       mm_tensor t) {
+    mm_map *m = &maps->maps[maps->n];
+    if (!is_eligible(s, maps, config, t, m)) return;
+    bool kept = !is_selected(selection, maps->eligible++);
+    if (!kept) maps->map_of[t] = maps->n++;
+    queue_up(maps, m, kept);
+    if (kept) return;
+    if (m->action == MM_ACTION_RECOMPUTE) {
+        mm_recompute_join(s, maps, maps->n - 1);
+        return;
     }
+    /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
+    if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
+    for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+}
+
+static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
+    int n = mm_graph_tensors(s->graph);
+    int64_t *order = malloc(((size_t)n + 1) * sizeof *order);
+    if (!order) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    for (int t = 0; t < n; t++) {
+        maps->map_of[t] = -1;
+        order[t] = ((int64_t)mm_graph_tensor(s->graph, t)->first_use << 32) | t;
+    }
+    qsort(order, (size_t)n, sizeof *order, by_key);
+    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
+    mm_status status = config->recompute == MM_RECOMPUTE_SQRT ? mm_recompute_cut(s, maps->kept) : MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++)
+        choose_one(maps, s, config, selection, (mm_tensor)(order[i] & INT32_MAX));
+    free(order);
+    MM_TRY(status);
     /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
     mm_recompute_settle_keeping(maps, config->recompute);
-    return order_fetches(maps);
+    order_fetches(maps);
+    return MM_OK;
 }
 
-mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
     size_t n = (size_t)mm_graph_tensors(s->graph) + 1;
     *maps = (mm_maps){.maps = malloc(n * sizeof *maps->maps),
                       .map_of = malloc(n * sizeof *maps->map_of),
                       .queue = malloc(n * sizeof *maps->queue),
+                      .keys = malloc(n * sizeof *maps->keys),
+                      .ended = calloc((size_t)mm_graph_steps(s->graph) + 1, sizeof *maps->ended),
                       .region_of = calloc(n, sizeof *maps->region_of),
                       .kept = calloc(n, sizeof *maps->kept),
                       .mark = calloc(n, sizeof *maps->mark)};
-    mm_status status = maps->maps && maps->map_of && maps->queue && maps->region_of && maps->kept && maps->mark
-                           ? choose(maps, s, config, limit)
-                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    bool enough = maps->maps && maps->map_of && maps->queue && maps->keys && maps->ended && maps->region_of &&
+                  maps->kept && maps->mark;
+    mm_status status = enough ? choose(maps, s, config, selection)
+                              : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     if (status != MM_OK) mm_maps_fini(maps);
     return status;
 }
@@ -162,6 +192,8 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->maps);
     free(maps->map_of);
     free(maps->queue);
+    free(maps->keys);
+    free(maps->ended);
     free(maps->region_of);
     free(maps->kept);
     free(maps->mark);

@@ -22,20 +22,24 @@ typedef struct mm_map {
 } mm_map;
 
 typedef struct mm_maps {
-    mm_map *maps; /* by tensor: those used longest ago at the turn of the iteration first */
+    mm_map *maps; /* as they are made: those used longest ago at the turn of the iteration first */
     int n;
-    int *map_of; /* per tensor; -1 */
-    int *queue;  /* maps whose elements must be fetched ahead, by first backward use */
+    int *map_of;   /* per tensor; -1 */
+    int *queue;    /* maps whose elements must be fetched ahead, by first backward use; -1: one that is kept */
+    int64_t *keys; /* the queue while it is made */
     int n_queue;
+    int *ended;         /* per step: how many of those that are kept it is the last to read */
     uint8_t *region_of; /* per tensor: where its storage is to lie */
-    int eligible;       /* how many there would be without a limit */
+    int eligible;       /* how many could be selected */
     uint8_t *kept;      /* per tensor: kept for the others to be made of */
     int64_t layer_peak; /* for recomputing by cost */
     int *mark, marks;   /* per tensor: the number of the last search that met it */
 } mm_maps;
 
-/* The first `limit` maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
-MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config, int limit);
+/* The selected ones of the maps that the rules name. Splits in-place pairs of the schedule that would write over
+ * them. */
+MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config,
+                                  const mm_selection *selection);
 void mm_maps_fini(mm_maps *maps);
 
 /* The forward step that writes a tensor, or -1. */

@@ -29,7 +29,10 @@
         .help = "act on no more maps than the budget forces, or on all, as published"                                  \
     }
 #define DEPTH                                                                                                          \
-    { .key = "depth", .fallback = "2", .min = 1, .max = 1024, .help = "maps fetched ahead of the backward pass" }
+    {                                                                                                                  \
+        .key = "depth", .fallback = "2", .min = 1, .max = 1024,                                                        \
+        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier"                               \
+    }
 #define BUFFERS                                                                                                        \
     { .key = "k", .fallback = "0", .min = 0, .max = 4096, .help = "how many tensor buffers; 0: as many as needed" }
 #define CODEC(otherwise)                                                                                               \

@@ -31,15 +31,14 @@ typedef struct query {
 static bool can_make(query *q, mm_tensor tensor);
 
 /* Whether a step that runs again finds a managed tensor. */
-static bool can_have(query *q, mm_tensor tensor, mm_tensor input) {
+static bool can_have(query *q, mm_tensor input) {
     const mm_schedule *s = q->schedule;
     if (s->plan->alias[input] != input || mm_graph_tensor(s->graph, input)->writes != 1) return false;
-    const mm_map *m = q->maps->map_of[input] >= 0 && input < tensor ? &q->maps->maps[q->maps->map_of[input]] : NULL;
+    const mm_map *m = q->maps->map_of[input] >= 0 ? &q->maps->maps[q->maps->map_of[input]] : NULL;
     if (m && m->action != MM_ACTION_RECOMPUTE) {
         if (m->codec >= 0 && !s->facts->codecs[m->codec].lossless) q->exact = false;
         return m->value;
     }
-    if (!m && input > tensor) return false; /* not settled yet */
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
 }
 
@@ -59,7 +58,7 @@ static bool can_make(query *q, mm_tensor tensor) {
         bool managed = mm_graph_tensor(s->graph, used)->ownership == MM_MANAGED;
         if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE)) return false;
         if (step->uses[u].access != MM_READ) continue;
-        if (managed ? !can_have(q, tensor, used) : is_changed(s, used, producer, q->when)) return false;
+        if (managed ? !can_have(q, used) : is_changed(s, used, producer, q->when)) return false;
     }
     return true;
 }

@@ -269,7 +269,7 @@ static mm_status place_by_life(const mm_schedule *s, mm_region region, mm_interv
     region_items r;
     int64_t height = 0;
     MM_TRY(items_init(s, lives, region, &r));
-    mm_status status = mm_layout_place(r.items, r.n, MM_LAYOUT_BEST, MM_ALIGN, &height);
+    mm_status status = mm_layout_place(r.items, r.n, s->quick ? MM_LAYOUT_QUICK : MM_LAYOUT_BEST, MM_ALIGN, &height);
     for (size_t i = 0; i < r.n; i++) lives[r.which[i]].offset = *end + r.items[i].offset;
     *end += height;
     items_fini(&r);

@@ -10,17 +10,20 @@ enum { BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX }; /* budgets, or batches, of one ne
 
 typedef struct bench {
     /* as given */
-    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *device, *json, *svg, *facts,
-        *issue, *link;
+    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts,
+        *issue_text, *link;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes;
-    bool predict, quiet, help;
+    target target;
+    mm_issue issue;
+    bool same_batches, no_ladder, predict, quiet, help;
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
     int64_t link_bytes;
     /* of the network and batch that is under way */
     simulated subject;
-    const facts_source *source; /* simulated; NULL: measured */
-    collector *collector;       /* of facts; NULL: not wanted */
+    int64_t least_bytes[ARG_TEXTS_MAX]; /* that each policy needs, as far as they were simulated; 0 */
+    const facts_source *source;         /* simulated; NULL: measured */
+    collector *collector;               /* of facts; NULL: not wanted */
     /* made */
     row *rows;
     int n_rows, capacity;
@@ -39,12 +42,14 @@ MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_
 /* Into `r`, which names the run: trains, and (if facts were collected) predicts. MM_ERR_INFEASIBLE: r->status says why.
  */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
-/* Runs every policy once for the sake of the facts, and one without side streams. */
-MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch);
+/* Runs a policy for the sake of the facts, and before it liveness, which has no side streams: steps, codecs and copies are
+ * measured again, contention over all runs. Done for every policy first, and right before each run that is predicted, so that a
+ * machine that others slow down for a while is slow for both. */
+MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy);
 /* Bytes a second of the codec that the policies name first. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
-/* The same by the simulator alone. */
-MM_CHECKED mm_status bench_simulate(const bench *b, row *r);
+/* The same by the simulator alone; `policy` is its place in the list. */
+MM_CHECKED mm_status bench_simulate(bench *b, int policy, row *r);
 
 #endif

@@ -26,16 +26,17 @@ static row *next_row(bench *b) {
 /* ---------------------------------------------------------------- cells */
 
 /* One cell of the table. What cannot run becomes a row that says why. */
-static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget) {
+static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
+    const char *policy = b->policies.text[index];
     row *r = next_row(b);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
     snprintf(r->policy, sizeof r->policy, "%s", policy);
-    const char *device = !b->source ? b->device : b->source->is_machine ? b->source->machine.name : "facts";
+    const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
     r->batch = batch;
     r->asked_bytes = r->budget_bytes = budget;
-    mm_status status = b->source ? bench_simulate(b, r) : bench_measure(b, net, r);
+    mm_status status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
     const char *good = *b->interrupted ? "interrupted" : "ok";
     snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
     if (status == MM_OK || status == MM_ERR_INFEASIBLE) return MM_OK;
@@ -51,13 +52,14 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     char what[96];
     progress p;
     MM_TRY(bench_budgets(b, budgets, &n));
-    if (b->predict) MM_TRY(bench_calibrate(b, net, batch));
+    for (int j = 0; b->predict && !*b->interrupted && j < b->policies.n; j++)
+        MM_TRY(bench_calibrate(b, net, batch, b->policies.text[j]));
     snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
     progress_begin(&p, what, (int64_t)n * b->policies.n, b->quiet || !b->source);
     mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
         for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {
-            status = run_one(b, net, batch, b->policies.text[j], budgets[i]);
+            status = run_one(b, net, batch, j, budgets[i]);
             if (b->source) progress_show(&p, ++done, "%s", b->policies.text[j]);
         }
     progress_end(&p);
@@ -68,7 +70,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
 static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     if (!b->facts && !b->predict) return run_cells(b, net, batch);
     collector c;
-    MM_TRY(collector_init(&c, net, batch, b->device, &b->policies));
+    MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
     b->collector = &c;
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
@@ -79,7 +81,8 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
 }
 
 static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
-    MM_TRY(simulated_init(&b->subject, net, batch, b->device));
+    MM_TRY(simulated_init(&b->subject, net, batch, &b->target));
+    memset(b->least_bytes, 0, sizeof b->least_bytes);
     mm_status status = run_collecting(b, net, batch);
     simulated_fini(&b->subject);
     return status;
@@ -104,41 +107,36 @@ static mm_status run_nets(bench *b) {
 }
 
 /* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
-static mm_status run_source(bench *b, const facts_source *source) {
-    b->source = source;
-    if (source->is_machine) return run_nets(b);
-    if (b->net_list || b->batch_list)
-        return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: holds the facts of one network and batch; --net and --batch go "
-                       "with a machine's rates",
-                       source->path);
-    if (!source->net[0])
-        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
-    return run_net(b, source->net, source->batch);
+static mm_status run_source(bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    b->source = &source;
+    mm_status status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
+    b->source = NULL;
+    return status;
 }
 
 static mm_status run_all(bench *b) {
     if (b->sources.n == 0) return run_nets(b);
-    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) {
-        facts_source source;
-        MM_TRY(facts_source_open(b->sources.text[i], &source));
-        MM_TRY(run_source(b, &source));
-    }
+    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) MM_TRY(run_source(b, b->sources.text[i]));
     return MM_OK;
 }
 
-/* Where `liveness` ran in the same table, hidden is measured against it: 1 - (step - liveness's step) / codec time. */
+/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take longer. */
+static void compare(row *r, const row *base) {
+    r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
+    if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
+}
+
 static void compare_with_liveness(bench *b) {
     for (int i = 0; i < b->n_rows; i++) {
         row *r = &b->rows[i];
-        for (int j = 0; r->codec_hidden_share >= 0 && !r->simulated && j < b->n_rows; j++) {
+        for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
             const row *base = &b->rows[j];
             if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->iteration_seconds_median <= 0)
+                base->simulated != r->simulated || base->iteration_seconds_median <= 0)
                 continue;
-            double longer = r->iteration_seconds_median - base->iteration_seconds_median;
-            double share = 1 - longer / r->codec_busy_seconds;
-            r->codec_hidden_share = share < 0 ? 0 : share > 1 ? 1 : share;
+            compare(r, base);
             break;
         }
     }
@@ -181,21 +179,30 @@ static mm_status read_link(bench *b) {
     return MM_OK;
 }
 
+static mm_status check_source(const bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    if (source.is_machine) return MM_OK;
+    if (b->net_list || b->batch_list)
+        return mm_fail(MM_ERR_INVALID,
+                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "rates",
+                       path);
+    if (!source.net[0]) return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", path);
+    return MM_OK;
+}
+
 static mm_status check_sources(const bench *b) {
     if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
-    for (int i = 0; i < b->sources.n; i++) {
-        facts_source source;
-        MM_TRY(facts_source_open(b->sources.text[i], &source));
-    }
+    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i]));
     return MM_OK;
 }
 
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
-    MM_TRY(requirement_device(b->device));
-    if (strcmp(b->issue, "thread") != 0 && strcmp(b->issue, "inline") != 0)
-        return mm_fail(MM_ERR_INVALID, "--issue %s: must be thread or inline", b->issue);
+    MM_TRY(target_init(&b->target));
+    MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
@@ -218,14 +225,13 @@ static const char help_text[] =
     "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts' (of\n"
     "one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json, for "
     "any\n"
-    "network and batch. --predict first measures facts of each network and batch, then compares what the simulator\n"
-    "makes of them with each measured run. Columns:\n"
+    "network and batch. --predict measures facts of each network and batch, then compares what the simulator makes of\n"
+    "them with each policy's measured step: three times, the middle one counts. Columns:\n"
     "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
     "  img/s                 images a second, by the median iteration\n"
-    "  hidden                share of the codecs' time that did not lengthen the step; measured against the step of\n"
-    "                        liveness if that is in the table, else by how long computation waited\n"
+    "  hidden                share of the codecs' time during which computation did not wait for them\n"
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
@@ -234,7 +240,11 @@ static const char help_text[] =
     "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
     "null:\n"
     "none), simulated (true: nothing ran, images_per_second is the simulator's), codec_hidden_share,\n"
-    "codec_busy_seconds, loss_first, loss_last, test_accuracy, iterations, status (ok, or why not).\n"
+    "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
+    "cuda:\n"
+    "its computation beside codecs and copies, to that under liveness), precision, loss_first, loss_last, "
+    "test_accuracy,\n"
+    "iterations, status (ok, or why not).\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"
@@ -244,8 +254,8 @@ int cmd_bench(int argc, char **argv) {
     bench b = {.policy_list = "naive,liveness,freelunch",
                .budget_list = "own",
                .data = "synthetic",
-               .device = "host",
-               .issue = "thread",
+               .target = TARGET_DEFAULTS,
+               .issue_text = "auto",
                .iterations = 10,
                .seed = 1};
     const arg table[] = {
@@ -257,7 +267,9 @@ int cmd_bench(int argc, char **argv) {
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
         {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
-        {"--device", "NAME", "host (host)", ARG_TEXT, &b.device, 0, 0},
+        TARGET_ARGS(&b.target),
+        {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
+         &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
          ARG_SIZE, &b.pinned_bytes, 0, 0},
@@ -266,13 +278,16 @@ int cmd_bench(int argc, char **argv) {
          &b.link, 0, 0},
         {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
-        {"--issue", "HOW", "thread or inline (thread)", ARG_TEXT, &b.issue, 0, 0},
+        {"--issue", "HOW", "of side streams: thread, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text,
+         0, 0},
         {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
          &b.simulate_list, 0, 0},
         {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},
         {"--json", "FILE", "the rows as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
+         0, 0},
         {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
@@ -289,6 +304,7 @@ int cmd_bench(int argc, char **argv) {
         if (status == MM_OK) status = printed;
     }
     if (status == MM_OK && b.json) status = rows_save(b.json, b.rows, b.n_rows);
+    target_fini(&b.target);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);

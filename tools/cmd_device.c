@@ -8,10 +8,11 @@
 #include "tools/commands.h"
 #include "tools/device_speed.h"
 #include "tools/json_file.h"
-#include "tools/requirement.h"
+#include "tools/target.h"
 
 typedef struct options {
-    const char *device, *json, *facts, *net, *policy_list;
+    const char *json, *facts, *net, *policy_list;
+    target target; /* device NULL: all */
     int64_t batch, iterations;
     bool help;
     arg_texts policies;
@@ -92,7 +93,7 @@ static mm_status show(const options *o) {
     const mm_device_ops *ops;
     for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) {
         seen s;
-        if (o->device && strcmp(o->device, ops->name) != 0) continue;
+        if (o->target.device && strcmp(o->target.device, ops->name) != 0) continue;
         mm_status status = look(ops, &s);
         if (status != MM_OK) {
             json_decref(all);
@@ -112,37 +113,44 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
     session_config config = {.net = net,
                              .data = "synthetic",
                              .batch = o->batch,
-                             .device = o->device,
+                             .target = o->target,
                              .seed = 1,
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .same_batches = true,
                              .measure_times = true};
     snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
     session s;
-    row figures = {0};
+    row r = {.batch = o->batch};
     session_run run = {.iterations = o->iterations, .schedule = {.rate = 0.1f, .factor = 1}, .quiet = true};
     MM_TRY(session_init(&s, &config));
-    mm_status status = session_train(&s, &run, &figures);
-    if (status == MM_OK) status = collector_add(c, &s, &figures);
+    mm_status status = session_train(&s, &run, &r);
+    if (status == MM_OK) status = collector_add(c, &s, &r);
     session_fini(&s);
     return status;
+}
+
+/* What is left of a rate with both ways busy: no more than there is, and not less than facts may say. */
+static int64_t shared_rate(int64_t both, int64_t alone) {
+    int64_t least = alone / 10 + 1;
+    return alone > 0 && both > alone ? alone : both < least ? least : both;
 }
 
 /* Networks do not keep both directions busy at once, so it is not seen in their runs. */
 static mm_status measure_link(const options *o, mm_facts *facts) {
     mm_device *device;
     device_speed speed;
-    MM_TRY(mm_device_create(o->device, NULL, &device));
+    MM_TRY(mm_device_create(o->target.device, NULL, &device));
     mm_status status = device_speed_measure(device, &speed);
     mm_device_destroy(device);
     MM_TRY(status);
-    facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = speed.both;
+    facts->out_both_bytes_per_s = shared_rate(speed.both, facts->out_bytes_per_s);
+    facts->in_both_bytes_per_s = shared_rate(speed.both, facts->in_bytes_per_s);
     return MM_OK;
 }
 
 static mm_status measure_facts(const options *o, const nets_net *net) {
     collector c;
-    MM_TRY(collector_init(&c, net, o->batch, o->device, &o->policies));
+    MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
     mm_status status = MM_OK;
     for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
     if (status == MM_OK) status = measure_link(o, c.facts);
@@ -153,16 +161,20 @@ static mm_status measure_facts(const options *o, const nets_net *net) {
 
 static mm_status save_facts(options *o) {
     nets_net *net;
-    if (!o->device) o->device = "host";
+    if (!o->target.device) o->target.device = "host";
+    MM_TRY(target_init(&o->target));
     MM_TRY(args_split("--policies", o->policy_list, &o->policies));
     MM_TRY(nets_safetensors_writable(o->facts));
     MM_TRY(nets_open(o->net, &net));
     mm_status status = measure_facts(o, net);
     nets_net_destroy(net);
     if (status == MM_OK)
-        printf("facts of %s, batch %lld, on %s: %s\n", o->net, (long long)o->batch, o->device, o->facts);
+        printf("facts of %s, batch %lld, on %s: %s\n", o->net, (long long)o->batch, o->target.device, o->facts);
     return status;
 }
+
+/* Every map that they can move or compress is, so that its times are known. */
+#define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
 
 static const char help_text[] =
     "Prints what the library sees: the devices of this build, why one cannot be used, memory, and in about a second\n"
@@ -173,23 +185,29 @@ static const char help_text[] =
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
 int cmd_device(int argc, char **argv) {
-    options o = {.net = "resnet32", .policy_list = "liveness,vdnn-all,freelunch", .batch = 128, .iterations = 10};
+    options o = {.target = {.precision = "fp32"},
+                 .net = "resnet32",
+                 .policy_list = FACTS_POLICIES,
+                 .batch = 128,
+                 .iterations = 10};
     const arg table[] = {
-        {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.device, 0, 0},
+        {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.target.device, 0, 0},
+        TARGET_HOW_ARGS(&o.target),
         {"--json", "FILE", "the figures as an array", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
         {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
         {"--batch", "N", "of the facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
-        {"--policies", "P,Q", "of the facts: whose codecs and copies (liveness,vdnn-all,freelunch)", ARG_TEXT,
-         &o.policy_list, 0, 0},
+        {"--policies", "P,Q", "of the facts: whose codecs and copies (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
+         0},
         {"--iterations", "N", "of the facts: of each policy, the first not counted (10)", ARG_COUNT, &o.iterations, 2,
          1e6},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm device [OPTIONS]", help_text, &o.help);
     if (status == MM_OK && o.help) return EXIT_OK;
-    if (status == MM_OK && o.device) status = requirement_device(o.device);
+    if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
     if (status == MM_OK && o.json) status = nets_safetensors_writable(o.json);
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
+    target_fini(&o.target);
     return status == MM_OK ? EXIT_OK : command_failed("device", status);
 }

@@ -11,8 +11,9 @@
 #include "tools/picture.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *device, *facts, *json, *svg;
+    const char *net, *policy_list, *facts, *json, *svg;
     int64_t batch, budget_bytes;
+    target target;
     bool help, explain, chart, max_batch;
     /* made */
     arg_texts policies;
@@ -27,13 +28,13 @@ typedef struct plan_command {
 static mm_status plan_one(plan_command *c, const char *policy) {
     plan_case *one = &c->cases[c->n_cases];
     *one = (plan_case){.net = c->net,
-                       .device = c->device,
+                       .target = c->target,
                        .facts = c->facts,
                        .batch = c->batch,
                        .budget_bytes = c->budget_bytes,
                        .searched = c->max_batch};
     if (c->max_batch) {
-        MM_TRY(max_batch_find(c->network, c->device, policy, c->budget_bytes, &one->found));
+        MM_TRY(max_batch_find(c->network, &c->target, policy, c->budget_bytes, &one->found));
         one->batch = one->found.batch > 0 ? one->found.batch : 1;
     }
     MM_TRY(plan_case_init(one, c->network, policy));
@@ -46,12 +47,13 @@ static mm_status plan_all(plan_command *c) {
     if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
     MM_TRY(nets_open(c->net, &c->network));
     for (int i = 0; i < c->policies.n; i++) MM_TRY(plan_one(c, c->policies.text[i]));
-    return c->explain ? explain_bound_of(c->network, c->device, 1, &c->image) : MM_OK;
+    return c->explain ? explain_bound_of(c->network, &c->target, 1, &c->image) : MM_OK;
 }
 
 static void fini(plan_command *c) {
     for (int i = 0; i < c->n_cases; i++) plan_case_fini(&c->cases[i]);
     free(c->cases);
+    target_fini(&c->target);
     nets_net_destroy(c->network);
 }
 
@@ -124,7 +126,7 @@ static mm_status save_picture(const plan_command *c) {
 /* ---------------------------------------------------------------- the command */
 
 static mm_status check(plan_command *c) {
-    MM_TRY(requirement_device(c->device));
+    MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
@@ -144,9 +146,9 @@ static mm_status run_plan(plan_command *c) {
 
 static const char help_text[] =
     "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
-    "which step holds it, and what lies in memory at that step. With --budget, exits with 1 if a policy does not\n"
-    "fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies' codecs) also the step\n"
-    "time to expect.\n"
+    "which step holds it, and what lies in memory at that step. With --budget, what each policy does in it, and exits\n"
+    "with 1 if one does not fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies'\n"
+    "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect.\n"
     "\n"
     "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
     "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
@@ -155,18 +157,19 @@ static const char help_text[] =
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
 
 int cmd_plan(int argc, char **argv) {
-    plan_command c = {.net = "resnet32", .policy_list = "naive,liveness,freelunch", .device = "host", .batch = 128};
+    plan_command c = {
+        .net = "resnet32", .policy_list = "naive,liveness,freelunch", .target = TARGET_DEFAULTS, .batch = 128};
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
-        {"--budget", "SIZE", "does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
-        {"--device", "NAME", "whose workspaces to plan for (host)", ARG_TEXT, &c.device, 0, 0},
-        {"--facts", "FILE", "measured times", ARG_TEXT, &c.facts, 0, 0},
+        TARGET_ARGS(&c.target),
+        {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
         {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
         {0},
     };

@@ -20,11 +20,12 @@ typedef struct policy_switch {
 
 typedef struct train {
     /* as given */
-    const char *net, *data, *device, *policy, *save, *load, *json, *log_path, *issue;
+    const char *net, *data, *policy, *save, *load, *json, *log_path, *issue;
     int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, link_bytes, seed;
     double lr, momentum, weight_decay;
+    target target;
     arg_texts switch_texts, lr_texts;
-    bool eval, self_check, deterministic, no_measure, quiet, help;
+    bool eval, no_ladder, self_check, no_measure, quiet, help;
     /* made of it */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;
@@ -79,9 +80,9 @@ static mm_status check_writable(const char *path) { return path ? nets_safetenso
 
 static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
-    if (strcmp(t->issue, "thread") != 0 && strcmp(t->issue, "inline") != 0)
-        return mm_fail(MM_ERR_INVALID, "--issue %s: must be thread or inline", t->issue);
-    MM_TRY(requirement_device(t->device));
+    mm_issue issue;
+    MM_TRY(target_init(&t->target));
+    MM_TRY(target_issue(&t->target, t->issue, &issue));
     mm_policy policy;
     MM_TRY(mm_policy_parse(t->policy, &policy));
     for (int i = 0; i < t->switch_texts.n; i++) MM_TRY(read_switch(t, t->switch_texts.text[i]));
@@ -92,7 +93,7 @@ static mm_status configure(train *t, session_config *config) {
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .batch = t->batch,
-                               .device = t->device,
+                               .target = t->target,
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,
                                .link_bytes_per_s = t->link_bytes,
@@ -100,13 +101,16 @@ static mm_status configure(train *t, session_config *config) {
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = t->epochs > 0,
                                .evaluate = t->eval,
+                               .no_ladder = t->no_ladder,
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
                                .stop = t->interrupted,
-                               .issue = strcmp(t->issue, "inline") == 0 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
+                               .issue = issue};
     snprintf(config->policies.text[config->policies.n++], ARG_TEXT_CAPACITY, "%s", t->policy);
-    for (int i = 0; i < t->n_switches; i++)
+    for (int i = 0; i < t->n_switches; i++) {
+        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
         snprintf(config->policies.text[config->policies.n++], ARG_TEXT_CAPACITY, "%s", t->switches[i].policy);
+    }
     return MM_OK;
 }
 
@@ -177,8 +181,8 @@ static mm_status open_log(train *t) {
 
 /* A budget that is too small for the policy may do for another. */
 static mm_status advise(const train *t, const session *s, mm_status status) {
-    if (status != MM_ERR_INFEASIBLE) return status;
-    return requirement_advise(t->network, t->batch, t->device, s->config.budget_bytes, s->pinned_most_bytes);
+    if (status != MM_ERR_INFEASIBLE || s->refused_switch) return status;
+    return requirement_advise(t->network, t->batch, &t->target, s->config.budget_bytes, s->pinned_most_bytes);
 }
 
 static mm_status run_train(train *t, row *r) {
@@ -200,7 +204,8 @@ static const char help_text[] =
     "feature maps, workspaces. The policy decides what happens to the feature maps between the forward and the\n"
     "backward pass. Its plan is proved to fit before the first step; a budget too small is refused, naming the\n"
     "least that would do and the layer that holds it ('mm plan' tells beforehand). Without --budget it takes what\n"
-    "the plan needs.\n"
+    "the plan needs. If the device has less to give, or memory runs out later, a plan that needs less stands in (with\n"
+    "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
     "Ctrl-C finishes the iteration, saves if --save is given, and exits with 130. Otherwise: 0 done, 1 failed or\n"
@@ -213,9 +218,9 @@ static const char help_text[] =
 int cmd_train(int argc, char **argv) {
     train t = {.net = "resnet32",
                .data = "synthetic",
-               .device = "host",
+               .target = TARGET_DEFAULTS,
                .policy = "liveness",
-               .issue = "thread",
+               .issue = "auto",
                .batch = 128,
                .seed = 1,
                .lr = 0.1,
@@ -227,8 +232,8 @@ int cmd_train(int argc, char **argv) {
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
-        {"--device", "NAME", "host (host)", ARG_TEXT, &t.device, 0, 0},
-        {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what the plan needs)", ARG_SIZE,
+        TARGET_ARGS(&t.target),
+        {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
          ARG_SIZE, &t.pinned_bytes, 0, 0},
@@ -249,11 +254,11 @@ int cmd_train(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array of one row", ARG_TEXT, &t.json, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes of the budget)", ARG_FLAG,
          &t.no_measure, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &t.no_ladder,
+         0, 0},
         {"--self-check", NULL, "poison freed bytes and compare lossless copies (slow)", ARG_FLAG, &t.self_check, 0, 0},
-        {"--deterministic", NULL, "same bits on every run; the host device always is", ARG_FLAG, &t.deterministic, 0,
-         0},
-        {"--issue", "HOW", "thread: workers issue side streams; inline: the training thread (thread)", ARG_TEXT,
-         &t.issue, 0, 0},
+        {"--issue", "HOW", "of side streams: thread: workers; inline: the training thread, can be recorded (auto)",
+         ARG_TEXT, &t.issue, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &t.quiet, 0, 0},
         {0},
     };
@@ -265,6 +270,7 @@ int cmd_train(int argc, char **argv) {
     row r = {0};
     status = run_train(&t, &r);
     if (t.log) fclose(t.log);
+    target_fini(&t.target);
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         int code = command_failed("train", status);

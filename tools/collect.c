@@ -23,20 +23,20 @@ static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM
     return MM_OK;
 }
 
-static mm_status make(collector *c, const nets_net *net, int64_t batch, const char *device, const arg_texts *policies) {
+static mm_status make(collector *c, const nets_net *net, int64_t batch, const target *target,
+                      const arg_texts *policies) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n = 0;
     for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
-    for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], device, &c->codecs[i]));
-    MM_TRY(nets_backend_open(device, NULL, &c->backend));
-    MM_TRY(nets_lower(net, c->backend, batch, NETS_TRAIN, &c->lowered));
+    for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], target->device, &c->codecs[i]));
+    MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, &c->lowered));
     return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
 }
 
-mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const char *device,
+mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const target *target,
                          const arg_texts *policies) {
     memset(c, 0, sizeof *c);
-    mm_status status = make(c, net, batch, device, policies);
+    mm_status status = make(c, net, batch, target, policies);
     if (status != MM_OK) collector_fini(c);
     return status;
 }
@@ -44,7 +44,6 @@ mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const
 void collector_fini(collector *c) {
     mm_facts_destroy(c->facts);
     nets_lowered_destroy(c->lowered);
-    nets_backend_close(c->backend);
     for (int i = 0; i < MM_MAX_CODECS; i++) mm_codec_destroy(c->codecs[i]);
     memset(c, 0, sizeof *c);
 }
@@ -60,15 +59,17 @@ static void add_operation(collector *c, const mm_measured *m, const mm_node *nod
     *(node->kind == MM_NODE_ENCODE ? &facts->encode_ns : &facts->decode_ns) = ns;
 }
 
-static void add_copy(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
+/* A node in pieces is as many copies. */
+static void add_copy(collector *c, const mm_measured *m, int index, int64_t ns) {
+    const mm_node *node = &m->plan->nodes[index];
     collect_copies *copies = &c->copies[node->kind == MM_NODE_OUT];
-    double bytes = (double)m->plan->segments[node->dst].bytes;
+    double n = mm_program_pieces(m->program, index), bytes = (double)m->plan->segments[node->dst].bytes;
     if (ns <= 0) return;
-    copies->n++;
+    copies->n += n;
     copies->bytes += bytes;
     copies->ns += (double)ns;
-    copies->bytes_bytes += bytes * bytes;
-    copies->bytes_ns += bytes * (double)ns;
+    copies->bytes_bytes += bytes * bytes / n;
+    copies->bytes_ns += bytes * (double)ns / n;
 }
 
 /* ---------------------------------------------------------------- steps and contention */
@@ -134,7 +135,7 @@ mm_status collector_add(collector *c, session *s, const row *r) {
         if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
             add_operation(c, &m, node, ns);
         else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
-            add_copy(c, &m, node, ns);
+            add_copy(c, &m, i, ns);
     }
     return MM_OK;
 }

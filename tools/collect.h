@@ -11,6 +11,7 @@
 
 #include "tools/requirement.h"
 #include "tools/session.h"
+#include "tools/target.h"
 
 /* Sums of what a line is fitted to. */
 typedef struct collect_copies {
@@ -27,7 +28,6 @@ typedef struct collect_contention {
 typedef enum collect_rank { COLLECT_NONE, COLLECT_BESIDE, COLLECT_ALONE, COLLECT_LIVENESS } collect_rank;
 
 typedef struct collector {
-    nets_backend *backend;
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
@@ -39,7 +39,7 @@ typedef struct collector {
 } collector;
 
 /* For every codec that any of the policies uses. */
-MM_CHECKED mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const char *device,
+MM_CHECKED mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const target *target,
                                     const arg_texts *policies);
 void collector_fini(collector *c);
 

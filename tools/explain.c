@@ -13,16 +13,13 @@ static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *fac
     mm_graph_step_name(graph, out->bound.offloaded_step, out->offloaded_held_by, sizeof out->offloaded_held_by);
 }
 
-mm_status explain_bound_of(const nets_net *net, const char *device, int64_t batch, explain_bound *bound_out) {
-    nets_backend *backend;
+mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch, explain_bound *bound_out) {
     nets_lowered *lowered;
-    MM_TRY(nets_backend_open(device, NULL, &backend));
-    mm_status status = nets_lower(net, backend, batch, NETS_TRAIN, &lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &lowered);
     if (status == MM_OK) {
         name_bound(lowered->graph, batch, NULL, bound_out);
         nets_lowered_destroy(lowered);
     }
-    nets_backend_close(backend);
     return status;
 }
 
@@ -55,7 +52,7 @@ static mm_status explained_init(explained *e, const plan_case *c) {
     if (e->facts->n_codecs == 0) {
         mm_policy policy;
         MM_TRY(mm_policy_parse("freelunch", &policy));
-        MM_TRY(mm_planned_init(&e->codecs, &policy, plan_case_plan(c)->graph, c->device));
+        MM_TRY(mm_planned_init(&e->codecs, &policy, plan_case_plan(c)->graph, c->target.device));
         e->facts = e->codecs.facts;
     }
     mm_status status = mm_stash_init(plan_case_plan(c), e->facts, &e->stash);

@@ -4,6 +4,7 @@
 #define TOOLS_EXPLAIN_H
 
 #include "tools/plan_case.h"
+#include "tools/target.h"
 
 enum { EXPLAIN_MAPS = 10 };
 
@@ -15,7 +16,8 @@ typedef struct explain_bound {
 } explain_bound;
 
 /* Of a net at a batch, one image being moDNN's smallest sub-batch. */
-MM_CHECKED mm_status explain_bound_of(const nets_net *net, const char *device, int64_t batch, explain_bound *bound_out);
+MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch,
+                                      explain_bound *bound_out);
 
 /* The largest stashed maps of cases of one net and one batch, with what each case holds of them, and the bounds: of
  * `image` and of the cases' own batch. */

@@ -4,7 +4,8 @@
 
 typedef struct search {
     const nets_net *net;
-    const char *device, *policy;
+    const target *target;
+    const char *policy;
     int64_t budget_bytes;
     int64_t fits, fits_bytes; /* the largest batch known to fit, 0: none, and what its plan needs */
     int64_t over, over_bytes; /* the smallest above it known not to; 0: none */
@@ -13,7 +14,7 @@ typedef struct search {
 
 static mm_status probe(search *s, int64_t batch) {
     requirement r;
-    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->device, s->policy, 0, NULL));
+    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, NULL));
     int64_t bytes = r.planned.plan->peak_bytes;
     requirement_fini(&r);
     if (s->fits > 0 && batch > s->fits && bytes > s->fits_bytes)
@@ -47,9 +48,9 @@ static mm_status close_in(search *s) {
     return MM_OK;
 }
 
-mm_status max_batch_find(const nets_net *net, const char *device, const char *policy, int64_t budget_bytes,
+mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
                          max_batch *found_out) {
-    search s = {.net = net, .device = device, .policy = policy, .budget_bytes = budget_bytes};
+    search s = {.net = net, .target = target, .policy = policy, .budget_bytes = budget_bytes};
     int64_t over;
     do {
         MM_TRY(climb(&s));

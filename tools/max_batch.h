@@ -3,6 +3,7 @@
 #define TOOLS_MAX_BATCH_H
 
 #include "nets/net.h"
+#include "tools/target.h"
 
 enum { BATCH_MAX = 1 << 20 };
 
@@ -15,7 +16,7 @@ typedef struct max_batch {
 /* Exact, by planning: upwards in growing strides until a batch does not fit, then between the two until they are
  * neighbours. What a plan needs grows with the batch but for the gaps that its placement leaves, so the batch after the
  * first that does not fit is tried too, and the search goes on from there if it fits. */
-MM_CHECKED mm_status max_batch_find(const nets_net *net, const char *device, const char *policy, int64_t budget_bytes,
+MM_CHECKED mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
                                     max_batch *found_out);
 
 #endif

@@ -5,7 +5,7 @@
 #include "tools/simulated.h"
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
-    MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, c->device, policy, 0, c->facts));
+    MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, &c->target, policy, 0, c->facts));
     mm_status status = MM_OK;
     if (c->budget_bytes > c->r.minimum_bytes) status = requirement_limit(&c->r, c->budget_bytes, INT64_MAX);
     if (status == MM_OK && c->facts) status = mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim);
@@ -55,8 +55,9 @@ static void print_kinds(FILE *file, const mm_account *account) {
 /* Who needs it last: what holds it there. */
 static const char *last_user(const mm_plan *plan, const mm_segment *s, char *buffer, size_t capacity) {
     const mm_node *last = &plan->nodes[s->last_node];
-    if (last->kind != MM_NODE_STEP) return last->kind == MM_NODE_ENCODE ? "its encoding" : "its decoding";
-    return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
+    if (mm_node_runs_step(last)) return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
+    snprintf(buffer, capacity, "its %s", mm_node_kind_name(last->kind));
+    return buffer;
 }
 
 enum { LARGEST = 10 };
@@ -149,7 +150,7 @@ json_t *plan_case_row(const plan_case *c) {
     char step[256];
     json_t *row = json_pack(
         "{ss sI ss ss sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
-        c->device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
+        c->target.device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
         (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->r.minimum_bytes, "live_peak_bytes",
         (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",

@@ -5,27 +5,13 @@
 
 #include "mm/advice.h"
 #include "mm/core/status.h"
-#include "mm/device/device.h"
 #include "tools/facts_source.h"
 
-mm_status requirement_device(const char *device) {
-    char known[128] = "";
-    const char *name, *summary;
-    for (size_t i = 0; (name = mm_device_list(i, &summary)); i++) {
-        if (strcmp(name, device) == 0) return MM_OK;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name);
-    }
-    const char *absent = mm_device_absent(device);
-    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s%s%s", device, known,
-                   absent ? "; " : "", absent ? absent : "");
-}
-
-static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
+static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
-    MM_TRY(nets_backend_open(device, NULL, &r->backend));
-    MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
-    MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, device));
+    MM_TRY(nets_lower(net, target->backend, batch, mode, &r->lowered));
+    MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device));
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
@@ -36,10 +22,10 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     return MM_OK;
 }
 
-mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
+mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
                            const char *policy, int64_t base_bytes, const char *facts_path) {
     memset(r, 0, sizeof *r);
-    mm_status status = make(r, net, batch, mode, device, policy, base_bytes, facts_path);
+    mm_status status = make(r, net, batch, mode, target, policy, base_bytes, facts_path);
     if (status != MM_OK) requirement_fini(r);
     return status;
 }
@@ -52,23 +38,21 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
     return status;
 }
 
-mm_status requirement_advise(const nets_net *net, int64_t batch, const char *device, int64_t device_bytes,
+mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
                              int64_t pinned_bytes) {
     requirement r = {0};
     char refusal[512];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    mm_status status = nets_backend_open(device, NULL, &r.backend);
-    if (status == MM_OK) status = nets_lower(net, r.backend, batch, NETS_TRAIN, &r.lowered);
-    mm_fail_set("%s", refusal);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &r.lowered);
+    mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     if (status == MM_OK) {
-        const mm_graph *graph = r.lowered->graph;
-        status = mm_advise(graph, device,
-                           &(mm_limits){.device_bytes = device_bytes,
-                                        .pinned_bytes = pinned_bytes,
-                                        .base_bytes = mm_planned_base(graph)});
+        const mm_limits limits = {.device_bytes = device_bytes,
+                                  .pinned_bytes = pinned_bytes,
+                                  .base_bytes = mm_planned_base(r.lowered->graph)};
+        refused = mm_advise(r.lowered->graph, target->device, &limits);
     }
     requirement_fini(&r);
-    return MM_ERR_INFEASIBLE;
+    return refused;
 }
 
 int64_t requirement_pinned_most(void) {
@@ -83,6 +67,5 @@ int64_t requirement_pinned_most(void) {
 void requirement_fini(requirement *r) {
     mm_planned_fini(&r->planned);
     nets_lowered_destroy(r->lowered);
-    nets_backend_close(r->backend);
     memset(r, 0, sizeof *r);
 }

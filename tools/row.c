@@ -44,7 +44,10 @@ double row_error(const row *r) {
 static void fill(const row *r, cells c) {
     snprintf(c[0], CELL, "%s", r->net);
     snprintf(c[1], CELL, "%lld", (long long)r->batch);
-    snprintf(c[2], CELL, "%s", r->policy);
+    if (*r->policy_now && strcmp(r->policy_now, r->policy) != 0)
+        snprintf(c[2], CELL, "%.120s -> %.120s", r->policy, r->policy_now);
+    else
+        snprintf(c[2], CELL, "%s", r->policy);
     size_cell(c[3], r->budget_bytes);
     size_cell(c[4], r->predicted_peak_bytes);
     size_cell(c[5], r->peak_bytes);
@@ -115,21 +118,25 @@ void rows_print_error(FILE *file, const row *rows, int n) {
 
 static json_t *optional(double value) { return value < 0 ? json_null() : json_real(value); }
 
+static json_t *positive(double value) { return optional(value > 0 ? value : -1); }
+
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss sI sI sI sI sI sI sf sf sf so so sb so sf so so so sI ss}", "net", r->net, "batch",
-        (json_int_t)r->batch, "device", r->device, "policy", r->policy, "codec", r->codec, "budget_bytes",
-        (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "predicted_peak_bytes",
-        (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes, "outside_bytes",
-        (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes, "images_per_second",
+        "{ss sI ss ss ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb so sf sf so so so so so sI ss}", "net", r->net,
+        "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "policy", r->policy,
+        "policy_effective", *r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps,
+        "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
+        "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes,
+        "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes, "images_per_second",
         r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
         r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
         optional(row_error(r)), "simulated", (int)r->simulated, "codec_hidden_share", optional(r->codec_hidden_share),
-        "codec_busy_seconds", r->codec_busy_seconds, "loss_first", ran ? json_real(r->loss_first) : json_null(),
-        "loss_last", ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy),
-        "iterations", (json_int_t)r->iterations, "status", r->status);
+        "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds", r->compute_busy_seconds, "step_ratio",
+        positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio), "loss_first",
+        ran ? json_real(r->loss_first) : json_null(), "loss_last", ran ? json_real(r->loss_last) : json_null(),
+        "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

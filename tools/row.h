@@ -7,7 +7,9 @@
 #include "mm/core/status.h"
 
 typedef struct row {
-    char net[64], device[16], policy[160], codec[64];
+    char net[64], device[16], precision[8], policy[160], codec[64];
+    char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
+    int64_t ladder_steps; /* taken because memory was short */
     int64_t batch;
     int64_t asked_bytes; /* the budget that was asked for; 0: what the policy needs */
     int64_t budget_bytes;
@@ -18,8 +20,10 @@ typedef struct row {
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
-    double codec_hidden_share; /* negative: no codec */
-    double codec_busy_seconds; /* of the codecs' streams, an iteration */
+    double codec_hidden_share;        /* negative: no codec */
+    double codec_busy_seconds;        /* of the codecs' streams, an iteration */
+    double compute_busy_seconds;      /* of the compute stream; 0: not measured */
+    double step_ratio, compute_ratio; /* to liveness in the same table; 0: it is not there */
     double loss_first, loss_last;
     double test_accuracy; /* negative: not evaluated */
     int64_t iterations;

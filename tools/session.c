@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
 #include "tools/requirement.h"
+#include "tools/session_memory.h"
 
 static double now(void) {
     struct timespec t;
@@ -61,67 +63,21 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     return n;
 }
 
-/* By one plan: its least, and the host memory that the policy takes in the budget. */
-static mm_status raise_by(session *s, requirement *r) {
-    if (r->planned.plan->pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
-    const mm_plan *plan = r->planned.plan;
-    if (plan->peak_bytes > s->minimum_bytes) {
-        s->minimum_bytes = plan->peak_bytes;
-        mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-    }
-    if (s->config.budget_bytes > plan->peak_bytes)
-        MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes));
-    plan = r->planned.plan;
-    if (plan->pinned_bytes > s->pinned_most_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %lld bytes of pinned host memory, %lld are %s",
-                       plan->policy, (long long)plan->pinned_bytes, (long long)s->pinned_most_bytes,
-                       s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it");
-    if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
-    return MM_OK;
-}
-
-/* Raises the minimum to the largest plan of a graph under any policy. *base_bytes: what the persistent tensors of all
- * graphs take, 0 if that is not known: then it becomes what this graph's take. */
-static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
-    for (int p = 0; p < s->config.policies.n; p++) {
-        requirement r;
-        MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
-                                *base_bytes, NULL));
-        *base_bytes = r.planned.plan->base_bytes;
-        mm_status status = raise_by(s, &r);
-        requirement_fini(&r);
-        MM_TRY(status);
-    }
-    return MM_OK;
-}
-
-static mm_status check_device_memory(const session *s) {
-    mm_device *device;
-    mm_memory_info info;
-    char size[32];
-    int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
-    MM_TRY(mm_device_create(s->config.device, NULL, &device));
-    mm_device_memory_info(device, &info);
-    mm_device_destroy(device);
-    if (wanted <= info.free_bytes) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
-                   s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
-                   mm_size_format(wanted, size, sizeof size), s->config.device, (long long)info.free_bytes);
-}
-
-static mm_status check_budget(const session *s) {
-    if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device_memory(s);
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)s->minimum_bytes,
-                   s->holder);
+/* On a line of its own, whatever the progress has left on it. */
+static void say(void *ctx, mm_log_level level, const char *message) {
+    (void)ctx, (void)level;
+    fprintf(stderr, "%smm: %s\n", isatty(fileno(stderr)) ? "\r\033[K" : "", message);
 }
 
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
-    mm_options options = {.device = c->device,
+    mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = c->pinned_bytes,
                           .link_bytes_per_s = c->link_bytes_per_s,
                           .policy = c->policies.text[0],
+                          .no_ladder = c->no_ladder,
+                          .log = {.fn = say, .level = MM_LOG_WARNING},
                           .issue = c->issue,
                           .self_check = c->self_check,
                           .measure_touched = c->measure,
@@ -132,8 +88,8 @@ static mm_status open_manager(session *s) {
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++)
-        MM_TRY(
-            nets_exec_create(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->device, &c->sgd, wanted[g].exec));
+        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
+                                   wanted[g].exec));
     return nets_exec_init(s->train, c->seed);
 }
 
@@ -142,13 +98,14 @@ static mm_status open_manager(session *s) {
 static mm_status init(session *s) {
     int64_t base = 0;
     s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
-    MM_TRY(raise_minimum(s, s->config.batch, NETS_TRAIN, &base));
-    MM_TRY(check_budget(s));
+    MM_TRY(session_memory_raise(s, s->config.batch, NETS_TRAIN, &base));
+    MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
-    for (int g = 1; g < n; g++) MM_TRY(raise_minimum(s, wanted[g].batch, wanted[g].mode, &base));
-    MM_TRY(check_budget(s));
+    for (int g = 1; g < n; g++) MM_TRY(session_memory_raise(s, wanted[g].batch, wanted[g].mode, &base));
+    MM_TRY(session_memory_check(s));
+    MM_TRY(session_memory_check_switches(s));
     if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
     if (s->config.pinned_bytes == 0) s->config.pinned_bytes = s->pinned_needed_bytes;
     return open_manager(s);
@@ -209,7 +166,8 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
 
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
-    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD) MM_TRY(nets_reader_next(s->train_data, &batch));
+    if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
+        MM_TRY(nets_reader_next(s->train_data, &batch));
     nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
     if (t->flying == 0) t->ended = now();
@@ -261,6 +219,30 @@ static mm_status land(session *s, const session_run *run, progress *p, tally *t,
     return status;
 }
 
+static mm_status seek(session *s) {
+    return nets_reader_seek(s->train_data, s->iteration / s->train_size.batches, s->iteration % s->train_size.batches);
+}
+
+static int64_t ladder_steps(const session *s) {
+    mm_stats stats;
+    mm_stats_get(s->manager, &stats);
+    return stats.ladder_steps;
+}
+
+/* Where memory ran out and the manager has found a plan that needs less, what was lost is run again: the weights say
+ * how far it came. */
+static mm_status iterate_to_the_end(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    for (;;) {
+        int64_t steps = ladder_steps(s);
+        mm_status status = iterate_all(s, run, p, t, r), landed = land(s, run, p, t, r);
+        if (status == MM_OK) status = landed;
+        if (status != MM_ERR_NOMEM || ladder_steps(s) == steps) return status;
+        MM_TRY(nets_exec_updates(s->train, &s->iteration));
+        MM_TRY(seek(s));
+        t->flying = 0;
+    }
+}
+
 /* The share of the codecs' time during which the computation did not wait for them; it may have waited for others. */
 static double hidden_share(const mm_stats *before, const mm_stats *after) {
     double busy = (double)(after->codec_busy_ns - before->codec_busy_ns);
@@ -268,6 +250,8 @@ static double hidden_share(const mm_stats *before, const mm_stats *after) {
     if (busy <= 0) return -1;
     return wait >= busy ? 0 : 1 - wait / busy;
 }
+
+static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
 
 static mm_status fill_row(session *s, tally *t, row *r) {
     mm_stats after;
@@ -277,8 +261,13 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->outside_bytes = after.outside_bytes;
     r->stash_bytes = after.stash_bytes;
     r->codec_hidden_share = hidden_share(&t->before, &after);
+    r->ladder_steps = after.ladder_steps;
+    copy_text(r->policy_now, sizeof r->policy_now, mm_policy_now(s->manager));
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
+    if (r->iterations > 0)
+        r->compute_busy_seconds =
+            (double)(after.compute_busy_ns - t->before.compute_busy_ns) * 1e-9 / (double)r->iterations;
     if (!s->config.measure || r->iterations == 0) return MM_OK;
     mm_touched touched;
     MM_TRY(mm_touched_get(s->manager, &touched));
@@ -288,11 +277,10 @@ static mm_status fill_row(session *s, tally *t, row *r) {
                    (long long)touched.stray_bytes);
 }
 
-static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
-
 static void name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
-    copy_text(r->device, sizeof r->device, s->config.device);
+    copy_text(r->device, sizeof r->device, s->config.target.device);
+    copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->policy, sizeof r->policy, s->config.policies.text[0]);
     mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
@@ -307,15 +295,12 @@ static void name_row(const session *s, row *r) {
 mm_status session_train(session *s, const session_run *run, row *r) {
     name_row(s, r);
     r->codec_hidden_share = r->test_accuracy = -1;
-    if (s->iteration > 0)
-        MM_TRY(nets_reader_seek(s->train_data, s->iteration / s->train_size.batches,
-                                s->iteration % s->train_size.batches));
+    MM_TRY(seek(s));
     tally t = {.full = 0};
     mm_stats_get(s->manager, &t.before);
     progress p;
     progress_begin(&p, r->policy, run->iterations, run->quiet);
-    mm_status status = iterate_all(s, run, &p, &t, r), landed = land(s, run, &p, &t, r);
-    if (status == MM_OK) status = landed;
+    mm_status status = iterate_to_the_end(s, run, &p, &t, r);
     progress_end(&p);
     return status == MM_OK ? fill_row(s, &t, r) : status;
 }

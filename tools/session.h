@@ -11,13 +11,14 @@
 #include "tools/args.h"
 #include "tools/progress.h"
 #include "tools/row.h"
+#include "tools/target.h"
 
 typedef struct session_config {
     const nets_net *net;
     const char *data;
     int64_t batch;
-    const char *device;
-    int64_t budget_bytes; /* 0: what the policies need */
+    target target;        /* borrowed */
+    int64_t budget_bytes; /* 0: what the first policy needs */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
     int64_t link_bytes_per_s;
     arg_texts policies; /* the first to begin with; others that will be switched to */
@@ -26,6 +27,7 @@ typedef struct session_config {
     bool whole_epochs; /* the last smaller batch is trained on too; else left out */
     bool evaluate;
     bool same_batches; /* the first ones again and again: no reader holds the device up */
+    bool no_ladder;    /* less memory than that is an error */
     bool self_check;
     bool measure; /* touched bytes */
     bool measure_times;
@@ -37,12 +39,15 @@ typedef struct session_config {
 typedef struct session {
     session_config config;
     mm_manager *manager;
-    bool ahead; /* iterations are submitted ahead; the host's own device gains nothing by that, and is measured better */
+    bool
+        ahead; /* iterations are submitted ahead; the host's own device gains nothing by that, and is measured better */
     nets_exec *train, *train_last; /* train_last NULL: no smaller batch */
     nets_exec *eval, *eval_last;
     nets_reader *train_data, *test_data;
     nets_reader_size train_size, test_size;
-    int64_t minimum_bytes; /* budget below which the policies do not run */
+    int64_t minimum_bytes;             /* budget below which the first policy does not run */
+    int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
+    bool refused_switch;               /* it is one that will be switched to that does not fit */
     int64_t pinned_most_bytes, pinned_needed_bytes;
     char holder[256];  /* layer and phase that hold it */
     int64_t iteration; /* how many were run, those of a loaded state included */

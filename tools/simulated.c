@@ -19,17 +19,15 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
     return NULL;
 }
 
-mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const char *device) {
-    *s = (simulated){.device = device};
-    mm_status status = nets_backend_open(device, NULL, &s->backend);
-    if (status == MM_OK) status = nets_lower(net, s->backend, batch, NETS_TRAIN, &s->lowered);
+mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
+    *s = (simulated){.target = target};
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &s->lowered);
     if (status != MM_OK) simulated_fini(s);
     return status;
 }
 
 void simulated_fini(simulated *s) {
     nets_lowered_destroy(s->lowered);
-    nets_backend_close(s->backend);
     *s = (simulated){0};
 }
 
@@ -45,8 +43,8 @@ static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bo
     mm_simulation simulation;
     MM_TRY(mm_simulate(plan, planned->facts, &simulation));
     run->iteration_ns = simulation.iteration_ns;
-    run->hidden_permille = simulation.hidden_permille;
-    for (int t = 0; t < MM_STREAM_COUNT; t++) run->side_ns += t == MM_STREAM_COMPUTE ? 0 : simulation.busy_ns[t];
+    run->codec_hidden_permille = simulation.codec_hidden_permille;
+    run->codec_ns = simulation.busy_ns[MM_STREAM_ENCODE] + simulation.busy_ns[MM_STREAM_DECODE];
     mm_simulation_fini(&simulation);
     return MM_OK;
 }
@@ -60,7 +58,7 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
                         .pinned_bytes = pinned_bytes > 0 ? pinned_bytes : INT64_MAX,
                         .base_bytes = mm_planned_base(graph)};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
-    MM_TRY(mm_planned_init(&planned, &policy, graph, s->device));
+    MM_TRY(mm_planned_init(&planned, &policy, graph, s->target->device));
     mm_status status = MM_OK;
     if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
     if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);

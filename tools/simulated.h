@@ -5,15 +5,15 @@
 #include "mm/core/simulate.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
+#include "tools/target.h"
 
 typedef struct simulated {
-    nets_backend *backend;
     nets_lowered *lowered;
-    const char *device;
+    const target *target;
 } simulated;
 
 /* The net must outlive it. */
-MM_CHECKED mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const char *device);
+MM_CHECKED mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target);
 void simulated_fini(simulated *s);
 
 /* The times of a plan come from here. */
@@ -28,8 +28,8 @@ typedef struct simulated_run {
     char holder[256]; /* the step that holds the peak */
     bool fits;
     char untimed[MM_SPEC_CAPACITY]; /* what the source has no time of, "": nothing */
-    int64_t iteration_ns, side_ns;  /* they hold if nothing is untimed */
-    int hidden_permille;
+    int64_t iteration_ns, codec_ns; /* they hold if nothing is untimed */
+    int codec_hidden_permille;
 } simulated_run;
 
 /* Budgets of 0: as much as it takes, which makes the plan with the lowest peak. source NULL: no times. */

@@ -44,9 +44,9 @@ typedef struct mm_facts {
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* each way with both busy */
     int contention_permille;                           /* how much longer compute takes while a codec works */
     int link_contention_permille;                      /* and while a copy over the link does; they add up */
-    int64_t issue_ns; /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
-    int64_t alloc_ns; /* an unplanned allocation, or a free: nothing else on the device goes on meanwhile, as the CUDA
-                         runtime's synchronise; 0: none is counted */
+    int64_t issue_ns;    /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
+    int64_t alloc_ns;    /* of an unplanned allocation, or a free. It begins when all that runs has ended, and nothing
+                         begins before it has: the CUDA runtime's synchronise the device. 0: they cost nothing */
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
                             (mm/core/pieces.h) */
 } mm_facts;

@@ -189,3 +189,48 @@ void mm_pieces_fini(mm_pieces *pieces) {
     free(pieces->at[0]);
     *pieces = (mm_pieces){0};
 }
+
+/* ---------------------------------------------------------------- an execution */
+
+/* What a piece had to wait for longest: that which its stream did before, or another stream's piece. NULL: nothing. */
+static const mm_piece *last_awaited(const mm_pieces *p, const int64_t *ended_ns, const mm_piece *piece,
+                                    int64_t *ended_ns_out) {
+    const mm_piece *last = NULL;
+    *ended_ns_out = 0;
+    for (int s = 0; s < MM_STREAM_COUNT; s++) {
+        int32_t seq = s == (int)piece->stream ? piece->seq - 1 : piece->wait[s];
+        int32_t awaited = seq < 0 ? -1 : p->at[s][seq];
+        if (awaited < 0 || ended_ns[awaited] <= *ended_ns_out) continue;
+        *ended_ns_out = ended_ns[awaited];
+        last = &p->pieces[awaited];
+    }
+    return last;
+}
+
+int64_t mm_pieces_started(const mm_pieces *pieces, const int64_t *ended_ns, const mm_piece *piece) {
+    int64_t start;
+    last_awaited(pieces, ended_ns, piece, &start);
+    return start;
+}
+
+/* The same of one step. */
+static int64_t codec_wait_before(const mm_pieces *p, const int64_t *ended_ns, const mm_piece *step) {
+    int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], sum = 0, end, start;
+    const mm_piece *awaited = last_awaited(p, ended_ns, step, &end);
+    for (; awaited && awaited->stream != MM_STREAM_COMPUTE && end > from; end = start) {
+        bool codec = awaited->stream == MM_STREAM_ENCODE || awaited->stream == MM_STREAM_DECODE;
+        awaited = last_awaited(p, ended_ns, awaited, &start);
+        if (start < from) start = from;
+        if (codec) sum += end - start;
+    }
+    return sum;
+}
+
+int64_t mm_pieces_codec_wait(const mm_pieces *p, const int64_t *ended_ns) {
+    int64_t sum = 0;
+    for (int32_t i = 1; i < p->count[MM_STREAM_COMPUTE]; i++) {
+        const mm_piece *step = &p->pieces[p->at[MM_STREAM_COMPUTE][i]];
+        if (mm_piece_waits(step)) sum += codec_wait_before(p, ended_ns, step);
+    }
+    return sum;
+}

@@ -48,6 +48,25 @@ typedef struct mm_pieces {
 MM_CHECKED mm_status mm_pieces_init(const mm_plan *plan, const mm_facts *facts, mm_pieces *pieces_out);
 void mm_pieces_fini(mm_pieces *pieces);
 
+/* ---------------------------------------------------------------- an execution, measured or simulated
+ *
+ * ended_ns: per piece, when it ended; 0 where nobody knows. */
+
+/* When a piece started: when its stream was free and what it waits for had ended. 0: it waited for nothing known. */
+int64_t mm_pieces_started(const mm_pieces *pieces, const int64_t *ended_ns, const mm_piece *piece);
+
+/* How much of the time that the computation stood before its steps a codec was at work on what it waited for. That is
+ * found back along what each had to wait for: a step for a decode, that for a prefetch, that for an offload, that for an
+ * encode. Must be known: the ends of all operations, and of steps before steps that wait for one. */
+int64_t mm_pieces_codec_wait(const mm_pieces *pieces, const int64_t *ended_ns);
+
+/* Whether a step waits for any operation. */
+static inline bool mm_piece_waits(const mm_piece *step) {
+    for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++)
+        if (step->wait[s] >= 0) return true;
+    return false;
+}
+
 static inline bool mm_piece_is_first(const mm_pieces *p, const mm_piece *piece) {
     return piece->seq == p->first[piece->node];
 }

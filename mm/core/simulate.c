@@ -19,6 +19,7 @@ typedef struct simulator {
     int32_t running[MM_STREAM_COUNT]; /* piece; -1 */
     int64_t left[MM_STREAM_COUNT];    /* work of it */
     int64_t began[MM_STREAM_COUNT];   /* when */
+    int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
     int64_t now;
 } simulator;
@@ -29,7 +30,7 @@ typedef struct simulator {
 static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
     int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     if (rate <= 0) return 0;
-    double ns = (double)facts->issue_ns + (double)bytes / (double)rate * 1e9;
+    double ns = (double)bytes / (double)rate * 1e9;
     return ns < (double)MM_NS_MOST ? (int64_t)ns : MM_NS_MOST + 1; /* refused, with all that is too long */
 }
 
@@ -54,14 +55,17 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     return MM_OK;
 }
 
-/* A piece takes its rows' part; the parts add up to the whole. */
+/* A piece takes its rows' part, which add up to the whole; and each copy over the link takes time to be issued. */
 static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns_out) {
     const mm_node *n = &s->plan->nodes[piece->node];
+    int64_t issue = n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN ? s->facts->issue_ns : 0;
     MM_TRY(node_ns(s, n, ns_out));
-    if (s->pieces.first[piece->node] == s->pieces.last[piece->node]) return MM_OK;
-    double ns = (double)*ns_out, rows = (double)mm_graph_tensor(s->plan->graph, n->tensor)->dims[0];
-    *ns_out = (int64_t)(ns * (double)(piece->first_row + piece->rows) / rows) -
-              (int64_t)(ns * (double)piece->first_row / rows);
+    if (s->pieces.first[piece->node] != s->pieces.last[piece->node]) {
+        double ns = (double)*ns_out, rows = (double)mm_graph_tensor(s->plan->graph, n->tensor)->dims[0];
+        *ns_out = (int64_t)(ns * (double)(piece->first_row + piece->rows) / rows) -
+                  (int64_t)(ns * (double)piece->first_row / rows);
+    }
+    *ns_out += issue;
     return MM_OK;
 }
 
@@ -116,29 +120,54 @@ static int count_unplanned(const mm_plan *plan, int node) {
     return n;
 }
 
-/* Everything stands still while memory is allocated and freed for a node. */
-static void stand_still(simulator *s, int node) {
-    if (s->facts->alloc_ns == 0 || s->plan->heap_bytes == 0) return;
-    s->now += count_unplanned(s->plan, node) * s->facts->alloc_ns;
+/* The piece that a stream would start now; NULL: it is at work, or has none that is ready. */
+static const mm_piece *next_piece(const simulator *s, int t) {
+    if (s->running[t] >= 0 || s->ended[t] == s->pieces.count[t]) return NULL;
+    const mm_piece *piece = &s->pieces.pieces[s->pieces.at[t][s->ended[t]]];
+    return is_ready(s, piece) ? piece : NULL;
+}
+
+static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
+    int64_t ns;
+    MM_TRY(piece_ns(s, piece, &ns));
+    s->running[t] = s->pieces.at[t][s->ended[t]];
+    s->left[t] = ns * FULL_SPEED;
+    s->began[t] = s->now;
+    if (mm_piece_is_first(&s->pieces, piece)) s->nodes[piece->node].start_ns = s->now;
+    return MM_OK;
+}
+
+/* How many allocations and frees a stream's next piece begins with, if they cost anything. */
+static int allocations(const simulator *s, int t) {
+    const mm_piece *piece = s->facts->alloc_ns > 0 && s->plan->heap_bytes > 0 ? next_piece(s, t) : NULL;
+    return piece && mm_piece_is_first(&s->pieces, piece) ? count_unplanned(s->plan, piece->node) : 0;
+}
+
+/* Once nothing runs, the allocations of the first stream that wants any, and the start of what wants them. Until then
+ * (*drains_out) nothing starts. */
+static mm_status allocate(simulator *s, bool *drains_out) {
+    bool idle = true;
+    *drains_out = false;
+    for (int t = 0; t < MM_STREAM_COUNT; t++) idle &= s->running[t] < 0;
+    for (int t = 0; t < MM_STREAM_COUNT; t++) {
+        int n = allocations(s, t);
+        if (n == 0) continue;
+        *drains_out = !idle;
+        if (!idle) return MM_OK;
+        s->now += n * s->facts->alloc_ns;
+        return start_piece(s, t, next_piece(s, t));
+    }
+    return MM_OK;
 }
 
 /* Starts what can start now. Returns whether anything runs. */
 static mm_status start_pieces(simulator *s, bool *any_out) {
+    bool drains;
     *any_out = false;
+    MM_TRY(allocate(s, &drains));
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
-        if (s->running[t] < 0 && s->ended[t] < s->pieces.count[t]) {
-            int32_t next = s->pieces.at[t][s->ended[t]];
-            const mm_piece *piece = &s->pieces.pieces[next];
-            if (is_ready(s, piece)) {
-                int64_t ns;
-                MM_TRY(piece_ns(s, piece, &ns));
-                if (mm_piece_is_first(&s->pieces, piece)) stand_still(s, piece->node);
-                s->running[t] = next;
-                s->left[t] = ns * FULL_SPEED;
-                s->began[t] = s->now;
-                if (mm_piece_is_first(&s->pieces, piece)) s->nodes[piece->node].start_ns = s->now;
-            }
-        }
+        const mm_piece *piece = drains || allocations(s, t) > 0 ? NULL : next_piece(s, t);
+        if (piece) MM_TRY(start_piece(s, t, piece));
         *any_out |= s->running[t] >= 0;
     }
     return MM_OK;
@@ -158,7 +187,7 @@ static void advance(simulator *s) {
         if (s->running[t] < 0) continue;
         s->left[t] -= step * rate[t];
         if (needed[t] > step) continue;
-        s->nodes[s->pieces.pieces[s->running[t]].node].end_ns = s->now;
+        s->nodes[s->pieces.pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
         s->busy_ns[t] += s->now - s->began[t];
         s->ended[t]++;
         s->running[t] = -1;
@@ -208,6 +237,12 @@ static int64_t compute_span(const simulator *s) {
     return s->nodes[last->node].end_ns - s->nodes[first->node].start_ns;
 }
 
+/* The part of some work, in permille, that nobody waited for. */
+static int hidden(int64_t busy_ns, int64_t wait_ns) {
+    if (busy_ns == 0) return 1000;
+    return wait_ns >= busy_ns ? 0 : (int)(1000.0 * (double)(busy_ns - wait_ns) / (double)busy_ns);
+}
+
 static void sum_up(const simulator *s, mm_simulation *out) {
     int64_t side = 0;
     memcpy(out->busy_ns, s->busy_ns, sizeof out->busy_ns);
@@ -215,8 +250,9 @@ static void sum_up(const simulator *s, mm_simulation *out) {
     out->compute_ns = out->busy_ns[MM_STREAM_COMPUTE];
     out->stall_ns = compute_span(s) - out->compute_ns;
     for (int t = 0; t < MM_STREAM_COUNT; t++) side += t == MM_STREAM_COMPUTE ? 0 : out->busy_ns[t];
-    int64_t stall = out->stall_ns < side ? out->stall_ns : side;
-    out->hidden_permille = side == 0 ? 1000 : (int)(1000.0 * (double)(side - stall) / (double)side);
+    out->hidden_permille = hidden(side, out->stall_ns);
+    out->codec_hidden_permille = hidden(out->busy_ns[MM_STREAM_ENCODE] + out->busy_ns[MM_STREAM_DECODE],
+                                        mm_pieces_codec_wait(&s->pieces, s->ended_ns));
 }
 
 mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out) {
@@ -225,13 +261,15 @@ mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation 
     MM_TRY(mm_pieces_init(plan, facts, &s.pieces));
     for (int t = 0; t < MM_STREAM_COUNT; t++) s.running[t] = -1;
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
-    mm_status status = s.nodes ? run(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    s.ended_ns = calloc((size_t)s.pieces.n + 1, sizeof *s.ended_ns);
+    mm_status status = s.nodes && s.ended_ns ? run(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
         *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes};
         sum_up(&s, simulation_out);
     } else
         free(s.nodes);
+    free(s.ended_ns);
     mm_pieces_fini(&s.pieces);
     return status;
 }

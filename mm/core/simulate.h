@@ -14,16 +14,18 @@ typedef struct mm_simulation {
     int64_t compute_ns; /* the compute stream at work */
     int64_t stall_ns;   /* the compute stream waiting, from first step to last */
     int64_t busy_ns[MM_STREAM_COUNT];
-    int hidden_permille; /* of the side streams' work, what did not lengthen the iteration:
+    int hidden_permille;       /* of the side streams' work, what did not lengthen the iteration:
                             1000 * (1 - stall / side busy), clamped; 1000 if there is none */
+    int codec_hidden_permille; /* of the codecs' work, what the computation did not wait for: it may wait for the link,
+                                  and for codecs that do */
     int n_nodes;
     mm_sim_node *nodes;
 } mm_simulation;
 
 /* Each piece of a node (pieces.h) starts when its stream is free and its waits have ended, and takes its facts' ns: steps
  * longer by the contention while side streams work, copies at the rate of the link as it is at each moment.
- * A copy begins with issue_ns, which the codecs' times have in them. While memory is allocated or freed at run time,
- * nothing goes on. Deterministic. MM_ERR_INVALID: facts out of range (facts.h). */
+ * A copy begins with issue_ns, which the codecs' times have in them. Memory is allocated and freed at run
+ * time with every stream idle (facts.h). Deterministic. MM_ERR_INVALID: facts out of range (facts.h). */
 MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out);
 void mm_simulation_fini(mm_simulation *simulation);
 

@@ -20,8 +20,7 @@ const mm_device_ops *mm_device_table(size_t i) { return i < sizeof devices / siz
 
 const char *mm_device_absent(const char *name) {
 #ifndef MM_DEVICE_CUDA
-    if (strcmp(name, "cuda") == 0)
-        return "build with --config=cuda, which needs the CUDA toolkit";
+    if (strcmp(name, "cuda") == 0) return "build with --config=cuda, which needs the CUDA toolkit";
 #endif
     (void)name;
     return NULL;

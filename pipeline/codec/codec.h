@@ -15,7 +15,8 @@ typedef struct mm_shape {
     int64_t dims[4]; /* outermost first, unused ones 1; rank 4 is NHWC. Product * element size <= 2^62 */
 } mm_shape;
 
-/* Counted by jobs as they run; one for each manager. */
+/* Counted by jobs as they run; one for each manager, in memory that the device reaches: its MM_MEMORY_PINNED, or any on the
+ * host device. Read once the jobs are done. */
 typedef struct mm_codec_counters {
     _Atomic int64_t nonfinite_blocks;
 } mm_codec_counters;

@@ -9,6 +9,10 @@
 extern const mm_codec_ops mm_codec_raw_host_ops;
 extern const mm_codec_ops mm_codec_mask_host_ops;
 extern const mm_codec_ops mm_codec_zfp_host_ops;
+/* In builds with CUDA. */
+extern const mm_codec_ops mm_codec_raw_cuda_ops;
+extern const mm_codec_ops mm_codec_mask_cuda_ops;
+extern const mm_codec_ops mm_codec_zfp_cuda_ops;
 
 /* Checks rank, dimensions and size; the number of elements. MM_ERR_INVALID says what is wrong. */
 MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
@@ -21,5 +25,13 @@ void mm_codec_free(mm_codec *codec);
 int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits);
 
 int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape);
+
+/* mask: whether each element is > 0 (NaN is not), one bit an element, least significant bit first in 32-bit
+ * little-endian words, padded with zeros: the mask that MM_FORM_SIGN promises. */
+enum { MM_MASK_WORD_BITS = 32 };
+#define MM_MASK_SUMMARY "whether each element is > 0, one bit an element"
+MM_CHECKED mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out);
+MM_CHECKED mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape);
 
 #endif

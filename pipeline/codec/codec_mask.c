@@ -1,5 +1,4 @@
-/* mask: whether each element is > 0 (NaN is not), one bit an element, least significant bit first in 32-bit
- * little-endian words, padded with zeros: the mask that MM_FORM_SIGN promises. */
+/* mask on the host device: codec_impl.h says what it is. */
 #include "pipeline/codec/codec_impl.h"
 
 #if defined(__SSE2__)
@@ -7,8 +6,6 @@
 #endif
 
 #include "mm/device/device_host.h"
-
-enum { WORD_BITS = 32 };
 
 typedef struct mask_job {
     const float *src;
@@ -33,7 +30,7 @@ static uint32_t mask_half(const float *src) {
 
 static uint32_t mask_full_word(const float *src) { return mask_half(src) | mask_half(src + 16) << 16; }
 #else
-static uint32_t mask_full_word(const float *src) { return mask_word(src, WORD_BITS); }
+static uint32_t mask_full_word(const float *src) { return mask_word(src, MM_MASK_WORD_BITS); }
 #endif
 
 static void store_le32(uint8_t *dst, uint32_t word) {
@@ -42,9 +39,9 @@ static void store_le32(uint8_t *dst, uint32_t word) {
 
 static mm_status mask_run(void *arg) {
     const mask_job *job = arg;
-    const int64_t words = job->elems / WORD_BITS, rest = job->elems % WORD_BITS;
-    for (int64_t w = 0; w < words; w++) store_le32(job->dst + 4 * w, mask_full_word(job->src + WORD_BITS * w));
-    if (rest) store_le32(job->dst + 4 * words, mask_word(job->src + WORD_BITS * words, rest));
+    const int64_t words = job->elems / MM_MASK_WORD_BITS, rest = job->elems % MM_MASK_WORD_BITS;
+    for (int64_t w = 0; w < words; w++) store_le32(job->dst + 4 * w, mask_full_word(job->src + MM_MASK_WORD_BITS * w));
+    if (rest) store_le32(job->dst + 4 * words, mask_word(job->src + MM_MASK_WORD_BITS * words, rest));
     return MM_OK;
 }
 
@@ -52,42 +49,23 @@ static mm_status mask_create(const char *params, mm_codec **codec_out) {
     return mm_codec_new_plain(&mm_codec_mask_host_ops, params, codec_out);
 }
 
-static mm_status mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
-    MM_TRY(mm_shape_elems(shape, elems_out));
-    if (shape->dtype != MM_F32) return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes float32 only", codec->spec);
-    return MM_OK;
-}
-
-static mm_status mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
-    int64_t elems;
-    MM_TRY(mask_elems(codec, shape, &elems));
-    *bytes_out = (elems + WORD_BITS - 1) / WORD_BITS * 4;
-    return MM_OK;
-}
-
-static int64_t mask_split(const mm_codec *codec, const mm_shape *shape) {
-    int64_t elems;
-    if (mask_elems(codec, shape, &elems) != MM_OK) return 0;
-    return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]));
-}
-
 static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                              void *dst, void *scratch, mm_codec_counters *counters) {
     (void)scratch, (void)counters;
     mask_job job = {.src = src, .dst = dst};
-    MM_TRY(mask_elems(codec, shape, &job.elems));
+    MM_TRY(mm_mask_elems(codec, shape, &job.elems));
     return mm_host_launch(stream, mask_run, &job, sizeof job);
 }
 
 const mm_codec_ops mm_codec_mask_host_ops = {
     .name = "mask",
-    .summary = "whether each element is > 0, one bit an element",
+    .summary = MM_MASK_SUMMARY,
     .device = "host",
     .flags = {.lossless = true, .fixed_size = true, .gives_sign = true},
     .create = mask_create,
     .destroy = mm_codec_free,
-    .bound = mask_bound,
+    .bound = mm_mask_bound,
     .scratch = mm_codec_no_scratch,
-    .split = mask_split,
+    .split = mm_mask_split,
     .encode = mask_encode,
 };

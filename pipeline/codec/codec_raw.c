@@ -1,10 +1,6 @@
 /* raw: the elements as they are. The code of a tensor is a copy of it. */
 #include "pipeline/codec/codec_impl.h"
 
-static mm_status raw_create(const char *params, mm_codec **codec_out) {
-    return mm_codec_new_plain(&mm_codec_raw_host_ops, params, codec_out);
-}
-
 static mm_status raw_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
     (void)codec;
     int64_t elems;
@@ -28,16 +24,24 @@ static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_sha
     return mm_copy_async(stream, dst, src, bytes, MM_COPY_DEVICE);
 }
 
-const mm_codec_ops mm_codec_raw_host_ops = {
-    .name = "raw",
-    .summary = "a plain copy of the elements",
-    .device = "host",
-    .flags = {.lossless = true, .fixed_size = true, .gives_value = true},
-    .create = raw_create,
-    .destroy = mm_codec_free,
-    .bound = raw_bound,
-    .scratch = mm_codec_no_scratch,
-    .split = raw_split,
-    .encode = raw_copy,
-    .decode = raw_copy,
-};
+/* On any device: copies are all it takes. */
+#define RAW_ON(device_)                                                                                                \
+    static mm_status create_##device_(const char *params, mm_codec **codec_out) {                                      \
+        return mm_codec_new_plain(&mm_codec_raw_##device_##_ops, params, codec_out);                                   \
+    }                                                                                                                  \
+    const mm_codec_ops mm_codec_raw_##device_##_ops = {                                                                \
+        .name = "raw",                                                                                                 \
+        .summary = "a plain copy of the elements",                                                                     \
+        .device = #device_,                                                                                            \
+        .flags = {.lossless = true, .fixed_size = true, .gives_value = true},                                          \
+        .create = create_##device_,                                                                                    \
+        .destroy = mm_codec_free,                                                                                      \
+        .bound = raw_bound,                                                                                            \
+        .scratch = mm_codec_no_scratch,                                                                                \
+        .split = raw_split,                                                                                            \
+        .encode = raw_copy,                                                                                            \
+        .decode = raw_copy,                                                                                            \
+    };
+RAW_ON(host)
+RAW_ON(cuda)
+#undef RAW_ON

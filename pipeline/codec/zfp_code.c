@@ -1,6 +1,6 @@
 #include "pipeline/codec/zfp_code.h"
 
-#include <endian.h>
+#include "pipeline/codec/zfp_bits.h"
 
 /* ---------------------------------------------------------------- where a group's values are */
 
@@ -82,69 +82,20 @@ static void group_store(cursor *at, int count, const mm_zfp_group_values *values
 
 /* ---------------------------------------------------------------- the code's bits */
 
-typedef struct bit_writer {
-    uint8_t *dst;
-    uint64_t pending; /* `fill` < 64 bits, zeros above */
-    int fill;
-} bit_writer;
-
-static void put_word(bit_writer *out, uint64_t word) {
-    word = htole64(word);
-    memcpy(out->dst, &word, sizeof word);
-    out->dst += sizeof word;
-}
-
-/* The low `count` (1 to 64) bits of `bits`, which has zeros above. */
-static void put_bits(bit_writer *out, uint64_t bits, int count) {
-    out->pending |= bits << out->fill;
-    if (out->fill + count < 64) {
-        out->fill += count;
-        return;
-    }
-    put_word(out, out->pending);
-    out->pending = out->fill ? bits >> (64 - out->fill) : 0;
-    out->fill += count - 64;
-}
-
-typedef struct bit_reader {
-    const uint8_t *src;
-    uint64_t pending; /* `fill` < 64 bits, zeros above */
-    int fill;
-} bit_reader;
-
-/* The next `count` (1 to 64) bits. Reads a word only when it needs one. */
-static uint64_t get_bits(bit_reader *in, int count) {
-    uint64_t bits = in->pending;
-    if (in->fill < count) {
-        uint64_t word;
-        memcpy(&word, in->src, sizeof word);
-        in->src += sizeof word;
-        word = le64toh(word);
-        bits |= word << in->fill;
-        const int taken = count - in->fill;
-        in->pending = taken < 64 ? word >> taken : 0;
-        in->fill = 64 - taken;
-    } else {
-        in->pending >>= count;
-        in->fill -= count;
-    }
-    return count < 64 ? bits & ((UINT64_C(1) << count) - 1) : bits;
-}
-
-static void group_put(bit_writer *out, const mm_zfp_group_code *code, int maxbits, int count) {
+static void group_put(mm_bit_writer *out, const mm_zfp_group_code *code, int maxbits, int count) {
     for (int l = 0; l < count; l++)
         for (int bit = 0; bit < maxbits; bit += 64) {
             const int left = maxbits - bit, j = bit / 32;
             const uint64_t high = left > 32 ? code->word[j + 1][l] : 0;
-            put_bits(out, code->word[j][l] | high << 32, left < 64 ? left : 64);
+            mm_bits_put(out, code->word[j][l] | high << 32, left < 64 ? left : 64);
         }
 }
 
-static void group_get(bit_reader *in, int maxbits, int count, mm_zfp_group_code *code_out) {
+static void group_get(mm_bit_reader *in, int maxbits, int count, mm_zfp_group_code *code_out) {
     for (int l = 0; l < count; l++)
         for (int bit = 0; bit < maxbits; bit += 64) {
             const int left = maxbits - bit, j = bit / 32;
-            const uint64_t bits = get_bits(in, left < 64 ? left : 64);
+            const uint64_t bits = mm_bits_get(in, left < 64 ? left : 64);
             code_out->word[j][l] = (uint32_t)bits;
             code_out->word[j + 1][l] = (uint32_t)(bits >> 32);
         }
@@ -154,18 +105,16 @@ static void group_get(bit_reader *in, int maxbits, int count, mm_zfp_group_code 
 
 static void encode_nonfinite(const mm_zfp_group_values *values, int lane, int maxbits, mm_zfp_group_code *code) {
     float block[MM_ZFP_VALUES];
-    uint32_t words[MM_ZFP_MAX_WORDS];
     for (int i = 0; i < MM_ZFP_VALUES; i++) block[i] = values->at[i][lane];
-    mm_zfp_nonfinite_encode(block, maxbits, words);
-    for (int j = 0; j < mm_zfp_words(maxbits); j++) code->word[j][lane] = words[j];
+    for (int j = 0; j < mm_zfp_words(maxbits); j++) code->word[j][lane] = mm_zfp_nonfinite_word(block, 2, maxbits, j);
 }
 
 static void decode_nonfinite(const mm_zfp_group_code *code, int maxbits, int count, mm_zfp_group_values *values) {
     for (int l = 0; l < count; l++) {
-        const uint32_t first = code->word[0][l], second = code->word[1][l];
-        if (!mm_zfp_is_nonfinite(first, second)) continue;
+        const uint32_t words[2] = {code->word[0][l], code->word[1][l]};
+        if (!mm_zfp_is_nonfinite(words, 2)) continue;
         float block[MM_ZFP_VALUES];
-        mm_zfp_nonfinite_decode(first, second, maxbits, block);
+        mm_zfp_nonfinite_decode(words, 2, maxbits, block);
         for (int i = 0; i < MM_ZFP_VALUES; i++) values->at[i][l] = block[i];
     }
 }
@@ -173,8 +122,9 @@ static void decode_nonfinite(const mm_zfp_group_code *code, int maxbits, int cou
 /* ---------------------------------------------------------------- a tensor */
 
 int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const float *src, uint8_t *dst) {
+    if (layout->dims != 2) return mm_zfp_blocks_encode(layout, src, dst);
     cursor at = cursor_make(layout);
-    bit_writer out = {.dst = dst};
+    mm_bit_writer out = {.dst = dst};
     int64_t nonfinite_blocks = 0;
     while (at.left > 0) {
         mm_zfp_group_values values;
@@ -183,16 +133,20 @@ int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *lay
         group_load(&at, count, src, &values);
         uint32_t nonfinite = kernel->encode(&values, layout->maxbits, &code);
         for (; nonfinite; nonfinite &= nonfinite - 1, nonfinite_blocks++)
-            encode_nonfinite(&values, MM_CTZ32(nonfinite), layout->maxbits, &code);
+            encode_nonfinite(&values, __builtin_ctz(nonfinite), layout->maxbits, &code);
         group_put(&out, &code, layout->maxbits, count);
     }
-    if (out.fill) put_word(&out, out.pending);
+    mm_bits_finish(&out);
     return nonfinite_blocks;
 }
 
 void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, float *dst) {
+    if (layout->dims != 2) {
+        mm_zfp_blocks_decode(layout, src, dst);
+        return;
+    }
     cursor at = cursor_make(layout);
-    bit_reader in = {.src = src};
+    mm_bit_reader in = {.src = src};
     mm_zfp_group_code code = {0};
     while (at.left > 0) {
         mm_zfp_group_values values;

@@ -11,4 +11,8 @@ int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *lay
 /* Writes all elements. */
 void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, float *dst);
 
+/* The same for layouts of 1 and 3 dims, by plain C: zfp_blocks.c. The above call them. */
+int64_t mm_zfp_blocks_encode(const mm_zfp_layout *layout, const float *src, uint8_t *dst);
+void mm_zfp_blocks_decode(const mm_zfp_layout *layout, const uint8_t *src, float *dst);
+
 #endif

@@ -8,26 +8,33 @@ static int64_t unfolded_columns(int64_t height, int64_t width) {
     return height % times == 0 ? width * times : width;
 }
 
-mm_status mm_zfp_layout_make(const mm_shape *shape, int maxbits, mm_zfp_layout *layout_out) {
-    int64_t elems;
+/* Images, rows, columns, channels. */
+static void place_elements(const mm_shape *shape, int dims, int64_t elems, int64_t *images_out, mm_zfp_layout *layout) {
+    int64_t as[4] = {1, 1, 1, 1}; /* NHWC */
+    if (shape->rank == 4 || dims == 3) {
+        for (int d = 0; d < shape->rank; d++) as[4 - shape->rank + d] = shape->dims[d];
+    } else {
+        as[2] = shape->dims[shape->rank - 1];
+        as[1] = elems / as[2];
+    }
+    *images_out = as[0];
+    layout->columns = dims == 1 ? as[1] * as[2] : unfolded_columns(as[1], as[2]);
+    layout->rows = as[1] * as[2] / layout->columns;
+    layout->channels = as[3];
+}
+
+mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, int maxbits, mm_zfp_layout *layout_out) {
+    int64_t elems, images;
     MM_TRY(mm_shape_elems(shape, &elems));
     if (shape->dtype != MM_F32) return mm_fail(MM_ERR_UNSUPPORTED, "codec zfp takes float32 only");
 
-    const bool nhwc = shape->rank == 4;
-    const int64_t batch = nhwc ? shape->dims[0] : 1, channels = nhwc ? shape->dims[3] : 1;
-    const int64_t width = nhwc ? shape->dims[2] : shape->dims[shape->rank - 1];
-    const int64_t height = nhwc ? shape->dims[1] : elems / width;
-
-    mm_zfp_layout layout = {
-        .maxbits = maxbits,
-        .columns = unfolded_columns(height, width),
-        .channels = channels,
-    };
-    layout.rows = height * width / layout.columns;
+    mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits};
+    place_elements(shape, dims, elems, &images, &layout);
     layout.blocks_x = (layout.columns + 3) / 4;
-    layout.blocks_y = (layout.rows + 3) / 4;
+    layout.blocks_y = dims == 1 ? 1 : (layout.rows + 3) / 4;
+    layout.blocks_c = dims == 3 ? (layout.channels + 3) / 4 : layout.channels;
     /* no more blocks than elements: below 2^60 */
-    layout.blocks = batch * layout.blocks_y * layout.blocks_x * channels;
+    layout.blocks = images * layout.blocks_y * layout.blocks_x * layout.blocks_c;
     int64_t bits;
     if (__builtin_mul_overflow(layout.blocks, (int64_t)maxbits, &bits) || bits > INT64_MAX - 63)
         return mm_fail(MM_ERR_UNSUPPORTED, "codec zfp: %lld blocks of %d bits are more than 2^63 bits",

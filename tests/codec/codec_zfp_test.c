@@ -30,11 +30,22 @@ static int64_t bound(const char *spec, const mm_shape *shape) {
 
 static void specs_of_one_rate_have_one_canonical_form(void **state) {
     (void)state;
-    static const char *const pairs[][2] = {
-        {"zfp", "zfp:rate=6.4"},          {"zfp:rate=4", "zfp:rate=4"},          {"zfp:rate=4.0", "zfp:rate=4"},
-        {"zfp:rate=04.", "zfp:rate=4"},   {"zfp:rate=.75", "zfp:rate=0.75"},     {"zfp:rate=32.000", "zfp:rate=32"},
-        {"zfp:rate=10", "zfp:rate=10"},   {"zfp:rate=2.50", "zfp:rate=2.5"},     {"zfp:rate=6.4", "zfp:rate=6.4"},
-        {"zfp:rate=0.6", "zfp:rate=0.6"}, {"zfp:rate=3.0625", "zfp:rate=3.0625"}};
+    static const char *const pairs[][2] = {{"zfp", "zfp:rate=6.4"},
+                                           {"zfp:rate=4", "zfp:rate=4"},
+                                           {"zfp:rate=4.0", "zfp:rate=4"},
+                                           {"zfp:rate=04.", "zfp:rate=4"},
+                                           {"zfp:rate=.75", "zfp:rate=0.75"},
+                                           {"zfp:rate=32.000", "zfp:rate=32"},
+                                           {"zfp:rate=10", "zfp:rate=10"},
+                                           {"zfp:rate=2.50", "zfp:rate=2.5"},
+                                           {"zfp:rate=6.4", "zfp:rate=6.4"},
+                                           {"zfp:rate=0.6", "zfp:rate=0.6"},
+                                           {"zfp:rate=3.0625", "zfp:rate=3.0625"},
+                                           {"zfp:dims=2", "zfp:rate=6.4"},
+                                           {"zfp:rate=4:dims=3", "zfp:rate=4,dims=3"},
+                                           {"zfp:dims=1,rate=4.0", "zfp:rate=4,dims=1"},
+                                           {"zfp:rate=0.15,dims=3", "zfp:rate=0.15,dims=3"},
+                                           {"zfp:sms=16,dims=3,rate=4", "zfp:rate=4,dims=3,sms=16"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         mm_codec *codec = create(pairs[i][0]);
         assert_string_equal(codec->spec, pairs[i][1]);
@@ -57,6 +68,14 @@ static void parameters_that_are_no_rate_in_range_are_invalid_and_the_message_say
                                            {"zfp:rate=.", "rate=."},
                                            {"zfp:rate=4.0000000001", "4.0000000001"},
                                            {"zfp:quality=9", "quality"},
+                                           {"zfp:dims=0", "dims is 1, 2 or 3"},
+                                           {"zfp:dims=4", "dims is 1, 2 or 3"},
+                                           {"zfp:rate=4,dims=2.5", "dims is 1, 2 or 3"},
+                                           {"zfp:rate=2,dims=1", "2.125 to 32"},
+                                           {"zfp:rate=0.1,dims=3", "0.132812 to 32"},
+                                           {"zfp:sms=0", "1 or more"},
+                                           {"zfp:sms=16,", "unknown parameter"},
+                                           {"zfp:,rate=4", "unknown parameter"},
                                            {"zfp:rate=9999999999", "0.53125"},
                                            {"zfp:rate=4 ", "rate=4 "}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
@@ -71,13 +90,15 @@ static void a_rate_gives_the_bits_that_libzfp_gives(void **state) {
     (void)state;
     zfp_stream *stream = zfp_stream_open(NULL);
     assert_non_null(stream);
-    for (int hundredths = 54; hundredths <= 3200; hundredths += 7) {
-        char spec[32];
-        snprintf(spec, sizeof spec, "zfp:rate=%d.%02d", hundredths / 100, hundredths % 100);
-        zfp_stream_set_rate(stream, hundredths / 100.0, zfp_type_float, 2, 0);
-        const mm_shape shape = {MM_F32, 4, {1, 4, 4, 64}};
-        assert_int_equal(bound(spec, &shape), 8 * stream->maxbits);
-    }
+    static const int least[] = {0, 213, 54, 14};
+    for (int dims = 1; dims <= 3; dims++)
+        for (int hundredths = least[dims]; hundredths <= 3200; hundredths += 7) {
+            char spec[32];
+            snprintf(spec, sizeof spec, "zfp:rate=%d.%02d,dims=%d", hundredths / 100, hundredths % 100, dims);
+            zfp_stream_set_rate(stream, hundredths / 100.0, zfp_type_float, (uint)dims, 0);
+            const mm_shape shape = {MM_F32, 4, {64, dims == 1 ? 1 : 4, 4, dims == 3 ? 4 : 1}};
+            assert_int_equal(bound(spec, &shape), 8 * stream->maxbits);
+        }
     zfp_stream_close(stream);
 }
 

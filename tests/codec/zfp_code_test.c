@@ -19,11 +19,13 @@ static mm_shape nhwc(int64_t n, int64_t h, int64_t w, int64_t c) {
     return (mm_shape){.dtype = MM_F32, .rank = 4, .dims = {n, h, w, c}};
 }
 
-static mm_zfp_layout layout_of(mm_shape shape, int maxbits) {
+static mm_zfp_layout layout_dims(mm_shape shape, int dims, int maxbits) {
     mm_zfp_layout layout;
-    assert_int_equal(mm_zfp_layout_make(&shape, maxbits, &layout), MM_OK);
+    assert_int_equal(mm_zfp_layout_make(&shape, dims, maxbits, &layout), MM_OK);
     return layout;
 }
+
+static mm_zfp_layout layout_of(mm_shape shape, int maxbits) { return layout_dims(shape, 2, maxbits); }
 
 static int64_t elems_of(const mm_shape *shape) {
     int64_t elems = 1;
@@ -47,8 +49,9 @@ static void guarded_free(uint8_t *middle, int64_t bytes, int fill) {
     free(middle - GUARD);
 }
 
-static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, int maxbits, codec_family family) {
-    const mm_zfp_layout layout = layout_of(shape, maxbits);
+static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, int dims, int maxbits,
+                                 codec_family family) {
+    const mm_zfp_layout layout = layout_dims(shape, dims, maxbits);
     const int64_t elems = elems_of(&shape), bytes = 4 * elems;
     float *src = malloc((size_t)bytes), *want = malloc((size_t)bytes);
     assert_true(src && want);
@@ -61,9 +64,9 @@ static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, in
 
     assert_int_equal(mm_zfp_code_encode(kernel, &layout, src, code), 0);
     if (memcmp(code, zfp_reference_code(reference), (size_t)layout.code_bytes) != 0)
-        fail_msg("%s: code of %lld x %lld x %lld x %lld at %d bits, family %d, is not libzfp's", kernel->name,
+        fail_msg("%s: code of %lld x %lld x %lld x %lld, dims %d, at %d bits, family %d, is not libzfp's", kernel->name,
                  (long long)shape.dims[0], (long long)shape.dims[1], (long long)shape.dims[2], (long long)shape.dims[3],
-                 maxbits, family);
+                 dims, maxbits, family);
     mm_zfp_code_decode(kernel, &layout, code, (float *)(void *)dst);
     assert_memory_equal(dst, want, bytes);
 
@@ -76,7 +79,15 @@ static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, in
 
 static void each_kernel(mm_shape shape, int maxbits, codec_family family) {
     for (size_t k = 0; mm_zfp_kernel_usable(k); k++)
-        check_against_libzfp(mm_zfp_kernel_usable(k), shape, maxbits, family);
+        check_against_libzfp(mm_zfp_kernel_usable(k), shape, 2, maxbits, family);
+}
+
+/* 1-D and 3-D, that have one kernel. */
+static void other_dims(mm_shape shape, int maxbits, codec_family family) {
+    for (int dims = 1; dims <= 3; dims += 2) {
+        const int most = MM_ZFP_BITS_PER_VALUE * mm_zfp_values(dims);
+        check_against_libzfp(&mm_zfp_kernel_portable, shape, dims, maxbits < most ? maxbits : most, family);
+    }
 }
 
 static void codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts(void **state) {
@@ -86,9 +97,11 @@ static void codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts(
     int round = 0;
     for (size_t w = 0; w < sizeof sides / sizeof sides[0]; w++)
         for (size_t h = 0; h < sizeof sides / sizeof sides[0]; h++)
-            for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++, round++)
-                each_kernel(nhwc(2, sides[h], sides[w], channels[c]), bits[round % 5],
-                            (codec_family)(round % FAMILIES));
+            for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++, round++) {
+                const mm_shape shape = nhwc(2, sides[h], sides[w], channels[c]);
+                each_kernel(shape, bits[round % 5], (codec_family)(round % FAMILIES));
+                other_dims(shape, bits[round % 5], (codec_family)(round % FAMILIES));
+            }
 }
 
 /* Blocks begin at every bit of a word, and codes end at every bit. */
@@ -97,6 +110,7 @@ static void codes_are_those_of_libzfp_at_every_number_of_bits(void **state) {
     for (int maxbits = MM_ZFP_MIN_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits++) {
         each_kernel(nhwc(1, 7, 6, 19), maxbits, (codec_family)(maxbits % FAMILIES));
         each_kernel(nhwc(3, 4, 4, 1), maxbits, FAMILY_SMOOTH);
+        other_dims(nhwc(1, 7, 6, 9), maxbits, (codec_family)(maxbits % FAMILIES));
     }
 }
 
@@ -113,7 +127,20 @@ static void tensors_of_lower_rank_are_one_field(void **state) {
         assert_int_equal(layout.channels, 1);
         assert_int_equal(layout.columns * layout.rows, elems_of(&shapes[s]));
         each_kernel(shapes[s], 64, FAMILY_UNIFORM);
+        other_dims(shapes[s], 64, FAMILY_UNIFORM);
     }
+    const mm_zfp_layout line = layout_dims(shapes[3], 1, 64), image = layout_dims(shapes[3], 3, 64);
+    assert_true(line.columns == 210 && line.rows == 1 && line.channels == 1 && line.blocks == 53);
+    assert_true(image.columns == 6 && image.rows == 5 && image.channels == 7 && image.blocks == 8);
+}
+
+static void blocks_of_1_and_3_dims_are_counted(void **state) {
+    (void)state;
+    const mm_zfp_layout line = layout_dims(nhwc(3, 7, 6, 5), 1, 10), cube = layout_dims(nhwc(3, 8, 6, 9), 3, 100);
+    assert_true(line.blocks_x == 11 && line.blocks_y == 1 && line.blocks_c == 5 && line.blocks == 3 * 55);
+    assert_int_equal(line.code_bytes, (3 * 55 * 10 + 63) / 64 * 8);
+    assert_true(cube.blocks_x == 3 && cube.blocks_y == 1 && cube.blocks_c == 3 && cube.blocks == 27);
+    assert_int_equal(cube.code_bytes, (2700 + 63) / 64 * 8);
 }
 
 static void planes_are_refolded_where_that_leaves_no_block_partial_in_width(void **state) {
@@ -232,6 +259,7 @@ int main(void) {
         cmocka_unit_test(codes_are_those_of_libzfp_for_all_widths_heights_and_channel_counts),
         cmocka_unit_test(codes_are_those_of_libzfp_at_every_number_of_bits),
         cmocka_unit_test(tensors_of_lower_rank_are_one_field),
+        cmocka_unit_test(blocks_of_1_and_3_dims_are_counted),
         cmocka_unit_test(classes_survive_where_they_fit_and_libzfp_reads_zeros),
         cmocka_unit_test(a_block_too_short_for_classes_is_all_nan),
         cmocka_unit_test(partial_blocks_that_are_not_finite_restore_what_is_inside),

@@ -36,59 +36,99 @@ void zfp_reference_destroy(zfp_reference *reference) {
 
 uint8_t *zfp_reference_code(zfp_reference *reference) { return reference->code; }
 
-void zfp_reference_encode_block(zfp_reference *reference, const float values[16]) {
+void zfp_reference_encode_block(zfp_reference *reference, int dims, const float *values) {
     memset(reference->code, 0, reference->bytes);
     zfp_stream_rewind(reference->stream);
-    zfp_encode_block_float_2(reference->stream, values);
+    if (dims == 1)
+        zfp_encode_block_float_1(reference->stream, values);
+    else if (dims == 2)
+        zfp_encode_block_float_2(reference->stream, values);
+    else
+        zfp_encode_block_float_3(reference->stream, values);
     zfp_stream_flush(reference->stream);
 }
 
-void zfp_reference_decode_block(zfp_reference *reference, float values_out[16]) {
+void zfp_reference_decode_block(zfp_reference *reference, int dims, float *values_out) {
     zfp_stream_rewind(reference->stream);
-    zfp_decode_block_float_2(reference->stream, values_out);
+    if (dims == 1)
+        zfp_decode_block_float_1(reference->stream, values_out);
+    else if (dims == 2)
+        zfp_decode_block_float_2(reference->stream, values_out);
+    else
+        zfp_decode_block_float_3(reference->stream, values_out);
 }
 
-/* One block of a tensor: its first value and how much of it is inside. */
+/* One block of a tensor: its first value, how much of it is inside, and the strides of x, y and z. */
 typedef struct place {
     int64_t first;
-    size_t width, height;
+    size_t nx, ny, nz;
+    ptrdiff_t sx, sy, sz;
 } place;
 
+static size_t inside(int64_t extent, int64_t from) { return extent - from < 4 ? (size_t)(extent - from) : 4; }
+
 static place place_of(const mm_zfp_layout *layout, int64_t block) {
-    const int64_t c = block % layout->channels;
-    block /= layout->channels;
+    const int64_t c = block % layout->blocks_c * (layout->dims == 3 ? 4 : 1);
+    block /= layout->blocks_c;
     const int64_t x = block % layout->blocks_x * 4;
     block /= layout->blocks_x;
     const int64_t y = block % layout->blocks_y * 4, n = block / layout->blocks_y;
-    const int64_t width = layout->columns - x, height = layout->rows - y;
     return (place){
         .first = ((n * layout->rows + y) * layout->columns + x) * layout->channels + c,
-        .width = width < 4 ? (size_t)width : 4,
-        .height = height < 4 ? (size_t)height : 4,
+        .nx = inside(layout->columns, x),
+        .ny = inside(layout->rows, y),
+        .nz = inside(layout->channels, c),
+        .sx = layout->channels,
+        .sy = layout->columns * layout->channels,
+        .sz = 1,
     };
 }
 
+static void encode_place(zfp_stream *stream, int dims, const place *at, const float *p) {
+    const bool whole = at->nx == 4 && (dims == 1 || at->ny == 4) && (dims < 3 || at->nz == 4);
+    if (dims == 1 && whole)
+        zfp_encode_block_strided_float_1(stream, p, at->sx);
+    else if (dims == 1)
+        zfp_encode_partial_block_strided_float_1(stream, p, at->nx, at->sx);
+    else if (dims == 2 && whole)
+        zfp_encode_block_strided_float_2(stream, p, at->sx, at->sy);
+    else if (dims == 2)
+        zfp_encode_partial_block_strided_float_2(stream, p, at->nx, at->ny, at->sx, at->sy);
+    else if (whole)
+        zfp_encode_block_strided_float_3(stream, p, at->sx, at->sy, at->sz);
+    else
+        zfp_encode_partial_block_strided_float_3(stream, p, at->nx, at->ny, at->nz, at->sx, at->sy, at->sz);
+}
+
+static void decode_place(zfp_stream *stream, int dims, const place *at, float *p) {
+    const bool whole = at->nx == 4 && (dims == 1 || at->ny == 4) && (dims < 3 || at->nz == 4);
+    if (dims == 1 && whole)
+        zfp_decode_block_strided_float_1(stream, p, at->sx);
+    else if (dims == 1)
+        zfp_decode_partial_block_strided_float_1(stream, p, at->nx, at->sx);
+    else if (dims == 2 && whole)
+        zfp_decode_block_strided_float_2(stream, p, at->sx, at->sy);
+    else if (dims == 2)
+        zfp_decode_partial_block_strided_float_2(stream, p, at->nx, at->ny, at->sx, at->sy);
+    else if (whole)
+        zfp_decode_block_strided_float_3(stream, p, at->sx, at->sy, at->sz);
+    else
+        zfp_decode_partial_block_strided_float_3(stream, p, at->nx, at->ny, at->nz, at->sx, at->sy, at->sz);
+}
+
 void zfp_reference_encode(zfp_reference *reference, const mm_zfp_layout *layout, const float *src) {
-    const ptrdiff_t sx = layout->channels, sy = layout->columns * layout->channels;
     zfp_stream_rewind(reference->stream);
     for (int64_t block = 0; block < layout->blocks; block++) {
         const place at = place_of(layout, block);
-        if (at.width == 4 && at.height == 4)
-            zfp_encode_block_strided_float_2(reference->stream, src + at.first, sx, sy);
-        else
-            zfp_encode_partial_block_strided_float_2(reference->stream, src + at.first, at.width, at.height, sx, sy);
+        encode_place(reference->stream, layout->dims, &at, src + at.first);
     }
     zfp_stream_flush(reference->stream);
 }
 
 void zfp_reference_decode(zfp_reference *reference, const mm_zfp_layout *layout, float *dst) {
-    const ptrdiff_t sx = layout->channels, sy = layout->columns * layout->channels;
     zfp_stream_rewind(reference->stream);
     for (int64_t block = 0; block < layout->blocks; block++) {
         const place at = place_of(layout, block);
-        if (at.width == 4 && at.height == 4)
-            zfp_decode_block_strided_float_2(reference->stream, dst + at.first, sx, sy);
-        else
-            zfp_decode_partial_block_strided_float_2(reference->stream, dst + at.first, at.width, at.height, sx, sy);
+        decode_place(reference->stream, layout->dims, &at, dst + at.first);
     }
 }

@@ -13,9 +13,9 @@ void zfp_reference_destroy(zfp_reference *reference);
 /* The stream's bytes. */
 uint8_t *zfp_reference_code(zfp_reference *reference);
 
-/* One dense block at the stream's start. */
-void zfp_reference_encode_block(zfp_reference *reference, const float values[16]);
-void zfp_reference_decode_block(zfp_reference *reference, float values_out[16]);
+/* One dense block of 4, 16 or 64 values at the stream's start. */
+void zfp_reference_encode_block(zfp_reference *reference, int dims, const float *values);
+void zfp_reference_decode_block(zfp_reference *reference, int dims, float *values_out);
 
 /* A tensor, block by block, from the stream's start. */
 void zfp_reference_encode(zfp_reference *reference, const mm_zfp_layout *layout, const float *src);

@@ -79,7 +79,7 @@ static void kinds_at_the_peak_add_up_to_what_the_plan_needs(void **state) {
         }
         assert_int_equal(segments, w.plan->live_peak_bytes);
         int node = w.account.peak_node;
-        while (node > 0 && w.plan->nodes[node].kind != MM_NODE_STEP) node--;
+        while (node > 0 && !mm_node_runs_step(&w.plan->nodes[node])) node--;
         assert_int_equal(w.plan->nodes[node].step, w.plan->peak_step);
         world_destroy(&w);
     }
@@ -90,7 +90,7 @@ static void every_step_has_the_most_that_is_alive_until_the_next(void **state) {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         world w = world_create(seed);
         int64_t highest = 0;
-        assert_int_equal(w.account.n_steps, w.plan->stream_nodes[MM_STREAM_COMPUTE]);
+        assert_int_equal(w.account.n_steps, mm_graph_steps(w.graph));
         for (int i = 0, node = 0; i < w.account.n_steps; i++) {
             const mm_account_step *step = &w.account.steps[i];
             int64_t live[MM_CATEGORIES], most = 0;
@@ -109,6 +109,29 @@ static void every_step_has_the_most_that_is_alive_until_the_next(void **state) {
         assert_int_equal(highest, w.plan->live_peak_bytes);
         world_destroy(&w);
     }
+}
+
+static void every_segment_has_a_name(void **state) {
+    (void)state;
+    int again = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        for (int i = 0; i < w.plan->n_segments; i++) {
+            char name[320], step[256];
+            const mm_segment *s = &w.plan->segments[i];
+            const mm_node *user = &w.plan->nodes[s->first_node];
+            mm_account_segment_name(w.plan, i, name, sizeof name);
+            if (s->tensor >= 0)
+                assert_string_equal(name, mm_graph_tensor(w.graph, s->tensor)->name);
+            else if (mm_node_runs_step(user))
+                assert_non_null(strstr(name, mm_graph_step_name(w.graph, user->step, step, sizeof step)));
+            else
+                assert_non_null(strstr(name, mm_graph_tensor(w.graph, user->tensor)->name));
+            again += s->tensor < 0 && user->kind == MM_NODE_RECOMPUTE;
+        }
+        world_destroy(&w);
+    }
+    assert_true(again > 0);
 }
 
 static void declared_tensors_are_all_counted_once(void **state) {
@@ -413,6 +436,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_at_the_peak_add_up_to_what_the_plan_needs),
         cmocka_unit_test(every_step_has_the_most_that_is_alive_until_the_next),
+        cmocka_unit_test(every_segment_has_a_name),
         cmocka_unit_test(declared_tensors_are_all_counted_once),
         cmocka_unit_test(no_plan_needs_less_than_the_lower_bound),
         cmocka_unit_test(lower_bound_is_what_the_largest_step_uses),

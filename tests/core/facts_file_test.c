@@ -107,6 +107,7 @@ static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
     assert_int_equal(a->contention_permille, b->contention_permille);
     assert_int_equal(a->link_contention_permille, b->link_contention_permille);
     assert_int_equal(a->issue_ns, b->issue_ns);
+    assert_int_equal(a->alloc_ns, b->alloc_ns);
 }
 
 static void save_then_load_gives_the_same_facts(void **state) {
@@ -122,6 +123,7 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->out_both_bytes_per_s = 46000000000;
         facts->in_both_bytes_per_s = 45000000000;
         facts->issue_ns = 2000;
+        facts->alloc_ns = 100 * (int64_t)seed;
         facts->link_contention_permille = (int)seed;
         assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
         assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
@@ -168,6 +170,7 @@ static void what_the_file_leaves_out_stays(void **state) {
     assert_int_equal(facts->in_bytes_per_s, 200);
     assert_int_equal(facts->contention_permille, 5);
     assert_int_equal(facts->link_contention_permille, 0); /* files of old know of none */
+    assert_int_equal(facts->alloc_ns, 0);                 /* nor of these */
     assert_int_equal(facts->codes[f->g.map].split_rows, 4);
     assert_int_equal(facts->piece_bytes, 1000);
 }

@@ -18,8 +18,8 @@ typedef struct mutation {
     bool (*apply)(mutant *m); /* false: there is nothing of that kind in this plan */
 } mutation;
 
-/* Ended by a NULL name. */
-extern const mutation mutations[];
+/* The mutations; NULL past the last. */
+const mutation *mutation_at(int index);
 
 /* A copy with room for one more node, to be destroyed with mm_plan_destroy. Aborts when memory is out. */
 mm_plan *plan_clone(const mm_plan *plan);

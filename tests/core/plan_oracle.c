@@ -1,13 +1,6 @@
 #include "tests/core/plan_oracle.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-static void *allocate(size_t n, size_t item) {
-    void *memory = calloc(n + 1, item);
-    if (!memory) abort();
-    return memory;
-}
+#include "tests/core/plan_oracle_parts.h"
 
 /* ---------------------------------------------------------------- what is in the plan */
 
@@ -25,8 +18,8 @@ static void search(const mm_plan *plan, closure *c, const int *node_at, int node
 
 closure closure_create(const mm_plan *plan) {
     size_t n = (size_t)plan->n_nodes;
-    closure c = {.n = plan->n_nodes, .before = allocate(n * n, sizeof *c.before)};
-    int *node_at = allocate(MM_STREAM_COUNT * n, sizeof *node_at);
+    closure c = {.n = plan->n_nodes, .before = oracle_allocate(n * n, sizeof *c.before)};
+    int *node_at = oracle_allocate(MM_STREAM_COUNT * n, sizeof *node_at);
     for (int i = 0; i < c.n; i++) node_at[(int)plan->nodes[i].stream * c.n + plan->nodes[i].seq] = i;
     for (int i = 0; i < c.n; i++) search(plan, &c, node_at, i, i);
     free(node_at);
@@ -35,20 +28,16 @@ closure closure_create(const mm_plan *plan) {
 
 void closure_destroy(closure *c) { free(c->before); }
 
-static bool is_shared_output(const mm_plan *plan, const mm_use *use) {
-    return use->access == MM_WRITE && plan->alias[use->tensor] != use->tensor;
-}
-
 access *plan_accesses(const mm_plan *plan, int *n_out) {
-    access *list = allocate((size_t)(plan->n_bindings + 4 * plan->n_nodes) * 2, sizeof *list);
+    access *list = oracle_allocate((size_t)(plan->n_bindings + 4 * plan->n_nodes) * 2, sizeof *list);
     int n = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
-        if (node->kind == MM_NODE_STEP) {
+        if (mm_node_runs_step(node)) {
             const mm_step_info *step = mm_graph_step(plan->graph, node->step);
             for (int u = 0; u < step->n_uses; u++) {
                 int segment = plan->bindings[node->first_binding + u];
-                bool write = step->uses[u].access != MM_READ && !is_shared_output(plan, &step->uses[u]);
+                bool write = step->uses[u].access != MM_READ && !oracle_shares(plan, &step->uses[u]);
                 if (segment >= 0) list[n++] = (access){i, segment, u, write};
             }
         } else {
@@ -64,7 +53,7 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
 
 bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
     const mm_node *n = &plan->nodes[node];
-    if (n->kind != MM_NODE_STEP || input < 0 || output < 0) return false;
+    if (!mm_node_runs_step(n) || input < 0 || output < 0) return false;
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     const mm_segment *a = &plan->segments[plan->bindings[n->first_binding + input]];
     const mm_segment *b = &plan->segments[plan->bindings[n->first_binding + output]];
@@ -73,120 +62,6 @@ bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
         if (step->pairs[p].input == step->uses[input].tensor && step->pairs[p].output == step->uses[output].tensor)
             return true;
     return false;
-}
-
-/* ---------------------------------------------------------------- form */
-
-static bool known(int index, int n) { return index >= 0 && index < n; }
-static bool known_or_none(int index, int n) { return index == -1 || known(index, n); }
-
-bool plan_walkable(const mm_plan *plan) {
-    int32_t seen[MM_STREAM_COUNT] = {0};
-    for (int t = 0; t < mm_graph_tensors(plan->graph); t++)
-        if (!known(plan->alias[t], mm_graph_tensors(plan->graph))) return false;
-    for (int i = 0; i < plan->n_segments; i++) {
-        const mm_segment *s = &plan->segments[i];
-        if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES) return false;
-        if (!known_or_none(s->tensor, mm_graph_tensors(plan->graph))) return false;
-        if (s->bytes < 1 || s->bytes > INT64_C(1) << 50) return false;
-        if (!s->dynamic && (s->offset < 0 || s->offset > INT64_C(1) << 50)) return false;
-    }
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if ((unsigned)n->kind > MM_NODE_IN || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
-        if (n->seq != seen[n->stream]) return false;
-        for (int s = 0; s < MM_STREAM_COUNT; s++)
-            if (n->wait[s] < -1 || n->wait[s] >= seen[s]) return false;
-        seen[n->stream]++;
-        bool step = n->kind == MM_NODE_STEP;
-        if (!known_or_none(n->work, plan->n_segments) || !known_or_none(n->stage, plan->n_segments)) return false;
-        if (!known_or_none(n->src, plan->n_segments) || !known_or_none(n->dst, plan->n_segments)) return false;
-        if (!step && (n->src < 0 || n->dst < 0 || !known(n->tensor, mm_graph_tensors(plan->graph)))) return false;
-        if (!step) continue;
-        if (!known(n->step, mm_graph_steps(plan->graph))) return false;
-        int n_uses = mm_graph_step(plan->graph, n->step)->n_uses;
-        if (n->first_binding < 0 || n->first_binding + (int64_t)n_uses > plan->n_bindings) return false;
-        for (int u = 0; u < n_uses; u++)
-            if (!known_or_none(plan->bindings[n->first_binding + u], plan->n_segments)) return false;
-    }
-    return memcmp(seen, plan->stream_nodes, sizeof seen) == 0;
-}
-
-static bool managed(const mm_plan *plan, mm_tensor t) {
-    return mm_graph_tensor(plan->graph, t)->ownership == MM_MANAGED;
-}
-
-static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const mm_segment *s) {
-    if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
-    if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
-    if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
-    if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
-    if (s->tensor < 0 || !managed(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
-    if (s->content == MM_CONTENT_RAW) return s->bytes >= mm_graph_tensor(plan->graph, s->tensor)->bytes;
-    return known(s->codec, facts->n_codecs) && mm_facts_code(facts, s->codec, s->tensor)->code_bytes == s->bytes;
-}
-
-static bool good_work(const mm_plan *plan, int segment, int64_t bytes) {
-    if (segment < 0) return bytes == 0;
-    return plan->segments[segment].content == MM_CONTENT_WORK && plan->segments[segment].bytes >= bytes;
-}
-
-static bool good_step(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int expected) {
-    if (n->stream != MM_STREAM_COMPUTE || n->step != expected || n->src != -1 || n->dst != -1 || n->stage != -1 ||
-        n->tensor != -1)
-        return false;
-    int first = facts->variant_first[n->step], count = facts->variant_first[n->step + 1] - first;
-    if (!known(n->variant, count)) return false;
-    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
-    for (int u = 0; u < step->n_uses; u++) {
-        mm_tensor t = step->uses[u].tensor;
-        int segment = plan->bindings[n->first_binding + u];
-        if (managed(plan, t) ? segment < 0 || plan->segments[segment].tensor != plan->alias[t] : segment != -1)
-            return false;
-        if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
-            return false;
-    }
-    return good_work(plan, n->work, facts->variants[first + n->variant].workspace_bytes);
-}
-
-static bool good_move(const mm_plan *plan, const mm_node *n) {
-    bool out = n->kind == MM_NODE_OUT;
-    const mm_segment *src = &plan->segments[n->src], *dst = &plan->segments[n->dst];
-    if (n->stream != (out ? MM_STREAM_OUT : MM_STREAM_IN) || n->step != -1 || n->work != -1 || n->stage != -1)
-        return false;
-    if (src->pinned == out || dst->pinned != out) return false;
-    if (src->content == MM_CONTENT_WORK || src->tensor != n->tensor || dst->tensor != n->tensor) return false;
-    return src->content == dst->content && src->codec == dst->codec && src->bytes == dst->bytes;
-}
-
-static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
-    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
-    bool encode = n->kind == MM_NODE_ENCODE;
-    if (n->stream != (encode ? MM_STREAM_ENCODE : MM_STREAM_DECODE) || n->step != -1) return false;
-    const mm_segment *raw = &plan->segments[encode ? n->src : n->dst];
-    const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
-    if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
-    if (raw->tensor != n->tensor || code->tensor != n->tensor || raw->pinned) return false;
-    if (!encode && !facts->codecs[code->codec].gives_value) return false;
-    if (n->stage >= 0 && (!encode || !good_work(plan, n->stage, code->bytes))) return false;
-    return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);
-}
-
-static bool good_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
-    int steps = 0;
-    if (!plan_walkable(plan)) return false;
-    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
-        mm_tensor root = plan->alias[t];
-        if (plan->alias[root] != root || (root != t && (!managed(plan, t) || !managed(plan, root)))) return false;
-    }
-    for (int i = 0; i < plan->n_segments; i++)
-        if (!good_segment(plan, facts, limits, &plan->segments[i])) return false;
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if (n->wait[n->stream] != -1) return false;
-        if (n->kind == MM_NODE_STEP ? !good_step(plan, facts, n, steps++) : !good_op(plan, facts, n)) return false;
-    }
-    return steps == mm_graph_steps(plan->graph);
 }
 
 /* ---------------------------------------------------------------- races and lifetimes */
@@ -212,6 +87,12 @@ static bool no_races(const mm_plan *plan, const closure *c, const access *list, 
             }
         }
     return true;
+}
+
+static int last_user(const access *list, int n, int segment) {
+    for (int i = n - 1; i >= 0; i--)
+        if (list[i].segment == segment) return list[i].node;
+    return -1;
 }
 
 static int first_user(const access *list, int n, int segment) {
@@ -241,6 +122,17 @@ static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *
     return true;
 }
 
+/* Somebody comes to something that a recomputation wrote. */
+static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
+    for (int node = 0; node < plan->n_nodes; node++) {
+        bool used = plan->nodes[node].kind != MM_NODE_RECOMPUTE;
+        for (int i = 0; i < n && !used; i++)
+            used = list[i].node == node && list[i].write && last_user(list, n, list[i].segment) > node;
+        if (!used) return false;
+    }
+    return true;
+}
+
 /* Workspaces have one user, operations' targets are new, everything has a user and is written first: that the right
  * bytes happen to lie there does not do. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
@@ -254,180 +146,15 @@ static bool good_users(const mm_plan *plan, const access *list, int n) {
     }
     for (int i = 0; i < n; i++) {
         const mm_node *node = &plan->nodes[list[i].node];
-        if (node->kind != MM_NODE_STEP && list[i].write && first_user(list, n, list[i].segment) != list[i].node)
+        if (!mm_node_runs_step(node) && list[i].write && first_user(list, n, list[i].segment) != list[i].node)
             return false;
     }
     return true;
-}
-
-/* ---------------------------------------------------------------- the bytes played through */
-
-/* What a run of bytes holds. */
-typedef struct tag {
-    int value;
-    bool exact;
-    mm_content content;
-    int codec;
-    mm_tensor tensor;
-    int op; /* node of the operation that wrote it; -1 */
-} tag;
-
-typedef struct player {
-    const mm_plan *plan;
-    const mm_facts *facts;
-    int64_t *ends[2]; /* of static segments, by memory; cells lie between neighbours */
-    int n_ends[2];
-    tag *cells[2];
-    tag *dynamic; /* one cell for each segment */
-    int *current; /* per tensor */
-    bool *used;   /* per node: an operation's result was read */
-    int values;
-} player;
-
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static tag *cells_of(player *p, int segment, int *n_out) {
-    const mm_segment *s = &p->plan->segments[segment];
-    *n_out = 1;
-    if (s->dynamic) return &p->dynamic[segment];
-    int first = 0, end = 0;
-    while (p->ends[s->pinned][first] < s->offset) first++;
-    while (p->ends[s->pinned][end] < s->offset + s->bytes) end++;
-    *n_out = end - first;
-    return &p->cells[s->pinned][first];
-}
-
-static void put(player *p, int segment, tag t) {
-    int n;
-    tag *cells = cells_of(p, segment, &n);
-    for (int i = 0; i < n; i++) cells[i] = t;
-}
-
-/* What the whole segment holds, if that is one value in the form that the segment says. */
-static bool get(player *p, int segment, tag *out) {
-    const mm_segment *s = &p->plan->segments[segment];
-    int n;
-    const tag *cells = cells_of(p, segment, &n);
-    for (int i = 0; i < n; i++)
-        if (cells[i].value < 0 || cells[i].value != cells[0].value || cells[i].op != cells[0].op ||
-            cells[i].exact != cells[0].exact || cells[i].content != s->content || cells[i].codec != s->codec ||
-            cells[i].tensor != s->tensor)
-            return false;
-    *out = cells[0];
-    if (cells[0].op >= 0) p->used[cells[0].op] = true;
-    return true;
-}
-
-static bool read_use(player *p, const mm_use *use, int segment) {
-    tag t;
-    if (!get(p, segment, &t) || t.value != p->current[use->tensor]) return false;
-    if (use->form == MM_FORM_SIGN && !t.exact) return false;
-    return t.content == MM_CONTENT_RAW || (use->form == MM_FORM_SIGN && p->facts->codecs[t.codec].gives_sign);
-}
-
-/* An output that shares storage: in the segment of an input that it equals. */
-static bool share_use(player *p, const mm_step_info *step, const int32_t *bindings, int u) {
-    for (int k = 0; k < step->n_pairs; k++)
-        for (int i = 0; i < step->n_uses; i++) {
-            const mm_pair *pair = &step->pairs[k];
-            if (!pair->alias || pair->output != step->uses[u].tensor || pair->input != step->uses[i].tensor) continue;
-            if (bindings[i] != bindings[u] || p->plan->alias[pair->input] != p->plan->alias[pair->output]) continue;
-            p->current[pair->output] = p->current[pair->input];
-            return p->plan->segments[bindings[u]].content == MM_CONTENT_RAW;
-        }
-    return false;
-}
-
-static bool play_step(player *p, int node) {
-    const mm_node *n = &p->plan->nodes[node];
-    const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
-    const int32_t *bindings = &p->plan->bindings[n->first_binding];
-    for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] >= 0 && step->uses[u].access != MM_WRITE && !read_use(p, &step->uses[u], bindings[u]))
-            return false;
-    for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] >= 0 && is_shared_output(p->plan, &step->uses[u]) && !share_use(p, step, bindings, u))
-            return false;
-    for (int u = 0; u < step->n_uses; u++) {
-        const mm_use *use = &step->uses[u];
-        if (bindings[u] < 0 || use->access == MM_READ || is_shared_output(p->plan, use)) continue;
-        const mm_segment *s = &p->plan->segments[bindings[u]];
-        if (s->content != MM_CONTENT_RAW) return false;
-        p->current[use->tensor] = p->values++;
-        put(p, bindings[u], (tag){p->current[use->tensor], true, MM_CONTENT_RAW, -1, s->tensor, -1});
-    }
-    return true;
-}
-
-static bool play_op(player *p, int node) {
-    const mm_node *n = &p->plan->nodes[node];
-    tag t;
-    if (!get(p, n->src, &t)) return false;
-    const mm_segment *dst = &p->plan->segments[n->dst];
-    if (n->kind == MM_NODE_DECODE) t.exact = t.exact && p->facts->codecs[t.codec].lossless;
-    t.content = dst->content;
-    t.codec = dst->codec;
-    t.op = node;
-    put(p, n->dst, t);
-    return true;
-}
-
-static bool play(player *p) {
-    static const tag nothing = {.value = -1, .op = -1};
-    for (int m = 0; m < 2; m++)
-        for (int i = 0; i < p->n_ends[m]; i++) p->cells[m][i] = nothing;
-    for (int i = 0; i < p->plan->n_segments; i++) p->dynamic[i] = nothing;
-    for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) p->current[t] = -2;
-    for (int i = 0; i < p->plan->n_nodes; i++) {
-        const mm_node *n = &p->plan->nodes[i];
-        if (n->kind == MM_NODE_STEP ? !play_step(p, i) : !play_op(p, i)) return false;
-        if (n->work >= 0) put(p, n->work, nothing);
-        if (n->stage >= 0) put(p, n->stage, nothing);
-    }
-    for (int i = 0; i < p->plan->n_nodes; i++)
-        if (p->plan->nodes[i].kind != MM_NODE_STEP && !p->used[i]) return false;
-    return true;
-}
-
-static bool plays_right(const mm_plan *plan, const mm_facts *facts) {
-    player p = {.plan = plan, .facts = facts};
-    for (int m = 0; m < 2; m++) {
-        p.ends[m] = allocate(2 * (size_t)plan->n_segments, sizeof *p.ends[m]);
-        for (int i = 0; i < plan->n_segments; i++) {
-            const mm_segment *s = &plan->segments[i];
-            if (s->dynamic || (int)s->pinned != m) continue;
-            p.ends[m][p.n_ends[m]++] = s->offset;
-            p.ends[m][p.n_ends[m]++] = s->offset + s->bytes;
-        }
-        qsort(p.ends[m], (size_t)p.n_ends[m], sizeof *p.ends[m], by_value);
-        p.cells[m] = allocate((size_t)p.n_ends[m], sizeof *p.cells[m]);
-    }
-    p.dynamic = allocate((size_t)plan->n_segments, sizeof *p.dynamic);
-    p.current = allocate((size_t)mm_graph_tensors(plan->graph), sizeof *p.current);
-    p.used = allocate((size_t)plan->n_nodes, sizeof *p.used);
-    bool right = play(&p);
-    for (int m = 0; m < 2; m++) {
-        free(p.ends[m]);
-        free(p.cells[m]);
-    }
-    free(p.dynamic);
-    free(p.current);
-    free(p.used);
-    return right;
 }
 
 /* ---------------------------------------------------------------- sums */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static int last_user(const access *list, int n, int segment) {
-    for (int i = n - 1; i >= 0; i--)
-        if (list[i].segment == segment) return list[i].node;
-    return -1;
-}
 
 static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access *list, int n) {
     if (plan->heap_bytes < 0 || plan->heap_offset < 0 || plan->heap_offset % MM_ALIGN) return false;
@@ -437,7 +164,7 @@ static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access
     bool good = true;
     int64_t capacity[2] = {plan->heap_bytes - plan->heap_code_bytes, plan->heap_code_bytes};
     int64_t *live[2];
-    for (int part = 0; part < 2; part++) live[part] = allocate((size_t)plan->n_nodes, sizeof *live[part]);
+    for (int part = 0; part < 2; part++) live[part] = oracle_allocate((size_t)plan->n_nodes, sizeof *live[part]);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         int part = s->content == MM_CONTENT_CODED, last = last_user(list, n, i);
@@ -485,18 +212,18 @@ static bool good_sums(const mm_plan *plan, const access *list, int n) {
 
 mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const char **why_out) {
     *why_out = "form";
-    if (!good_form(plan, facts, limits)) return MM_ERR_PLAN;
+    if (!oracle_form(plan, facts, limits)) return MM_ERR_PLAN;
     int n;
     access *list = plan_accesses(plan, &n);
     closure c = closure_create(plan);
     const char *why = NULL;
-    if (!good_users(plan, list, n))
+    if (!good_users(plan, list, n) || !good_recomputed(plan, list, n))
         why = "users";
     else if (!no_races(plan, &c, list, n))
         why = "race";
     else if (!no_mixed_lives(plan, &c, list, n))
         why = "lives";
-    else if (!plays_right(plan, facts))
+    else if (!oracle_plays(plan, facts))
         why = "values";
     else if (!good_frees(plan, &c, list, n))
         why = "frees";

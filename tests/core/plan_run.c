@@ -73,7 +73,16 @@ static void run_step(const runner *r, const mm_node *n) {
         operands[u].form = mask ? MM_FORM_SIGN : MM_FORM_VALUE;
     }
     void *work = n->work >= 0 ? segment_data(r, n->work) : NULL;
+    void *copies[32] = {NULL}; /* what is run again changes nothing that persists */
+    for (int u = 0; n->kind == MM_NODE_RECOMPUTE && u < step->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(r->plan->graph, step->uses[u].tensor);
+        if (tensor->ownership == MM_MANAGED || step->uses[u].access == MM_READ) continue;
+        copies[u] = allocate(tensor->bytes, 0);
+        memcpy(copies[u], operands[u].data, (size_t)tensor->bytes);
+        operands[u].data = copies[u];
+    }
     random_graph_run_step(r->plan->graph, n->step, operands, work, (size_t)step->workspace_bytes);
+    for (int u = 0; u < 32; u++) free(copies[u]);
 }
 
 /* ---------------------------------------------------------------- order */
@@ -108,7 +117,7 @@ static void run_iteration(runner *r) {
     int32_t ended[MM_STREAM_COUNT] = {0};
     for (int node; (node = choose(r, ended)) >= 0;) {
         const mm_node *n = &r->plan->nodes[node];
-        if (n->kind == MM_NODE_STEP)
+        if (mm_node_runs_step(n))
             run_step(r, n);
         else
             run_op(r, n);

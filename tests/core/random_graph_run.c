@@ -83,7 +83,8 @@ static uint64_t digest_inputs(const mm_graph *graph, const mm_step_info *step, u
                               const random_operand *operands) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
-        if (step->uses[u].access == MM_WRITE) continue;
+        bool state = step->uses[u].access == MM_MODIFY && tensor->ownership != MM_MANAGED;
+        if (step->uses[u].access == MM_WRITE || (state && step->phase == MM_FORWARD)) continue;
         if (step->uses[u].form == MM_FORM_SIGN)
             digest = digest_signs(digest, &operands[u], (size_t)tensor->bytes / 4);
         else

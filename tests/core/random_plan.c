@@ -8,7 +8,7 @@
 #include "tests/core/random_graph.h"
 
 /* What is done to a storage between two uses that lie apart. */
-typedef enum action { KEEP, SWAP, LOSSLESS, LOSSY, MASK } action;
+typedef enum action { KEEP, SWAP, LOSSLESS, LOSSY, MASK, RECOMPUTE } action;
 
 typedef struct storage { /* of a root tensor */
     action action;
@@ -18,6 +18,9 @@ typedef struct storage { /* of a root tensor */
     int raw;           /* segment that holds the elements now; -1 */
     int code;          /* segment of what was put away, in pinned memory or not; -1 */
     int sign;          /* segment of the mask while it is true; -1 */
+    int maker;         /* RECOMPUTE: the step that is run again */
+    bool exact;        /* the elements come back bit for bit */
+    bool dropped;      /* they are to be recomputed */
     bool keeps_raw;    /* what was encoded stays where it is, for whoever writes next */
     int kept;          /* that segment, while what it holds is true; -1 */
     bool read;         /* `raw` was, since it was decoded */
@@ -29,6 +32,7 @@ typedef struct planner {
     const random_plan_options *options;
     mm_plan *plan;
     storage *storages; /* per tensor */
+    int *variant;      /* per step: the one that it must take, since it is run again; -1: any */
     uint64_t random;
 } planner;
 
@@ -109,20 +113,85 @@ static usage find_gap(const planner *p, mm_tensor root, int *before_out, int *af
     return later;
 }
 
+/* Whether a step strictly between the two changes the storage. */
+static bool changed_between(const planner *p, mm_tensor root, int from, int to) {
+    for (int s = from + 1; s < to; s++)
+        if (used_at(p, root, s).changed) return true;
+    return false;
+}
+
+/* Whether a step from `from` up to `to` writes a tensor that is in no storage. */
+static bool written_between(const planner *p, mm_tensor tensor, int from, int to) {
+    for (int s = from; s < to; s++) {
+        const mm_step_info *step = mm_graph_step(p->graph, s);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].tensor == tensor && step->uses[u].access != MM_READ) return true;
+    }
+    return false;
+}
+
+/* Whether what a step reads is there, unchanged, until step `to`: or comes back, bit for bit if `exact`. */
+static bool stays_for(const planner *p, const mm_use *use, int s, int to, bool exact) {
+    mm_tensor root = p->plan->alias[use->tensor];
+    const storage *st = &p->storages[root];
+    if (mm_graph_tensor(p->graph, root)->ownership != MM_MANAGED) return !written_between(p, use->tensor, s, to);
+    return st->action != MASK && (st->exact || !exact) && !changed_between(p, root, s, to);
+}
+
+/* Whether a step can be run again before step `to`. */
+static bool runs_again(const planner *p, int s, int to, bool exact) {
+    const mm_step_info *step = mm_graph_step(p->graph, s);
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        bool managed = mm_graph_tensor(p->graph, use->tensor)->ownership == MM_MANAGED;
+        bool shared = use->access == MM_WRITE && p->plan->alias[use->tensor] != use->tensor;
+        if (use->access == (managed ? MM_MODIFY : MM_WRITE) || shared) return false;
+        if (use->access == MM_READ && !stays_for(p, use, s, to, exact)) return false;
+    }
+    return step->phase == MM_FORWARD;
+}
+
+/* A variant that gives the same bits when it is run again; -1. */
+static int deterministic_variant(const planner *p, int s) {
+    int first = p->facts->variant_first[s];
+    if (p->variant[s] >= 0) return p->variant[s];
+    for (int v = first; v < p->facts->variant_first[s + 1]; v++)
+        if (p->facts->variants[v].deterministic) return v - first;
+    return -1;
+}
+
+/* Tensors come in the order in which they are made: what is settled about those that its maker reads stays. */
+static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
+    storage *st = &p->storages[root];
+    st->maker = st->before;
+    while (st->maker > 0 && !used_at(p, root, st->maker).changed) st->maker--;
+    if (!used_at(p, root, st->maker).changed || !runs_again(p, st->maker, st->after, exact)) return false;
+    if (exact && deterministic_variant(p, st->maker) < 0) return false;
+    if (exact) p->variant[st->maker] = deterministic_variant(p, st->maker);
+    st->action = RECOMPUTE;
+    st->exact = exact;
+    return true;
+}
+
 static void choose_action(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
-    *st = (storage){.action = KEEP, .raw = -1, .code = -1, .sign = -1, .kept = -1, .keeps_raw = chance(p, 40)};
+    *st = (storage){
+        .action = KEEP, .raw = -1, .code = -1, .sign = -1, .kept = -1, .exact = true, .keeps_raw = chance(p, 40)};
     const mm_tensor_info *tensor = mm_graph_tensor(p->graph, root);
     if (tensor->ownership != MM_MANAGED || p->plan->alias[root] != root) return;
     usage later = find_gap(p, root, &st->before, &st->after);
     if (st->after - st->before < 2 || !(later.elements || later.signs)) return;
     bool floats = tensor->dtype == MM_F32;
+    st->mask = later.signs && chance(p, 50);
+    if (later.elements && chance(p, 35) && choose_recompute(p, root, (later.signs && !st->mask) || chance(p, 70)))
+        return;
     if (!later.elements && chance(p, 70))
         st->action = MASK;
     else if (later.elements && floats && p->options->lossy && chance(p, 50))
         st->action = LOSSY;
     else if (chance(p, 60))
         st->action = chance(p, 35) ? SWAP : LOSSLESS;
+    st->exact = st->action != LOSSY;
     st->travels = chance(p, 40);
     st->mask = later.signs &&
                (st->action == MASK || st->action == LOSSY || (st->action >= SWAP && later.elements && chance(p, 50)));
@@ -204,35 +273,31 @@ static void put_away_after(planner *p, mm_tensor root) {
     bool mask_first = chance(p, 50);
     if (mask_first) put_away_sign(p, root);
     if (st->action == SWAP) st->code = st->raw;
-    if (st->action > SWAP && st->action != MASK)
+    if (st->action == LOSSLESS || st->action == LOSSY)
         st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
     if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_move(p, MM_NODE_OUT, st->code);
     if (!mask_first) put_away_sign(p, root);
+    st->dropped = st->action == RECOMPUTE;
     st->kept = st->keeps_raw ? st->raw : -1;
     st->raw = -1;
     st->read = false;
 }
 
+static void recompute(planner *p, mm_tensor root);
+
 static void fetch(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     int code = st->code;
+    if (st->dropped) {
+        recompute(p, root);
+        return;
+    }
     st->code = -1;
     if (p->plan->segments[code].pinned) code = add_move(p, MM_NODE_IN, code);
     st->raw = code;
     if (p->plan->segments[code].content == MM_CONTENT_RAW) return;
     st->raw = add_raw(p, root);
     add_op(p, MM_NODE_DECODE, root, code, st->raw, p->plan->segments[code].codec);
-}
-
-/* Fetches what step `s` needs, and sometimes what a later one will. */
-static void fetch_before(planner *p, int s, int ahead) {
-    for (mm_tensor t = 0; t < mm_graph_tensors(p->graph); t++) {
-        storage *st = &p->storages[t];
-        if (st->after < s || st->after > s + ahead) continue;
-        if (st->sign >= 0 && p->plan->segments[st->sign].pinned && used_at(p, t, st->after).signs)
-            st->sign = add_move(p, MM_NODE_IN, st->sign);
-        if (st->code >= 0) fetch(p, t);
-    }
 }
 
 static int bind(planner *p, const mm_use *use) {
@@ -251,12 +316,59 @@ static int bind(planner *p, const mm_use *use) {
     return st->raw;
 }
 
+/* Where a step that is run again writes: afresh; what is still there can be written over with the same. */
+static int bind_again(planner *p, mm_tensor tensor, const storage *wanted) {
+    const storage *st = &p->storages[tensor];
+    bool there = st->action == KEEP && st->raw >= 0 && !changed_between(p, tensor, wanted->maker, wanted->after);
+    return there && wanted->exact && chance(p, 40) ? st->raw : add_raw(p, tensor);
+}
+
+/* Runs the step that made it again, after what that one read has been fetched. */
+static void recompute(planner *p, mm_tensor root) {
+    storage *st = &p->storages[root];
+    const mm_step_info *step = mm_graph_step(p->graph, st->maker);
+    st->dropped = false;
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor input = p->plan->alias[step->uses[u].tensor];
+        bool sign = step->uses[u].form == MM_FORM_SIGN && p->storages[input].sign >= 0;
+        bool managed = mm_graph_tensor(p->graph, input)->ownership == MM_MANAGED;
+        if (managed && step->uses[u].access == MM_READ && !sign && p->storages[input].raw < 0) fetch(p, input);
+    }
+    int node = mm_plan_recompute(p->plan, st->maker);
+    if (node < 0) abort();
+    int first = p->facts->variant_first[st->maker], variants = p->facts->variant_first[st->maker + 1] - first;
+    int variant = st->exact ? p->variant[st->maker] : random_below(&p->random, variants);
+    p->plan->nodes[node].variant = variant;
+    add_work(p, node, p->facts->variants[first + variant].workspace_bytes);
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        int32_t binding = -1;
+        if (use->access == MM_READ)
+            binding = bind(p, use);
+        else if (mm_graph_tensor(p->graph, use->tensor)->ownership == MM_MANAGED)
+            binding = use->tensor == root ? (st->raw = add_raw(p, root)) : bind_again(p, use->tensor, st);
+        p->plan->bindings[p->plan->nodes[node].first_binding + u] = binding;
+    }
+    add_idle_waits(p, node);
+}
+
+/* Fetches what step `s` needs, and sometimes what a later one will. */
+static void fetch_before(planner *p, int s, int ahead) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(p->graph); t++) {
+        storage *st = &p->storages[t];
+        if (st->after < s || st->after > s + ahead) continue;
+        if (st->sign >= 0 && p->plan->segments[st->sign].pinned && used_at(p, t, st->after).signs)
+            st->sign = add_move(p, MM_NODE_IN, st->sign);
+        if (st->code >= 0 || st->dropped) fetch(p, t);
+    }
+}
+
 static void add_step(planner *p, int s) {
     const mm_step_info *step = mm_graph_step(p->graph, s);
     int node = mm_plan_step(p->plan, s);
     if (node < 0) abort();
     int first = p->facts->variant_first[s], variants = p->facts->variant_first[s + 1] - first;
-    p->plan->nodes[node].variant = random_below(&p->random, variants);
+    p->plan->nodes[node].variant = p->variant[s] >= 0 ? p->variant[s] : random_below(&p->random, variants);
     add_work(p, node, p->facts->variants[first + p->plan->nodes[node].variant].workspace_bytes);
     for (int u = 0; u < step->n_uses; u++)
         p->plan->bindings[p->plan->nodes[node].first_binding + u] = bind(p, &step->uses[u]);
@@ -287,145 +399,21 @@ static void add_needed_waits(planner *p) {
     free(list);
 }
 
-/* ---------------------------------------------------------------- places */
-
-typedef struct placer {
-    planner *p;
-    closure closure;
-    access *list;
-    int n;
-    bool *placed;
-} placer;
-
-/* All users of a end before b's first, apart from a last one that writes b in place. */
-static bool comes_before(const placer *q, int a, int b, bool same_offset) {
-    int first = -1;
-    const access *writer = NULL;
-    for (int i = 0; i < q->n && first < 0; i++)
-        if (q->list[i].segment == b) {
-            writer = &q->list[i];
-            first = writer->node;
-        }
-    for (int i = 0; i < q->n; i++) {
-        const access *user = &q->list[i];
-        if (user->segment != a || closure_before(&q->closure, user->node, first)) continue;
-        if (!same_offset || user->node != first || user->write) return false;
-        if (!plan_inplace(q->p->plan, first, user->use, writer->use)) return false;
-    }
-    return true;
-}
-
-static bool may_lie(const placer *q, int segment) {
-    const mm_segment *s = &q->p->plan->segments[segment];
-    for (int i = 0; i < q->p->plan->n_segments; i++) {
-        const mm_segment *other = &q->p->plan->segments[i];
-        if (!q->placed[i] || other->pinned != s->pinned || s->offset >= other->offset + other->bytes ||
-            other->offset >= s->offset + s->bytes)
-            continue;
-        bool same = s->offset == other->offset;
-        if (!comes_before(q, i, segment, same) && !comes_before(q, segment, i, same)) return false;
-    }
-    return true;
-}
-
-/* At the lowest place there is, or sometimes at one above. */
-static void place(placer *q, int segment, int64_t base) {
-    mm_plan *plan = q->p->plan;
-    mm_segment *s = &plan->segments[segment];
-    int64_t lowest = s->pinned ? 0 : base, best = INT64_MAX;
-    for (int i = -1; i < plan->n_segments; i++) {
-        if (i >= 0 && (!q->placed[i] || plan->segments[i].pinned != s->pinned)) continue;
-        for (int end = 0; end < 2; end++) {
-            s->offset = i < 0 ? lowest : plan->segments[i].offset + (end ? mm_align(plan->segments[i].bytes) : 0);
-            if (s->offset < best && (best == INT64_MAX || !chance(q->p, 5)) && may_lie(q, segment)) best = s->offset;
-        }
-    }
-    s->offset = best;
-    q->placed[segment] = true;
-}
-
-/* The most that lives at once in the heap's part for codes, or in the other. */
-static int64_t heap_peak(const mm_plan *plan, bool codes) {
-    int64_t peak = 0;
-    for (int node = 0; node < plan->n_nodes; node++) {
-        int64_t live = 0;
-        for (int i = 0; i < plan->n_segments; i++) {
-            const mm_segment *s = &plan->segments[i];
-            if (s->dynamic && (s->content == MM_CONTENT_CODED) == codes && s->first_node <= node &&
-                node <= s->last_node)
-                live += mm_align(s->bytes);
-        }
-        if (live > peak) peak = live;
-    }
-    return peak;
-}
-
-static void place_heap(mm_plan *plan) {
-    plan->heap_code_bytes = heap_peak(plan, true);
-    plan->heap_bytes = plan->heap_code_bytes + heap_peak(plan, false);
-    plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
-}
-
-/* Some codes lie in pinned memory, to be written and read there; where copies go is settled. */
-static void choose_memory(planner *p) {
-    mm_plan *plan = p->plan;
-    bool *copied = calloc((size_t)plan->n_segments + 1, sizeof *copied);
-    if (!copied) abort();
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) copied[n->src] = copied[n->dst] = true;
-    }
-    for (int i = 0; i < plan->n_segments; i++) {
-        mm_segment *s = &plan->segments[i];
-        if (!copied[i]) s->pinned = s->content == MM_CONTENT_CODED && chance(p, 20);
-        s->dynamic = p->options->dynamic && !s->pinned && chance(p, 20);
-    }
-    free(copied);
-}
-
-/* A dynamic segment is freed after its last user: that one waits for the others. */
-static void wait_before_free(mm_plan *plan) {
-    int n;
-    access *list = plan_accesses(plan, &n);
-    for (int i = 0; i < n; i++) {
-        int last = list[i].node;
-        for (int j = 0; j < n; j++)
-            if (list[j].segment == list[i].segment && list[j].node > last) last = list[j].node;
-        if (plan->segments[list[i].segment].dynamic && last > list[i].node) mm_plan_wait(plan, last, list[i].node);
-    }
-    free(list);
-}
-
-static mm_status place_all(planner *p, const mm_limits *limits) {
-    mm_plan *plan = p->plan;
-    choose_memory(p);
-    wait_before_free(plan);
-    placer q = {.p = p, .closure = closure_create(plan)};
-    q.list = plan_accesses(plan, &q.n);
-    q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);
-    if (!q.placed) abort();
-    for (int i = 0; i < plan->n_segments; i++)
-        if (!plan->segments[i].dynamic) place(&q, i, limits->base_bytes);
-    closure_destroy(&q.closure);
-    free(q.list);
-    free(q.placed);
-    MM_TRY(mm_plan_finish(plan));
-    place_heap(plan);
-    return mm_plan_finish(plan);
-}
-
 mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                              const random_plan_options *options, mm_plan **plan_out) {
     planner p = {.graph = graph, .facts = facts, .options = options, .random = options->seed};
     MM_TRY(mm_plan_create(graph, limits, &p.plan));
     p.storages = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *p.storages);
-    if (!p.storages) abort();
+    p.variant = calloc((size_t)mm_graph_steps(graph) + 1, sizeof *p.variant);
+    if (!p.storages || !p.variant) abort();
+    for (int step = 0; step < mm_graph_steps(graph); step++) p.variant[step] = -1;
     choose_aliases(&p);
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) choose_action(&p, t);
     add_nodes(&p);
     add_needed_waits(&p);
-    mm_status status = place_all(&p, limits);
+    mm_status status = random_place(p.plan, options, limits, &p.random);
     free(p.storages);
+    free(p.variant);
     if (status == MM_OK)
         *plan_out = p.plan;
     else

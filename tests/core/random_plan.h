@@ -14,4 +14,9 @@ typedef struct random_plan_options {
 MM_CHECKED mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                         const random_plan_options *options, mm_plan **plan_out);
 
+/* Places the segments of a plan whose nodes and waits are there, some of them at run time, and finishes it: what
+ * random_plan_create ends with. */
+MM_CHECKED mm_status random_place(mm_plan *plan, const random_plan_options *options, const mm_limits *limits,
+                                  uint64_t *random);
+
 #endif

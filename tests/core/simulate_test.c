@@ -84,6 +84,7 @@ static void codec_beside_the_computation_is_hidden(void **state) {
     assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 500);
     assert_int_equal(sim.busy_ns[MM_STREAM_DECODE], 500);
     assert_int_equal(sim.hidden_permille, 1000);
+    assert_int_equal(sim.codec_hidden_permille, 1000);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -100,6 +101,7 @@ static void compute_waits_for_a_slow_decode(void **state) {
     assert_int_equal(sim.iteration_ns, 8000);
     assert_int_equal(sim.compute_ns, 7000);
     assert_int_equal(sim.hidden_permille, 500); /* 1000 of the codec's 2000 */
+    assert_int_equal(sim.codec_hidden_permille, 500);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -219,6 +221,45 @@ static void copies_and_codecs_slow_the_steps_each_by_its_own(void **state) {
     fixture_destroy(&f);
 }
 
+static void a_copy_takes_its_issuing_and_its_bytes(void **state) {
+    (void)state;
+    link_fixture l = link_create(false);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(500);
+    l.f.facts->issue_ns = 100;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, l.out, 2000, 2500);
+    check_copy(&sim, l.in, sim.nodes[l.out].end_ns, 3100);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+}
+
+/* The code is placed at run time: allocated for its encoding, freed with its decoding. */
+static void memory_is_allocated_with_every_stream_idle(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 0);
+    f.plan->segments[f.plan->nodes[f.encode].dst].dynamic = true;
+    f.plan->heap_bytes = 4096;
+    f.facts->alloc_ns = 300;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].start_ns, 2300);
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].start_ns, 2300);
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
+    /* The decoding would be ready, but loss forward runs. */
+    assert_int_equal(sim.nodes[f.decode].start_ns, 3600);
+    assert_int_equal(sim.nodes[f.decode].end_ns, 4100);
+    assert_int_equal(sim.iteration_ns, 8100);
+    mm_simulation_fini(&sim);
+    f.facts->alloc_ns = MM_ALLOC_NS_MOST + 1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    f.facts->alloc_ns = 0;
+    f.facts->issue_ns = -1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&f);
+}
+
 static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
     (void)state;
     link_fixture l = link_create(false);
@@ -305,6 +346,32 @@ static void whole_maps_are_copied_after_they_were_encoded(void **state) {
     piece_fixture p = piece_create(400, 800, 40);
     p.f.facts->piece_bytes = SMALL_MAP_BYTES;
     check_pieces(&p, (const int64_t[]){0, 400, 1200, 2000}, (const int64_t[]){400, 1200, 2000, 2040});
+    fixture_destroy(&p.f);
+}
+
+static void waits_for_the_link_are_no_waits_for_the_codec(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    mm_simulation sim;
+    mm_plan_wait(p.f.plan, p.f.steps[LOSS_B], p.f.decode);
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    /* From 0 to 1710, for the first piece to be encoded, all to be copied out and in, the last to be decoded. */
+    assert_in_range(sim.stall_ns, 1709, 1711);
+    assert_in_range(sim.hidden_permille, 159, 163); /* 330 of 2040: it includes the link */
+    assert_in_range(sim.codec_hidden_permille, 748, 752);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&p.f);
+}
+
+static void every_piece_on_the_link_is_issued(void **state) {
+    (void)state;
+    piece_fixture p = piece_create(400, 800, 40);
+    p.f.facts->issue_ns = 10;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
+    assert_in_range(sim.busy_ns[MM_STREAM_OUT], 836, 844); /* four times */
+    assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 400);
+    mm_simulation_fini(&sim);
     fixture_destroy(&p.f);
 }
 
@@ -491,10 +558,14 @@ int main(void) {
         cmocka_unit_test(copies_take_their_bytes_at_the_rate_of_their_way),
         cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),
         cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),
+        cmocka_unit_test(a_copy_takes_its_issuing_and_its_bytes),
+        cmocka_unit_test(memory_is_allocated_with_every_stream_idle),
         cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),
         cmocka_unit_test(a_slow_encode_is_followed_by_the_copy_of_its_last_piece),
         cmocka_unit_test(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause),
         cmocka_unit_test(whole_maps_are_copied_after_they_were_encoded),
+        cmocka_unit_test(waits_for_the_link_are_no_waits_for_the_codec),
+        cmocka_unit_test(every_piece_on_the_link_is_issued),
         cmocka_unit_test(a_throttled_encode_goes_at_the_pace_of_the_link),
         cmocka_unit_test(the_step_takes_its_variants_time),
         cmocka_unit_test(live_bytes_are_those_of_the_plans_accounts),

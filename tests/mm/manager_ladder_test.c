@@ -105,9 +105,9 @@ static void a_device_that_gives_less_is_made_do_with(void **state) {
     device_fault_give(MM_MEMORY_DEVICE, (f.most + f.least) / 2);
     f.m = rig_manager(&f.options);
     device_fault_give(MM_MEMORY_DEVICE, 0);
-    int64_t given = mm_manager_device_bytes(f.m);
-    assert_true(given <= (f.most + f.least) / 2 && given > (f.most + f.least) / 2 - f.most / 16);
-    expect_told(&f, 1, "device host gives ");
+    int64_t given = mm_manager_device_bytes(f.m), all = (f.most + f.least) / 2;
+    assert_true(given <= all - all / 10 && given > all - all / 8 - f.most / 16);
+    expect_told(&f, 1, "device host has less than the ");
     assert_int_equal(ladder_steps(&f), 1);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     expect_told(&f, 2, "instead of liveness");
@@ -173,7 +173,7 @@ static void less_pinned_memory_is_made_do_with(void **state) {
     device_fault_give(MM_MEMORY_PINNED, need.pinned_bytes - 1);
     f.m = rig_manager(&f.options);
     device_fault_give(MM_MEMORY_PINNED, 0);
-    expect_told(&f, 1, "of pinned memory");
+    expect_told(&f, 1, "of pinned memory asked for");
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     expect_told(&f, 2, "instead of swap-async:when=always");
     iterate(&f);
@@ -204,7 +204,8 @@ static void a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again(void **st
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
     expect_told(&f, 1, "memory is short: the budget is set");
-    assert_string_equal(mm_policy_now(f.m), "swap:when=needed");
+    assert_string_not_equal(mm_policy_now(f.m), "liveness");
+    assert_string_equal(mm_policy_now(f.m), f.stands_in);
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
     expect_told(&f, 2, "liveness fits again");
@@ -225,7 +226,7 @@ static void every_budget_down_to_the_least_gives_the_same_results(void **state) 
         assert_int_equal(mm_budget_set(f.m, f.least + (f.most - f.least) * share / (BUDGETS - 1)), MM_OK);
         iterate(&f);
     }
-    assert_true(ladder_steps(&f) > 2);
+    assert_true(ladder_steps(&f) >= 2);
     end(&f);
 }
 
@@ -353,6 +354,33 @@ static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void 
     end(&f);
 }
 
+/* Of the naive forms, which allocate for each map: the same with planned memory takes their place. */
+static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **state) {
+    (void)state;
+    static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
+    for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
+        fixture f;
+        begin(&f);
+        f.options.policy = naive;
+        f.options.issue = issue;
+        f.options.device_bytes = rig_minimum(f.graph, naive);
+        f.m = rig_manager(&f.options);
+        assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+        iterate(&f);
+        uint64_t before = rig_digest(&f.r, f.m);
+        device_fault_heaps(true);
+        assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
+        assert_true(rig_digest(&f.r, f.m) == before);
+        expect_told(&f, 1, "planned memory");
+        iterate(&f);
+        device_fault_heaps(false);
+        assert_int_equal(mm_budget_set(f.m, f.options.device_bytes), MM_OK);
+        assert_string_equal(mm_policy_now(f.m), naive);
+        iterate(&f);
+        end(&f);
+    }
+}
+
 /* ---------------------------------------------------------------- who recomputes, and workspaces */
 
 /* in (external) -> conv -> bn -> loss, backwards; the convolution takes 4096 bytes of scratch, or 256. */
@@ -432,6 +460,7 @@ int main(void) {
         cmocka_unit_test(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next),
         cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
         cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
+        cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
         cmocka_unit_test(smaller_workspaces_are_the_first_step),
         cmocka_unit_test(what_recomputes_stands_in_only_where_somebody_does),
     };

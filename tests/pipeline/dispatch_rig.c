@@ -104,8 +104,12 @@ void rig_init(rig *r, const rig_options *o) {
     assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_PINNED, r->planned.plan->pinned_bytes, &r->staging), MM_OK);
-    mm_dispatch_config dispatch = {
-        .device = r->device, .pool = r->pool, .staging = r->staging, .issue = o->issue, .self_check = o->self_check};
+    mm_dispatch_config dispatch = {.device = r->device,
+                                   .pool = r->pool,
+                                   .staging = r->staging,
+                                   .issue = o->issue,
+                                   .self_check = o->self_check,
+                                   .measure_times = o->measure_times};
     assert_int_equal(mm_dispatch_create(&dispatch, &r->dispatch), MM_OK);
     memcpy(r->codecs, r->planned.codecs, sizeof r->codecs);
     r->codec = (fault_codec){.base = {.ops = &fault_ops, .spec = "fault"}, .inner = r->codecs[0]};

@@ -47,7 +47,7 @@ typedef struct rig_options {
     int images;          /* of every map; 0: 1 or 2 */
     int64_t piece_bytes; /* of codes on the link; 0: MM_PIECE_BYTES */
     mm_issue issue;
-    bool self_check;
+    bool self_check, measure_times;
     int64_t delay_max_ns; /* of every task, at random; 0: none */
 } rig_options;
 

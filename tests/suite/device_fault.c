@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "buffers/pool.h"
 #include "mm/device/device_host.h"
 
 enum { DELAY_NS = 500000 };
@@ -11,6 +12,7 @@ const char device_fault_message[] = "a fault on purpose";
 
 /* What the linker puts in a function's place has no context to carry these in. */
 static atomic_int current, calls_left;
+static atomic_bool is_paused, heaps_fail;
 static atomic_llong given[2]; /* by mm_memory_kind */
 
 void device_fault_set(device_fault fault, int nth) {
@@ -22,8 +24,12 @@ bool device_fault_happened(void) { return atomic_load(&calls_left) <= 0; }
 
 void device_fault_give(mm_memory_kind kind, int64_t bytes) { atomic_store(&given[kind], bytes); }
 
+void device_fault_pause(bool paused) { atomic_store(&is_paused, paused); }
+
+void device_fault_heaps(bool fail) { atomic_store(&heaps_fail, fail); }
+
 static bool is_due(device_fault fault) {
-    return atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
+    return !atomic_load(&is_paused) && atomic_load(&current) == (int)fault && atomic_fetch_sub(&calls_left, 1) == 1;
 }
 
 static mm_status fail(void *unused) {
@@ -58,6 +64,8 @@ static mm_status before_reserve(mm_memory_kind kind, int64_t bytes) {
     return before_call();
 }
 
+static mm_status before_heap(void) { return atomic_load(&heaps_fail) ? run_out(NULL) : MM_OK; }
+
 /* Before a call that enqueues work. */
 static mm_status before_work(mm_stream *stream) {
     MM_TRY(before_call());
@@ -78,6 +86,7 @@ static mm_status before_work(mm_stream *stream) {
 
 WRAP(mm_device_reserve, before_reserve(kind, bytes),
      (mm_device * device, mm_memory_kind kind, int64_t bytes, void **memory_out), (device, kind, bytes, memory_out))
+WRAP(mm_heap_alloc, before_heap(), (mm_heap * heap, int64_t bytes, void **memory_out), (heap, bytes, memory_out))
 WRAP(mm_stream_create, before_call(), (mm_device * device, const char *name, int priority, mm_stream **stream_out),
      (device, name, priority, stream_out))
 WRAP(mm_event_create, before_call(), (mm_device * device, mm_event **event_out), (device, event_out))

@@ -19,8 +19,13 @@ extern const char device_fault_message[];
 
 /* The nth call (from 1) of those that can, from now on, has the fault; then no other. */
 void device_fault_set(device_fault fault, int nth);
+/* While paused, calls are not counted. */
+void device_fault_pause(bool paused);
 /* Whether it has happened. */
 bool device_fault_happened(void);
+
+/* From now on no unplanned allocation succeeds, or all do that can. */
+void device_fault_heaps(bool fail);
 
 /* From now on a reservation of more than so many bytes fails with MM_ERR_NOMEM, whatever mm_device_memory_info says;
  * 0: as the device has it. */

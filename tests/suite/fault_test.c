@@ -29,6 +29,14 @@ static void fail_case(const fault_case *c, const char *what) {
              c->options.issue == MM_ISSUE_THREAD ? "thread" : "inline", (int)c->fault, c->nth, what);
 }
 
+/* Looking at them is not what may fail. */
+static float *weights_of(const suite_run *r, size_t *n_out) {
+    device_fault_pause(true);
+    float *weights = suite_weights(r, n_out);
+    device_fault_pause(false);
+    return weights;
+}
+
 static bool is_of_memory(const fault_case *c) {
     return c->fault == DEVICE_FAULT_MEMORY_CALL || c->fault == DEVICE_FAULT_MEMORY_TASK;
 }
@@ -44,25 +52,11 @@ static mm_status iterate(suite_run *r) {
     return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
 }
 
-/* Whether what is learned and its momenta are the same. Running statistics and gradients may have been written by the
- * steps that did run. */
-static bool same_learned(const nets_net *net, const float *a, const float *b, size_t n) {
-    for (size_t part = 0; part < n; part += 2 * n / 3) {
-        size_t at = part;
-        for (int p = 0; p < nets_net_params(net); p++) {
-            size_t elems = (size_t)nets_net_param(net, p)->elems;
-            if (nets_net_param(net, p)->learned && memcmp(a + at, b + at, elems * sizeof *a) != 0) return false;
-            at += elems;
-        }
-    }
-    return true;
-}
-
-/* A failed iteration leaves what is learned as it was before, or as it is after one that does not fail. */
+/* Running statistics and gradients may have been written by the steps that did run. A failed iteration leaves what is learned as it was before, or as it is after one that does not fail. */
 static void expect_whole(const fault_case *c, const suite_run *r, const float *before, const float *after) {
     size_t n;
-    float *now = suite_weights(r, &n);
-    if (!same_learned(r->s->net, now, before, n) && !same_learned(r->s->net, now, after, n))
+    float *now = weights_of(r, &n);
+    if (!suite_same_learned(r->s, now, before) && !suite_same_learned(r->s, now, after))
         fail_case(c, "the weights are neither those from before the iteration nor those from after it");
     free(now);
 }
@@ -70,8 +64,8 @@ static void expect_whole(const fault_case *c, const suite_run *r, const float *b
 /* Memory that runs out may be made do without; then nothing that is learned is different. */
 static void expect_learned(const fault_case *c, const suite_run *r, const float *wanted) {
     size_t n;
-    float *now = suite_weights(r, &n);
-    if (!same_learned(r->s->net, now, wanted, n)) fail_case(c, "a step down the ladder changed what is learned");
+    float *now = weights_of(r, &n);
+    if (!suite_same_learned(r->s, now, wanted)) fail_case(c, "a step down the ladder changed what is learned");
     free(now);
 }
 
@@ -81,7 +75,7 @@ static void expect_usable(const fault_case *c, suite_run *r) {
     if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_case(c, mm_last_error());
     for (int i = 0; i < ITERATIONS; i++)
         if (iterate(r) != MM_OK) fail_case(c, mm_last_error());
-    float *weights = suite_weights(r, &n);
+    float *weights = weights_of(r, &n);
     if (n != c->n || memcmp(weights, c->after[ITERATIONS - 1], n * sizeof *weights) != 0)
         fail_case(c, "afterwards, other weights than without a fault");
     free(weights);
@@ -93,7 +87,7 @@ static bool run_iterations(const fault_case *c, suite_run *r) {
     if (status != MM_OK) expect_clear(c, status);
     for (int i = 0; status == MM_OK && i < ITERATIONS; i++) {
         size_t n;
-        float *before = suite_weights(r, &n);
+        float *before = weights_of(r, &n);
         status = iterate(r);
         if (status != MM_OK) expect_clear(c, status);
         if (status != MM_OK) expect_whole(c, r, before, c->after[i]);
@@ -112,7 +106,7 @@ static bool run_iterations(const fault_case *c, suite_run *r) {
 }
 
 static mm_status create_exec(const fault_case *c, suite_run *r) {
-    return nets_exec_create(c->net->net, c->net->batch, NETS_TRAIN, r->manager, "host", &SUITE_SGD, &r->exec);
+    return nets_exec_create(c->net->net, c->net->batch, NETS_TRAIN, r->manager, c->net->device, &SUITE_SGD, &r->exec);
 }
 
 /* True if the fault has happened: so the next one is worth a try. */
@@ -149,7 +143,8 @@ static void run_policy(const suite_net *net, const char *policy, mm_issue issue,
         need.pinned_bytes += need.pinned_bytes / 10 + 65536;
     }
     fault_case c = {.net = net,
-                    .options = {.device_bytes = need.device_bytes,
+                    .options = {.device = net->device,
+                                .device_bytes = need.device_bytes,
                                 .pinned_bytes = need.pinned_bytes,
                                 .policy = policy,
                                 .issue = issue,
@@ -177,19 +172,19 @@ static const char *const POLICIES[] = {
     "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
 };
 
-static void run_policies(mm_issue issue, device_fault fault, bool self_check) {
+static void run_policies(const char *device, mm_issue issue, device_fault fault, bool self_check) {
     suite_net net;
-    suite_net_init_dropped(&net, BATCH);
+    suite_net_init_dropped(&net, device, BATCH);
     for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
         run_policy(&net, POLICIES[p], issue, fault, self_check, NULL);
     suite_net_fini(&net);
 }
 
 /* Lossless ones: what stands in for them ends with the same bits. */
-static void run_out(mm_issue issue, device_fault fault, bool self_check) {
+static void run_out(const char *device, mm_issue issue, device_fault fault, bool self_check) {
     suite_net net;
     int64_t ladder_steps = 0;
-    suite_net_init_dropped(&net, BATCH);
+    suite_net_init_dropped(&net, device, BATCH);
     for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
         if (!strstr(POLICIES[p], "rate=")) run_policy(&net, POLICIES[p], issue, fault, self_check, &ladder_steps);
     assert_true(ladder_steps > 0);
@@ -197,41 +192,32 @@ static void run_out(mm_issue issue, device_fault fault, bool self_check) {
 }
 
 static void memory_runs_out_at_the_nth_call(void **state) {
-    (void)state;
-    run_out(MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_CALL, false);
-    run_out(MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_CALL, true);
+    run_out(*state, MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_CALL, false);
+    run_out(*state, MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_CALL, true);
 }
 
 static void memory_runs_out_in_the_nth_task(void **state) {
-    (void)state;
-    run_out(MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_TASK, true);
-    run_out(MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_TASK, false);
+    run_out(*state, MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_TASK, true);
+    run_out(*state, MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_TASK, false);
 }
 
 static void nth_call_fails_issued_by_threads(void **state) {
-    (void)state;
-    run_policies(MM_ISSUE_THREAD, DEVICE_FAULT_CALL, true);
+    run_policies(*state, MM_ISSUE_THREAD, DEVICE_FAULT_CALL, true);
 }
 
 static void nth_call_fails_issued_inline(void **state) {
-    (void)state;
-    run_policies(MM_ISSUE_INLINE, DEVICE_FAULT_CALL, false);
+    run_policies(*state, MM_ISSUE_INLINE, DEVICE_FAULT_CALL, false);
 }
 
 static void nth_task_fails_issued_by_threads(void **state) {
-    (void)state;
-    run_policies(MM_ISSUE_THREAD, DEVICE_FAULT_TASK, false);
+    run_policies(*state, MM_ISSUE_THREAD, DEVICE_FAULT_TASK, false);
 }
 
 static void nth_task_fails_issued_inline(void **state) {
-    (void)state;
-    run_policies(MM_ISSUE_INLINE, DEVICE_FAULT_TASK, true);
+    run_policies(*state, MM_ISSUE_INLINE, DEVICE_FAULT_TASK, true);
 }
 
-static void nth_task_is_late(void **state) {
-    (void)state;
-    run_policies(MM_ISSUE_THREAD, DEVICE_FAULT_DELAY, true);
-}
+static void nth_task_is_late(void **state) { run_policies(*state, MM_ISSUE_THREAD, DEVICE_FAULT_DELAY, true); }
 
 /* ---------------------------------------------------------------- between iterations */
 
@@ -240,11 +226,11 @@ typedef mm_status change_fn(suite_run *r, const suite_net *other, nets_exec **ma
 
 /* Tries `change` with a fault at its every call; the first time that it succeeds, nothing was left to fail. After each
  * failure the manager runs on as before. */
-static void run_change(const char *policy, change_fn *change) {
+static void run_change(const char *device, const char *policy, change_fn *change) {
     suite_net net, other;
     suite_run r;
-    suite_net_init(&other, "vgg11@32,classes=5,thin=32", 1);
-    suite_net_init_dropped(&net, BATCH);
+    suite_net_init(&other, device, "vgg11@32,classes=5,thin=32", 1);
+    suite_net_init_dropped(&net, device, BATCH);
     mm_options options = {.device_bytes = 1 << 20, .pinned_bytes = 1 << 20, .policy = policy};
     fault_case c = {.net = &net, .options = options};
     c.after[ITERATIONS - 1] = suite_expected(&net, "liveness", ITERATIONS, &c.n);
@@ -275,9 +261,8 @@ static mm_status set_policy(suite_run *r, const suite_net *other, nets_exec **ma
 }
 
 static void nth_call_fails_in_a_switch(void **state) {
-    (void)state;
-    run_change("liveness", set_policy);
-    run_change("freelunch:codec=raw,eligible=all,when=always", set_policy);
+    run_change(*state, "liveness", set_policy);
+    run_change(*state, "freelunch:codec=raw,eligible=all,when=always", set_policy);
 }
 
 /* Smaller than the policy needs, so that something stands in for it; switched there; and larger again. */
@@ -292,39 +277,39 @@ static mm_status set_budget(suite_run *r, const suite_net *other, nets_exec **ma
 }
 
 static void nth_call_fails_when_the_budget_changes(void **state) {
-    (void)state;
-    run_change("liveness", set_budget);
-    run_change("vdnn-all:when=always", set_budget);
+    run_change(*state, "liveness", set_budget);
+    run_change(*state, "vdnn-all:when=always", set_budget);
 }
 
 /* New persistent tensors: every plan moves up. */
 static mm_status add_net(suite_run *r, const suite_net *other, nets_exec **made_out) {
-    return nets_exec_create(other->net, other->batch, NETS_TRAIN, r->manager, "host", &SUITE_SGD, made_out);
+    return nets_exec_create(other->net, other->batch, NETS_TRAIN, r->manager, r->s->device, &SUITE_SGD, made_out);
 }
 
 static mm_status add_evaluation(suite_run *r, const suite_net *other, nets_exec **made_out) {
     (void)other;
-    return nets_exec_create(r->s->net, r->s->batch, NETS_EVAL, r->manager, "host", NULL, made_out);
+    return nets_exec_create(r->s->net, r->s->batch, NETS_EVAL, r->manager, r->s->device, NULL, made_out);
 }
 
 static void nth_call_fails_when_a_graph_is_added(void **state) {
-    (void)state;
-    run_change("swap-async:when=always", add_evaluation);
-    run_change("swap-async:when=always", add_net);
+    run_change(*state, "swap-async:when=always", add_evaluation);
+    run_change(*state, "swap-async:when=always", add_net);
 }
 
-int main(void) {
+static int run(const char *device) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nth_call_fails_issued_by_threads),
-        cmocka_unit_test(nth_call_fails_issued_inline),
-        cmocka_unit_test(nth_task_fails_issued_by_threads),
-        cmocka_unit_test(nth_task_fails_issued_inline),
-        cmocka_unit_test(nth_task_is_late),
-        cmocka_unit_test(memory_runs_out_at_the_nth_call),
-        cmocka_unit_test(memory_runs_out_in_the_nth_task),
-        cmocka_unit_test(nth_call_fails_in_a_switch),
-        cmocka_unit_test(nth_call_fails_when_the_budget_changes),
-        cmocka_unit_test(nth_call_fails_when_a_graph_is_added),
+        SUITE_TEST(nth_call_fails_issued_by_threads, device),
+        SUITE_TEST(nth_call_fails_issued_inline, device),
+        SUITE_TEST(nth_task_fails_issued_by_threads, device),
+        SUITE_TEST(nth_task_fails_issued_inline, device),
+        SUITE_TEST(nth_task_is_late, device),
+        SUITE_TEST(memory_runs_out_at_the_nth_call, device),
+        SUITE_TEST(memory_runs_out_in_the_nth_task, device),
+        SUITE_TEST(nth_call_fails_in_a_switch, device),
+        SUITE_TEST(nth_call_fails_when_the_budget_changes, device),
+        SUITE_TEST(nth_call_fails_when_a_graph_is_added, device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+int main(void) { return suite_on_each_device(run); }

@@ -16,7 +16,7 @@ enum { ITERATIONS = 4, BATCH = 4 };
 static int setup(void **state) {
     suite_net *s = malloc(sizeof *s);
     assert_non_null(s);
-    suite_net_init_dropped(s, BATCH);
+    suite_net_init_dropped(s, "host", BATCH);
     *state = s;
     return 0;
 }

@@ -9,15 +9,31 @@
 #include <cmocka.h>
 
 #include "mm/core/plan.h"
+#include "mm/device/device.h"
 #include "mm/planning.h"
 #include "nets/philox.h"
 #include "nets/zoo.h"
 
+int suite_on_each_device(int (*run)(const char *device)) {
+    int failed = 0;
+    for (size_t i = 0; mm_device_table(i); i++) failed += run(mm_device_table(i)->name);
+    return failed;
+}
+
+static void need_device(const char *name) {
+    mm_device *device;
+    if (mm_device_create(name, NULL, &device) != MM_OK) {
+        print_message("%s\n", mm_last_error());
+        skip();
+    }
+    mm_device_destroy(device);
+}
+
 /* Takes the net over. */
-static void take_net(suite_net *s, nets_net *net, int64_t batch) {
+static void take_net(suite_net *s, const char *device, nets_net *net, int64_t batch) {
     const uint32_t key[2] = {4, 99};
     uint32_t words[4];
-    *s = (suite_net){.net = net, .batch = batch};
+    *s = (suite_net){.device = device, .net = net, .batch = batch};
     const int64_t *shape = nets_net_layer(s->net, 0)->shape;
     int64_t elems = batch * shape[0] * shape[1] * shape[2], labels = batch * nets_net_labels(s->net);
     s->images = malloc((size_t)elems * sizeof *s->images);
@@ -33,14 +49,16 @@ static void take_net(suite_net *s, nets_net *net, int64_t batch) {
     }
 }
 
-void suite_net_init(suite_net *s, const char *name, int64_t batch) {
+void suite_net_init(suite_net *s, const char *device, const char *name, int64_t batch) {
     nets_net *net;
+    need_device(device);
     if (nets_zoo_build(name, &net) != MM_OK) fail_msg("%s", mm_last_error());
-    take_net(s, net, batch);
+    take_net(s, device, net, batch);
 }
 
-void suite_net_init_dropped(suite_net *s, int64_t batch) {
+void suite_net_init_dropped(suite_net *s, const char *device, int64_t batch) {
     nets_net *net;
+    need_device(device);
     assert_int_equal(nets_net_create("dropped", &net), MM_OK);
     const nets_attrs conv = {.out_channels = 8, .kernel = {3, 3}, .pad = {1, 1}};
     int x = nets_add_data(net, 8, 8, 3, 5);
@@ -55,13 +73,20 @@ void suite_net_init_dropped(suite_net *s, int64_t batch) {
     x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
     nets_add1(net, "loss", NETS_LOSS, NULL, x);
     if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
-    take_net(s, net, batch);
+    take_net(s, device, net, batch);
 }
 
 void suite_net_fini(suite_net *s) {
     nets_net_destroy(s->net);
     free(s->images);
     free(s->labels);
+}
+
+nets_backend *suite_backend(const suite_net *s) {
+    nets_backend *backend;
+    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20};
+    if (nets_backend_open(s->device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
+    return backend;
 }
 
 static mm_status plan(const suite_net *s, const char *spec, int64_t budget, nets_lowered **lowered, mm_planned *planned,
@@ -71,15 +96,14 @@ static mm_status plan(const suite_net *s, const char *spec, int64_t budget, nets
     MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, lowered));
     mm_limits limits = {
         .device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base((*lowered)->graph)};
-    MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, "host"));
+    MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
     return mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
 }
 
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
-    nets_backend *backend;
+    nets_backend *backend = suite_backend(s);
     nets_lowered *lowered = NULL;
     mm_planned planned = {0};
-    assert_int_equal(nets_backend_open("host", NULL, &backend), MM_OK);
     if (plan(s, policy, budget, &lowered, &planned, backend) != MM_OK)
         fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
     suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
@@ -99,9 +123,11 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
 }
 
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options) {
-    *r = (suite_run){.s = s};
-    if (mm_manager_create(options, &r->manager) != MM_OK ||
-        nets_exec_create(s->net, s->batch, NETS_TRAIN, r->manager, "host", &SUITE_SGD, &r->exec) != MM_OK)
+    *r = (suite_run){.s = s, .backend = suite_backend(s)};
+    mm_options own = *options;
+    own.device = s->device;
+    if (mm_manager_create(&own, &r->manager) != MM_OK ||
+        nets_exec_create_on(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec) != MM_OK)
         fail_msg("%s, %s, %lld bytes: %s", nets_net_name(s->net), options->policy, (long long)options->device_bytes,
                  mm_last_error());
     if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
@@ -110,6 +136,19 @@ void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options)
 void suite_run_fini(suite_run *r) {
     nets_exec_destroy(r->exec);
     mm_manager_destroy(r->manager);
+    nets_backend_close(r->backend);
+}
+
+bool suite_same_learned(const suite_net *s, const float *a, const float *b) {
+    for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
+        for (int p = 0; p < nets_net_params(s->net); p++) {
+            size_t elems = (size_t)nets_net_param(s->net, p)->elems;
+            bool counts = nets_net_param(s->net, p)->learned && part != NETS_GRADIENT;
+            if (counts && memcmp(a, b, elems * sizeof *a) != 0) return false;
+            a += elems;
+            b += elems;
+        }
+    return true;
 }
 
 float suite_iterate(suite_run *r) {
@@ -127,10 +166,9 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     assert_non_null(weights);
     for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
         for (int p = 0; p < nets_net_params(net); p++) {
-            size_t elems = (size_t)nets_net_param(net, p)->elems;
-            const float *from = nets_exec_param(r->exec, p, part);
-            if (from) memcpy(weights + at, from, elems * sizeof *weights);
-            at += elems;
+            if (nets_exec_param(r->exec, p, part) && nets_exec_param_get(r->exec, p, part, weights + at) != MM_OK)
+                fail_msg("%s", mm_last_error());
+            at += (size_t)nets_net_param(net, p)->elems;
         }
     *n_out = at;
     return weights;

@@ -9,18 +9,24 @@ enum { SUITE_SEED = 11 };
 static const nets_sgd SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 static const float SUITE_RATE = 0.02f;
 
+/* Runs a program's tests on each device of this build; what main returns. */
+int suite_on_each_device(int (*run)(const char *device));
+/* A test that finds the device's name as its *state. */
+#define SUITE_TEST(function, device) cmocka_unit_test_prestate(function, (void *)(uintptr_t)(device))
+
 /* A network with one batch to train on. */
 typedef struct suite_net {
+    const char *device; /* that it is to be trained on */
     nets_net *net;
     int64_t batch;
     float *images;
     int32_t *labels;
 } suite_net;
 
-/* `name` as the zoo reads it. */
-void suite_net_init(suite_net *s, const char *name, int64_t batch);
+/* `name` as the zoo reads it. Skips the test if the device is not there. */
+void suite_net_init(suite_net *s, const char *device, const char *name, int64_t batch);
 /* conv bn relu dropout conv bn relu pool fc: very small, and every map but one is read by a backward step. */
-void suite_net_init_dropped(suite_net *s, int64_t batch);
+void suite_net_init_dropped(suite_net *s, const char *device, int64_t batch);
 void suite_net_fini(suite_net *s);
 
 /* What the policy's plan needs, alone in an arena, when it is given `budget` bytes (0: its minimum). It is proved. */
@@ -33,14 +39,21 @@ typedef struct suite_need {
 } suite_need;
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
 
+/* The backend of the net's device, which gives the same bits on every run. */
+nets_backend *suite_backend(const suite_net *s);
+
 /* An executor of the net in a manager of its own, with initial values. */
 typedef struct suite_run {
     const suite_net *s;
     mm_manager *manager;
+    nets_backend *backend;
     nets_exec *exec;
 } suite_run;
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options);
 void suite_run_fini(suite_run *r);
+
+/* Whether what is learned and its momenta are the same in two of suite_weights. */
+bool suite_same_learned(const suite_net *s, const float *a, const float *b);
 
 /* One iteration; the loss. */
 float suite_iterate(suite_run *r);

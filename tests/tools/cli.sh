@@ -68,6 +68,42 @@ values() { # FILE KEY
     done <"$1"
 }
 
+# The only value of a key.
+value() { # FILE KEY
+    local all
+    mapfile -t all < <(values "$1" "$2")
+    ((${#all[@]} == 1)) || fail "$1 has ${#all[@]} of $2"
+    echo "${all[0]}"
+}
+
+# Every tag is closed in its order, and nothing follows the first element.
+balanced() { # FILE
+    local text tag open=()
+    IFS= read -rd '' text <"$1"
+    while [[ $text == *"<"* ]]; do
+        tag=${text#*<} text=${tag#*>} tag=${tag%%>*}
+        case $tag in
+        */) ;;
+        /*)
+            ((${#open[@]} > 0)) || fail "$1: </${tag#/}> closes nothing"
+            [[ ${open[-1]} == "${tag#/}" ]] || fail "$1: </${tag#/}> closes <${open[-1]}>"
+            unset 'open[-1]'
+            ;;
+        *) open+=("${tag%% *}") ;;
+        esac
+    done
+    ((${#open[@]} == 0)) || fail "$1: <${open[-1]}> is not closed"
+    command -v xmllint >/dev/null || return 0
+    xmllint --noout "$1" || fail "$1: xmllint refuses it"
+}
+
+count() { # FILE TEXT
+    local text rest n=0
+    IFS= read -rd '' text <"$1"
+    while rest=${text#*"$2"} && [[ $rest != "$text" ]]; do text=$rest n=$((n + 1)); done
+    echo $n
+}
+
 # Bytes that a plan needs.
 minimum() { # NET BATCH POLICY
     "$mm" plan --net "$1" --batch "$2" --policy "$3" --json minimum.json >/dev/null ||

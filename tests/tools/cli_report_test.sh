@@ -4,8 +4,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
 stable_keys=(net batch device policy codec budget_bytes peak_bytes predicted_peak_bytes minimum_bytes outside_bytes
-    stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 codec_hidden_share loss_first loss_last
-    status)
+    stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 iteration_seconds_predicted
+    simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy iterations status)
 
 narrow() { # FILE: for a terminal of 120 columns
     local line
@@ -28,11 +28,12 @@ every_command_has_help_() {
         says $command "usage: mm $command"
         narrow $command
     done
-    for option in net data batch iterations epochs device budget policy switch seed save load eval self-check \
+    for option in net data batch iterations epochs device budget policy switch seed save load eval self-check no-ladder \
         deterministic json; do
         says train "  --$option "
     done
-    for option in net batch policies budgets iterations json; do says bench "  --$option "; done
+    for option in net batch policies budgets iterations simulate predict json svg; do says bench "  --$option "; done
+    for key in "${stable_keys[@]}"; do says bench "$key"; done
     expect 0 train --batch 0 --help
     says out "usage: mm train"
 }
@@ -109,7 +110,8 @@ a_bench_of_plans_ends_with_what_fits_only_freelunch_() {
     expect 0 bench --net resnet20 --batch 16 --policies naive,liveness,freelunch:rate=4 --budgets plans --iterations 2 \
         --json rows --quiet
     mapfile -t lines <out
-    ((${#lines[@]} == 10)) || fail "${#lines[@]} lines"
+    ((${#lines[@]} == 16)) || fail "${#lines[@]} lines"
+    says out "resnet20, batch 16: images/s by budget"
     narrow out
     mapfile -t verdict < <(values rows status)
     for i in 0 1 2 4 5 8; do [[ ${verdict[i]} == ok ]] || fail "row $i: ${verdict[i]}"; done

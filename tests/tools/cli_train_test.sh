@@ -94,21 +94,88 @@ a_lossless_codec_gives_the_weights_of_liveness_() {
     equal liveness freelunch
 }
 
+# ---------------------------------------------------------------- pinned memory
+
+pinned_memory_is_a_budget_too_() {
+    local budget pinned
+    budget=$(minimum resnet8 8 swap:when=always)
+    pinned=$(values minimum.json pinned_bytes)
+    ((pinned > 0)) || fail "nothing is pinned"
+    trained liveness --policy liveness
+    trained given --policy swap:when=always --pinned "$pinned"
+    equal liveness given
+    refused 1 "needs $pinned bytes of pinned host memory, $((pinned - 1)) are given" "${net[@]}" \
+        --policy swap:when=always --pinned $((pinned - 1))
+    refused 1 "recompute:mode=sqrt needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 1
+    # As much as there is: less leaves, and more is needed on the device.
+    trained less --policy swap --pinned $((pinned / 2))
+    equal liveness less
+    (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
+    refused 1 "infeasible: needs at least $(values less.json budget_bytes) bytes" "${net[@]}" --policy swap \
+        --pinned $((pinned / 2)) --budget "$budget"
+}
+
+a_budget_too_small_names_what_would_fit_() {
+    local least
+    least=$(minimum resnet8 8 liveness)
+    refused 1 "policy recompute would fit" "${net[@]}" --policy liveness --budget $((least - 1))
+    refused 1 "no policy would fit: " "${net[@]}" --policy liveness --budget 1KiB
+}
+
 # ---------------------------------------------------------------- switching
 
 switching_keeps_the_weights_and_the_budget_() {
-    local least_liveness least_freelunch
+    local least_liveness least_freelunch least_raw raw=freelunch:codec=raw,eligible=all,when=always
     least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
+    least_raw=$(minimum resnet8 8 $raw)
     ((least_freelunch < least_liveness)) || fail "freelunch needs no less than liveness"
     trained lossy --policy liveness --switch 1:freelunch:rate=4,when=always --switch 3:liveness --budget "$least_liveness"
     kept_its_budget lossy.json
-    trained lossless --policy liveness --switch 1:freelunch:codec=raw,eligible=all,when=always --switch 3:liveness
+    trained lossless --policy liveness --switch 1:$raw --switch 3:liveness --budget "$least_raw"
     kept_its_budget lossless.json
     trained liveness --policy liveness
     equal liveness lossless
     differ liveness lossy
-    refused 1 "infeasible: needs at least $least_liveness bytes" "${net[@]}" --policy freelunch:rate=4 \
-        --switch 2:liveness --budget "$least_freelunch"
+}
+
+a_switch_that_does_not_fit_is_refused_before_training_() {
+    local least_liveness least_freelunch
+    least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
+    refused 1 "infeasible: to switch to liveness takes at least $least_liveness bytes, the budget is $least_freelunch" \
+        "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --budget "$least_freelunch" --save refused
+    refused 1 "the budget is $least_freelunch, what freelunch:rate=4 takes; --budget sets it" \
+        "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --save refused
+    [[ ! -e refused ]] || fail "the refused run wrote something"
+    # One that never comes does not count.
+    trained state --policy freelunch:rate=4 --switch 4:liveness
+    [[ $(values state.json budget_bytes) == "$least_freelunch" ]] || fail "the budget is another one"
+}
+
+the_policy_at_the_end_is_in_the_row_() {
+    trained state --policy liveness
+    [[ $(values state.json policy_effective) == liveness && $(values state.json ladder_steps) == 0 ]] || fail "not liveness"
+    trained state --policy liveness --switch 2:freelunch:rate=4
+    [[ $(values state.json policy) == liveness ]] || fail "not the policy that was asked for"
+    [[ $(values state.json policy_effective) == freelunch:rate=4 ]] || fail "not the policy at the end"
+    says out "liveness -> freelunch:rate=4"
+}
+
+# ---------------------------------------------------------------- memory that is short
+
+# A limit of the process's memory leaves the arena less than was asked for: how much, differs between machines.
+less_memory_than_asked_for_is_made_do_with_() {
+    (ulimit -v 8000000 && "$mm" nets >/dev/null 2>&1) || skip "this build takes more address space than can be limited"
+    local run=(train --net resnet20 --batch 128 --iterations 2 --no-measure --quiet) limit status
+    export OMP_NUM_THREADS=1
+    expect 0 "${run[@]}" --save wanted
+    for ((limit = 700000; limit > 150000; limit -= 30000)); do
+        status=0
+        (ulimit -s 256 && ulimit -v $limit && exec "$mm" "${run[@]}" --budget 300MiB --save found >out 2>err) || status=$?
+        ((status <= 1)) || fail "status $status with $limit kB"
+        ((status == 1)) || equal wanted found
+        [[ $status == 1 || $(<err) != *"instead of liveness"* ]] || return 0
+    done
+    fail "nothing ever stood in for liveness"
 }
 
 # ---------------------------------------------------------------- saving and loading

@@ -5,14 +5,6 @@
 
 policies=naive,liveness,freelunch:eligible=all
 
-# The only value of a key.
-value() { # FILE KEY
-    local all
-    mapfile -t all < <(values "$1" "$2")
-    ((${#all[@]} == 1)) || fail "$1 has ${#all[@]} of $2"
-    echo "${all[0]}"
-}
-
 # explained NET BATCH POLICY: the row to row.json
 explained() { expect 0 plan --net "$1" --batch "$2" --policy "$3" --explain --json row.json; }
 
@@ -79,6 +71,28 @@ tensors_above_two_gibibytes_are_planned_() {
     says out "64GiB  conv1.out"
 }
 
+a_plan_is_made_for_the_budget_() {
+    local least liveness
+    expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
+    liveness=$(value row.json minimum_bytes)
+    expect 0 plan --net resnet8 --batch 8 --policy swap --json row.json
+    least=$(value row.json minimum_bytes)
+    [[ $(value row.json predicted_peak_bytes) == "$least" ]] || fail "without a budget it is not the least"
+    expect 0 plan --net resnet8 --batch 8 --policy swap --budget "$liveness" --json row.json
+    says out "planned in the budget"
+    [[ $(value row.json minimum_bytes) == "$least" && $(value row.json predicted_peak_bytes) == "$liveness" &&
+        $(value row.json pinned_bytes) == 0 ]] || fail "$(<row.json)"
+    expect 0 plan --net resnet8 --batch 8 --policy swap --budget $(((least + liveness) / 2)) --json row.json
+    local planned
+    planned=$(value row.json predicted_peak_bytes)
+    ((least < planned && planned <= (least + liveness) / 2 && $(value row.json pinned_bytes) > 0)) || fail "$(<row.json)"
+    expect 0 plan --net resnet8 --batch 8 --policy swap:when=always --budget "$liveness" --json row.json
+    (($(value row.json predicted_peak_bytes) < liveness)) || fail "always does not act"
+    expect 1 plan --net resnet8 --batch 8 --policy swap --budget $((least - 1)) --json row.json
+    [[ $(value row.json predicted_peak_bytes) == "$least" && $(value row.json status) == infeasible ]] ||
+        fail "$(<row.json)"
+}
+
 # ---------------------------------------------------------------- the largest batch
 
 largest_batch_fits_and_the_next_does_not_() {
@@ -112,34 +126,6 @@ largest_batch_needs_a_budget_() {
 }
 
 # ---------------------------------------------------------------- pictures
-
-# Every tag is closed in its order, and nothing follows the first element.
-balanced() { # FILE
-    local text tag open=()
-    IFS= read -rd '' text <"$1"
-    while [[ $text == *"<"* ]]; do
-        tag=${text#*<} text=${tag#*>} tag=${tag%%>*}
-        case $tag in
-        */) ;;
-        /*)
-            ((${#open[@]} > 0)) || fail "$1: </${tag#/}> closes nothing"
-            [[ ${open[-1]} == "${tag#/}" ]] || fail "$1: </${tag#/}> closes <${open[-1]}>"
-            unset 'open[-1]'
-            ;;
-        *) open+=("${tag%% *}") ;;
-        esac
-    done
-    ((${#open[@]} == 0)) || fail "$1: <${open[-1]}> is not closed"
-    command -v xmllint >/dev/null || return 0
-    xmllint --noout "$1" || fail "$1: xmllint refuses it"
-}
-
-count() { # FILE TEXT
-    local text rest n=0
-    IFS= read -rd '' text <"$1"
-    while rest=${text#*"$2"} && [[ $rest != "$text" ]]; do text=$rest n=$((n + 1)); done
-    echo $n
-}
 
 svg_shows_every_policy_the_budget_and_the_peak_() {
     expect 1 plan --net tiny --batch 32 --policy $policies --budget 4MiB --svg memory.svg

@@ -7,11 +7,16 @@
 #include "tools/requirement.h"
 
 static mm_status least_budget(const nets_net *net, int64_t batch, const char *policy, int64_t *bytes_out) {
+    target host = TARGET_DEFAULTS;
     requirement r;
-    MM_TRY(requirement_init(&r, net, batch, NETS_TRAIN, "host", policy, 0, NULL));
-    *bytes_out = r.planned.plan->peak_bytes;
-    requirement_fini(&r);
-    return MM_OK;
+    MM_TRY(target_init(&host));
+    mm_status status = requirement_init(&r, net, batch, NETS_TRAIN, &host, policy, 0, NULL);
+    if (status == MM_OK) {
+        *bytes_out = r.planned.plan->peak_bytes;
+        requirement_fini(&r);
+    }
+    target_fini(&host);
+    return status;
 }
 
 mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_sgd *sgd, const mm_options *options) {

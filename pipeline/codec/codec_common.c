@@ -1,0 +1,63 @@
+/* What codecs of all devices share. */
+#include "pipeline/codec/codec_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+mm_status mm_codec_new_plain(const mm_codec_ops *ops, const char *params, mm_codec **codec_out) {
+    if (params[0]) return mm_fail(MM_ERR_INVALID, "codec %s takes no parameter, got '%s'", ops->name, params);
+    mm_codec *codec = calloc(1, sizeof *codec);
+    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec %s: %zu bytes", ops->name, sizeof *codec);
+    codec->ops = ops;
+    snprintf(codec->spec, sizeof codec->spec, "%s", ops->name);
+    *codec_out = codec;
+    return MM_OK;
+}
+
+void mm_codec_free(mm_codec *codec) { free(codec); }
+
+int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape) {
+    (void)codec, (void)shape;
+    return 0;
+}
+
+mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out) {
+    if (shape->rank < 1 || shape->rank > 4)
+        return mm_fail(MM_ERR_INVALID, "shape of rank %d: 1 to 4 are possible", shape->rank);
+    int64_t bytes = (int64_t)mm_dtype_bytes(shape->dtype);
+    for (int d = 0; d < shape->rank; d++) {
+        const int64_t dim = shape->dims[d];
+        if (dim < 1) return mm_fail(MM_ERR_INVALID, "shape's dimension %d is %lld", d, (long long)dim);
+        if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > MM_SHAPE_MAX_BYTES)
+            return mm_fail(MM_ERR_INVALID, "shape has more than 2^62 bytes");
+    }
+    *elems_out = bytes / (int64_t)mm_dtype_bytes(shape->dtype);
+    return MM_OK;
+}
+
+int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits) {
+    const uint64_t power_of_two = row_bits & -row_bits;
+    const int64_t rows = power_of_two >= 64 ? 1 : (int64_t)(64 / power_of_two);
+    return rows < shape->dims[0] ? rows : 0;
+}
+
+/* ---------------------------------------------------------------- mask */
+
+mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
+    MM_TRY(mm_shape_elems(shape, elems_out));
+    if (shape->dtype != MM_F32) return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes float32 only", codec->spec);
+    return MM_OK;
+}
+
+mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    int64_t elems;
+    MM_TRY(mm_mask_elems(codec, shape, &elems));
+    *bytes_out = (elems + MM_MASK_WORD_BITS - 1) / MM_MASK_WORD_BITS * 4;
+    return MM_OK;
+}
+
+int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape) {
+    int64_t elems;
+    if (mm_mask_elems(codec, shape, &elems) != MM_OK) return 0;
+    return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]));
+}

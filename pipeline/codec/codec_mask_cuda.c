@@ -1,0 +1,29 @@
+/* mask on CUDA: the bits of codec_mask.c. */
+#include "mm/device/device_cuda.h"
+#include "pipeline/codec/codec_impl.h"
+#include "pipeline/codec/mask_cuda.h"
+
+static mm_status cuda_create(const char *params, mm_codec **codec_out) {
+    return mm_codec_new_plain(&mm_codec_mask_cuda_ops, params, codec_out);
+}
+
+static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch, (void)counters;
+    int64_t elems;
+    MM_TRY(mm_mask_elems(codec, shape, &elems));
+    return mm_cuda_check(mm_mask_cuda_encode(mm_cuda_stream(stream), elems, src, dst), "mask's encode");
+}
+
+const mm_codec_ops mm_codec_mask_cuda_ops = {
+    .name = "mask",
+    .summary = MM_MASK_SUMMARY,
+    .device = "cuda",
+    .flags = {.lossless = true, .fixed_size = true, .gives_sign = true},
+    .create = cuda_create,
+    .destroy = mm_codec_free,
+    .bound = mm_mask_bound,
+    .scratch = mm_codec_no_scratch,
+    .split = mm_mask_split,
+    .encode = cuda_encode,
+};

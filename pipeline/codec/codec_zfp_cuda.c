@@ -1,0 +1,83 @@
+/* zfp on CUDA: the bits of codec_zfp.c. zfp_cuda_kernel.h says how. */
+#include "mm/device/device_cuda.h"
+#include "pipeline/codec/zfp_codec.h"
+#include "pipeline/codec/zfp_cuda.h"
+
+_Static_assert(sizeof(mm_codec_counters) == sizeof(unsigned long long), "kernels count in it");
+
+static mm_status cuda_create(const char *params, mm_codec **codec_out) {
+    return mm_zfp_codec_create(&mm_codec_zfp_cuda_ops, params, codec_out);
+}
+
+/* The work that a shape makes. MM_ERR_UNSUPPORTED where kernels cannot count so far: beyond any GPU's memory, but for
+ * single fields of 2^29 elements a row and more. */
+static mm_status work_of(const mm_codec *codec, const mm_shape *shape, mm_zfp_layout *layout_out,
+                         mm_zfp_work *work_out) {
+    MM_TRY(mm_zfp_codec_layout(codec, shape, layout_out));
+    const mm_zfp_layout *l = layout_out;
+    const int64_t images = l->blocks / (l->blocks_y * l->blocks_x * l->blocks_c);
+    const int64_t rows_below = l->dims == 1 ? 0 : l->rows < 4 ? l->rows - 1 : 3; /* a block's first */
+    int64_t row;
+    if (images > UINT32_MAX || l->columns > UINT32_MAX || l->rows > UINT32_MAX || l->channels > INT32_MAX / 3 ||
+        __builtin_mul_overflow(rows_below * l->columns, l->channels, &row) || row > INT32_MAX)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "codec %s on cuda: %lld images of %lld rows of %lld places of %lld channels: a place's elements "
+                       "and 3 rows' are at most 2^31, the others' numbers 2^32",
+                       codec->spec, (long long)images, (long long)l->rows, (long long)l->columns,
+                       (long long)l->channels);
+    *work_out = (mm_zfp_work){
+        .dims = l->dims,
+        .maxbits = l->maxbits,
+        .columns = (uint32_t)l->columns,
+        .rows = (uint32_t)l->rows,
+        .channels = (uint32_t)l->channels,
+        .blocks_x = (uint32_t)l->blocks_x,
+        .blocks_y = (uint32_t)l->blocks_y,
+        .blocks_c = (uint32_t)l->blocks_c,
+        .blocks = (uint64_t)l->blocks,
+        .code_words = (uint64_t)l->code_bytes / 4,
+        .multiprocessors = ((const mm_zfp_codec *)codec)->spec.sms,
+    };
+    return MM_OK;
+}
+
+static mm_status cuda_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    mm_zfp_layout layout;
+    mm_zfp_work work;
+    MM_TRY(work_of(codec, shape, &layout, &work));
+    *bytes_out = layout.code_bytes;
+    return MM_OK;
+}
+
+static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch;
+    mm_zfp_layout layout;
+    mm_zfp_work work;
+    MM_TRY(work_of(codec, shape, &layout, &work));
+    unsigned long long *nonfinite = counters ? (unsigned long long *)&counters->nonfinite_blocks : NULL;
+    return mm_cuda_check(mm_zfp_cuda_encode(mm_cuda_stream(stream), work, src, dst, nonfinite), "zfp's encode");
+}
+
+static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch, (void)counters;
+    mm_zfp_layout layout;
+    mm_zfp_work work;
+    MM_TRY(work_of(codec, shape, &layout, &work));
+    return mm_cuda_check(mm_zfp_cuda_decode(mm_cuda_stream(stream), work, src, dst), "zfp's decode");
+}
+
+const mm_codec_ops mm_codec_zfp_cuda_ops = {
+    .name = "zfp",
+    .summary = MM_ZFP_SUMMARY,
+    .device = "cuda",
+    .flags = {.fixed_size = true, .gives_value = true},
+    .create = cuda_create,
+    .destroy = mm_codec_free,
+    .bound = cuda_bound,
+    .scratch = mm_codec_no_scratch,
+    .split = mm_zfp_codec_split,
+    .encode = cuda_encode,
+    .decode = cuda_decode,
+};

@@ -1,0 +1,41 @@
+/* A warp makes 32 words of 32 elements: for each, its lanes load an element each and vote; lane i keeps the i-th. So loads
+ * and stores are coalesced, and 8 loads of a lane are under way at once. */
+#include "pipeline/codec/mask_cuda.h"
+
+#include "mm/device/cuda_launch.h"
+
+namespace {
+
+constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, AHEAD = 8, MOST_BLOCKS = 1 << 16;
+
+__global__ void __launch_bounds__(THREADS)
+    mask(int64_t elems, const float *__restrict__ src, uint32_t *__restrict__ dst) {
+    const int64_t words = (elems + WARP - 1) / WARP, step = (int64_t)gridDim.x * THREADS;
+    const int lane = threadIdx.x % WARP;
+    for (int64_t first = (int64_t)blockIdx.x * THREADS + (threadIdx.x - lane); first < words; first += step) {
+        uint32_t mine = 0;
+        for (unsigned i = 0; i < WARP; i += AHEAD) {
+            float values[AHEAD];
+#pragma unroll
+            for (unsigned a = 0; a < AHEAD; a++) {
+                const int64_t at = (first + i + a) * WARP + lane;
+                values[a] = at < elems ? src[at] : 0;
+            }
+#pragma unroll
+            for (unsigned a = 0; a < AHEAD; a++) {
+                const uint32_t word = __ballot_sync(ALL, values[a] > 0);
+                if (lane == (int)(i + a)) mine = word;
+            }
+        }
+        if (first + lane < words) dst[first + lane] = mine;
+    }
+}
+
+} // namespace
+
+extern "C" cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const float *src, uint32_t *dst) {
+    const int64_t words = (elems + WARP - 1) / WARP, blocks = (words + THREADS - 1) / THREADS;
+    const unsigned grid = blocks < MOST_BLOCKS ? (unsigned)blocks : MOST_BLOCKS;
+    MM_LAUNCH(mask, grid, THREADS, 0, stream, elems, src, dst);
+    return cudaGetLastError();
+}

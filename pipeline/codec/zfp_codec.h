@@ -1,0 +1,20 @@
+/* What the zfp codecs of all devices share: everything but the jobs. */
+#ifndef PIPELINE_CODEC_ZFP_CODEC_H
+#define PIPELINE_CODEC_ZFP_CODEC_H
+
+#include "pipeline/codec/codec_impl.h"
+#include "pipeline/codec/zfp_layout.h"
+#include "pipeline/codec/zfp_spec.h"
+
+typedef struct mm_zfp_codec {
+    mm_codec base;
+    mm_zfp_spec spec;
+} mm_zfp_codec;
+
+/* Destroyed by mm_codec_free. */
+MM_CHECKED mm_status mm_zfp_codec_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
+MM_CHECKED mm_status mm_zfp_codec_layout(const mm_codec *codec, const mm_shape *shape, mm_zfp_layout *layout_out);
+MM_CHECKED mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape);
+
+#endif

@@ -1,0 +1,128 @@
+/* Decoding. zfp_cuda_kernel.h says how the work is divided. */
+#include "pipeline/codec/zfp_cuda_kernel.h"
+
+namespace {
+
+/* ---------------------------------------------------------------- a code in registers */
+
+/* Of any but those of mm_zfp_is_nonfinite; bits past maxbits are zero. The words are spent. */
+template <int DIMS, int WORDS> MM_HD void decode_words(uint32_t *words, int maxbits, float *values) {
+    uint32_t planes[16];
+    const bool some = words[0] & 1;
+    const int e = some ? (int)(words[0] >> 1 & 255) : 0;
+    int left = some ? maxbits : 0, n = 0, length = MM_ZFP_HEADER_BITS;
+    MM_UNROLL for (int i = 0; i < 16; i++) planes[i] = 0;
+    MM_UNROLL for (int k = 31; k >= 0; k--) {
+        left -= length;
+        if (left <= 0) break;
+        MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] =
+            __funnelshift_r(words[j], j + 1 < WORDS ? words[j + 1] : 0, (unsigned)length);
+        planes[k & 15] |= mm_zfp_plane_decode(words[0], left, mm_zfp_values(DIMS), &n, &length) << (k & 16);
+    }
+    mm_zfp_unplanes(planes, DIMS, e, values);
+}
+
+template <int WORDS> MM_HD void words_load(const uint32_t *src, uint64_t block, uint32_t *words) {
+    if constexpr (WORDS == 1) words[0] = src[block];
+    if constexpr (WORDS == 2) {
+        const uint2 two = reinterpret_cast<const uint2 *>(src)[block];
+        words[0] = two.x, words[1] = two.y;
+    }
+    if constexpr (WORDS == 4) {
+        const uint4 four = reinterpret_cast<const uint4 *>(src)[block];
+        words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
+    }
+}
+
+/* `count` words from any bit on, zeros past maxbits. */
+template <int COUNT> MM_HD void words_peek(const uint32_t *shared, int start, int maxbits, uint32_t *words) {
+    MM_UNROLL for (int j = 0; j < COUNT; j++) {
+        const int left = maxbits - 32 * j;
+        words[j] = mm_zfp_peek(shared + j, start);
+        if (left < 32) words[j] &= left > 0 ? mm_zfp_ones(left) : 0;
+    }
+}
+
+/* ---------------------------------------------------------------- the kernel */
+
+/* As many words as classes take, and one more that may be looked at. */
+template <int DIMS> constexpr int class_words = 2 * (1 << 2 * DIMS) / 32 + 2;
+
+/* WORDS 0: as many as it takes, in shared memory. */
+template <int DIMS, int WORDS>
+__global__ void __launch_bounds__(most_threads<DIMS>(), 1)
+    decode(mm_zfp_work work, const uint32_t *__restrict__ src, float *__restrict__ dst) {
+    MM_DYNAMIC_SHARED(uint32_t, shared);
+    tables_make_undouble();
+    const uint32_t lane = threadIdx.x % WARP;
+    const int maxbits = work.maxbits, start = (int)lane * maxbits;
+    uint32_t *const warps = shared + threadIdx.x / WARP * (maxbits + WINDOW_WORDS);
+
+    uint64_t first = (uint64_t)blockIdx.x * blockDim.x + (threadIdx.x - lane);
+    place at = place_of(work, first + lane);
+    for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance(work, at)) {
+        const bool mine = first + lane < work.blocks;
+        if (!work.words) {
+            uint64_t first_word;
+            const uint32_t count = warp_words(work, first, &first_word), most = (uint32_t)maxbits + WINDOW_WORDS;
+            __syncwarp();
+            for (uint32_t j = lane; j < most; j += WARP) warps[j] = j < count ? src[first_word + j] : 0;
+            __syncwarp();
+        }
+        if (!mine) continue;
+
+        float values[MM_ZFP_MOST_VALUES];
+        if constexpr (WORDS > 0) {
+            uint32_t words[WORDS + class_words<DIMS>];
+            MM_UNROLL for (int j = 0; j < class_words<DIMS>; j++) words[WORDS + j] = 0;
+            if (work.words)
+                words_load<WORDS>(src, first + lane, words);
+            else
+                words_peek<WORDS>(warps, start, maxbits, words);
+            if (mm_zfp_is_nonfinite(words, DIMS))
+                mm_zfp_nonfinite_decode(words, DIMS, maxbits, values);
+            else
+                decode_words<DIMS, WORDS>(words, maxbits, values);
+        } else {
+            uint32_t classes[class_words<DIMS>];
+            words_peek<class_words<DIMS>>(warps, start, maxbits, classes);
+            if (mm_zfp_is_nonfinite(classes, DIMS))
+                mm_zfp_nonfinite_decode(classes, DIMS, maxbits, values);
+            else
+                mm_zfp_block_decode(warps, start, DIMS, maxbits, values);
+        }
+        values_store<DIMS>(work, at, values, dst);
+    }
+}
+
+template <int DIMS, int WORDS>
+cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, float *dst) {
+    shape_of_grid grid;
+    work.vectors = takes_vectors(work, dst);
+    work.words = WORDS > 0 && takes_words(work, src);
+    const size_t warp_bytes = work.words ? 0 : 4 * ((size_t)work.maxbits + WINDOW_WORDS);
+    cudaError_t error = grid_of(most_threads<DIMS>(), warp_bytes, &work, &grid);
+    if (error == cudaSuccess && grid.shared_bytes > PLAIN_SHARED_BYTES)
+        error = cudaFuncSetAttribute(decode<DIMS, WORDS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)grid.shared_bytes);
+    if (error != cudaSuccess) return error;
+    MM_LAUNCH((decode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst);
+    return cudaGetLastError();
+}
+
+} // namespace
+
+extern "C" cudaError_t mm_zfp_cuda_decode(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, float *dst) {
+    const int words = words_of(work.maxbits);
+    const auto by = work.dims == 3   ? launch<3, 0>
+                    : work.dims == 1 ? words == 1   ? launch<1, 1>
+                                       : words == 2 ? launch<1, 2>
+                                       : words == 3 ? launch<1, 3>
+                                                    : launch<1, 4>
+                    : words == 1 ? launch<2, 1>
+                    : words == 2     ? launch<2, 2>
+                    : words == 3     ? launch<2, 3>
+                    : words == 4     ? launch<2, 4>
+                                     : launch<2, 0>;
+    return by(stream, work, src, dst);
+}

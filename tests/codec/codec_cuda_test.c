@@ -1,0 +1,262 @@
+/* Codes on CUDA are those on the host device, whatever the data, the shape and the rate; so are what is decoded of them
+ * and what is counted. The host's are libzfp's: zfp_code_test.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pipeline/codec/codec.h"
+#include "tests/codec/codec_data.h"
+
+enum { AREA_BYTES = 1 << 20, SHIFT = 8 /* codes begin there: at no more than 8 bytes */ };
+
+/* A device with a stream and what its codecs use. */
+typedef struct side {
+    const char *name;
+    mm_device *device;
+    mm_stream *stream;
+    void *src, *dst;
+    uint8_t *staging;
+    mm_codec_counters *counters;
+} side;
+
+typedef struct rig {
+    side host, cuda;
+} rig;
+
+static void side_init(side *s, const char *name) {
+    void *staging, *counters;
+    s->name = name;
+    assert_int_equal(mm_device_create(name, NULL, &s->device), MM_OK);
+    assert_int_equal(mm_stream_create(s->device, "codec", 0, &s->stream), MM_OK);
+    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_DEVICE, AREA_BYTES, &s->src), MM_OK);
+    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_DEVICE, AREA_BYTES, &s->dst), MM_OK);
+    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_PINNED, AREA_BYTES, &staging), MM_OK);
+    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_PINNED, sizeof *s->counters, &counters), MM_OK);
+    s->staging = staging;
+    s->counters = counters;
+    *s->counters = (mm_codec_counters){0};
+}
+
+static void side_fini(side *s) {
+    mm_stream_destroy(s->stream);
+    mm_device_release(s->device, MM_MEMORY_DEVICE, s->src, AREA_BYTES);
+    mm_device_release(s->device, MM_MEMORY_DEVICE, s->dst, AREA_BYTES);
+    mm_device_release(s->device, MM_MEMORY_PINNED, s->staging, AREA_BYTES);
+    mm_device_release(s->device, MM_MEMORY_PINNED, s->counters, sizeof *s->counters);
+    mm_device_destroy(s->device);
+}
+
+static int setup(void **state) {
+    static rig r;
+    mm_device *device;
+    *state = NULL;
+    if (mm_device_create("cuda", NULL, &device) != MM_OK) return 0; /* each test skips */
+    mm_device_destroy(device);
+    side_init(&r.host, "host");
+    side_init(&r.cuda, "cuda");
+    *state = &r;
+    return 0;
+}
+
+static int teardown(void **state) {
+    rig *r = *state;
+    if (!r) return 0;
+    side_fini(&r->host);
+    side_fini(&r->cuda);
+    return 0;
+}
+
+static rig *rig_of(void **state) {
+    if (!*state) skip();
+    return *state;
+}
+
+static int64_t bytes_of(const mm_shape *shape) {
+    int64_t bytes = 4;
+    for (int d = 0; d < shape->rank; d++) bytes *= shape->dims[d];
+    return bytes;
+}
+
+/* One job of that side's codec: `in` to `out`, of whose bytes each is written. */
+static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in, int64_t in_bytes,
+                void *out, int64_t out_bytes) {
+    uint8_t *src = (uint8_t *)s->src + (encode ? 0 : SHIFT), *dst = (uint8_t *)s->dst + (encode ? SHIFT : 0);
+    assert_true(in_bytes + SHIFT <= AREA_BYTES && out_bytes + SHIFT <= AREA_BYTES);
+    memcpy(s->staging, in, (size_t)in_bytes);
+    assert_int_equal(mm_copy_async(s->stream, src, s->staging, in_bytes, MM_COPY_IN), MM_OK);
+    assert_int_equal(mm_fill_async(s->stream, dst, 0x5a, out_bytes), MM_OK);
+    assert_int_equal((encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, NULL, s->counters),
+                     MM_OK);
+    assert_int_equal(mm_copy_async(s->stream, s->staging, dst, out_bytes, MM_COPY_OUT), MM_OK);
+    if (mm_stream_sync(s->stream) != MM_OK) fail_msg("%s on %s: %s", codec->spec, s->name, mm_last_error());
+    memcpy(out, s->staging, (size_t)out_bytes);
+}
+
+static uint8_t memory[5][AREA_BYTES];
+
+static void check(rig *r, const char *spec, mm_shape shape, const float *values) {
+    mm_codec *host, *cuda;
+    int64_t bytes = bytes_of(&shape), code_bytes, on_cuda;
+    assert_int_equal(mm_codec_create(spec, "host", &host), MM_OK);
+    assert_int_equal(mm_codec_create(spec, "cuda", &cuda), MM_OK);
+    assert_string_equal(host->spec, cuda->spec);
+    assert_int_equal(mm_codec_bound(host, &shape, &code_bytes), MM_OK);
+    assert_int_equal(mm_codec_bound(cuda, &shape, &on_cuda), MM_OK);
+    assert_int_equal(on_cuda, code_bytes);
+    assert_int_equal(mm_codec_split(cuda, &shape), mm_codec_split(host, &shape));
+
+    const int64_t host_before = r->host.counters->nonfinite_blocks, cuda_before = r->cuda.counters->nonfinite_blocks;
+    job(&r->host, host, true, &shape, values, bytes, memory[0], code_bytes);
+    job(&r->cuda, cuda, true, &shape, values, bytes, memory[1], code_bytes);
+    for (int64_t i = 0; i < code_bytes; i++)
+        if (memory[0][i] != memory[1][i])
+            fail_msg("%s of %lldx%lldx%lldx%lld: byte %lld of the code is %02x, not %02x", spec,
+                     (long long)shape.dims[0], (long long)shape.dims[1], (long long)shape.dims[2],
+                     (long long)shape.dims[3], (long long)i, memory[1][i], memory[0][i]);
+    assert_int_equal(r->cuda.counters->nonfinite_blocks - cuda_before,
+                     r->host.counters->nonfinite_blocks - host_before);
+    if (host->ops->flags.gives_value) {
+        job(&r->host, host, false, &shape, memory[0], code_bytes, memory[2], bytes);
+        job(&r->cuda, cuda, false, &shape, memory[0], code_bytes, memory[3], bytes);
+        for (int64_t i = 0; i < bytes; i++)
+            if (memory[2][i] != memory[3][i])
+                fail_msg("%s of %lldx%lldx%lldx%lld: byte %lld of the values is %02x, not %02x", spec,
+                         (long long)shape.dims[0], (long long)shape.dims[1], (long long)shape.dims[2],
+                         (long long)shape.dims[3], (long long)i, memory[3][i], memory[2][i]);
+    }
+    mm_codec_destroy(host);
+    mm_codec_destroy(cuda);
+}
+
+static void check_family(rig *r, const char *spec, mm_shape shape, int family, uint64_t seed) {
+    float *values = (float *)(void *)memory[4];
+    codec_data_fill(values, bytes_of(&shape) / 4, (codec_family)family, seed);
+    check(r, spec, shape, values);
+}
+
+static mm_shape nhwc(int64_t n, int64_t h, int64_t w, int64_t c) {
+    return (mm_shape){.dtype = MM_F32, .rank = 4, .dims = {n, h, w, c}};
+}
+
+static const mm_shape odd_shapes[] = {
+    {MM_F32, 4, {2, 8, 8, 16}},  {MM_F32, 4, {1, 14, 14, 5}}, {MM_F32, 4, {3, 7, 7, 33}},  {MM_F32, 4, {1, 1, 1, 1}},
+    {MM_F32, 4, {2, 5, 3, 24}},  {MM_F32, 4, {4, 32, 2, 3}},  {MM_F32, 1, {1, 1, 1, 1}},   {MM_F32, 1, {1003, 1, 1, 1}},
+    {MM_F32, 2, {8, 100, 1, 1}}, {MM_F32, 3, {3, 9, 11, 1}},  {MM_F32, 4, {70, 3, 3, 1}},  {MM_F32, 2, {17, 64, 1, 1}},
+    {MM_F32, 4, {1, 4, 4, 130}}, {MM_F32, 3, {6, 5, 12, 1}},  {MM_F32, 4, {2, 16, 16, 1}}, {MM_F32, 4, {1, 3, 2, 4}},
+};
+enum { SHAPES = sizeof odd_shapes / sizeof odd_shapes[0] };
+
+/* Bits a block, by dims: around whole words, and between. */
+static void every_class_of_bits_on_odd_shapes(void **state) {
+    rig *r = rig_of(state);
+    static const int bits[] = {9,   10,  16,  31,  32,  33,  48,  63,  64,  65,  95,  96,   97,  102,
+                               127, 128, 129, 160, 192, 256, 258, 384, 410, 511, 512, 1000, 2048};
+    for (int dims = 1; dims <= 3; dims++)
+        for (size_t b = 0; b < sizeof bits / sizeof bits[0] && bits[b] <= 32 << 2 * dims; b++) {
+            char spec[64];
+            const int values = 1 << 2 * dims, hundred_thousandths = bits[b] * 100000 / values;
+            snprintf(spec, sizeof spec, "zfp:rate=%d.%05d,dims=%d", hundred_thousandths / 100000,
+                     hundred_thousandths % 100000, dims);
+            for (int s = 0; s < 4; s++) {
+                const int shape = (int)(4 * b + (size_t)(dims + s)) % SHAPES;
+                check_family(r, spec, odd_shapes[shape], (int)(b + (size_t)s) % FAMILIES, b);
+            }
+        }
+}
+
+static void every_family_of_values(void **state) {
+    rig *r = rig_of(state);
+    static const char *const specs[] = {"zfp:rate=4",
+                                        "zfp:rate=6.4",
+                                        "zfp:rate=6",
+                                        "zfp:rate=8",
+                                        "zfp:rate=2",
+                                        "zfp:rate=20",
+                                        "zfp:rate=4,dims=1",
+                                        "zfp:rate=6.4,dims=1",
+                                        "zfp:rate=16,dims=1",
+                                        "zfp:rate=4,dims=3",
+                                        "zfp:rate=6.4,dims=3",
+                                        "zfp:rate=20,dims=3",
+                                        "mask",
+                                        "raw"};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        for (int family = 0; family < FAMILIES; family++) check_family(r, specs[i], nhwc(2, 9, 8, 12), family, i);
+}
+
+static void blocks_that_are_not_finite_and_their_count(void **state) {
+    rig *r = rig_of(state);
+    static const char *const specs[] = {"zfp:rate=1",        "zfp:rate=2",        "zfp:rate=4",  "zfp:rate=6.4",
+                                        "zfp:rate=8",        "zfp:rate=20",       "mask",        "zfp:rate=4,dims=1",
+                                        "zfp:rate=1,dims=3", "zfp:rate=4,dims=3", "zfp:rate=2.1"};
+    static const uint32_t specials[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
+    const mm_shape shape = nhwc(2, 9, 8, 12);
+    const int64_t elems = bytes_of(&shape) / 4, before = r->cuda.counters->nonfinite_blocks;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        for (int every = 3; every < 1000; every = every * 5 + 2) {
+            float *values = (float *)(void *)memory[4];
+            codec_data_fill(values, elems, FAMILY_RELU, i);
+            for (int64_t at = every / 2; at < elems; at += every) memcpy(&values[at], &specials[at % 5], 4);
+            check(r, specs[i], shape, values);
+        }
+    assert_true(r->cuda.counters->nonfinite_blocks > before);
+}
+
+static void nobody_need_count(void **state) {
+    rig *r = rig_of(state);
+    mm_codec_counters *counters = r->cuda.counters;
+    mm_codec *codec;
+    float values[64], back[64];
+    uint8_t code[32];
+    for (int i = 0; i < 64; i++) values[i] = NAN;
+    r->cuda.counters = NULL;
+    assert_int_equal(mm_codec_create("zfp:rate=4", "cuda", &codec), MM_OK);
+    job(&r->cuda, codec, true, &(mm_shape){MM_F32, 4, {1, 4, 4, 4}}, values, sizeof values, code, sizeof code);
+    job(&r->cuda, codec, false, &(mm_shape){MM_F32, 4, {1, 4, 4, 4}}, code, sizeof code, back, sizeof back);
+    for (int i = 0; i < 64; i++) assert_true(back[i] != back[i]);
+    mm_codec_destroy(codec);
+    r->cuda.counters = counters;
+}
+
+/* More blocks than a grid has threads, so that threads go on to their next: on few multiprocessors soon. */
+static void a_capped_grid_makes_the_same_code(void **state) {
+    rig *r = rig_of(state);
+    static const char *const specs[] = {"zfp:rate=4,sms=1",        "zfp:rate=6.4,sms=2", "zfp:rate=4,dims=1,sms=1",
+                                        "zfp:rate=4,dims=3,sms=1", "zfp:rate=20,sms=1",  "zfp:rate=8,sms=1000"};
+    static const mm_shape many[] = {{MM_F32, 4, {3, 21, 10, 50}}, {MM_F32, 4, {90, 9, 7, 5}}, {MM_F32, 2, {199, 251}}};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);
+}
+
+static void shapes_beyond_what_kernels_count_are_unsupported(void **state) {
+    rig_of(state);
+    const mm_shape shapes[] = {nhwc((int64_t)1 << 33, 1, 1, 1),
+                               nhwc(1, 4, 4, (int64_t)1 << 30),
+                               nhwc(1, 4, (int64_t)1 << 30, 1),
+                               {MM_F32, 1, {(int64_t)1 << 33, 1, 1, 1}}};
+    mm_codec *codec;
+    assert_int_equal(mm_codec_create("zfp:rate=4", "cuda", &codec), MM_OK);
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        int64_t bytes = 7;
+        assert_int_equal(mm_codec_bound(codec, &shapes[s], &bytes), MM_ERR_UNSUPPORTED);
+        assert_int_equal(bytes, 7);
+    }
+    mm_codec_destroy(codec);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_class_of_bits_on_odd_shapes),
+        cmocka_unit_test(every_family_of_values),
+        cmocka_unit_test(blocks_that_are_not_finite_and_their_count),
+        cmocka_unit_test(nobody_need_count),
+        cmocka_unit_test(a_capped_grid_makes_the_same_code),
+        cmocka_unit_test(shapes_beyond_what_kernels_count_are_unsupported),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,132 @@
+/* The stated bound of fixed-rate ZFP's error holds for blocks of every kind, and is no idle one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "mm/device/device_host.h"
+#include "pipeline/codec/codec.h"
+#include "pipeline/codec/zfp_error.h"
+
+enum { BLOCKS = 4096, VALUES = 16 };
+
+static uint64_t next(uint64_t *random) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random >> 33;
+}
+
+/* In (-1, 1). */
+static float noise(uint64_t *random) { return (float)((double)next(random) / 1073741824.0 - 1); }
+
+typedef float value_fn(uint64_t *random, int block, int i);
+
+static float white(uint64_t *random, int block, int i) {
+    (void)block, (void)i;
+    return noise(random);
+}
+
+/* Magnitudes over twenty powers of two in each block. */
+static float wide(uint64_t *random, int block, int i) {
+    (void)block, (void)i;
+    return ldexpf(noise(random), -(int)(next(random) % 20));
+}
+
+static float spike(uint64_t *random, int block, int i) { return i == block % VALUES ? 1 : 1e-3f * noise(random); }
+
+/* What the transform spreads most: signs in every pattern. */
+static float signs(uint64_t *random, int block, int i) {
+    (void)random;
+    return block * 2654435761u >> 16 >> i & 1 ? 0.999f : -0.999f;
+}
+
+static float smooth(uint64_t *random, int block, int i) {
+    return sinf(0.1f * (float)(block + i % 4 + 2 * (i / 4))) + 1e-4f * noise(random);
+}
+
+static value_fn *const KINDS[] = {white, wide, spike, signs, smooth};
+enum { KIND_COUNT = sizeof KINDS / sizeof *KINDS };
+
+/* The largest error of any block but the last, as a share of its 2^emax. The blocks lie one below the other. */
+static double worst(const float *in, const float *out) {
+    double most = 0;
+    for (int b = 0; b < BLOCKS - 1; b++) {
+        float largest = 0;
+        double error = 0;
+        int emax;
+        for (int i = 0; i < VALUES; i++) {
+            largest = fmaxf(largest, fabsf(in[b * VALUES + i]));
+            error = fmax(error, fabs((double)in[b * VALUES + i] - (double)out[b * VALUES + i]));
+        }
+        frexpf(largest, &emax);
+        most = fmax(most, ldexp(error, -emax));
+    }
+    return most;
+}
+
+/* `shift`: by how many values it is looked at wrongly. */
+static double measure(const mm_codec *codec, mm_stream *stream, value_fn *kind, int shift) {
+    const mm_shape shape = {MM_F32, 4, {1, 4 * BLOCKS, 4, 1}};
+    float *in = malloc(BLOCKS * VALUES * sizeof *in), *out = malloc(BLOCKS * VALUES * sizeof *out);
+    int64_t bytes;
+    uint64_t random = 7;
+    mm_codec_counters counters = {0};
+    assert_int_equal(mm_codec_bound(codec, &shape, &bytes), MM_OK);
+    void *code = aligned_alloc(256, (size_t)(bytes + 255) / 256 * 256);
+    assert_true(in && out && code);
+    for (int i = 0; i < BLOCKS * VALUES; i++) in[i] = kind(&random, i / VALUES, i % VALUES);
+    assert_int_equal(mm_codec_encode(codec, stream, &shape, in, code, NULL, &counters), MM_OK);
+    assert_int_equal(mm_codec_decode(codec, stream, &shape, code, out, NULL, &counters), MM_OK);
+    assert_int_equal(mm_stream_sync(stream), MM_OK);
+    double most = worst(in, out + shift);
+    free(in);
+    free(out);
+    free(code);
+    return most;
+}
+
+static void no_block_is_off_by_more_than_the_bound(void **state) {
+    (void)state;
+    mm_device *device;
+    mm_stream *stream;
+    assert_int_equal(mm_device_create("host", NULL, &device), MM_OK);
+    assert_int_equal(mm_stream_create(device, "zfp", 0, &stream), MM_OK);
+    for (int rate = 1; rate <= 32; rate++) {
+        mm_codec *codec;
+        char spec[32];
+        double bound = mm_zfp_max_error(VALUES * rate), most = 0;
+        snprintf(spec, sizeof spec, "zfp:rate=%d", rate);
+        assert_int_equal(mm_codec_create(spec, "host", &codec), MM_OK);
+        for (int k = 0; k < KIND_COUNT; k++) {
+            double error = measure(codec, stream, KINDS[k], 0);
+            if (!(error <= bound)) fail_msg("%s, kind %d: %g of 2^emax, stated %g", spec, k, error, bound);
+            most = fmax(most, error);
+        }
+        if (rate >= 3 && rate <= 24 && most < bound / 20) fail_msg("%s: at most %g, stated %g", spec, most, bound);
+        /* From here on, what lies in the wrong place is seen. */
+        if (rate >= 8) assert_true(measure(codec, stream, white, 1) > bound);
+        mm_codec_destroy(codec);
+    }
+    mm_stream_destroy(stream);
+    mm_device_destroy(device);
+}
+
+static void each_bit_of_rate_is_a_plane(void **state) {
+    (void)state;
+    for (int rate = 3; rate <= 31; rate++) {
+        assert_int_equal(mm_zfp_certain_planes(VALUES * rate), rate - 2);
+        assert_true(mm_zfp_max_error(VALUES * rate) < mm_zfp_max_error(VALUES * (rate - 1)));
+    }
+    assert_int_equal(mm_zfp_certain_planes(9), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_block_is_off_by_more_than_the_bound),
+        cmocka_unit_test(each_bit_of_rate_is_a_plane),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

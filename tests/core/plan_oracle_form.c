@@ -1,0 +1,133 @@
+#include <string.h>
+
+#include "tests/core/plan_oracle_parts.h"
+
+static bool known(int index, int n) { return index >= 0 && index < n; }
+static bool known_or_none(int index, int n) { return index == -1 || known(index, n); }
+
+bool plan_walkable(const mm_plan *plan) {
+    int32_t seen[MM_STREAM_COUNT] = {0};
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++)
+        if (!known(plan->alias[t], mm_graph_tensors(plan->graph))) return false;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES) return false;
+        if (!known_or_none(s->tensor, mm_graph_tensors(plan->graph))) return false;
+        if (s->bytes < 1 || s->bytes > INT64_C(1) << 50) return false;
+        if (!s->dynamic && (s->offset < 0 || s->offset > INT64_C(1) << 50)) return false;
+    }
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if ((unsigned)n->kind > MM_NODE_RECOMPUTE || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
+        if (n->seq != seen[n->stream]) return false;
+        for (int s = 0; s < MM_STREAM_COUNT; s++)
+            if (n->wait[s] < -1 || n->wait[s] >= seen[s]) return false;
+        seen[n->stream]++;
+        bool step = mm_node_runs_step(n);
+        if (!known_or_none(n->work, plan->n_segments) || !known_or_none(n->stage, plan->n_segments)) return false;
+        if (!known_or_none(n->src, plan->n_segments) || !known_or_none(n->dst, plan->n_segments)) return false;
+        if (!step && (n->src < 0 || n->dst < 0 || !known(n->tensor, mm_graph_tensors(plan->graph)))) return false;
+        if (!step) continue;
+        if (!known(n->step, mm_graph_steps(plan->graph))) return false;
+        int n_uses = mm_graph_step(plan->graph, n->step)->n_uses;
+        if (n->first_binding < 0 || n->first_binding + (int64_t)n_uses > plan->n_bindings) return false;
+        for (int u = 0; u < n_uses; u++)
+            if (!known_or_none(plan->bindings[n->first_binding + u], plan->n_segments)) return false;
+    }
+    return memcmp(seen, plan->stream_nodes, sizeof seen) == 0;
+}
+
+static bool managed(const mm_plan *plan, mm_tensor t) {
+    return mm_graph_tensor(plan->graph, t)->ownership == MM_MANAGED;
+}
+
+static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const mm_segment *s) {
+    if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
+    if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
+    if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
+    if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
+    if (s->tensor < 0 || !managed(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
+    if (s->content == MM_CONTENT_RAW) return s->bytes >= mm_graph_tensor(plan->graph, s->tensor)->bytes;
+    return known(s->codec, facts->n_codecs) && mm_facts_code(facts, s->codec, s->tensor)->code_bytes == s->bytes;
+}
+
+static bool good_work(const mm_plan *plan, int segment, int64_t bytes) {
+    if (segment < 0) return bytes == 0;
+    return plan->segments[segment].content == MM_CONTENT_WORK && plan->segments[segment].bytes >= bytes;
+}
+
+/* A step, for the first time or again. */
+static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    if (n->stream != MM_STREAM_COMPUTE || n->src != -1 || n->dst != -1 || n->stage != -1 || n->tensor != -1 ||
+        n->throttle != 0)
+        return false;
+    int first = facts->variant_first[n->step], count = facts->variant_first[n->step + 1] - first;
+    if (!known(n->variant, count)) return false;
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor t = step->uses[u].tensor;
+        int segment = plan->bindings[n->first_binding + u];
+        if (managed(plan, t) ? segment < 0 || plan->segments[segment].tensor != plan->alias[t] : segment != -1)
+            return false;
+        if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
+            return false;
+    }
+    return good_work(plan, n->work, facts->variants[first + n->variant].workspace_bytes);
+}
+
+/* What is run again has been run, and does nothing but write managed tensors anew. */
+static bool good_recompute(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int steps) {
+    const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+    if (n->step >= steps || step->phase != MM_FORWARD) return false;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        if (managed(plan, use->tensor) ? use->access == MM_MODIFY || oracle_shares(plan, use) : use->access == MM_WRITE)
+            return false;
+    }
+    return good_run(plan, facts, n);
+}
+
+static bool good_move(const mm_plan *plan, const mm_node *n) {
+    bool out = n->kind == MM_NODE_OUT;
+    const mm_segment *src = &plan->segments[n->src], *dst = &plan->segments[n->dst];
+    if (n->stream != (out ? MM_STREAM_OUT : MM_STREAM_IN) || n->step != -1 || n->work != -1 || n->stage != -1 ||
+        n->throttle != 0)
+        return false;
+    if (src->pinned == out || dst->pinned != out) return false;
+    if (src->content == MM_CONTENT_WORK || src->tensor != n->tensor || dst->tensor != n->tensor) return false;
+    return src->content == dst->content && src->codec == dst->codec && src->bytes == dst->bytes;
+}
+
+static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
+    bool encode = n->kind == MM_NODE_ENCODE;
+    if (n->stream != (encode ? MM_STREAM_ENCODE : MM_STREAM_DECODE) || n->step != -1) return false;
+    if (n->throttle < 0 || (n->throttle > 0 && !encode)) return false;
+    const mm_segment *raw = &plan->segments[encode ? n->src : n->dst];
+    const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
+    if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
+    if (raw->tensor != n->tensor || code->tensor != n->tensor || raw->pinned) return false;
+    if (!encode && !facts->codecs[code->codec].gives_value) return false;
+    if (n->stage >= 0 && (!encode || !good_work(plan, n->stage, code->bytes))) return false;
+    return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);
+}
+
+bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
+    int steps = 0;
+    if (!plan_walkable(plan)) return false;
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
+        mm_tensor root = plan->alias[t];
+        if (plan->alias[root] != root || (root != t && (!managed(plan, t) || !managed(plan, root)))) return false;
+    }
+    for (int i = 0; i < plan->n_segments; i++)
+        if (!good_segment(plan, facts, limits, &plan->segments[i])) return false;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->wait[n->stream] != -1) return false;
+        bool good = n->kind == MM_NODE_RECOMPUTE ? good_recompute(plan, facts, n, steps)
+                    : n->kind == MM_NODE_STEP    ? n->step == steps++ && good_run(plan, facts, n)
+                                                 : good_op(plan, facts, n);
+        if (!good) return false;
+    }
+    return steps == mm_graph_steps(plan->graph);
+}

@@ -1,0 +1,135 @@
+/* Where the segments of a random plan lie: as low as the waits allow. */
+#include <stdlib.h>
+
+#include "mm/core/status.h"
+#include "tests/core/plan_oracle.h"
+#include "tests/core/random_graph.h"
+#include "tests/core/random_plan.h"
+
+typedef struct placer {
+    mm_plan *plan;
+    const random_plan_options *options;
+    uint64_t *random;
+    closure closure;
+    access *list;
+    int n;
+    bool *placed;
+} placer;
+
+/* All users of a end before b's first, apart from a last one that writes b in place. */
+static bool comes_before(const placer *q, int a, int b, bool same_offset) {
+    int first = -1;
+    const access *writer = NULL;
+    for (int i = 0; i < q->n && first < 0; i++)
+        if (q->list[i].segment == b) {
+            writer = &q->list[i];
+            first = writer->node;
+        }
+    for (int i = 0; i < q->n; i++) {
+        const access *user = &q->list[i];
+        if (user->segment != a || closure_before(&q->closure, user->node, first)) continue;
+        if (!same_offset || user->node != first || user->write) return false;
+        if (!plan_inplace(q->plan, first, user->use, writer->use)) return false;
+    }
+    return true;
+}
+
+static bool may_lie(const placer *q, int segment) {
+    const mm_segment *s = &q->plan->segments[segment];
+    for (int i = 0; i < q->plan->n_segments; i++) {
+        const mm_segment *other = &q->plan->segments[i];
+        if (!q->placed[i] || other->pinned != s->pinned || s->offset >= other->offset + other->bytes ||
+            other->offset >= s->offset + s->bytes)
+            continue;
+        bool same = s->offset == other->offset;
+        if (!comes_before(q, i, segment, same) && !comes_before(q, segment, i, same)) return false;
+    }
+    return true;
+}
+
+/* At the lowest place there is, or sometimes at one above. */
+static void place(placer *q, int segment, int64_t base) {
+    mm_plan *plan = q->plan;
+    mm_segment *s = &plan->segments[segment];
+    int64_t lowest = s->pinned ? 0 : base, best = INT64_MAX;
+    for (int i = -1; i < plan->n_segments; i++) {
+        if (i >= 0 && (!q->placed[i] || plan->segments[i].pinned != s->pinned)) continue;
+        for (int end = 0; end < 2; end++) {
+            s->offset = i < 0 ? lowest : plan->segments[i].offset + (end ? mm_align(plan->segments[i].bytes) : 0);
+            if (s->offset < best && (best == INT64_MAX || !random_chance(q->random, 5)) && may_lie(q, segment))
+                best = s->offset;
+        }
+    }
+    s->offset = best;
+    q->placed[segment] = true;
+}
+
+/* The most that lives at once in the heap's part for codes, or in the other. */
+static int64_t heap_peak(const mm_plan *plan, bool codes) {
+    int64_t peak = 0;
+    for (int node = 0; node < plan->n_nodes; node++) {
+        int64_t live = 0;
+        for (int i = 0; i < plan->n_segments; i++) {
+            const mm_segment *s = &plan->segments[i];
+            if (s->dynamic && (s->content == MM_CONTENT_CODED) == codes && s->first_node <= node &&
+                node <= s->last_node)
+                live += mm_align(s->bytes);
+        }
+        if (live > peak) peak = live;
+    }
+    return peak;
+}
+
+static void place_heap(mm_plan *plan) {
+    plan->heap_code_bytes = heap_peak(plan, true);
+    plan->heap_bytes = plan->heap_code_bytes + heap_peak(plan, false);
+    plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
+}
+
+/* Some codes lie in pinned memory, to be written and read there; where copies go is settled. */
+static void choose_memory(placer *q) {
+    mm_plan *plan = q->plan;
+    bool *copied = calloc((size_t)plan->n_segments + 1, sizeof *copied);
+    if (!copied) abort();
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) copied[n->src] = copied[n->dst] = true;
+    }
+    for (int i = 0; i < plan->n_segments; i++) {
+        mm_segment *s = &plan->segments[i];
+        if (!copied[i]) s->pinned = s->content == MM_CONTENT_CODED && random_chance(q->random, 20);
+        s->dynamic = q->options->dynamic && !s->pinned && random_chance(q->random, 20);
+    }
+    free(copied);
+}
+
+/* A dynamic segment is freed after its last user: that one waits for the others. */
+static void wait_before_free(mm_plan *plan) {
+    int n;
+    access *list = plan_accesses(plan, &n);
+    for (int i = 0; i < n; i++) {
+        int last = list[i].node;
+        for (int j = 0; j < n; j++)
+            if (list[j].segment == list[i].segment && list[j].node > last) last = list[j].node;
+        if (plan->segments[list[i].segment].dynamic && last > list[i].node) mm_plan_wait(plan, last, list[i].node);
+    }
+    free(list);
+}
+
+mm_status random_place(mm_plan *plan, const random_plan_options *options, const mm_limits *limits, uint64_t *random) {
+    placer q = {.plan = plan, .options = options, .random = random};
+    choose_memory(&q);
+    wait_before_free(plan);
+    q.closure = closure_create(plan);
+    q.list = plan_accesses(plan, &q.n);
+    q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);
+    if (!q.placed) abort();
+    for (int i = 0; i < plan->n_segments; i++)
+        if (!plan->segments[i].dynamic) place(&q, i, limits->base_bytes);
+    closure_destroy(&q.closure);
+    free(q.list);
+    free(q.placed);
+    MM_TRY(mm_plan_finish(plan));
+    place_heap(plan);
+    return mm_plan_finish(plan);
+}

@@ -1,0 +1,80 @@
+/* Whose time it was: what nodes took, and whom the computation waited for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/pipeline/dispatch_rig.h"
+
+enum { LAYERS = 14, IMAGES = 16, SLOW_NS = 3000000 };
+
+static void must_iterate(rig *r, bool on_stream) {
+    if (rig_iteration(r, on_stream, NULL) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+/* Every step and operation has its time after the first iteration, which warms up: the first step too, and those in
+ * pieces. */
+static void every_node_is_measured_from_the_second_iteration_on(void **state) {
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        rig r;
+        rig_options options = {.seed = 1,
+                               .layers = LAYERS,
+                               .policy = "cdma:codec=raw,when=always",
+                               .images = IMAGES,
+                               .piece_bytes = 1,
+                               .issue = way & 1 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
+                               .measure_times = true};
+        rig_init(&r, &options);
+        must_iterate(&r, way & 2);
+        for (int i = 0; i < r.planned.plan->n_nodes; i++) assert_int_equal(mm_program_ns(r.program, i), 0);
+        for (int i = 0; i < 3; i++) must_iterate(&r, way & 2);
+        for (int i = 0; i < r.planned.plan->n_nodes; i++) assert_true(mm_program_ns(r.program, i) > 0);
+        rig_fini(&r);
+    }
+}
+
+static mm_dispatch_stats stats_of(const char *policy, int64_t encode_ns, bool on_stream) {
+    rig r;
+    mm_dispatch_stats stats;
+    rig_options options = {.seed = 1, .layers = LAYERS, .policy = policy, .images = IMAGES, .piece_bytes = 1};
+    rig_init(&r, &options);
+    r.codec.encode_ns = encode_ns;
+    must_iterate(&r, on_stream);
+    mm_dispatch_stats_get(r.dispatch, &stats);
+    assert_true(r.codec.encodes > 0 || encode_ns == 0);
+    rig_fini(&r);
+    return stats;
+}
+
+/* Steps of microseconds cannot hide encodes of milliseconds; they wait for them directly, or for the copies of what they
+ * made. */
+static void slow_encodes_are_waited_for(void **state) {
+    (void)state;
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+        assert_true(stats_of("freelunch:codec=raw,eligible=all,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
+        assert_true(stats_of("cdma:codec=raw,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
+    }
+}
+
+static void where_there_is_no_codec_none_is_waited_for(void **state) {
+    (void)state;
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+        mm_dispatch_stats stats = stats_of("swap:when=always", 0, on_stream);
+        assert_true(stats.out_bytes > 0);
+        assert_int_equal(stats.codec_wait_ns, 0);
+        /* The caller who computes inline waits for data; with a stream, at most for an operation to be issued. */
+        assert_int_equal(on_stream ? stats.data_wait_ns : stats.issue_wait_ns, 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_node_is_measured_from_the_second_iteration_on),
+        cmocka_unit_test(slow_encodes_are_waited_for),
+        cmocka_unit_test(where_there_is_no_codec_none_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

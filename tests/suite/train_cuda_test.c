@@ -1,0 +1,309 @@
+/* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are issued,
+ * the same bits; the host's numbers within rounding. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/suite/suite_rig.h"
+
+enum { BATCH = 2, ITERATIONS = 4, BUDGET = 48 << 20, PINNED = 16 << 20 };
+
+/* How an executor's iterations are run. */
+typedef enum way {
+    BLOCKING, /* nets_exec_iteration, issued by threads: step by step */
+    AHEAD,    /* submitted, issued by threads */
+    RECORDED, /* submitted, issued inline: recorded and replayed where that can be */
+    WAYS
+} way;
+
+static const char *const WAY_NAMES[] = {"blocking", "ahead", "recorded"};
+
+static const char *const LOSSLESS[] = {
+    "naive",
+    "liveness",
+    "recompute:when=always",
+    "recompute:mode=memory,when=always",
+    "swap-async:when=always",
+    "vdnn-all:when=always",
+    "cdma:when=always",
+    "freelunch:codec=raw,eligible=all,when=always",
+    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
+    "rules:bn=recompute;relu=recompute;*=swap,when=always",
+};
+enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
+
+/* ---------------------------------------------------------------- training */
+
+typedef struct training {
+    const suite_net *s;
+    mm_manager *manager;
+    nets_backend *backend;
+    nets_exec *exec;
+    way way;
+} training;
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void start(training *t, const suite_net *s, const char *device, const char *policy, way w) {
+    const mm_options options = {.device = device,
+                                .device_bytes = BUDGET,
+                                .pinned_bytes = PINNED,
+                                .policy = policy,
+                                .issue = w == RECORDED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
+    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20};
+    *t = (training){.s = s, .way = w};
+    expect_ok(nets_backend_open(device, &config, &t->backend));
+    expect_ok(mm_manager_create(&options, &t->manager));
+    expect_ok(nets_exec_create_on(s->net, s->batch, NETS_TRAIN, t->manager, t->backend, &SUITE_SGD, &t->exec));
+    expect_ok(nets_exec_init(t->exec, SUITE_SEED));
+}
+
+static void finish(training *t) {
+    nets_exec_destroy(t->exec);
+    mm_manager_destroy(t->manager);
+    nets_backend_close(t->backend);
+}
+
+static void iterate(training *t, int n, float *losses) {
+    const suite_net *s = t->s;
+    nets_result result;
+    int collected = 0;
+    for (int i = 0; i < n; i++) {
+        float rate = SUITE_RATE / (float)(1 + i);
+        if (t->way == BLOCKING) {
+            expect_ok(nets_exec_iteration(t->exec, s->images, s->labels, s->batch, rate, &result));
+            losses[collected++] = result.loss;
+            continue;
+        }
+        expect_ok(nets_exec_submit(t->exec, s->images, s->labels, s->batch, rate));
+        if (nets_exec_outstanding(t->exec) < NETS_AHEAD) continue;
+        expect_ok(nets_exec_collect(t->exec, &result));
+        losses[collected++] = result.loss;
+    }
+    while (nets_exec_outstanding(t->exec) > 0) {
+        expect_ok(nets_exec_collect(t->exec, &result));
+        losses[collected++] = result.loss;
+    }
+    assert_int_equal(collected, n);
+}
+
+/* Values, gradients and momenta of all parameters. */
+static float *weights_of(const training *t, size_t *n_out) {
+    size_t n = 0, at = 0;
+    for (int p = 0; p < nets_net_params(t->s->net); p++) n += (size_t)nets_net_param(t->s->net, p)->elems;
+    float *weights = calloc(3 * n, sizeof *weights);
+    assert_non_null(weights);
+    for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
+        for (int p = 0; p < nets_net_params(t->s->net); p++) {
+            mm_status status = nets_exec_param_get(t->exec, p, part, weights + at);
+            if (status != MM_ERR_NOT_FOUND) expect_ok(status);
+            at += (size_t)nets_net_param(t->s->net, p)->elems;
+        }
+    *n_out = at;
+    return weights;
+}
+
+typedef struct outcome {
+    float losses[16];
+    float *weights;
+    size_t n;
+    mm_stats stats;
+} outcome;
+
+static void train(const suite_net *s, const char *device, const char *policy, way w, int iterations, outcome *o) {
+    training t;
+    start(&t, s, device, policy, w);
+    iterate(&t, iterations, o->losses);
+    o->weights = weights_of(&t, &o->n);
+    mm_stats_get(t.manager, &o->stats);
+    finish(&t);
+}
+
+static void expect_same(const outcome *a, const outcome *b, int iterations, const char *policy, way w) {
+    for (int i = 0; i < iterations; i++)
+        if (a->losses[i] != b->losses[i])
+            fail_msg("%s, %s: loss %.9g in iteration %d, not %.9g", policy, WAY_NAMES[w], (double)a->losses[i], i,
+                     (double)b->losses[i]);
+    assert_int_equal(a->n, b->n);
+    if (memcmp(a->weights, b->weights, a->n * sizeof *a->weights) != 0)
+        fail_msg("%s, %s: other weights", policy, WAY_NAMES[w]);
+}
+
+/* ---------------------------------------------------------------- cases */
+
+static void lossless_on(const suite_net *s, const char *const *policies, int n, way first) {
+    outcome expected;
+    train(s, "cuda", "liveness", BLOCKING, ITERATIONS, &expected);
+    for (int p = 0; p < n; p++)
+        for (way w = first; w < WAYS; w++) {
+            outcome o;
+            train(s, "cuda", policies[p], w, ITERATIONS, &o);
+            expect_same(&o, &expected, ITERATIONS, policies[p], w);
+            assert_int_equal(o.stats.iterations, ITERATIONS);
+            free(o.weights);
+        }
+    free(expected.weights);
+}
+
+static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
+    (void)state;
+    suite_net s;
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    lossless_on(&s, LOSSLESS, LOSSLESS_N, BLOCKING);
+    suite_net_fini(&s);
+}
+
+/* Residual blocks: contributions to gradients meet, maps are needed twice. */
+static void residual_networks_do_too(void **state) {
+    (void)state;
+    static const char *const policies[] = {"recompute:when=always", "swap-async:when=always"};
+    suite_net s;
+    suite_net_init(&s, "cuda", "resnet18@32,classes=5,thin=32", 2);
+    lossless_on(&s, policies, 2, RECORDED);
+    suite_net_fini(&s);
+}
+
+static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
+    (void)state;
+    static const char *const policies[] = {"freelunch:rate=8,when=always", "hybrid:rate=8,when=always"};
+    suite_net s;
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        outcome expected;
+        train(&s, "cuda", policies[p], BLOCKING, ITERATIONS, &expected);
+        assert_true(expected.stats.encodes > 0);
+        for (way w = AHEAD; w < WAYS; w++) {
+            outcome o;
+            train(&s, "cuda", policies[p], w, ITERATIONS, &o);
+            expect_same(&o, &expected, ITERATIONS, policies[p], w);
+            assert_int_equal(o.stats.encodes, expected.stats.encodes);
+            assert_int_equal(o.stats.out_bytes, expected.stats.out_bytes);
+            free(o.weights);
+        }
+        free(expected.weights);
+    }
+    suite_net_fini(&s);
+}
+
+static void ten_steps_agree_with_the_host(void **state) {
+    (void)state;
+    enum { STEPS = 10 };
+    static const double tolerance = 2e-3; /* of float32 sums in other orders, after ten updates */
+    suite_net s;
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    outcome host, cuda;
+    train(&s, "host", "liveness", BLOCKING, STEPS, &host);
+    train(&s, "cuda", "liveness", RECORDED, STEPS, &cuda);
+    for (int i = 0; i < STEPS; i++)
+        if (!(fabs((double)host.losses[i] - (double)cuda.losses[i]) <= tolerance * fabs((double)host.losses[i])))
+            fail_msg("loss %.7g in step %d, the host's is %.7g", (double)cuda.losses[i], i, (double)host.losses[i]);
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < host.n / 3; i++) {
+        double d = (double)host.weights[i] - (double)cuda.weights[i];
+        difference += d * d;
+        norm += (double)host.weights[i] * (double)host.weights[i];
+    }
+    if (!(sqrt(difference / norm) <= tolerance)) fail_msg("weights differ by %.3g of them", sqrt(difference / norm));
+    free(host.weights);
+    free(cuda.weights);
+    suite_net_fini(&s);
+}
+
+static void policies_change_between_replays(void **state) {
+    (void)state;
+    enum { EACH = 3 };
+    static const char *const policies[] = {"swap-async:when=always", "liveness", "recompute:when=always"};
+    suite_net s;
+    outcome expected;
+    training t;
+    float losses[3 * EACH];
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    start(&t, &s, "cuda", "liveness", BLOCKING);
+    for (int p = 0; p < 3; p++) iterate(&t, EACH, expected.losses + p * EACH);
+    expected.weights = weights_of(&t, &expected.n);
+    finish(&t);
+    start(&t, &s, "cuda", "liveness", RECORDED);
+    for (int p = 0; p < 3; p++) {
+        expect_ok(mm_policy_set(t.manager, policies[p]));
+        iterate(&t, EACH, losses + p * EACH);
+        assert_int_equal(mm_replay_state(t.manager, nets_exec_lowered(t.exec)->graph), MM_REPLAY_READY);
+    }
+    size_t n;
+    float *weights = weights_of(&t, &n);
+    assert_memory_equal(losses, expected.losses, sizeof losses);
+    assert_memory_equal(weights, expected.weights, n * sizeof *weights);
+    free(weights);
+    free(expected.weights);
+    finish(&t);
+    suite_net_fini(&s);
+}
+
+static void a_label_that_is_no_class_is_told_when_collected(void **state) {
+    (void)state;
+    suite_net s;
+    training t;
+    nets_result result;
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    for (way w = BLOCKING; w < WAYS; w++) {
+        float losses[2];
+        start(&t, &s, "cuda", "swap-async:when=always", w);
+        iterate(&t, 2, losses);
+        int32_t good = s.labels[1];
+        s.labels[1] = 77;
+        mm_status status = MM_OK;
+        if (w == BLOCKING) {
+            status = nets_exec_iteration(t.exec, s.images, s.labels, BATCH, SUITE_RATE, &result);
+        } else {
+            expect_ok(nets_exec_submit(t.exec, s.images, s.labels, BATCH, SUITE_RATE));
+            status = nets_exec_collect(t.exec, &result);
+        }
+        assert_int_equal(status, MM_ERR_INVALID);
+        assert_non_null(strstr(mm_last_error(), "label of image 1"));
+        s.labels[1] = good;
+        expect_ok(nets_exec_init(t.exec, SUITE_SEED));
+        iterate(&t, 2, losses);
+        finish(&t);
+    }
+    suite_net_fini(&s);
+}
+
+static void evaluation_shares_the_weights(void **state) {
+    (void)state;
+    suite_net s;
+    training t;
+    nets_exec *eval;
+    nets_result before, after, again;
+    float losses[8];
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    start(&t, &s, "cuda", "liveness", RECORDED);
+    expect_ok(nets_exec_create_on(s.net, BATCH, NETS_EVAL, t.manager, t.backend, NULL, &eval));
+    expect_ok(nets_exec_iteration(eval, s.images, s.labels, BATCH, 0, &before));
+    iterate(&t, 8, losses);
+    expect_ok(nets_exec_iteration(eval, s.images, s.labels, BATCH, 0, &after));
+    expect_ok(nets_exec_iteration(eval, s.images, s.labels, BATCH, 0, &again)); /* recorded by now */
+    assert_true(after.loss < before.loss);
+    assert_true(again.loss == after.loss && again.correct == after.correct);
+    nets_exec_destroy(eval);
+    finish(&t);
+    suite_net_fini(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lossless_policies_give_liveness_bits_in_every_way),
+        cmocka_unit_test(residual_networks_do_too),
+        cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
+        cmocka_unit_test(ten_steps_agree_with_the_host),
+        cmocka_unit_test(policies_change_between_replays),
+        cmocka_unit_test(a_label_that_is_no_class_is_told_when_collected),
+        cmocka_unit_test(evaluation_shares_the_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,206 @@
+#!/bin/bash
+# mm bench: its tables over budgets and batches, what is simulated, and how far the simulator is from what is measured.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+machine=$(realpath "$2")
+orders=$(realpath "$3")
+simulate=(bench --simulate "$machine" --net tiny --batch 32 --quiet)
+measure=(bench --net tiny --batch 8 --iterations 2 --quiet)
+
+# Rows whose key has this value.
+rows_with() { # FILE KEY VALUE
+    local each n=0
+    for each in $(values "$1" "$2"); do [[ $each != "$3" ]] || n=$((n + 1)); done
+    echo $n
+}
+
+is_less() { # A B: numbers
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
+}
+
+# ---------------------------------------------------------------- tables
+
+throughput_is_printed_against_the_budget_() {
+    expect 0 "${simulate[@]}" --policies liveness,freelunch,swap --budgets sweep:4 --json rows
+    says out "tiny, batch 32: images/s by budget"
+    mapfile -t lines < <(sed -n '/images.s by budget/,$p' out)
+    ((${#lines[@]} == 5)) || fail "${#lines[@]} lines"
+    [[ ${lines[1]} =~ ^policy(\ +[0-9.]+[KM]iB){4}$ ]] || fail "no four budgets: ${lines[1]}"
+    [[ ${lines[2]} =~ ^liveness(\ +-){3}\ +[0-9.]+$ ]] || fail "liveness fits only the last: ${lines[2]}"
+    [[ ${lines[4]} =~ ^swap(\ +[0-9.]+){4}$ ]] || fail "swap fits all: ${lines[4]}"
+    mapfile -t budgets < <(values rows budget_bytes)
+    ((budgets[0] == $(minimum tiny 32 swap))) || fail "the least is ${budgets[0]}"
+    ((budgets[11] == $(minimum tiny 32 liveness))) || fail "the most is ${budgets[11]}"
+}
+
+throughput_is_printed_against_the_batch_() {
+    expect 0 "${simulate[@]}" --batches 4,16,64 --policies liveness,swap --budgets 3MiB
+    says out "tiny, budget 3MiB: images/s by batch"
+    mapfile -t lines < <(sed -n '/images.s by batch/,$p' out)
+    [[ ${lines[1]} =~ ^policy\ +4\ +16\ +64$ ]] || fail "${lines[1]}"
+    [[ ${lines[2]} =~ ^liveness(\ +[0-9.]+){2}\ +-$ ]] || fail "${lines[2]}"
+}
+
+a_sweep_of_batches_ends_with_the_largest_that_fits_() {
+    expect 0 "${simulate[@]}" --batch sweep --policies liveness,swap --budgets 3MiB --json rows
+    mapfile -t batches < <(values rows batch)
+    ((${#batches[@]} == 12)) || fail "${#batches[@]} rows"
+    local last=${batches[-1]}
+    [[ $(values rows status | tail -1) == ok ]] || fail "no policy fits $last"
+    expect 0 plan --net tiny --policy swap --budget 3MiB --max-batch --json plan
+    (($(value plan max_batch) == last)) || fail "$last is not the largest"
+}
+
+a_machine_measures_the_same_tables_() {
+    expect 0 "${measure[@]}" --policies liveness,swap --budgets sweep:2 --batch 4,8 --svg chart.svg --json rows
+    says out "tiny, batch 4: images/s by budget"
+    says out "tiny, batch 8: images/s by budget"
+    (($(rows_with rows simulated false) == 8)) || fail "not eight measured rows"
+    balanced chart.svg
+    says chart.svg "tiny, batch 8: images/s over the budget"
+}
+
+all_policies_are_those_listed_but_for_rules_() {
+    expect 0 "${simulate[@]}" --policies all --json rows
+    local line listed=()
+    while IFS= read -r line; do [[ $line == ' '* || $line == rules* ]] || listed+=("${line%% *}"); done < <("$mm" policies)
+    [[ $(values rows policy) == "$(printf '%s\n' "${listed[@]}")" ]] || fail "$(values rows policy)"
+    (($(rows_with rows status ok) == ${#listed[@]})) || fail "$(values rows status)"
+}
+
+one_case_ends_with_its_policies_by_speed_() {
+    expect 0 "${simulate[@]}" --policies swap,liveness
+    says out "tiny, batch 32, each in its own budget: images/s, fastest first"
+    [[ $(tail -1 out) =~ ^\ \ liveness\ [0-9.]+\ \>\ swap\ [0-9.]+$ ]] || fail "$(tail -1 out)"
+}
+
+curves_are_drawn_() {
+    expect 0 "${simulate[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg c.svg
+    balanced c.svg
+    for text in "tiny, batch 8: images/s over the budget" "tiny, budget 2MiB: images/s over the batch" ">swap<" \
+        "freelunch:rate=4"; do says c.svg "$text"; done
+    (($(count c.svg "<path class=\"curve\"") == 15)) || fail "$(count c.svg "<path class=\"curve\"") curves"
+    expect 0 "${simulate[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
+    equal c.svg d.svg
+}
+
+# ---------------------------------------------------------------- simulated
+
+a_simulation_gives_the_same_times_again_() {
+    expect 0 "${simulate[@]}" --policies all --json a
+    expect 0 "${simulate[@]}" --policies all --json b
+    equal a b
+    [[ $(values a device | sort -u) == titanx ]] || fail "$(values a device)"
+    (($(rows_with a simulated true) == $(values a simulated | wc -l))) || fail "not all are simulated"
+}
+
+a_policy_that_does_not_fit_is_a_row_that_says_why_() {
+    expect 0 "${simulate[@]}" --policies liveness --budgets 1MiB --json rows
+    says out "infeasible: needs at least $(minimum tiny 32 liveness) bytes, held by "
+    [[ $(values rows images_per_second) =~ ^0 ]] || fail "it has a speed"
+    expect 0 "${simulate[@]}" --policies swap:when=always --pinned 1KiB
+    says out "bytes of pinned host memory"
+}
+
+facts_are_of_their_own_network_and_batch_() {
+    expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness,swap --facts eight --quiet
+    expect 0 bench --net tiny --batch 16 --iterations 3 --policies liveness,swap --facts sixteen --quiet
+    expect 0 bench --simulate eight,sixteen --policies liveness,swap --json rows --quiet
+    [[ $(values rows batch | tr '\n' ' ') == "8 8 16 16 " ]] || fail "batches $(values rows batch)"
+    says out "tiny, each in its own budget: images/s by batch"
+    refused 2 "--net and --batch go with a machine's rates" bench --simulate eight --net resnet20 --quiet
+    sed 's/"tiny train 8"/"resnet20 train 8"/' eight >renamed
+    expect 1 bench --simulate renamed --policies liveness --quiet
+    says err "renamed is for another graph"
+    expect 1 bench --simulate eight --policies liveness,freelunch:rate=4 --quiet
+    says err "eight has no times of "
+}
+
+a_machines_facts_can_be_written_out_() {
+    expect 0 "${simulate[@]}" --policies liveness,swap,freelunch --facts facts --json rates
+    expect 0 bench --simulate facts --policies liveness,swap,freelunch --json facts.rows --quiet
+    [[ $(values rates iteration_seconds_predicted) == "$(values facts.rows iteration_seconds_predicted)" ]] ||
+        fail "other times than the machine's"
+    expect 0 plan --net tiny --batch 32 --policy liveness --facts "$machine" --json plan
+    [[ $(value plan iteration_seconds_predicted) == "$(values rates iteration_seconds_predicted | head -1)" ]] ||
+        fail "mm plan has other times"
+}
+
+bad_sources_are_refused_() {
+    refused 1 "cannot open nowhere: No such file" bench --simulate nowhere
+    echo "{" >broken
+    refused 1 "facts file broken, line " bench --simulate broken
+    echo '{"format": "mm facts"}' >nameless
+    refused 1 "nameless does not say of which network" bench --simulate nameless
+    sed 's/"launch_ns": [0-9]*/"launch_ns": -1/' "$machine" >negative
+    refused 1 "machine file negative: launch_ns is -1, must be 0 to" "${simulate[@]/#$machine/negative}"
+    sed '/"conv_flops_per_s"/d' "$machine" >missing
+    refused 1 "machine file missing: conv_flops_per_s is not a number" "${simulate[@]/#$machine/missing}"
+    sed 's/"zfp:rate=4"/"nope"/; s/"zfp:rate=6.4"/"nope2"/; s/"zfp"/"nope3"/' "$machine" >codecless
+    expect 1 "${simulate[@]/#$machine/codecless}" --policies liveness,freelunch
+    says err "codecless has no times of zfp:rate=6.4"
+    says out liveness
+    for option in --predict "--link 1MiB" "--alloc-cost 5"; do
+        # shellcheck disable=SC2086
+        refused 2 "--simulate runs nothing" "${simulate[@]}" $option
+    done
+}
+
+lists_are_read_through_before_anything_runs_() {
+    for text in sweep:1 sweep:33 sweep:x sweeps; do
+        refused 2 "--budgets" "${simulate[@]}" --budgets $text
+        refused 2 "--batch" "${simulate[@]}" --batch $text --budgets 1MiB
+    done
+    refused 2 "needs one size in --budgets" "${simulate[@]}" --batch sweep
+    refused 2 "needs one size in --budgets" "${simulate[@]}" --batch sweep --budgets 1MiB,2MiB
+    refused 2 "--link codec/0: must be a size, or codec/N" "${measure[@]}" --link codec/0
+    refused 2 "--link" "${measure[@]}" --link fast
+    refused 1 "none/x: cannot be written" "${measure[@]}" --svg none/x
+}
+
+# ---------------------------------------------------------------- predicted
+
+every_measured_run_is_predicted_() {
+    refused 2 "one of each" bench --net tiny,resnet20 --predict --facts facts
+    expect 0 bench --net tiny,resnet20 --batch 4 --iterations 3 --predict --quiet --json rows \
+        --policies 'liveness,swap,swap-async,freelunch,recompute,freelunch:buffers=naive,workspace=naive'
+    (($(rows_with rows simulator_error null) == 0)) || fail "not all are predicted"
+    (($(rows_with rows iteration_seconds_predicted null) == 0)) || fail "not all are predicted"
+    [[ $(tail -1 out) =~ ^simulator\ error\ of\ 12\ runs:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] ||
+        fail "$(tail -1 out)"
+    says out " ms, "
+}
+
+a_link_can_be_a_part_of_the_codecs_speed_() {
+    expect 0 "${measure[@]}" --policies liveness,freelunch --link codec/10
+    [[ $(head -1 out) =~ ^link:\ [0-9.]+[KMG]iB/s,\ a\ codec\ that\ makes\ [0-9.]+[KMG]iB/s\ through\ 10$ ]] ||
+        fail "$(head -1 out)"
+}
+
+# ---------------------------------------------------------------- as published
+
+the_published_orders_hold_on_a_gpu_of_the_papers_class_() {
+    "$orders" "$mm" "$machine" >out 2>err || fail "not in order"
+    says out "in order: freelunch and hybrid ahead of swap-async"
+    sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
+    ! "$orders" "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
+    says out "not in order: resnet152 at own: freelunch"
+}
+
+a_gpus_steps_take_what_was_measured_on_one_() {
+    while read -r net published; do
+        expect 0 plan --net "$net" --batch 16 --policy liveness --facts "$machine" --json plan
+        local ms
+        ms=$(awk -v s="$(value plan iteration_seconds_predicted)" 'BEGIN { print 1000 * s }')
+        is_less "$(awk -v p="$published" 'BEGIN { print 0.75 * p }')" "$ms" || fail "$net: $ms ms, measured $published"
+        is_less "$ms" "$(awk -v p="$published" 'BEGIN { print 1.1 * p }')" || fail "$net: $ms ms, measured $published"
+    done <<'END'
+alexnet-2012 23.71
+vgg16 262.42
+resnet18 53.84
+resnet152 366.97
+END
+}
+
+run_cases

@@ -1,0 +1,66 @@
+#!/bin/bash
+# mm device: what it sees of each device of the build, and a network's facts.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+positive() { # FILE KEY: every value of it is
+    local value count=0
+    while read -r value; do
+        ((value > 0)) || fail "$2 is $value"
+        count=$((count + 1))
+    done < <(values "$1" "$2")
+    ((count > 0)) || fail "$1 has no $2"
+}
+
+every_device_of_the_build_is_told_or_why_it_cannot_be_used_() {
+    expect 0 device --json seen
+    says out "host: "
+    says out "  memory "
+    says out "  zfp:rate="
+    local device key
+    while read -r device; do says out "$device: "; done < <(values seen device)
+    for key in free_bytes total_bytes processors out_bytes_per_s in_bytes_per_s both_bytes_per_s copy_bytes_per_s \
+        encode_bytes_per_s; do
+        positive seen $key
+    done
+}
+
+one_device_can_be_named_() {
+    expect 0 device --device host --json seen
+    [[ $(values seen device) == host ]] || fail "not the host alone"
+    refused 2 "--device nope: this build has no such device" device --device nope
+    refused 2 "unknown option" device --nope
+}
+
+cuda_is_a_gpu_or_a_line_that_says_what_to_do_() {
+    local status=0
+    "$mm" device --device cuda >out 2>err </dev/null || status=$?
+    if ((status == 0)); then
+        if [[ $(<out) != *"no GPU answers"* ]]; then says out "multiprocessors"; fi
+        return
+    fi
+    ((status == 2)) || fail "status $status"
+    says err "build with --config=cuda"
+    local lines
+    mapfile -t lines <err
+    ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"
+}
+
+# With the device cuda where one answers.
+facts_of_a_network_serve_a_plan_() {
+    local device=host
+    expect 0 device --json seen
+    if [[ $(values seen usable) == *true*true* ]]; then device=cuda; fi
+    expect 0 device --device $device --facts facts --net tiny --batch 4 --iterations 3
+    says out "facts of tiny, batch 4, on $device"
+    local value timed=0
+    while read -r value; do ((value == 0)) || timed=$((timed + 1)); done < <(values facts encode_ns)
+    ((timed > 0)) || fail "no encode was timed"
+    positive facts out_bytes_per_s
+    positive facts out_both_bytes_per_s
+    expect 0 plan --net tiny --batch 4 --policy freelunch --facts facts
+    refused 1 "/nowhere/facts" device --facts /nowhere/facts --net tiny --batch 4
+    refused 2 "--batch" device --facts facts --net tiny --batch 0
+}
+
+run_cases

@@ -1,0 +1,135 @@
+/* A training whose memory runs out at any time goes on with what needs less, and ends with the weights of one that had
+ * enough: also of iterations that were submitted ahead. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/zoo.h"
+#include "tests/suite/device_fault.h"
+#include "tools/session.h"
+
+enum { ITERATIONS = 6, BATCH = 4 };
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static session_config config_of(const nets_net *net, const target *target) {
+    session_config config = {.net = net,
+                             .data = "synthetic:samples=24",
+                             .batch = BATCH,
+                             .target = *target,
+                             .seed = 3,
+                             .sgd = {.momentum = 0.9f}};
+    strcpy(config.policies.text[config.policies.n++], "liveness");
+    return config;
+}
+
+/* All that is learned, in one piece. */
+static float *learned(const session *s, size_t *n_out) {
+    const nets_net *net = s->config.net;
+    size_t n = 0;
+    float *all = malloc((size_t)nets_net_learned_elems(net) * sizeof *all);
+    assert_non_null(all);
+    for (int p = 0; p < nets_net_params(net); p++) {
+        if (!nets_net_param(net, p)->learned) continue;
+        expect_ok(nets_exec_param_get(s->train, p, NETS_VALUE, all + n));
+        n += (size_t)nets_net_param(net, p)->elems;
+    }
+    *n_out = n;
+    return all;
+}
+
+static mm_status train(session *s, row *r) {
+    const session_run run = {.iterations = ITERATIONS, .schedule = {.rate = 0.05f, .factor = 1}, .quiet = true};
+    return session_train(s, &run, r);
+}
+
+/* Whether memory ran out at the nth task. */
+static bool run_short(const nets_net *net, const target *target, int nth, const float *expected, size_t n,
+                      int64_t *steps) {
+    session_config config = config_of(net, target);
+    session s;
+    row r = {0};
+    size_t found;
+    expect_ok(session_init(&s, &config));
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, nth);
+    mm_status status = train(&s, &r);
+    if (status == MM_ERR_NOMEM && s.iteration < ITERATIONS) { /* between iterations: it goes on where it stopped */
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        r = (row){0};
+        status = train(&s, &r);
+    }
+    if (status != MM_OK) fail_msg("task %d: %s", nth, mm_last_error());
+    bool happened = device_fault_happened();
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    assert_int_equal(s.iteration, ITERATIONS);
+    assert_true(r.ladder_steps <= 1);
+    assert_int_equal(strcmp(r.policy_now, "liveness") != 0, r.ladder_steps == 1);
+    *steps += r.ladder_steps;
+    float *weights = learned(&s, &found);
+    assert_int_equal(found, n);
+    if (memcmp(weights, expected, n * sizeof *weights) != 0) fail_msg("other weights, with a fault in task %d", nth);
+    free(weights);
+    session_fini(&s);
+    return happened;
+}
+
+static void memory_that_runs_out_at_any_task_changes_no_weight(void **state) {
+    (void)state;
+    nets_net *net;
+    session s;
+    row r = {0};
+    size_t n;
+    int64_t steps = 0;
+    target target = TARGET_DEFAULTS;
+    expect_ok(nets_zoo_build("tiny", &net));
+    expect_ok(target_init(&target));
+    session_config config = config_of(net, &target);
+    expect_ok(session_init(&s, &config));
+    expect_ok(train(&s, &r));
+    float *expected = learned(&s, &n);
+    session_fini(&s);
+    int nth = 1;
+    while (run_short(net, &target, nth, expected, n, &steps)) nth += 3;
+    assert_true(steps > 20);
+    free(expected);
+    target_fini(&target);
+    nets_net_destroy(net);
+}
+
+/* Then training fails, with the iterations before it in place. */
+static void memory_that_runs_out_without_a_ladder_ends_the_training(void **state) {
+    (void)state;
+    nets_net *net;
+    session s;
+    row r = {0};
+    target target = TARGET_DEFAULTS;
+    expect_ok(nets_zoo_build("tiny", &net));
+    expect_ok(target_init(&target));
+    session_config config = config_of(net, &target);
+    config.no_ladder = true;
+    expect_ok(session_init(&s, &config));
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 50);
+    assert_int_equal(train(&s, &r), MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    int64_t updates;
+    expect_ok(nets_exec_updates(s.train, &updates));
+    assert_int_equal(updates, s.iteration);
+    assert_true(s.iteration > 0 && s.iteration < ITERATIONS);
+    session_fini(&s);
+    target_fini(&target);
+    nets_net_destroy(net);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_runs_out_at_any_task_changes_no_weight),
+        cmocka_unit_test(memory_that_runs_out_without_a_ladder_ends_the_training),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

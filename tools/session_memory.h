@@ -1,0 +1,17 @@
+/* What a session's policies need, found by planning, and whether there is that much. Parts of session_init. */
+#ifndef TOOLS_SESSION_MEMORY_H
+#define TOOLS_SESSION_MEMORY_H
+
+#include "tools/session.h"
+
+/* Raises what each policy needs by the plan of one graph. *base_bytes: what the persistent tensors of all graphs take, 0
+ * if that is not known: then it becomes what this graph's take. */
+MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes);
+
+/* Whether the first policy fits the budget, and that the device. */
+MM_CHECKED mm_status session_memory_check(const session *s);
+
+/* Whether the policies that will be switched to fit the budget; without one, what the first policy needs. */
+MM_CHECKED mm_status session_memory_check_switches(session *s);
+
+#endif

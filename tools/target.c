@@ -1,0 +1,42 @@
+#include "tools/target.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+#include "mm/device/device.h"
+
+mm_status target_check_device(const char *device) {
+    char known[128] = "";
+    const char *name, *summary;
+    for (size_t i = 0; (name = mm_device_list(i, &summary)); i++) {
+        if (strcmp(name, device) == 0) return MM_OK;
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name);
+    }
+    const char *absent = mm_device_absent(device);
+    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s%s%s", device, known,
+                   absent ? "; " : "", absent ? absent : "");
+}
+
+mm_status target_init(target *t) {
+    MM_TRY(target_check_device(t->device));
+    bool tf32 = strcmp(t->precision, "tf32") == 0;
+    if (!tf32 && strcmp(t->precision, "fp32") != 0)
+        return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
+    const nets_backend_config config = {
+        .precision = tf32 ? NETS_TF32 : NETS_FP32, .deterministic = t->deterministic, .algorithms_path = t->algorithms};
+    return nets_backend_open(t->device, &config, &t->backend);
+}
+
+void target_fini(target *t) {
+    nets_backend_close(t->backend);
+    t->backend = NULL;
+}
+
+mm_status target_issue(const target *t, const char *text, mm_issue *issue_out) {
+    bool automatic = strcmp(text, "auto") == 0, threads = automatic && strcmp(t->device, "host") == 0;
+    if (!automatic && strcmp(text, "thread") != 0 && strcmp(text, "inline") != 0)
+        return mm_fail(MM_ERR_INVALID, "--issue %s: must be auto, thread or inline", text);
+    *issue_out = threads || strcmp(text, "thread") == 0 ? MM_ISSUE_THREAD : MM_ISSUE_INLINE;
+    return MM_OK;
+}

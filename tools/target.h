@@ -1,0 +1,48 @@
+/* What networks are computed on, and how: the options that plan, train and bench have in common. */
+#ifndef TOOLS_TARGET_H
+#define TOOLS_TARGET_H
+
+#include "nets/op.h"
+#include "tools/args.h"
+
+typedef struct target {
+    const char *device, *precision, *algorithms; /* algorithms NULL: nowhere */
+    bool deterministic;
+    nets_backend *backend; /* made of these; of all that a command plans and runs: what it times, it times once */
+} target;
+
+#define TARGET_DEFAULTS                                                                                                \
+    { .device = "host", .precision = "fp32" }
+
+/* Rows of a command's table of options: what to compute on, and how. */
+#define TARGET_ARGS(t)                                                                                                 \
+    {"--device", "NAME",       "what to compute on, or whose workspaces to plan for: host, cuda (host)",               \
+     ARG_TEXT,   &(t)->device, 0,                                                                                      \
+     0},                                                                                                               \
+        TARGET_HOW_ARGS(t)
+#define TARGET_HOW_ARGS(t)                                                                                             \
+    {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},                \
+        {"--deterministic",                                                                                            \
+         NULL,                                                                                                         \
+         "same bits on every run; the host device always is",                                                          \
+         ARG_FLAG,                                                                                                     \
+         &(t)->deterministic,                                                                                          \
+         0,                                                                                                            \
+         0},                                                                                                           \
+    {                                                                                                                  \
+        "--algorithms", "FILE", "where cuda's choices of algorithms are kept (nowhere: they are timed each time)",     \
+            ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
+    }
+
+/* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
+MM_CHECKED mm_status target_check_device(const char *device);
+
+/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision. */
+MM_CHECKED mm_status target_init(target *target);
+/* Legal on one that is not initialised. */
+void target_fini(target *target);
+
+/* --issue: "auto" (inline, which allows recording, where the device can; thread on the host), "thread" or "inline". */
+MM_CHECKED mm_status target_issue(const target *target, const char *text, mm_issue *issue_out);
+
+#endif
