@@ -13,7 +13,8 @@ typedef struct mm_interval {
 
 typedef enum mm_layout_algorithm {
     MM_LAYOUT_MODNN, /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
-    MM_LAYOUT_BEST,  /* the lowest of several orders, then local search; never above MODNN */
+    MM_LAYOUT_QUICK, /* the lowest of several orders, then local search for a little while; never above MODNN */
+    MM_LAYOUT_BEST,  /* the same for longer */
 } mm_layout_algorithm;
 
 /* Max over positions of the bytes alive, each rounded up to `align`: no placement is lower. -1 for items that

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/advice.h"
+
 void mm_manager_notify(mm_manager *m, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns) {
     mm_event_info info = {.kind = kind, .name = name, .bytes = bytes, .ns = ns};
     if (m->options.event_fn) m->options.event_fn(m->options.event_ctx, &info);
@@ -56,6 +58,7 @@ static mm_status record_init(mm_manager *m, const mm_policy *policy, const mm_gr
         find_fixed(m, r, before);
     else
         record_fini(r);
+    if (status == MM_ERR_INFEASIBLE) status = mm_advise(graph, m->options.device, &limits);
     return status;
 }
 

@@ -248,8 +248,8 @@ MM_API void mm_manager_destroy(mm_manager *manager);
 
 /* Plans and checks a graph under the current policy, and gives its persistent tensors (by name, shared with graphs
  * prepared earlier) their places; new ones are zeroed. Between iterations only. The first graph's persistents lie
- * lowest. mm_iteration_begin does it for graphs not prepared. MM_ERR_INFEASIBLE: the message names the minimum and
- * the layer that holds it; nothing changed. */
+ * lowest. mm_iteration_begin does it for graphs not prepared. MM_ERR_INFEASIBLE: the message names the minimum,
+ * the layer that holds it, and a policy that would fit, if any would; nothing changed. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
 
 /* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. */

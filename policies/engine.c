@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/simulate.h"
 #include "mm/core/status.h"
 #include "policies/engine_maps.h"
 
@@ -16,6 +15,11 @@ typedef struct engine {
     /* Groups of the map put away last: held until the next one is, so that one in flight never stops compute. */
     int32_t holding[3];
     int n_holding;
+    uint8_t *made;    /* per tensor: it has been made again, and is there */
+    uint8_t *wanted;  /* per tensor: it is to be made again for the step that comes next */
+    uint8_t *again;   /* per step: it runs again for that */
+    mm_tensor *wants; /* those that are wanted */
+    int n_wants;
     /* Per step: the last of the operations that it must wait for, because maps leave synchronously; -1. */
     int *leaving;
 } engine;
@@ -121,29 +125,7 @@ static mm_status put_away_after(engine *e, int step, int node) {
 
 /* ---------------------------------------------------------------- backward: fetch */
 
-static mm_status fetch(engine *e, mm_map *m, int step);
-
 static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
-
-/* Makes a tensor again before step `when`, its inputs first. */
-static mm_status recompute(engine *e, mm_tensor tensor, int when) {
-    mm_schedule *s = &e->schedule;
-    int producer = mm_maps_producer(s->graph, tensor);
-    const mm_step_info *step = mm_graph_step(s->graph, producer);
-    mm_tensor in_place_of = -1;
-    for (int u = 0; u < step->n_uses; u++) {
-        mm_tensor input = step->uses[u].tensor;
-        if (mm_graph_tensor(s->graph, input)->ownership != MM_MANAGED || step->uses[u].access != MM_READ) continue;
-        int index = e->maps.map_of[input];
-        if (index >= 0) {
-            if (!is_fetched(e, &e->maps.maps[index])) MM_TRY(fetch(e, &e->maps.maps[index], when));
-        } else if (!mm_maps_outlives(s, input, when)) {
-            MM_TRY(recompute(e, input, when));
-            if (s->over[tensor] == input) in_place_of = input;
-        }
-    }
-    return mm_schedule_recompute(s, producer, tensor, in_place_of) < 0 ? MM_ERR_NOMEM : MM_OK;
-}
 
 /* A fetch beside one step only does not begin before that step does: when the one before has ended. */
 static void wait_for_step(engine *e, int node) {
@@ -153,9 +135,8 @@ static void wait_for_step(engine *e, int node) {
     if (step >= 0) mm_plan_wait(plan, node, step);
 }
 
-/* Brings a map back, for step `step` at the earliest. */
-static mm_status fetch(engine *e, mm_map *m, int step) {
-    if (m->action == MM_ACTION_RECOMPUTE) return recompute(e, m->tensor, step);
+/* Brings a map back from where it was put away. */
+static mm_status fetch(engine *e, mm_map *m) {
     mm_schedule *s = &e->schedule;
     mm_region region = (mm_region)e->maps.region_of[m->tensor];
     int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
@@ -178,13 +159,54 @@ static mm_status fetch(engine *e, mm_map *m, int step) {
 }
 
 /* The next of the queue that a recomputation has not fetched before its turn. */
-static mm_status fetch_next(engine *e, int step) {
+static mm_status fetch_next(engine *e) {
     while (e->issued < e->maps.n_queue) {
-        mm_map *m = &e->maps.maps[e->maps.queue[e->issued++]];
-        if (!is_fetched(e, m)) return fetch(e, m, step);
+        int index = e->maps.queue[e->issued++];
+        if (index < 0) return MM_OK;
+        if (!is_fetched(e, &e->maps.maps[index])) return fetch(e, &e->maps.maps[index]);
     }
     return MM_OK;
 }
+
+/* ---------------------------------------------------------------- backward: make again */
+
+/* Has `tensor` there when step `when` begins: fetched, or wanted, with all that it is made of. */
+static mm_status want(engine *e, mm_tensor tensor, int when) {
+    const mm_schedule *s = &e->schedule;
+    int index = e->maps.map_of[tensor];
+    mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
+    if (m && m->action != MM_ACTION_RECOMPUTE) return is_fetched(e, m) ? MM_OK : fetch(e, m);
+    if (e->wanted[tensor] || (mm_maps_outlives(s, tensor, when) && (!m || e->made[tensor]))) return MM_OK;
+    e->wanted[tensor] = true;
+    e->wants[e->n_wants++] = tensor;
+    int producer = mm_maps_producer(s->graph, tensor);
+    e->again[producer] = true;
+    const mm_step_info *step = mm_graph_step(s->graph, producer);
+    for (int u = 0; u < step->n_uses; u++) {
+        bool managed = mm_graph_tensor(s->graph, step->uses[u].tensor)->ownership == MM_MANAGED;
+        if (managed && step->uses[u].access == MM_READ) MM_TRY(want(e, step->uses[u].tensor, when));
+    }
+    return MM_OK;
+}
+
+/* Runs the steps again that make what is wanted. In the order of the first time, so that what was written in place then
+ * can be now. */
+static mm_status make_wanted(engine *e, int when) {
+    for (int step = 0; e->n_wants > 0 && step < when; step++) {
+        if (!e->again[step]) continue;
+        e->again[step] = false;
+        if (mm_schedule_recompute(&e->schedule, step, e->wanted) < 0) return MM_ERR_NOMEM;
+    }
+    for (int i = 0; i < e->n_wants; i++) {
+        int index = e->maps.map_of[e->wants[i]];
+        e->wanted[e->wants[i]] = false;
+        e->made[e->wants[i]] = index >= 0 && !e->maps.maps[index].anew;
+    }
+    e->n_wants = 0;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- backward: what a step needs */
 
 /* What this backward step reads must have been fetched, however small the depth. */
 static mm_status fetch_for(engine *e, int step, bool ahead) {
@@ -195,12 +217,13 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
         if (index < 0) continue;
         mm_map *m = &e->maps.maps[index];
         if (info->uses[u].form == MM_FORM_SIGN && m->sign) continue;
-        bool again = m->action == MM_ACTION_RECOMPUTE;
-        if (again && ahead) continue; /* computed when it is needed, not before */
-        while (!is_fetched(e, m))
-            MM_TRY(e->config->fetch == MM_FETCH_DEPTH && !again ? fetch_next(e, step) : fetch(e, m, step));
+        if (m->action == MM_ACTION_RECOMPUTE) {
+            if (!ahead) MM_TRY(want(e, m->tensor, step)); /* computed when it is needed, not before */
+            continue;
+        }
+        while (!is_fetched(e, m)) MM_TRY(e->config->fetch == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
     }
-    return MM_OK;
+    return make_wanted(e, step);
 }
 
 /* One more for each map that this backward step was the last to read. */
@@ -208,14 +231,14 @@ static mm_status fetch_after(engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; e->config->fetch == MM_FETCH_DEPTH && u < info->n_uses; u++) {
         int index = e->maps.map_of[info->uses[u].tensor];
-        if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e, step));
+        if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e));
     }
+    for (int i = 0; e->config->fetch == MM_FETCH_DEPTH && i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
     return MM_OK;
 }
 
 static mm_status fetch_before(engine *e, int step, bool first) {
-    for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++)
-        MM_TRY(fetch_next(e, step));
+    for (int i = 0; first && e->config->fetch == MM_FETCH_DEPTH && i < e->config->depth; i++) MM_TRY(fetch_next(e));
     MM_TRY(fetch_for(e, step, false));
     if (e->config->fetch != MM_FETCH_LAYER) return MM_OK;
     const mm_graph *graph = e->schedule.graph;
@@ -263,85 +286,41 @@ static mm_status build(engine *e) {
     return add_scratch(e);
 }
 
-/* The plan that does its actions to the first `limit` maps. *eligible_out: how many maps there are. */
-static mm_status plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                           const mm_engine_config *config, int limit, int *eligible_out, mm_plan **plan_out) {
+static mm_status engine_init(engine *e, const mm_graph *graph) {
+    size_t n_steps = (size_t)mm_graph_steps(graph) + 1, n_tensors = (size_t)mm_graph_tensors(graph) + 1;
+    e->leaving = malloc(n_steps * sizeof *e->leaving);
+    e->made = calloc(n_tensors, sizeof *e->made);
+    e->wanted = calloc(n_tensors, sizeof *e->wanted);
+    e->wants = malloc(n_tensors * sizeof *e->wants);
+    e->again = calloc(n_steps, sizeof *e->again);
+    if (!e->leaving || !e->made || !e->wanted || !e->wants || !e->again)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    for (size_t i = 0; i < n_steps; i++) e->leaving[i] = -1;
+    return MM_OK;
+}
+
+static void engine_fini(engine *e) {
+    mm_maps_fini(&e->maps);
+    mm_schedule_fini(&e->schedule);
+    free(e->leaving);
+    free(e->made);
+    free(e->wanted);
+    free(e->wants);
+    free(e->again);
+}
+
+mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                              const mm_engine_config *config, const mm_selection *selection, int *eligible_out,
+                              mm_plan **plan_out) {
     engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
     MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
-    e.leaving = malloc((size_t)mm_graph_steps(graph) * sizeof *e.leaving);
-    mm_status status = e.leaving ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
-    for (int i = 0; status == MM_OK && i < mm_graph_steps(graph); i++) e.leaving[i] = -1;
-    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, limit);
+    e.schedule.quick = selection->quick;
+    mm_status status = engine_init(&e, graph);
+    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, selection);
     if (status == MM_OK) status = build(&e);
-    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, limit > 0 ? config->k : 0, false, plan_out);
+    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, e.maps.n > 0 ? config->k : 0, false, plan_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
-    mm_maps_fini(&e.maps);
-    mm_schedule_fini(&e.schedule);
-    free(e.leaving);
-    return status;
-}
-
-/* ---------------------------------------------------------------- how many maps */
-
-static bool fits(const mm_plan *plan, const mm_limits *limits) {
-    return plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
-}
-
-static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
-    mm_simulation simulation;
-    MM_TRY(mm_simulate(plan, facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
-/* Whether plan `a` is to be had rather than `b`: what fits, then what is faster, then what does less (b came first);
- * if neither fits, what needs less. */
-static mm_status is_better(const mm_plan *a, const mm_plan *b, const mm_facts *facts, const mm_limits *limits,
-                           bool *better_out) {
-    bool a_fits = fits(a, limits), b_fits = fits(b, limits);
-    if (!a_fits || !b_fits) {
-        *better_out = a_fits || (!b_fits && a->peak_bytes < b->peak_bytes);
-        return MM_OK;
-    }
-    int64_t a_ns, b_ns;
-    MM_TRY(step_time(a, facts, &a_ns));
-    MM_TRY(step_time(b, facts, &b_ns));
-    *better_out = a_ns < b_ns;
-    return MM_OK;
-}
-
-/* The candidates do not depend on the budget, so a larger one never makes the best of those that fit slower. */
-static mm_status plan_as_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                const mm_engine_config *config, mm_plan **plan_out) {
-    int eligible;
-    mm_plan *best;
-    MM_TRY(plan_maps(graph, facts, limits, config, 0, &eligible, &best));
-    if (fits(best, limits) || eligible == 0) {
-        *plan_out = best;
-        return MM_OK;
-    }
-    int candidates = mm_graph_steps(graph) > 2000 ? 8 : 32;
-    if (candidates > eligible) candidates = eligible;
-    mm_status status = MM_OK;
-    for (int i = 1; status == MM_OK && i <= candidates; i++) {
-        mm_plan *plan;
-        bool better = false;
-        int limit = (int)((int64_t)eligible * i / candidates);
-        status = plan_maps(graph, facts, limits, config, limit, &eligible, &plan);
-        if (status == MM_ERR_INFEASIBLE && fits(best, limits)) { /* too few buffers for so many maps */
-            status = MM_OK;
-            break;
-        }
-        if (status != MM_OK) break;
-        status = is_better(plan, best, facts, limits, &better);
-        mm_plan_destroy(better ? best : plan);
-        if (better) best = plan;
-    }
-    if (status == MM_OK)
-        *plan_out = best;
-    else
-        mm_plan_destroy(best);
+    engine_fini(&e);
     return status;
 }
 
@@ -356,8 +335,9 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
     int eligible;
-    if (config->always) return plan_maps(graph, facts, limits, config, INT32_MAX, &eligible, plan_out);
-    return plan_as_needed(graph, facts, limits, config, plan_out);
+    const mm_selection all = {.limit = INT32_MAX};
+    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, &eligible, plan_out);
+    return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity) {

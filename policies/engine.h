@@ -17,8 +17,19 @@ typedef enum mm_action {
     MM_ACTION_CODE,      /* compressed, on the device */
     MM_ACTION_SWAP,      /* in pinned memory */
     MM_ACTION_CODE_SWAP, /* compressed, in pinned memory */
-    MM_ACTION_RECOMPUTE, /* dropped, made again from what its layer read, by cheap layers only */
+    MM_ACTION_RECOMPUTE, /* dropped, made again from what its layer read */
 } mm_action;
+
+/* What is run again, and how long what it makes is kept. */
+typedef enum mm_recompute_mode {
+    MM_RECOMPUTE_SPEED,  /* cheap layers once; what they make on the way is kept until its last backward use */
+    MM_RECOMPUTE_MEMORY, /* cheap layers anew for each backward step; nothing is kept */
+    MM_RECOMPUTE_COST,   /* for each segment, maps made of one another: as SPEED if all of it is at most what the
+                            largest layer's step takes, else as MEMORY (SuperNeurons' cost-aware recomputation). A sum
+                            or concatenation that would make its segment larger than that is kept, as SuperNeurons
+                            keeps all of them: along a chain of residual blocks MEMORY takes quadratic time */
+    MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, within about sqrt(n) segments; once (Chen et al.) */
+} mm_recompute_mode;
 
 typedef struct mm_rule {
     uint32_t kinds;   /* of the layers that made it: bit per mm_layer_kind */
@@ -44,6 +55,7 @@ typedef struct mm_engine_config {
     int leave_steps;   /* a map put away holds up the step that comes this many steps later; 0: none (asynchronous) */
     mm_region buffers; /* of maps that are put away and fetched */
     int k;             /* buffers wanted; 0: as many as needed */
+    mm_recompute_mode recompute;
     bool naive_workspace;
     int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
     bool always; /* whatever the budget; else no more maps than it forces, those used longest ago first */
@@ -54,6 +66,25 @@ MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 
 /* The codecs that the rules name, and the mask. */
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity);
+
+/* Which of the maps that the rules name the engine acts on; the others are kept. */
+typedef struct mm_selection {
+    int limit;  /* so many */
+    int of;     /* spread evenly over so many, which is how many there are; 0: the first, those used longest ago at the
+                  turn of the iteration */
+    bool quick; /* without much search for places: the plan may take a little more than it could */
+} mm_selection;
+
+/* *eligible_out: how many maps there are. */
+MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                         const mm_engine_config *config, const mm_selection *selection,
+                                         int *eligible_out, mm_plan **plan_out);
+
+/* The fastest that fits the limits of a set of plans, for growing numbers of maps; the one found first if times are
+ * equal or not known. The set does not depend on the budget, so a larger one never makes the step longer; the plan for
+ * all maps as `always` makes it is in it, so the minimum is not above that of `always`. */
+MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                           const mm_engine_config *config, mm_plan **plan_out);
 
 MM_CHECKED mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     const mm_engine_config *config, mm_plan **plan_out);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/recompute.h"
 
 const char mm_mask_spec[] = "mask";
 
@@ -52,8 +53,7 @@ static bool takes(const mm_facts *facts, int codec, mm_tensor tensor) {
     return codec >= 0 && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
 }
 
-/* Signs come with the elements when those come back exactly. */
-static void read_signs_from_value(const mm_schedule *s, mm_map *m) {
+void mm_maps_read_signs_from_value(const mm_schedule *s, mm_map *m) {
     m->value = true;
     m->sign = false;
     m->last_value = s->last_step[m->tensor];
@@ -66,80 +66,24 @@ int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
 
 bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
 
-/* Layers that are cheap to run again: no convolution, no matrix product. */
-static const uint32_t cheap_kinds =
-    1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU | 1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_DROPOUT;
-
-/* Whether any step between two changes a persistent or external tensor. */
-static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
-    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
-    if (info->writes == 0) return false;
-    for (int i = after + 1; i < before && i <= info->last_use; i++) {
-        const mm_step_info *step = mm_graph_step(s->graph, i);
-        for (int u = 0; u < step->n_uses; u++)
-            if (step->uses[u].tensor == tensor && step->uses[u].access != MM_READ) return true;
-    }
-    return false;
-}
-
-/* Whether a tensor can be made again when step `when` begins: by a cheap layer, from what is still there then, or can
- * be fetched, or was itself made of such on the way (conv -> bn -> relu: the normalised map is not kept). Not from
- * another map that is recomputed, so that chains stay short. *exact_out is cleared if anything on the way is lossy. */
-static bool can_recompute(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor, int when, int depth,
-                          bool *exact_out) {
-    int producer = mm_maps_producer(s->graph, tensor);
-    if (producer < 0 || depth == 0) return false;
-    const mm_step_info *step = mm_graph_step(s->graph, producer);
-    if (!(1u << mm_graph_layer(s->graph, step->layer)->kind & cheap_kinds)) return false;
-    for (int u = 0; u < step->n_uses; u++) {
-        mm_tensor input = step->uses[u].tensor;
-        bool managed = mm_graph_tensor(s->graph, input)->ownership == MM_MANAGED;
-        if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE)) return false;
-        if (step->uses[u].access != MM_READ) continue;
-        if (!managed && is_changed(s, input, producer, when)) return false;
-        if (!managed) continue;
-        if (s->plan->alias[input] != input || mm_graph_tensor(s->graph, input)->writes != 1) return false;
-        const mm_map *m = input < tensor && maps->map_of[input] >= 0 ? &maps->maps[maps->map_of[input]] : NULL;
-        if (m && (m->action == MM_ACTION_RECOMPUTE || !m->value)) return false;
-        if (m && m->codec >= 0 && !s->facts->codecs[m->codec].lossless) *exact_out = false;
-        if (!m && input > tensor) return false;
-        if (!m && !mm_maps_outlives(s, input, when) && !can_recompute(s, maps, input, when, depth - 1, exact_out))
-            return false;
-    }
-    return true;
-}
-
-/* A map that is dropped and made again; its mask is kept beside it if what comes back is not exact. */
-static bool settle_recompute(const mm_schedule *s, const mm_maps *maps, mm_map *m) {
-    enum { CHAIN = 4 };
-    bool exact = true;
-    m->codec = -1;
-    if (!can_recompute(s, maps, m->tensor, m->first_backward, CHAIN, &exact)) return false;
-    if (exact || !m->sign) {
-        read_signs_from_value(s, m);
-        return true;
-    }
-    int mask = mm_facts_codec(s->facts, mm_mask_spec);
-    return takes(s->facts, mask, m->tensor);
-}
-
 /* Settles what is put away of the map; false if the rule cannot serve it, and the next one is tried. */
-static bool settle(const mm_schedule *s, const mm_maps *maps, const mm_rule *rule, mm_map *m) {
+static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
+                   mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->action = rule->action;
-    if (rule->action == MM_ACTION_RECOMPUTE) return settle_recompute(s, maps, m);
+    if (rule->action == MM_ACTION_RECOMPUTE) return mm_recompute_settle(s, maps, config->recompute, m);
     m->codec = -1;
     if (rule->action == MM_ACTION_SWAP) {
-        read_signs_from_value(s, m);
+        mm_maps_read_signs_from_value(s, m);
         return true;
     }
     m->codec = mm_facts_codec(s->facts, rule->codec);
     if (m->value && !codes_value(s->facts, m->codec, m->tensor)) return false;
-    if (m->value && m->sign && s->facts->codecs[m->codec].lossless) read_signs_from_value(s, m);
+    if (m->value && m->sign && s->facts->codecs[m->codec].lossless) mm_maps_read_signs_from_value(s, m);
     return !m->sign || takes(s->facts, mask, m->tensor);
 }
 
-static bool is_eligible(const mm_schedule *s, const mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
+static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
                         mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
@@ -153,54 +97,93 @@ static bool is_eligible(const mm_schedule *s, const mm_maps *maps, const mm_engi
         if (!(rule->kinds & makers) && !(rule->readers & readers)) continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
-        if (settle(s, maps, rule, m)) return true;
+        if (rule->action == MM_ACTION_RECOMPUTE && maps->kept[tensor]) continue;
+        if (settle(s, maps, config, rule, m)) return true;
     }
     return false;
 }
 
-static int by_first_backward(const void *a, const void *b) {
+static int by_key(const void *a, const void *b) {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-static mm_status order_fetches(mm_maps *maps) {
-    int64_t *keys = malloc(((size_t)maps->n + 1) * sizeof *keys);
-    if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan");
-    for (int i = 0; i < maps->n; i++)
-        if (maps->maps[i].value && maps->maps[i].action != MM_ACTION_RECOMPUTE)
-            keys[maps->n_queue++] = ((int64_t)maps->maps[i].first_backward << 32) | i;
-    qsort(keys, (size_t)maps->n_queue, sizeof *keys, by_first_backward);
-    for (int i = 0; i < maps->n_queue; i++) maps->queue[i] = (int)(keys[i] & INT32_MAX);
-    free(keys);
-    return MM_OK;
+static void order_fetches(mm_maps *maps) {
+    qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_key);
+    for (int i = 0; i < maps->n_queue; i++) {
+        int index = (int)(maps->keys[i] & INT32_MAX);
+        maps->queue[i] = index == INT32_MAX ? -1 : index;
+    }
 }
 
-static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
-    for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
-        mm_map *m = &maps->maps[maps->n];
-        maps->map_of[t] = -1;
-        if (!is_eligible(s, maps, config, t, m) || maps->eligible++ >= limit) continue;
-        maps->map_of[t] = maps->n++;
-        if (m->action == MM_ACTION_RECOMPUTE) continue;
-        /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
-        if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
-        for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+/* In the queue with those that are kept, so that a fetch runs ahead as far as if all were put away, and no farther. */
+static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
+    if (!m->value || m->action == MM_ACTION_RECOMPUTE) return;
+    maps->keys[maps->n_queue++] = ((int64_t)m->first_backward << 32) | (kept ? INT32_MAX : maps->n - 1);
+    if (kept) maps->ended[m->last_value]++;
+}
+
+static bool is_selected(const mm_selection *selection, int index) {
+    if (selection->of == 0) return index < selection->limit;
+    int64_t limit = selection->limit;
+    return (index + 1) * limit / selection->of > index * limit / selection->of;
+}
+
+/* In the order in which they are made, so that what a map is made of is settled before it. */
+static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
+                       mm_tensor t) {
+    mm_map *m = &maps->maps[maps->n];
+    if (!is_eligible(s, maps, config, t, m)) return;
+    bool kept = !is_selected(selection, maps->eligible++);
+    if (!kept) maps->map_of[t] = maps->n++;
+    queue_up(maps, m, kept);
+    if (kept) return;
+    if (m->action == MM_ACTION_RECOMPUTE) {
+        mm_recompute_join(s, maps, maps->n - 1);
+        return;
     }
+    /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
+    if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
+    for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+}
+
+static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
+    int n = mm_graph_tensors(s->graph);
+    int64_t *order = malloc(((size_t)n + 1) * sizeof *order);
+    if (!order) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    for (int t = 0; t < n; t++) {
+        maps->map_of[t] = -1;
+        order[t] = ((int64_t)mm_graph_tensor(s->graph, t)->first_use << 32) | t;
+    }
+    qsort(order, (size_t)n, sizeof *order, by_key);
+    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
+    mm_status status = config->recompute == MM_RECOMPUTE_SQRT ? mm_recompute_cut(s, maps->kept) : MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++)
+        choose_one(maps, s, config, selection, (mm_tensor)(order[i] & INT32_MAX));
+    free(order);
+    MM_TRY(status);
     /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
-    return order_fetches(maps);
+    mm_recompute_settle_keeping(maps, config->recompute);
+    order_fetches(maps);
+    return MM_OK;
 }
 
-mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, int limit) {
+mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
     size_t n = (size_t)mm_graph_tensors(s->graph) + 1;
     *maps = (mm_maps){.maps = malloc(n * sizeof *maps->maps),
                       .map_of = malloc(n * sizeof *maps->map_of),
                       .queue = malloc(n * sizeof *maps->queue),
-                      .region_of = calloc(n, sizeof *maps->region_of)};
-    mm_status status = maps->maps && maps->map_of && maps->queue && maps->region_of
-                           ? choose(maps, s, config, limit)
-                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+                      .keys = malloc(n * sizeof *maps->keys),
+                      .ended = calloc((size_t)mm_graph_steps(s->graph) + 1, sizeof *maps->ended),
+                      .region_of = calloc(n, sizeof *maps->region_of),
+                      .kept = calloc(n, sizeof *maps->kept),
+                      .mark = calloc(n, sizeof *maps->mark)};
+    bool enough = maps->maps && maps->map_of && maps->queue && maps->keys && maps->ended && maps->region_of &&
+                  maps->kept && maps->mark;
+    mm_status status = enough ? choose(maps, s, config, selection)
+                              : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     if (status != MM_OK) mm_maps_fini(maps);
     return status;
 }
@@ -209,6 +192,10 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->maps);
     free(maps->map_of);
     free(maps->queue);
+    free(maps->keys);
+    free(maps->ended);
     free(maps->region_of);
+    free(maps->kept);
+    free(maps->mark);
     memset(maps, 0, sizeof *maps);
 }

@@ -8,27 +8,38 @@
 typedef struct mm_map {
     mm_tensor tensor;
     mm_action action;
-    int codec;          /* in the facts, of its elements; -1: none */
-    int last_forward;   /* step after which it is put away */
-    int first_backward; /* step that first needs it again */
-    int last_value;     /* last backward step that reads its elements; -1: only its sign is read */
-    bool value, sign;   /* what is put away: elements, mask */
+    int codec;             /* in the facts, of its elements; -1: none */
+    int last_forward;      /* step after which it is put away */
+    int first_backward;    /* step that first needs it again */
+    int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
+    bool value, sign;      /* what is put away: elements, mask */
+    bool anew;             /* RECOMPUTE: for each backward step; else once, and kept */
+    int segment;           /* RECOMPUTE: leads to the last map of its segment, those that are made of one another */
+    int64_t segment_bytes; /* if it is that one: what they all take */
+    bool counted;
     /* while the plan is built */
     int away_node, away_segment; /* last operation that put the elements away, and where they are then */
 } mm_map;
 
 typedef struct mm_maps {
-    mm_map *maps; /* by tensor: those used longest ago at the turn of the iteration first */
+    mm_map *maps; /* as they are made: those used longest ago at the turn of the iteration first */
     int n;
     int *map_of; /* per tensor; -1 */
-    int *queue;  /* maps whose elements must be fetched ahead, by first backward use */
+    int *
+        queue; /* maps whose elements must be fetched ahead, by first backward use; -1: one that was not selected and is kept */
+    int64_t *keys; /* the queue while it is made */
     int n_queue;
+    int *ended;         /* per step: how many of those that are kept it is the last to read */
     uint8_t *region_of; /* per tensor: where its storage is to lie */
-    int eligible;       /* how many there would be without a limit */
+    int eligible;       /* how many could be selected */
+    uint8_t *kept;      /* per tensor: kept for the others to be made of */
+    int64_t layer_peak; /* for recomputing by cost */
+    int *mark, marks;   /* per tensor: the number of the last search that met it */
 } mm_maps;
 
-/* The first `limit` maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
-MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config, int limit);
+/* The selected ones of the maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
+MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config,
+                                  const mm_selection *selection);
 void mm_maps_fini(mm_maps *maps);
 
 /* The forward step that writes a tensor, or -1. */
@@ -36,6 +47,9 @@ int mm_maps_producer(const mm_graph *graph, mm_tensor tensor);
 
 /* Whether some step from `step` on still uses a tensor, so that it is kept until then. */
 bool mm_maps_outlives(const mm_schedule *schedule, mm_tensor tensor, int step);
+
+/* The map's signs are read from its elements when those come back exactly. */
+void mm_maps_read_signs_from_value(const mm_schedule *schedule, mm_map *map);
 
 extern const char mm_mask_spec[];
 

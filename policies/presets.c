@@ -9,11 +9,12 @@
  *   cdma        vdnn-all with a code instead of the map on the link. Its engine compresses what it reads at up to three
  *               times the link's rate and no faster (bandwidth-aware), so as not to take the memory's bandwidth from the
  *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
- *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons)
+ *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
+ *               all layers' within segments (Chen et al.)
  *   rules       whatever the user writes
  *
- * Each acts on all maps that its rules name, as published (when=always), or on no more than the budget forces
- * (when=needed). */
+ * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
+ * (when=always). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +25,14 @@
 
 #define WHEN                                                                                                           \
     {                                                                                                                  \
-        .key = "when", .fallback = "always", .choices = "always|needed",                                               \
-        .help = "act on all maps, as published, or on no more than the budget forces"                                  \
+        .key = "when", .fallback = "needed", .choices = "always|needed",                                               \
+        .help = "act on no more maps than the budget forces, or on all, as published"                                  \
     }
 #define DEPTH                                                                                                          \
-    { .key = "depth", .fallback = "2", .min = 1, .max = 1024, .help = "maps fetched ahead of the backward pass" }
+    {                                                                                                                  \
+        .key = "depth", .fallback = "2", .min = 1, .max = 1024,                                                        \
+        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier"                               \
+    }
 #define BUFFERS                                                                                                        \
     { .key = "k", .fallback = "0", .min = 0, .max = 4096, .help = "how many tensor buffers; 0: as many as needed" }
 #define CODEC(otherwise)                                                                                               \
@@ -60,6 +64,14 @@ static const mm_option_desc freelunch_options[] = {
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
+static const mm_option_desc recompute_options[] = {
+    {.key = "mode",
+     .fallback = "cost",
+     .choices = "speed|memory|cost|sqrt",
+     .help = "cheap layers once, or anew for each use, or by what it takes; or all layers of about sqrt(n) segments"},
+    WHEN,
+    {0},
+};
 static const mm_option_desc cdma_options[] = {
     CODEC("raw"),
     RATE,
@@ -96,8 +108,7 @@ static const preset presets[] = {
     {&mm_policy_vdnn_all, "*=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_vdnn_conv, "conv-in=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_cdma, "*=compress-swap(%s)", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
-    {&mm_policy_recompute, "bn=recompute;relu=recompute;pool=recompute;add=recompute;dropout=recompute",
-     MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
+    {&mm_policy_recompute, "*=recompute", MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
     {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
 };
 
@@ -122,6 +133,15 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_policy_options *o
     return MM_OK;
 }
 
+/* Policies without the option recompute by cost. */
+static mm_recompute_mode recompute_mode(const char *name) {
+    static const char *const names[] = {
+        [MM_RECOMPUTE_SPEED] = "speed", [MM_RECOMPUTE_MEMORY] = "memory", [MM_RECOMPUTE_SQRT] = "sqrt"};
+    for (size_t mode = 0; mode < sizeof names / sizeof *names; mode++)
+        if (names[mode] && strcmp(names[mode], name) == 0) return (mm_recompute_mode)mode;
+    return MM_RECOMPUTE_COST;
+}
+
 static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *options, mm_engine_config *config) {
     const preset *p = find_preset(ops);
     char codec[MM_SPEC_CAPACITY], rules[MM_RULES_TEXT];
@@ -138,6 +158,7 @@ static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *op
     config->k = atoi(mm_policy_option(ops, options, "k"));
     config->throttle = atoi(mm_policy_option(ops, options, "throttle"));
     config->always = is_option(ops, options, "when", "always");
+    config->recompute = recompute_mode(mm_policy_option(ops, options, "mode"));
     config->naive_workspace = is_option(ops, options, "workspace", "naive");
     if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
     return mm_rules_parse(rules, config);
@@ -176,8 +197,8 @@ PRESET(mm_policy_swap, "swap", "maps used longest ago leave for host memory; the
 PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", plain_options);
 PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at once, prefetched one layer ahead",
        plain_options);
-PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers dropped, and made again when they are needed",
-       plain_options);
+PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers, or all of a segment, dropped and made again",
+       recompute_options);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options);
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",

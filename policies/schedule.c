@@ -184,30 +184,32 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 
-int mm_schedule_recompute(mm_schedule *s, int step, mm_tensor target, mm_tensor in_place_of) {
+int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
     int node = mm_plan_recompute(s->plan, step);
     if (node < 0) return -1;
-    int made = -1;
+    /* Reads first: an output written in place looks up where its input lies. */
+    for (int u = 0; u < info->n_uses; u++) {
+        int32_t *binding = &s->plan->bindings[s->plan->nodes[node].first_binding + u];
+        if (info->uses[u].access != MM_WRITE && bind_use(s, node, &info->uses[u], binding, NULL) < 0) return -1;
+    }
     for (int u = 0; u < info->n_uses; u++) {
         const mm_use *use = &info->uses[u];
         int binding = s->plan->nodes[node].first_binding + u;
-        if (use->access != MM_WRITE) {
-            if (bind_use(s, node, use, &s->plan->bindings[binding], NULL) < 0) return -1;
-            continue;
-        }
-        bool over = use->tensor == target && in_place_of >= 0;
+        if (use->access != MM_WRITE) continue;
+        mm_tensor input = s->over[use->tensor];
+        bool over = wanted[use->tensor] && input >= 0 && wanted[input];
         int64_t bytes = mm_graph_tensor(s->graph, use->tensor)->bytes;
-        int group = over ? s->segment_group[s->value[in_place_of]] : mm_schedule_group(s, MM_REGION_GENERAL, bytes);
+        int group = over ? s->segment_group[s->value[input]] : mm_schedule_group(s, MM_REGION_GENERAL, bytes);
         if (group < 0) return -1;
         mm_category category = raw_category(s->graph, use->tensor, MM_REGION_GENERAL);
         int segment = mm_schedule_segment(s, MM_CONTENT_RAW, category, use->tensor, bytes, group);
         if (segment < 0) return -1;
         s->plan->bindings[binding] = segment;
-        if (use->tensor == target) made = segment;
+        if (!wanted[use->tensor]) continue;
+        s->value[use->tensor] = segment;
+        s->value_node[use->tensor] = node;
     }
-    s->value[target] = made;
-    s->value_node[target] = node;
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 
@@ -267,7 +269,7 @@ static mm_status place_by_life(const mm_schedule *s, mm_region region, mm_interv
     region_items r;
     int64_t height = 0;
     MM_TRY(items_init(s, lives, region, &r));
-    mm_status status = mm_layout_place(r.items, r.n, MM_LAYOUT_BEST, MM_ALIGN, &height);
+    mm_status status = mm_layout_place(r.items, r.n, s->quick ? MM_LAYOUT_QUICK : MM_LAYOUT_BEST, MM_ALIGN, &height);
     for (size_t i = 0; i < r.n; i++) lives[r.which[i]].offset = *end + r.items[i].offset;
     *end += height;
     items_fini(&r);

@@ -40,6 +40,7 @@ typedef struct mm_schedule {
     int segment_capacity;
     mm_group *groups;
     int n_groups, group_capacity;
+    bool quick;              /* little time is spent on finding places */
     int32_t workspace_group; /* one for all steps, or -1: each step has its own */
 } mm_schedule;
 
@@ -63,10 +64,10 @@ int mm_schedule_segment(mm_schedule *schedule, mm_content content, mm_category c
  * node, or -1. */
 int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
-/* Appends a recomputation of a forward step for the sake of `target`, one of its outputs. The target gets a segment of
- * its own: over that of `in_place_of`, an input that is needed no more, unless that is -1. What else the step writes
- * goes where nobody looks. Returns the node, or -1. */
-int mm_schedule_recompute(mm_schedule *schedule, int step, mm_tensor target, mm_tensor in_place_of);
+/* Appends a recomputation of a forward step, for those of its outputs that are `wanted` (per tensor). Each of them gets a
+ * segment of its own, or over that of the input in whose place it was written at first, if that was wanted too and so
+ * made before. What else the step writes goes where nobody looks. Returns the node, or -1. */
+int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted);
 
 /* Places every group, adds the waits that shared bytes need, and gives the plan away. wanted_buffers 0: as many as the
  * largest overlap. keep_all: no group's bytes are used again (naive). On error the schedule is as before. */

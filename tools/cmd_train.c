@@ -176,13 +176,9 @@ static mm_status open_log(train *t) {
 }
 
 /* A budget that is too small for the policy may do for another. */
-static mm_status advise(const train *t, mm_status status) {
-    char message[400];
+static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE) return status;
-    snprintf(message, sizeof message, "%s", mm_last_error());
-    const char *other = requirement_suggest(t->network, t->batch, t->device, t->budget_bytes);
-    if (other) return mm_fail(status, "%s; --policy %s would fit", message, other);
-    return mm_fail(status, "%s; no policy fits, take a smaller --batch", message);
+    return requirement_advise(t->network, t->batch, t->device, s->config.budget_bytes, s->pinned_most_bytes);
 }
 
 static mm_status run_train(train *t, row *r) {
@@ -190,7 +186,7 @@ static mm_status run_train(train *t, row *r) {
     session s;
     MM_TRY(configure(t, &config));
     mm_status begun = session_init(&s, &config);
-    if (begun != MM_OK) return advise(t, begun);
+    if (begun != MM_OK) return advise(t, &s, begun);
     mm_status status = open_log(t);
     if (status == MM_OK) status = run_session(t, &s, r);
     session_fini(&s);
@@ -234,7 +230,8 @@ int cmd_train(int argc, char **argv) {
         {"--device", "NAME", "host (host)", ARG_TEXT, &t.device, 0, 0},
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what the plan needs)", ARG_SIZE,
          &t.budget_bytes, 0, 0},
-        {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs)", ARG_SIZE, &t.pinned_bytes, 0, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
+         ARG_SIZE, &t.pinned_bytes, 0, 0},
         {"--link", "SIZE", "bytes a second between device and host memory, as 12GB (as fast as memcpy)", ARG_SIZE,
          &t.link_bytes, 0, 0},
         {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness)", ARG_TEXT, &t.policy, 0, 0},

@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
     for (int s = 0; s < BATCH; s++) labels[s] = s % CLASSES;
     for (int i = 0; i < BATCH * INPUTS; i++) images[i] = sinf((float)i) + (float)(i % CLASSES == labels[i / INPUTS]);
     for (int i = 0; i < ITERATIONS; i++) {
-        if (i == ITERATIONS / 2) check(mm_policy_set(m, "freelunch:codec=raw,eligible=all"));
+        if (i == ITERATIONS / 2) check(mm_policy_set(m, "freelunch:codec=raw,eligible=all,when=always"));
         iterate(m, graph);
         if (i == 0) first = *loss;
     }

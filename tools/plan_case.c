@@ -6,7 +6,9 @@
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, c->device, policy, 0, c->facts));
-    mm_status status = c->facts ? mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim) : MM_OK;
+    mm_status status = MM_OK;
+    if (c->budget_bytes > c->r.minimum_bytes) status = requirement_limit(&c->r, c->budget_bytes, INT64_MAX);
+    if (status == MM_OK && c->facts) status = mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim);
     if (status == MM_OK && c->facts) c->untimed = simulated_untimed(plan_case_plan(c), c->r.planned.facts);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
     if (status != MM_OK) plan_case_fini(c);
@@ -19,9 +21,7 @@ void plan_case_fini(plan_case *c) {
     requirement_fini(&c->r);
 }
 
-bool plan_case_fits(const plan_case *c) {
-    return c->budget_bytes == 0 || plan_case_plan(c)->peak_bytes <= c->budget_bytes;
-}
+bool plan_case_fits(const plan_case *c) { return c->budget_bytes == 0 || c->r.minimum_bytes <= c->budget_bytes; }
 
 /* ---------------------------------------------------------------- text */
 
@@ -112,7 +112,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     char step[256];
     fprintf(file, "%s, batch %lld, %s\n", c->net, (long long)c->batch, plan->policy);
     if (c->searched) print_search(file, c);
-    print_size(file, "minimum budget", plan->peak_bytes);
+    print_size(file, "minimum budget", c->r.minimum_bytes);
+    if (plan->peak_bytes != c->r.minimum_bytes) print_size(file, "planned in the budget", plan->peak_bytes);
     print_size(file, "live bytes at the peak", plan->live_peak_bytes);
     fprintf(file, "  %-22s %s, step %d of %d\n", "held by",
             mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), plan->peak_step,
@@ -150,7 +151,7 @@ json_t *plan_case_row(const plan_case *c) {
     json_t *row = json_pack(
         "{ss sI ss ss sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
         c->device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan->peak_bytes, "live_peak_bytes",
+        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->r.minimum_bytes, "live_peak_bytes",
         (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/advice.h"
+#include "mm/core/status.h"
 #include "tools/facts_source.h"
 
 mm_status requirement_device(const char *device) {
@@ -17,17 +19,18 @@ mm_status requirement_device(const char *device) {
 
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
-    mm_policy policy;
-    MM_TRY(mm_policy_parse(policy_spec, &policy));
+    MM_TRY(mm_policy_parse(policy_spec, &r->policy));
     MM_TRY(nets_backend_open(device, &r->backend));
     MM_TRY(nets_lower(net, r->backend, batch, mode, &r->lowered));
-    MM_TRY(mm_planned_init(&r->planned, &policy, r->lowered->graph, device));
+    MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, device));
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph)};
-    mm_status status = mm_planned_make(&r->planned, &policy, r->lowered->graph, &limits);
-    return status == MM_OK ? MM_OK : mm_fail_in(status, "policy %s", policy_spec);
+    mm_status status = mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
+    if (status != MM_OK) return mm_fail_in(status, "policy %s", policy_spec);
+    r->minimum_bytes = r->planned.plan->peak_bytes;
+    return MM_OK;
 }
 
 mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const char *device,
@@ -38,16 +41,39 @@ mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, n
     return status;
 }
 
-const char *requirement_suggest(const nets_net *net, int64_t batch, const char *device, int64_t budget_bytes) {
-    static const char *const policies[] = {"liveness", "recompute", "swap-async", "vdnn-all", "freelunch", "hybrid"};
-    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
-        requirement r;
-        if (requirement_init(&r, net, batch, NETS_TRAIN, device, policies[i], 0, NULL) != MM_OK) return NULL;
-        bool fits = r.planned.plan->peak_bytes <= budget_bytes;
-        requirement_fini(&r);
-        if (fits) return policies[i];
+mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes) {
+    mm_plan *before = r->planned.plan;
+    mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = before->base_bytes};
+    mm_status status = mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
+    if (status == MM_OK) mm_plan_destroy(before);
+    return status;
+}
+
+mm_status requirement_advise(const nets_net *net, int64_t batch, const char *device, int64_t device_bytes,
+                             int64_t pinned_bytes) {
+    requirement r = {0};
+    char refusal[512];
+    snprintf(refusal, sizeof refusal, "%s", mm_last_error());
+    mm_status status = nets_backend_open(device, &r.backend);
+    if (status == MM_OK) status = nets_lower(net, r.backend, batch, NETS_TRAIN, &r.lowered);
+    mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+    if (status == MM_OK) {
+        const mm_limits limits = {.device_bytes = device_bytes,
+                                  .pinned_bytes = pinned_bytes,
+                                  .base_bytes = mm_planned_base(r.lowered->graph)};
+        refused = mm_advise(r.lowered->graph, device, &limits);
     }
-    return NULL;
+    requirement_fini(&r);
+    return refused;
+}
+
+int64_t requirement_pinned_most(void) {
+    char line[128];
+    long long free_kib = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && free_kib == 0 && fgets(line, sizeof line, file)) sscanf(line, "MemAvailable: %lld kB", &free_kib);
+    if (file) fclose(file);
+    return (int64_t)free_kib * 1024 / 2;
 }
 
 void requirement_fini(requirement *r) {

@@ -9,18 +9,29 @@ typedef struct requirement {
     nets_backend *backend;
     nets_lowered *lowered;
     mm_planned planned;
+    mm_policy policy;
+    int64_t minimum_bytes; /* the lowest peak of the policy's plans */
 } requirement;
 
 /* MM_ERR_NOT_FOUND: this build has no such device; the message lists those that it has. */
 MM_CHECKED mm_status requirement_device(const char *device);
 
-/* Lowers and plans. base_bytes 0: what the graph's own persistent tensors take. facts_path: measured times to go with
+/* Lowers and plans, with the lowest peak that the policy can reach. base_bytes 0: what the graph's own persistent tensors take. facts_path: measured times to go with
  * it, or NULL. The net must outlive it. */
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
                                       const char *device, const char *policy, int64_t base_bytes,
                                       const char *facts_path);
-/* The first of the policies that fits a budget, the lossless ones first; NULL if none does, or if none can be planned. */
-const char *requirement_suggest(const nets_net *net, int64_t batch, const char *device, int64_t budget_bytes);
+/* Plans anew, as the policy does within these limits; if nothing of it fits them, with the lowest peak within the pinned
+ * memory. */
+MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes);
+
+/* With a refusal as the last error: MM_ERR_INFEASIBLE, and the message says which policy would fit (mm_advise). */
+MM_CHECKED mm_status requirement_advise(const nets_net *net, int64_t batch, const char *device, int64_t device_bytes,
+                                        int64_t pinned_bytes);
+
+/* What offloaded maps get of the machine's memory where nobody says: what the plan needs, but no more than half of what
+ * is free now. 0 where that is not known. */
+int64_t requirement_pinned_most(void);
 
 void requirement_fini(requirement *r);
 

@@ -61,6 +61,25 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     return n;
 }
 
+/* By one plan: its least, and the host memory that the policy takes in the budget. */
+static mm_status raise_by(session *s, requirement *r) {
+    if (r->planned.plan->pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
+    const mm_plan *plan = r->planned.plan;
+    if (plan->peak_bytes > s->minimum_bytes) {
+        s->minimum_bytes = plan->peak_bytes;
+        mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
+    }
+    if (s->config.budget_bytes > plan->peak_bytes)
+        MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes));
+    plan = r->planned.plan;
+    if (plan->pinned_bytes > s->pinned_most_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %lld bytes of pinned host memory, %lld are %s",
+                       plan->policy, (long long)plan->pinned_bytes, (long long)s->pinned_most_bytes,
+                       s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it");
+    if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
+    return MM_OK;
+}
+
 /* Raises the minimum to the largest plan of a graph under any policy. *base_bytes: what the persistent tensors of all
  * graphs take, 0 if that is not known: then it becomes what this graph's take. */
 static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
@@ -68,14 +87,10 @@ static mm_status raise_minimum(session *s, int64_t batch, nets_mode mode, int64_
         requirement r;
         MM_TRY(requirement_init(&r, s->config.net, batch, mode, s->config.device, s->config.policies.text[p],
                                 *base_bytes, NULL));
-        const mm_plan *plan = r.planned.plan;
-        *base_bytes = plan->base_bytes;
-        if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
-        if (plan->peak_bytes > s->minimum_bytes) {
-            s->minimum_bytes = plan->peak_bytes;
-            mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-        }
+        *base_bytes = r.planned.plan->base_bytes;
+        mm_status status = raise_by(s, &r);
         requirement_fini(&r);
+        MM_TRY(status);
     }
     return MM_OK;
 }
@@ -126,6 +141,7 @@ static mm_status open_manager(session *s) {
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
     int64_t base = 0;
+    s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
     MM_TRY(raise_minimum(s, s->config.batch, NETS_TRAIN, &base));
     MM_TRY(check_budget(s));
     MM_TRY(open_data(s));

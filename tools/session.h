@@ -18,7 +18,7 @@ typedef struct session_config {
     int64_t batch;
     const char *device;
     int64_t budget_bytes; /* 0: what the policies need */
-    int64_t pinned_bytes; /* 0: what the policies need at the least */
+    int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
     int64_t link_bytes_per_s;
     arg_texts policies; /* the first to begin with; others that will be switched to */
     uint64_t seed;
@@ -41,7 +41,7 @@ typedef struct session {
     nets_reader *train_data, *test_data;
     nets_reader_size train_size, test_size;
     int64_t minimum_bytes; /* budget below which the policies do not run */
-    int64_t pinned_needed_bytes;
+    int64_t pinned_most_bytes, pinned_needed_bytes;
     char holder[256];  /* layer and phase that hold it */
     int64_t iteration; /* how many were run, those of a loaded state included */
 } session;

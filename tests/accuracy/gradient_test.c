@@ -36,10 +36,10 @@ typedef struct threshold {
 } threshold;
 
 static const threshold zfp[] = {
-    {"freelunch:rate=8", 0.999, 0.995},
-    {"freelunch:rate=4", 0.98, 0.75},
-    {"freelunch:rate=8,eligible=all", 0.999, 0.995},
-    {"freelunch:rate=4,eligible=all", 0.90, 0.75},
+    {"freelunch:rate=8,when=always", 0.999, 0.995},
+    {"freelunch:rate=4,when=always", 0.98, 0.75},
+    {"freelunch:rate=8,eligible=all,when=always", 0.999, 0.995},
+    {"freelunch:rate=4,eligible=all,when=always", 0.90, 0.75},
 };
 
 enum { ZFP = sizeof zfp / sizeof zfp[0] };
@@ -152,13 +152,13 @@ static void gradients_without_loss_are_equal_bit_for_bit(void **state) {
     fixture f;
     start(&f, "resnet20");
     expect_equal_bits(&f, "naive");
-    expect_equal_bits(&f, "freelunch:codec=raw");
+    expect_equal_bits(&f, "freelunch:codec=raw,when=always");
     assert_true(codec_fault_decodes() > 0);
-    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all");
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,when=always");
     assert_true(codec_fault_decodes() > 0);
-    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=1,workspace=naive");
-    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=4,buffers=naive");
-    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=1,workspace=naive,buffers=naive");
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=1,workspace=naive,when=always");
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=4,buffers=naive,when=always");
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,depth=1,workspace=naive,buffers=naive,when=always");
     finish(&f);
 }
 
@@ -167,9 +167,9 @@ static void gradients_through_masks_alone_are_equal_bit_for_bit(void **state) {
     (void)state;
     fixture f;
     start(&f, "tiny");
-    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all");
+    expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,when=always");
     assert_int_equal(codec_fault_masks(), 2);
-    const gradient_figure *figure = worst(&f, "freelunch:codec=raw,eligible=all", FAULT_MASK_SHIFTED, true);
+    const gradient_figure *figure = worst(&f, "freelunch:codec=raw,eligible=all,when=always", FAULT_MASK_SHIFTED, true);
     assert_true(figure->relative_error > 0); /* the masks are what the gradients went through */
     finish(&f);
 }

@@ -69,7 +69,8 @@ static void a_layer_runs_in_a_library_opened_at_run_time(void **state) {
     assert_int_equal(mm.graph_add_step(graph, layer, MM_BACKWARD, backward, 2, 0), MM_OK);
     assert_int_equal(mm.graph_freeze(graph), MM_OK);
     /* The heap's jemalloc too. */
-    mm_options options = {.device_bytes = 1 << 20, .policy = "freelunch:codec=raw,buffers=naive,workspace=naive"};
+    mm_options options = {.device_bytes = 1 << 20,
+                          .policy = "freelunch:codec=raw,buffers=naive,workspace=naive,when=always"};
     if (mm.manager_create(&options, &m) != MM_OK) fail_msg("%s", mm.last_error());
     for (int i = 0; i < 2; i++) {
         if (mm.iteration_begin(m, graph) != MM_OK) fail_msg("%s", mm.last_error());

@@ -38,8 +38,8 @@ static outcome train(const char *arguments) {
 
 static void every_lossless_policy_trains_to_the_same_loss(void **state) {
     (void)state;
-    static const char *const policies[] = {"liveness", "naive", "freelunch:eligible=all,codec=raw",
-                                           "freelunch:eligible=all,codec=raw,workspace=naive 1000000"};
+    static const char *const policies[] = {"liveness", "naive", "freelunch:eligible=all,codec=raw,when=always",
+                                           "freelunch:eligible=all,codec=raw,workspace=naive,when=always 1000000"};
     outcome expected = train("");
     assert_true(atof(expected.last) < atof(expected.first) / 2);
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
@@ -52,7 +52,7 @@ static void every_lossless_policy_trains_to_the_same_loss(void **state) {
 
 static void a_lossy_policy_gives_relu_exact_signs_and_trains(void **state) {
     (void)state;
-    outcome o = train("freelunch:eligible=all,rate=8"), exact = train("liveness");
+    outcome o = train("freelunch:eligible=all,rate=8,when=always"), exact = train("liveness");
     assert_string_not_equal(o.last, exact.last);
     assert_true(atof(o.last) < atof(o.first) / 2);
 }

@@ -15,9 +15,9 @@ enum { SEED = 11, LAYERS = 12 };
 static const char *const policies[] = {
     "naive",
     "liveness",
-    "freelunch:codec=raw,eligible=all",
-    "freelunch:rate=8,eligible=all",
-    "freelunch:rate=8,eligible=all,buffers=naive,workspace=naive",
+    "freelunch:codec=raw,eligible=all,when=always",
+    "freelunch:rate=8,eligible=all,when=always",
+    "freelunch:rate=8,eligible=all,buffers=naive,workspace=naive,when=always",
 };
 enum { POLICIES = sizeof policies / sizeof *policies };
 
@@ -82,7 +82,9 @@ static void the_minimum_runs_and_touches_no_more_than_predicted(void **state) {
 
 static void one_byte_of_pinned_memory_too_few_is_refused_naming_it(void **state) {
     (void)state;
-    static const char *const swapping[] = {"swap", "swap-async", "vdnn-all", "vdnn-conv", "cdma", "hybrid:rate=8"};
+    static const char *const swapping[] = {"swap:when=always",     "swap-async:when=always",
+                                           "vdnn-all:when=always", "vdnn-conv:when=always",
+                                           "cdma:when=always",     "hybrid:rate=8,when=always"};
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     for (size_t p = 0; p < sizeof swapping / sizeof *swapping; p++) {
         char need[96];
@@ -145,7 +147,8 @@ static void external_tensors_count_in_the_budget(void **state) {
 static void statistics_count_what_ran(void **state) {
     (void)state;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
-    mm_options options = {.device_bytes = 1 << 22, .policy = "freelunch:codec=raw,eligible=all", .pinned_bytes = 1};
+    mm_options options = {
+        .device_bytes = 1 << 22, .policy = "freelunch:codec=raw,eligible=all,when=always", .pinned_bytes = 1};
     mm_manager *m = rig_manager(&options);
     mm_stats one, two;
     rig r;
@@ -166,7 +169,7 @@ static void statistics_count_what_ran(void **state) {
     assert_int_equal(two.encoded_bytes, 2 * one.encoded_bytes);
     assert_int_equal(two.unplanned_allocs, 0);
     assert_int_equal(two.predicted_peak_bytes, one.predicted_peak_bytes);
-    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw,eligible=all,buffers=naive"), MM_OK);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw,eligible=all,buffers=naive,when=always"), MM_OK);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
     mm_stats_get(m, &two);
     assert_true(two.unplanned_allocs > 0);

@@ -197,8 +197,8 @@ static void abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right(
     (void)state;
     static const char *const policies[] = {
         "liveness",
-        "freelunch:codec=raw,eligible=all",
-        "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+        "freelunch:codec=raw,eligible=all,when=always",
+        "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
     };
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     int steps = mm_graph_steps(graph);
@@ -210,7 +210,7 @@ static void abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right(
 static void destroy_within_an_iteration_drains(void **state) {
     (void)state;
     fixture f;
-    init(&f, "freelunch:codec=raw,eligible=all");
+    init(&f, "freelunch:codec=raw,eligible=all,when=always");
     assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
     assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
     assert_int_equal(rig_steps(&f.rig, f.manager, RIG_STREAM, 0, mm_graph_steps(f.graph) / 2), MM_OK);

@@ -39,11 +39,11 @@ static void a_switch_keeps_persistents_in_place_and_the_results_right(void **sta
     (void)state;
     static const char *const order[] = {
         "liveness",
-        "freelunch:codec=raw,eligible=all",
+        "freelunch:codec=raw,eligible=all,when=always",
         "liveness",
         "naive",
-        "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
-        "freelunch:codec=raw,depth=4",
+        "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
+        "freelunch:codec=raw,depth=4,when=always",
         "liveness",
     };
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
@@ -95,7 +95,7 @@ static void a_refused_switch_leaves_the_old_policy_at_work(void **state) {
     assert_int_equal(mm_policy_set(m, "hope"), MM_ERR_NOT_FOUND);
     assert_int_equal(mm_policy_set(m, "freelunch:codec=gzip"), MM_ERR_NOT_FOUND);
     assert_int_equal(mm_policy_set(m, "freelunch:codec=mask"), MM_ERR_INVALID);
-    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw,eligible=all,k=1"), MM_ERR_INFEASIBLE);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw,eligible=all,k=1,when=always"), MM_ERR_INFEASIBLE);
     assert_int_equal(mm_policy_set(m, NULL), MM_ERR_INVALID);
     assert_same_addresses(graph, m, places);
     assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);

@@ -14,7 +14,7 @@
 
 enum { SEED = 31, LAYERS = 12, ITERATIONS = 12, BUDGET = 1 << 20 };
 
-static const char freelunch[] = "freelunch:codec=raw,eligible=all";
+static const char freelunch[] = "freelunch:codec=raw,eligible=all,when=always";
 
 /* One thread's own manager. cmocka's assertions belong to the main thread, so it reports. */
 typedef struct trainer {
@@ -50,8 +50,9 @@ static void *trainer_loop(void *arg) {
 static void two_managers_at_once_do_not_see_each_other(void **state) {
     (void)state;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
-    trainer trainers[2] = {{.graph = graph, .policy = freelunch, .seed = 1},
-                           {.graph = graph, .policy = "freelunch:codec=raw,buffers=naive,workspace=naive", .seed = 2}};
+    trainer trainers[2] = {
+        {.graph = graph, .policy = freelunch, .seed = 1},
+        {.graph = graph, .policy = "freelunch:codec=raw,buffers=naive,workspace=naive,when=always", .seed = 2}};
     pthread_t threads[2];
     for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, trainer_loop, &trainers[i]), 0);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
@@ -138,7 +139,7 @@ static void both_ways_to_issue_compute_the_same(void **state) {
     mm_graph *graph = rig_random_graph(SEED + 1, 2 * LAYERS, 4);
     for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
         mm_options options = {.device_bytes = BUDGET,
-                              .policy = "freelunch:rate=6,eligible=all",
+                              .policy = "freelunch:rate=6,eligible=all,when=always",
                               .issue = (mm_issue)issue,
                               .delay_seed = 5,
                               .delay_max_ns = 20000};

@@ -67,7 +67,7 @@ static int set_up(void **state) {
         must(
             mm_graph_add_step(l.graph, l.layers[steps[i].layer], steps[i].phase, steps[i].uses, (size_t)steps[i].n, 0));
     must(mm_graph_freeze(l.graph));
-    mm_options options = {.device_bytes = BUDGET, .policy = "recompute"};
+    mm_options options = {.device_bytes = BUDGET, .policy = "recompute:when=always"};
     must(mm_manager_create(&options, &l.manager));
     must(mm_recompute_set(l.manager, l.graph, again, &l));
     *state = &l;

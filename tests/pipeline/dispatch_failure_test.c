@@ -15,8 +15,8 @@
 
 enum { LAYERS = 12 };
 
-static const char sliding[] = "freelunch:codec=raw,eligible=all";
-static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive";
+static const char sliding[] = "freelunch:codec=raw,eligible=all,when=always";
+static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
 
 /* Whether all updates come after the backward pass: then none may follow a failed job. */
 static bool updates_last(const mm_graph *graph) {

@@ -11,7 +11,7 @@
 
 enum { LAYERS = 30, ENCODE_NS = 1000000 };
 
-static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive";
+static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
 
 static void init(rig *r, uint64_t seed, const char *policy, mm_issue issue) {
     rig_options options = {.seed = seed, .layers = LAYERS, .policy = policy, .issue = issue, .self_check = true};
@@ -32,8 +32,8 @@ static void steps_that_run_ahead_leave_slow_encodes_their_memory(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         check_slow_codec(seed, naive, seed % 2);
-        check_slow_codec(seed, "freelunch:codec=raw,eligible=all,buffers=naive", seed % 3 == 0);
-        check_slow_codec(seed, "freelunch:codec=raw,eligible=all,workspace=naive,depth=4", seed % 3 == 0);
+        check_slow_codec(seed, "freelunch:codec=raw,eligible=all,buffers=naive,when=always", seed % 3 == 0);
+        check_slow_codec(seed, "freelunch:codec=raw,eligible=all,workspace=naive,depth=4,when=always", seed % 3 == 0);
     }
 }
 

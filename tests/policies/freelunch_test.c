@@ -169,11 +169,11 @@ static void too_few_buffers_are_refused_naming_how_many_it_takes(void **state) {
     (void)state;
     mm_graph *graph = chain();
     planned p;
-    assert_int_equal(plan_status(graph, "freelunch:rate=8,k=2"), MM_ERR_INFEASIBLE);
+    assert_int_equal(plan_status(graph, "freelunch:rate=8,when=always,k=2"), MM_ERR_INFEASIBLE);
     assert_says("2");
     assert_says("3");
-    assert_int_equal(plan_status(graph, "freelunch:rate=8,k=1"), MM_ERR_INFEASIBLE);
-    assert_int_equal(plan_status(graph, "freelunch:rate=8,k=3"), MM_OK);
+    assert_int_equal(plan_status(graph, "freelunch:rate=8,when=always,k=1"), MM_ERR_INFEASIBLE);
+    assert_int_equal(plan_status(graph, "freelunch:rate=8,when=always,k=3"), MM_OK);
     plan_terse(&p, graph, "freelunch:rate=8,k=5", CODE * UNIT);
     assert_true(p.plan->buffers >= 3 && p.plan->buffers <= 5);
     planned_done(&p);
@@ -234,7 +234,7 @@ static void a_residual_network_takes_one_buffer_more_and_no_more_however_deep(vo
          * in flight. */
         assert_int_equal(p.plan->buffers, 4);
         planned_done(&p);
-        assert_int_equal(plan_status(graph, "freelunch:rate=8,eligible=all,k=3"), MM_ERR_INFEASIBLE);
+        assert_int_equal(plan_status(graph, "freelunch:rate=8,when=always,eligible=all,k=3"), MM_ERR_INFEASIBLE);
         assert_says("4");
         mm_graph_destroy(graph);
     }

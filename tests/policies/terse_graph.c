@@ -40,7 +40,7 @@ mm_tensor terse_tensor(const mm_graph *graph, const char *name) {
 static mm_layer layer_of(terse_graph *g, const char *name, mm_layer_kind kind) {
     for (int i = 0; i < g->n_layers; i++)
         if (strcmp(g->names[i], name) == 0) return g->layers[i];
-    assert_true(g->n_layers < 64 && strlen(name) < sizeof g->names[0]);
+    assert_true(g->n_layers < 256 && strlen(name) < sizeof g->names[0]);
     strcpy(g->names[g->n_layers], name);
     must(mm_graph_add_layer(g->graph, name, kind, &g->layers[g->n_layers]));
     return g->layers[g->n_layers++];
@@ -90,6 +90,18 @@ mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
     return facts;
 }
 
+/* In its published form, unless the spec says. */
+static void parse_published(const char *spec, mm_policy *policy) {
+    char text[MM_POLICY_SPEC];
+    must(mm_policy_parse(spec, policy));
+    bool chooses = false;
+    for (const mm_option_desc *d = policy->ops->options; d && d->key; d++) chooses |= strcmp(d->key, "when") == 0;
+    if (!chooses || strstr(spec, "when=")) return;
+    snprintf(text, sizeof text, "%s%cwhen=always", spec, strchr(spec, ':') ? ',' : ':');
+    must(mm_policy_parse(text, policy));
+    strcpy(policy->spec, spec);
+}
+
 void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes) {
     mm_policy policy;
     mm_limits limits = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
@@ -97,7 +109,7 @@ void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t cod
         if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
             limits.base_bytes += mm_align(mm_graph_tensor(graph, t)->bytes);
     p->facts = terse_facts(graph, code_bytes);
-    must(mm_policy_parse(spec, &policy));
+    parse_published(spec, &policy);
     must(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan));
     limits.device_bytes = p->plan->peak_bytes;
     limits.pinned_bytes = p->plan->pinned_bytes;
@@ -124,4 +136,28 @@ bool same_place(const planned *p, const char *a, const char *b) {
     assert_non_null(x);
     assert_non_null(y);
     return x->offset == y->offset;
+}
+
+/* ---------------------------------------------------------------- in words */
+
+static void append(char *text, size_t capacity, const char *prefix, const char *name, const char *suffix) {
+    size_t used = strlen(text);
+    snprintf(text + used, capacity - used, "%s%s%s%s", used ? " " : "", prefix, name, suffix);
+}
+
+const char *terse_tell(const mm_plan *plan, char *text, size_t capacity) {
+    text[0] = '\0';
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (mm_node_runs_step(n)) {
+            const mm_step_info *step = mm_graph_step(plan->graph, n->step);
+            append(text, capacity, n->kind == MM_NODE_RECOMPUTE ? "~" : "",
+                   mm_graph_layer(plan->graph, step->layer)->name, step->phase == MM_BACKWARD ? "'" : "");
+            continue;
+        }
+        const char *prefix = n->kind == MM_NODE_ENCODE ? "(" : n->kind == MM_NODE_OUT ? ">" : "<";
+        bool decode = n->kind == MM_NODE_DECODE;
+        append(text, capacity, decode ? "" : prefix, mm_graph_tensor(plan->graph, n->tensor)->name, decode ? ")" : "");
+    }
+    return text;
 }

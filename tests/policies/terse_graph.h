@@ -12,8 +12,8 @@ enum { UNIT = MM_ALIGN };
 typedef struct terse_graph {
     mm_graph *graph;
     size_t workspace_bytes; /* of the steps added next */
-    mm_layer layers[64];
-    char names[64][16];
+    mm_layer layers[256];
+    char names[256][16];
     int n_layers;
 } terse_graph;
 
@@ -38,9 +38,13 @@ typedef struct planned {
 /* Facts with the codecs "zfp:rate=8" (every map's code takes `code_bytes`) and "mask". */
 mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
 
-/* Plans, and proves the plan. */
+/* Plans, as published (when=always) unless the policy says otherwise, and proves the plan. */
 void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);
 void planned_done(planned *planned);
+
+/* The nodes in issue order: a step by its layer's name, with ' in the backward pass, ~ when it is run again; (x encoded,
+ * >x out, <x in, x) decoded. Returns text. */
+const char *terse_tell(const mm_plan *plan, char *text, size_t capacity);
 
 /* Whether the first segments of two tensors begin at the same place. */
 bool same_place(const planned *planned, const char *a, const char *b);

@@ -144,13 +144,13 @@ static void run_policy(const suite_net *net, const char *policy, mm_issue issue,
 
 static const char *const POLICIES[] = {
     "liveness",
-    "swap",
-    "swap-async",
-    "hybrid:rate=8",
-    "recompute",
-    "rules:bn=recompute;relu=recompute;*=swap",
-    "freelunch:codec=raw,eligible=all",
-    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive",
+    "swap:when=always",
+    "swap-async:when=always",
+    "hybrid:rate=8,when=always",
+    "recompute:when=always",
+    "rules:bn=recompute;relu=recompute;*=swap,when=always",
+    "freelunch:codec=raw,eligible=all,when=always",
+    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
 };
 
 static void run_policies(mm_issue issue, device_fault fault, bool self_check) {
@@ -224,13 +224,13 @@ static void run_change(const char *policy, change_fn *change) {
 
 static mm_status set_policy(suite_run *r, const suite_net *other, nets_exec **made_out) {
     (void)other, (void)made_out;
-    return mm_policy_set(r->manager, "rules:relu=recompute;*=swap");
+    return mm_policy_set(r->manager, "rules:relu=recompute;*=swap,when=always");
 }
 
 static void nth_call_fails_in_a_switch(void **state) {
     (void)state;
     run_change("liveness", set_policy);
-    run_change("freelunch:codec=raw,eligible=all", set_policy);
+    run_change("freelunch:codec=raw,eligible=all,when=always", set_policy);
 }
 
 /* New persistent tensors: every plan moves up. */
@@ -245,8 +245,8 @@ static mm_status add_evaluation(suite_run *r, const suite_net *other, nets_exec 
 
 static void nth_call_fails_when_a_graph_is_added(void **state) {
     (void)state;
-    run_change("swap-async", add_evaluation);
-    run_change("swap-async", add_net);
+    run_change("swap-async:when=always", add_evaluation);
+    run_change("swap-async:when=always", add_net);
 }
 
 int main(void) {

@@ -48,8 +48,8 @@ static void running_statistics_see_each_batch_once(void **state) {
     const suite_net *s = *state;
     suite_run plain, again;
     start(&plain, s, "liveness");
-    start(&again, s, "recompute");
-    assert_true(suite_needs(s, "recompute", 0).recomputed_kind[MM_LAYER_BATCH_NORM] > 0);
+    start(&again, s, "recompute:when=always");
+    assert_true(suite_needs(s, "recompute:when=always", 0).recomputed_kind[MM_LAYER_BATCH_NORM] > 0);
     int compared = 0;
     for (int p = 0; p < nets_net_params(s->net); p++) {
         const nets_param *param = nets_net_param(s->net, p);
@@ -72,18 +72,18 @@ static void running_statistics_see_each_batch_once(void **state) {
 }
 
 static void batch_norm_is_run_again_with_the_same_bits(void **state) {
-    expect_same(*state, "rules:bn=recompute;relu=recompute", MM_LAYER_BATCH_NORM);
+    expect_same(*state, "rules:bn=recompute;relu=recompute,when=always", MM_LAYER_BATCH_NORM);
 }
 
 static void dropout_drops_the_same_again(void **state) {
-    expect_same(*state, "rules:dropout=recompute", MM_LAYER_DROPOUT);
+    expect_same(*state, "rules:dropout=recompute,when=always", MM_LAYER_DROPOUT);
 }
 
 static void dropout_is_run_again_from_a_swapped_input(void **state) {
-    expect_same(*state, "rules:dropout=recompute;*=swap", MM_LAYER_DROPOUT);
+    expect_same(*state, "rules:dropout=recompute;*=swap,when=always", MM_LAYER_DROPOUT);
 }
 
-static void weights_are_those_of_liveness(void **state) { expect_same(*state, "recompute", MM_LAYER_RELU); }
+static void weights_are_those_of_liveness(void **state) { expect_same(*state, "recompute:when=always", MM_LAYER_RELU); }
 
 /* ---------------------------------------------------------------- the callback */
 
@@ -106,7 +106,7 @@ static void expect_usable(suite_run *r) {
 
 static void loop_without_a_callback_is_refused_and_usable_under_another_policy(void **state) {
     suite_run r;
-    start(&r, *state, "recompute");
+    start(&r, *state, "recompute:when=always");
     const mm_graph *graph = nets_exec_lowered(r.exec)->graph;
     assert_int_equal(mm_recompute_set(r.manager, graph, NULL, NULL), MM_OK);
     for (int i = 0; i < 2; i++) {
@@ -131,11 +131,11 @@ static mm_status fail_call(void *ctx, mm_manager *manager, mm_layer layer, mm_st
 
 static void failure_of_the_callback_is_told_to_the_step_that_needs_it(void **state) {
     suite_net *s = *state;
-    int recomputed = suite_needs(s, "recompute", 0).recomputed;
+    int recomputed = suite_needs(s, "recompute:when=always", 0).recomputed;
     for (int at = 0; at < recomputed; at++) {
         failing f = {.fails_at = at};
         suite_run r;
-        start(&r, s, "recompute");
+        start(&r, s, "recompute:when=always");
         assert_int_equal(mm_recompute_set(r.manager, nets_exec_lowered(r.exec)->graph, fail_call, &f), MM_OK);
         assert_int_equal(iterate(&r), MM_ERR_IO);
         assert_non_null(strstr(mm_last_error(), "fails"));

@@ -73,7 +73,7 @@ policy_options_out_of_range_are_refused_() {
     refused 2 "depth=0: must be" train --policy freelunch:depth=0
     refused 2 "must be a whole number" train --policy freelunch:k=99999999999999999999
     refused 2 "does not give the elements back" train --policy freelunch:codec=mask
-    refused 1 "policy freelunch:k=1: 1 buffers asked for" "${train[@]}" --policy freelunch:k=1
+    refused 1 "policy freelunch:k=1,when=always: 1 buffers asked for" "${train[@]}" --policy freelunch:k=1,when=always
 }
 
 devices_that_are_not_there_are_named_() {

@@ -73,25 +73,53 @@ naive_and_liveness_save_equal_weights_at_every_budget_() {
 }
 
 freelunch_has_equal_bits_however_it_is_carried_out_() {
-    trained reference --policy freelunch:rate=4
+    trained reference --policy freelunch:rate=4,when=always
     for options in depth=1 depth=7 buffers=naive workspace=naive buffers=naive,workspace=naive; do
-        trained state --policy freelunch:rate=4,$options
+        trained state --policy freelunch:rate=4,when=always,$options
         equal reference state
     done
-    trained inline --policy freelunch:rate=4 --issue inline
+    trained inline --policy freelunch:rate=4,when=always --issue inline
     equal reference inline
-    trained checked --policy freelunch:rate=4 --self-check
+    trained checked --policy freelunch:rate=4,when=always --self-check
     equal reference checked
-    trained deterministic --policy freelunch:rate=4 --deterministic --no-measure
+    trained deterministic --policy freelunch:rate=4,when=always --deterministic --no-measure
     equal reference deterministic
-    trained rate_8 --policy freelunch:rate=8
+    trained rate_8 --policy freelunch:rate=8,when=always
     differ reference rate_8
 }
 
 a_lossless_codec_gives_the_weights_of_liveness_() {
     trained liveness --policy liveness
-    trained freelunch --policy freelunch:codec=raw,eligible=all --self-check
+    trained freelunch --policy freelunch:codec=raw,eligible=all,when=always --self-check
     equal liveness freelunch
+}
+
+# ---------------------------------------------------------------- pinned memory
+
+pinned_memory_is_a_budget_too_() {
+    local budget pinned
+    budget=$(minimum resnet8 8 swap:when=always)
+    pinned=$(values minimum.json pinned_bytes)
+    ((pinned > 0)) || fail "nothing is pinned"
+    trained liveness --policy liveness
+    trained given --policy swap:when=always --pinned "$pinned"
+    equal liveness given
+    refused 1 "needs $pinned bytes of pinned host memory, $((pinned - 1)) are given" "${net[@]}" \
+        --policy swap:when=always --pinned $((pinned - 1))
+    refused 1 "recompute:mode=sqrt needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 1
+    # As much as there is: less leaves, and more is needed on the device.
+    trained less --policy swap --pinned $((pinned / 2))
+    equal liveness less
+    (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
+    refused 1 "infeasible: needs at least $(values less.json budget_bytes) bytes" "${net[@]}" --policy swap \
+        --pinned $((pinned / 2)) --budget "$budget"
+}
+
+a_budget_too_small_names_what_would_fit_() {
+    local least
+    least=$(minimum resnet8 8 liveness)
+    refused 1 "policy recompute would fit" "${net[@]}" --policy liveness --budget $((least - 1))
+    refused 1 "no policy would fit: " "${net[@]}" --policy liveness --budget 1KiB
 }
 
 # ---------------------------------------------------------------- switching
@@ -100,9 +128,9 @@ switching_keeps_the_weights_and_the_budget_() {
     local least_liveness least_freelunch
     least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
     ((least_freelunch < least_liveness)) || fail "freelunch needs no less than liveness"
-    trained lossy --policy liveness --switch 1:freelunch:rate=4 --switch 3:liveness --budget "$least_liveness"
+    trained lossy --policy liveness --switch 1:freelunch:rate=4,when=always --switch 3:liveness --budget "$least_liveness"
     kept_its_budget lossy.json
-    trained lossless --policy liveness --switch 1:freelunch:codec=raw,eligible=all --switch 3:liveness
+    trained lossless --policy liveness --switch 1:freelunch:codec=raw,eligible=all,when=always --switch 3:liveness
     kept_its_budget lossless.json
     trained liveness --policy liveness
     equal liveness lossless
@@ -132,12 +160,12 @@ a_loaded_state_goes_on_in_the_middle_of_epochs_() {
 }
 
 a_state_loaded_behind_a_switch_has_its_policy_() {
-    local switches=(--switch 1:freelunch:rate=4 --switch 4:liveness --switch 2:freelunch:rate=8)
+    local switches=(--switch 1:freelunch:rate=4,when=always --switch 4:liveness --switch 2:freelunch:rate=8,when=always)
     expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --save at_once
     expect 0 "${net[@]}" --iterations 3 "${switches[@]}" --save part
     expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --load part --save in_two
     equal at_once in_two
-    expect 0 "${net[@]}" --iterations 6 --switch 1:freelunch:rate=4 --load part --save other
+    expect 0 "${net[@]}" --iterations 6 --switch 1:freelunch:rate=4,when=always --load part --save other
     differ at_once other
 }
 

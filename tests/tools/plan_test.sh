@@ -71,6 +71,28 @@ tensors_above_two_gibibytes_are_planned_() {
     says out "64GiB  conv1.out"
 }
 
+a_plan_is_made_for_the_budget_() {
+    local least liveness
+    expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
+    liveness=$(value row.json minimum_bytes)
+    expect 0 plan --net resnet8 --batch 8 --policy swap --json row.json
+    least=$(value row.json minimum_bytes)
+    [[ $(value row.json predicted_peak_bytes) == "$least" ]] || fail "without a budget it is not the least"
+    expect 0 plan --net resnet8 --batch 8 --policy swap --budget "$liveness" --json row.json
+    says out "planned in the budget"
+    [[ $(value row.json minimum_bytes) == "$least" && $(value row.json predicted_peak_bytes) == "$liveness" &&
+        $(value row.json pinned_bytes) == 0 ]] || fail "$(<row.json)"
+    expect 0 plan --net resnet8 --batch 8 --policy swap --budget $(((least + liveness) / 2)) --json row.json
+    local planned
+    planned=$(value row.json predicted_peak_bytes)
+    ((least < planned && planned <= (least + liveness) / 2 && $(value row.json pinned_bytes) > 0)) || fail "$(<row.json)"
+    expect 0 plan --net resnet8 --batch 8 --policy swap:when=always --budget "$liveness" --json row.json
+    (($(value row.json predicted_peak_bytes) < liveness)) || fail "always does not act"
+    expect 1 plan --net resnet8 --batch 8 --policy swap --budget $((least - 1)) --json row.json
+    [[ $(value row.json predicted_peak_bytes) == "$least" && $(value row.json status) == infeasible ]] ||
+        fail "$(<row.json)"
+}
+
 # ---------------------------------------------------------------- the largest batch
 
 largest_batch_fits_and_the_next_does_not_() {

@@ -180,7 +180,7 @@ static void fini(bench *b) {
 int main(int argc, char **argv) {
     bench b = {.net_name = "resnet32",
                .data = "synthetic",
-               .policy_list = "freelunch:rate=4",
+               .policy_list = "freelunch:rate=4,when=always",
                .iteration_list = "1,100,1000",
                .batch = 128,
                .seed = 1,
@@ -189,7 +189,8 @@ int main(int argc, char **argv) {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &b.net_name, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &b.batch, 1, 1 << 20},
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
-        {"--policies", "P,Q", "under test, with their options (freelunch:rate=4)", ARG_TEXT, &b.policy_list, 0, 0},
+        {"--policies", "P,Q", "under test, with their options (freelunch:rate=4,when=always)", ARG_TEXT, &b.policy_list,
+         0, 0},
         {"--iterations", "I,J", "at which to compare, from 1 (1,100,1000)", ARG_TEXT, &b.iteration_list, 0, 0},
         {"--rate", "LR", "learning rate (0.1)", ARG_NUMBER, &b.rate, 0, 100},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},

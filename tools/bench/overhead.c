@@ -35,11 +35,11 @@ typedef struct config {
 } config;
 
 static const config configs[] = {
-    {"wait + operation, issue=thread", "freelunch:codec=raw", MM_ISSUE_THREAD, false, {1, 1}},
-    {"wait + operation, issue=inline", "freelunch:codec=raw", MM_ISSUE_INLINE, false, {1, 1}},
+    {"wait + operation, issue=thread", "freelunch:codec=raw,when=always", MM_ISSUE_THREAD, false, {1, 1}},
+    {"wait + operation, issue=inline", "freelunch:codec=raw,when=always", MM_ISSUE_INLINE, false, {1, 1}},
     {"neither", "liveness", MM_ISSUE_THREAD, false, {0, 0}},
-    {"wait + operation, issue=thread, back to back", "freelunch:codec=raw", MM_ISSUE_THREAD, true, {1, 1}},
-    {"wait + operation, issue=inline, back to back", "freelunch:codec=raw", MM_ISSUE_INLINE, true, {1, 1}},
+    {"wait + operation, issue=thread, back to back", "freelunch:codec=raw,when=always", MM_ISSUE_THREAD, true, {1, 1}},
+    {"wait + operation, issue=inline, back to back", "freelunch:codec=raw,when=always", MM_ISSUE_INLINE, true, {1, 1}},
     {"neither, back to back", "liveness", MM_ISSUE_THREAD, true, {0, 0}},
 };
 

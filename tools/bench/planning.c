@@ -130,8 +130,8 @@ static mm_status run(bench *b) {
 
 int main(int argc, char **argv) {
     bench b = {.net_list = "resnet20,resnet32,resnet56,resnet110,resnet1202",
-               .policy_list = "naive,liveness,freelunch,freelunch:eligible=all,"
-                              "freelunch:workspace=naive,buffers=naive",
+               .policy_list = "naive,liveness,freelunch:when=always,freelunch:eligible=all,when=always,"
+                              "freelunch:workspace=naive,buffers=naive,when=always",
                .batch = 128,
                .rounds = 5};
     const arg table[] = {

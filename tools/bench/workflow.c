@@ -158,7 +158,7 @@ static mm_status prepare(bench *b) {
     for (int v = 0; v < VARIANTS; v++) {
         run *r = &b->runs[v];
         if (variants[v].options)
-            snprintf(r->policy, sizeof r->policy, "freelunch:codec=%s%s", b->codec, variants[v].options);
+            snprintf(r->policy, sizeof r->policy, "freelunch:codec=%s%s,when=always", b->codec, variants[v].options);
         else
             snprintf(r->policy, sizeof r->policy, "liveness");
         const mm_options manager = {.policy = r->policy,

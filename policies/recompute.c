@@ -1,0 +1,160 @@
+#include "policies/recompute.h"
+
+/* Layers that are cheap to run again: no convolution, no matrix product. */
+static const uint32_t cheap_kinds = 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_LRN | 1u << MM_LAYER_RELU |
+                                    1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_CONCAT |
+                                    1u << MM_LAYER_CROP | 1u << MM_LAYER_UPSAMPLE | 1u << MM_LAYER_DROPOUT;
+static const uint32_t dear_kinds = 1u << MM_LAYER_CONV | 1u << MM_LAYER_LINEAR;
+
+/* ---------------------------------------------------------------- what can be made again */
+
+/* Whether any step between two changes a persistent or external tensor. */
+static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    if (info->writes == 0) return false;
+    for (int i = after + 1; i < before && i <= info->last_use; i++) {
+        const mm_step_info *step = mm_graph_step(s->graph, i);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].tensor == tensor && step->uses[u].access != MM_READ) return true;
+    }
+    return false;
+}
+
+typedef struct query {
+    const mm_schedule *schedule;
+    mm_maps *maps;
+    uint32_t kinds; /* of the layers that may run again */
+    int when;       /* before this step */
+    bool exact;     /* nothing on the way was lossy */
+} query;
+
+static bool can_make(query *q, mm_tensor tensor);
+
+/* Whether a step that runs again finds a managed tensor. */
+static bool can_have(query *q, mm_tensor input) {
+    const mm_schedule *s = q->schedule;
+    if (s->plan->alias[input] != input || mm_graph_tensor(s->graph, input)->writes != 1) return false;
+    const mm_map *m = q->maps->map_of[input] >= 0 ? &q->maps->maps[q->maps->map_of[input]] : NULL;
+    if (m && m->action != MM_ACTION_RECOMPUTE) {
+        if (m->codec >= 0 && !s->facts->codecs[m->codec].lossless) q->exact = false;
+        return m->value;
+    }
+    return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
+}
+
+/* Whether a tensor can be made before step q->when: by layers of those kinds, from what is still there then, or can be
+ * fetched, or made on the way. Marks all that is. */
+static bool can_make(query *q, mm_tensor tensor) {
+    const mm_schedule *s = q->schedule;
+    if (q->maps->mark[tensor] == q->maps->marks) return true;
+    q->maps->mark[tensor] = q->maps->marks;
+    int producer = mm_maps_producer(s->graph, tensor);
+    if (producer < 0 || producer >= q->when) return false;
+    const mm_step_info *step = mm_graph_step(s->graph, producer);
+    if (!(1u << mm_graph_layer(s->graph, step->layer)->kind & q->kinds)) return false;
+    if (!s->facts->variants[s->facts->variant_first[producer]].deterministic) return false;
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor used = step->uses[u].tensor;
+        bool managed = mm_graph_tensor(s->graph, used)->ownership == MM_MANAGED;
+        if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE)) return false;
+        if (step->uses[u].access != MM_READ) continue;
+        if (managed ? !can_have(q, used) : is_changed(s, used, producer, q->when)) return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- segments */
+
+static int find_segment(const mm_maps *maps, int map) {
+    while (maps->maps[map].segment != map) map = maps->maps[map].segment;
+    return map;
+}
+
+static int64_t bytes_of(const mm_schedule *s, mm_tensor tensor) {
+    return mm_align(mm_graph_tensor(s->graph, tensor)->bytes);
+}
+
+/* Whether the last search met a map that is made again. */
+static bool was_met(const mm_maps *maps, int map) {
+    return maps->maps[map].action == MM_ACTION_RECOMPUTE && maps->mark[maps->maps[map].tensor] == maps->marks;
+}
+
+/* What a segment would take that holds the tensor and all that the last search met. */
+static int64_t joined_bytes(const mm_schedule *s, mm_maps *maps, mm_tensor tensor) {
+    int64_t bytes = bytes_of(s, tensor);
+    for (int i = 0; i < maps->n; i++) maps->maps[i].counted = false;
+    for (int i = 0; i < maps->n; i++) {
+        if (!was_met(maps, i)) continue;
+        mm_map *segment = &maps->maps[find_segment(maps, i)];
+        bytes += segment->counted ? 0 : segment->segment_bytes;
+        segment->counted = true;
+    }
+    return bytes;
+}
+
+void mm_recompute_join(const mm_schedule *s, mm_maps *maps, int map) {
+    mm_map *m = &maps->maps[map];
+    m->segment = map;
+    m->segment_bytes = bytes_of(s, m->tensor);
+    for (int i = 0; i < map; i++) {
+        int segment = was_met(maps, i) ? find_segment(maps, i) : map;
+        if (segment == map) continue;
+        maps->maps[segment].segment = map;
+        m->segment_bytes += maps->maps[segment].segment_bytes;
+    }
+}
+
+int64_t mm_recompute_layer_peak(const mm_schedule *s) {
+    int64_t peak = 0;
+    for (int i = 0; i < mm_graph_steps(s->graph); i++) {
+        const mm_step_info *step = mm_graph_step(s->graph, i);
+        int64_t bytes = s->facts->variants[s->facts->variant_first[i]].workspace_bytes;
+        for (int u = 0; u < step->n_uses; u++) {
+            mm_tensor t = step->uses[u].tensor;
+            bool counts = mm_graph_tensor(s->graph, t)->ownership == MM_MANAGED && s->plan->alias[t] == t;
+            if (counts) bytes += bytes_of(s, t);
+        }
+        if (bytes > peak) peak = bytes;
+    }
+    return peak;
+}
+
+void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
+    for (int i = 0; i < maps->n; i++) {
+        mm_map *m = &maps->maps[i];
+        if (m->action != MM_ACTION_RECOMPUTE) continue;
+        bool large = mode == MM_RECOMPUTE_COST && maps->maps[find_segment(maps, i)].segment_bytes > maps->layer_peak;
+        m->anew = large || mode == MM_RECOMPUTE_MEMORY;
+    }
+}
+
+/* ---------------------------------------------------------------- a rule's word */
+
+/* Whether a sum or a concatenation is among the layers whose outputs lie in the map's storage. */
+static bool is_join(const mm_schedule *s, mm_tensor tensor) {
+    static const uint32_t joins = 1u << MM_LAYER_ADD | 1u << MM_LAYER_CONCAT;
+    for (; tensor >= 0; tensor = s->over[tensor])
+        if (1u << mm_graph_layer(s->graph, mm_graph_tensor(s->graph, tensor)->producer)->kind & joins) return true;
+    return false;
+}
+
+bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
+    bool all = mode == MM_RECOMPUTE_SQRT;
+    query q = {.schedule = s,
+               .maps = maps,
+               .kinds = cheap_kinds | (all ? dear_kinds : 0),
+               .when = s->last_step[m->tensor],
+               .exact = true};
+    maps->marks++;
+    m->codec = -1;
+    if (!can_make(&q, m->tensor)) return false;
+    if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) && joined_bytes(s, maps, m->tensor) > maps->layer_peak)
+        return false;
+    if (q.exact || !m->sign) {
+        mm_maps_read_signs_from_value(s, m);
+        return true;
+    }
+    /* What comes back is not exact: the mask is kept beside it. */
+    int mask = mm_facts_codec(s->facts, mm_mask_spec);
+    return mask >= 0 && mm_facts_code(s->facts, mask, m->tensor)->code_bytes >= 0;
+}

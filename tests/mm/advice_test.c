@@ -1,0 +1,118 @@
+/* A refusal says which policy would fit, or which needs least. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/manager_rig.h"
+
+enum { SEED = 11, LAYERS = 24, PINNED = 1 << 30 };
+
+static int64_t least_of(const mm_graph *graph, const char *policy, int64_t pinned) {
+    return rig_needs(graph, policy, 0, pinned).device_bytes;
+}
+
+static mm_manager *manager_of(int64_t device_bytes, int64_t pinned_bytes, const char *policy) {
+    return rig_manager(&(mm_options){.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .policy = policy});
+}
+
+/* The policy that the message names would do: it is set, and the graph prepared. */
+static void follow(const mm_graph *graph, int64_t device_bytes, int64_t pinned_bytes, char *policy_out) {
+    const char *named = strstr(mm_last_error(), "; policy ");
+    if (!named || sscanf(named, "; policy %127s would fit", policy_out) != 1) fail_msg("%s", mm_last_error());
+    mm_manager *m = manager_of(device_bytes, pinned_bytes, policy_out);
+    if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", policy_out, mm_last_error());
+    mm_manager_destroy(m);
+}
+
+static void the_policy_that_is_named_fits(void **state) {
+    (void)state;
+    char policy[128];
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
+    int64_t naive = rig_minimum(graph, "naive"), liveness = rig_minimum(graph, "liveness");
+    int64_t least = least_of(graph, "swap", PINNED);
+    assert_true(least < liveness && liveness < naive);
+    mm_manager *m = manager_of(liveness, PINNED, "naive");
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+    follow(graph, liveness, PINNED, policy);
+    assert_string_equal(policy, "liveness");
+    mm_manager_destroy(m);
+    for (int part = 0; part <= 4; part++) {
+        int64_t budget = least + (liveness - 1 - least) * part / 4;
+        m = manager_of(budget, PINNED, "liveness");
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        assert_non_null(strstr(mm_last_error(), "needs at least"));
+        follow(graph, budget, PINNED, policy);
+        assert_null(strstr(policy, "zfp")); /* one without loss would do */
+        mm_manager_destroy(m);
+    }
+    mm_graph_destroy(graph);
+}
+
+static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
+    int64_t budget = rig_minimum(graph, "liveness") - 1;
+    char policy[128];
+    mm_manager *m = manager_of(budget, 0, "liveness");
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+    if (strstr(mm_last_error(), "would fit:"))
+        assert_non_null(strstr(mm_last_error(), "no policy"));
+    else
+        follow(graph, budget, 0, policy);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+static void below_what_any_needs_the_least_is_named_and_does(void **state) {
+    (void)state;
+    char policy[128];
+    long long bytes;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
+    mm_manager *m = manager_of(4096, PINNED, "freelunch");
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+    const char *named = strstr(mm_last_error(), "; no policy would fit: ");
+    if (!named || sscanf(named, "; no policy would fit: %127s needs least, %lld bytes", policy, &bytes) != 2)
+        fail_msg("%s", mm_last_error());
+    mm_manager_destroy(m);
+    m = manager_of(bytes, PINNED, policy);
+    if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", policy, mm_last_error());
+    mm_manager_destroy(m);
+    static const char *const others[] = {"liveness", "recompute", "swap-async", "swap", "vdnn-all", "hybrid"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_true(least_of(graph, others[i], PINNED) >= bytes);
+    mm_graph_destroy(graph);
+}
+
+static void a_change_that_is_refused_names_it_too_and_changes_nothing(void **state) {
+    (void)state;
+    char policy[128];
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
+    int64_t liveness = rig_minimum(graph, "liveness");
+    mm_manager *m = manager_of(liveness, PINNED, "swap");
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+    assert_int_equal(mm_policy_set(m, "naive"), MM_ERR_INFEASIBLE);
+    follow(graph, liveness, PINNED, policy);
+    assert_int_equal(mm_policy_set(m, "liveness"), MM_OK);
+    assert_int_equal(mm_budget_set(m, liveness - 1), MM_ERR_INFEASIBLE);
+    follow(graph, liveness - 1, PINNED, policy);
+    assert_int_equal(mm_manager_device_bytes(m), liveness);
+    assert_int_equal(mm_policy_set(m, policy), MM_OK);
+    assert_int_equal(mm_budget_set(m, liveness - 1), MM_OK);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_policy_that_is_named_fits),
+        cmocka_unit_test(without_pinned_memory_nothing_that_swaps_is_named),
+        cmocka_unit_test(below_what_any_needs_the_least_is_named_and_does),
+        cmocka_unit_test(a_change_that_is_refused_names_it_too_and_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

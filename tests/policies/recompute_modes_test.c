@@ -1,0 +1,294 @@
+/* What is run again in each mode, when, and what it saves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/simulate.h"
+#include "tests/policies/terse_graph.h"
+
+enum { MAP = 8 }; /* units */
+
+static void map(terse_graph *g, const char *format, int i, mm_tensor_kind kind) {
+    char name[24];
+    snprintf(name, sizeof name, format, i);
+    terse_map(g, name, kind, MAP);
+}
+
+/* data -> conv -> x0 -> cheap1 -> x1 -> ... -> x(n) -> loss. The backward step of cheap i reads x(i), the conv's the
+ * data. Pools, not in place: every map has a storage of its own. `wide`: units that the conv's backward step takes
+ * beside, so that it is the largest layer. */
+static mm_graph *chain(int n, int wide) {
+    terse_graph g;
+    char layer[24], text[128];
+    terse_init(&g, "chain");
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "images", MM_INPUT, 1);
+    for (int i = 0; i <= n; i++) {
+        map(&g, "x%d", i, MM_FEATURE_MAP);
+        map(&g, "d%d", i, MM_GRADIENT_MAP);
+    }
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=images");
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "images =x0");
+    for (int i = 1; i <= n; i++) {
+        snprintf(layer, sizeof layer, "p%d", i);
+        snprintf(text, sizeof text, "x%d =x%d", i - 1, i);
+        terse_step(&g, layer, MM_LAYER_POOL, MM_FORWARD, text);
+    }
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "+loss");
+    snprintf(text, sizeof text, "=d%d", n);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
+    for (int i = n; i >= 1; i--) {
+        snprintf(layer, sizeof layer, "p%d", i);
+        snprintf(text, sizeof text, "x%d d%d =d%d", i, i, i - 1);
+        terse_step(&g, layer, MM_LAYER_POOL, MM_BACKWARD, text);
+    }
+    g.workspace_bytes = (size_t)wide * UNIT;
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "images x0 d0");
+    return terse_freeze(&g);
+}
+
+static void expect(const mm_graph *graph, const char *spec, const char *words) {
+    planned p;
+    char text[2048];
+    plan_terse(&p, graph, spec, -1);
+    if (strcmp(terse_tell(p.plan, text, sizeof text), words) != 0) fail_msg("%s: %s", spec, text);
+    planned_done(&p);
+}
+
+static int64_t peak_of(const mm_graph *graph, const char *spec) {
+    planned p;
+    plan_terse(&p, graph, spec, -1);
+    int64_t peak = p.plan->peak_bytes;
+    planned_done(&p);
+    return peak;
+}
+
+static int count_again(const mm_graph *graph, const char *spec) {
+    planned p;
+    plan_terse(&p, graph, spec, -1);
+    int n = 0;
+    for (int i = 0; i < p.plan->n_nodes; i++) n += p.plan->nodes[i].kind == MM_NODE_RECOMPUTE;
+    planned_done(&p);
+    return n;
+}
+
+/* ---------------------------------------------------------------- a segment of cheap layers */
+
+static void speed_runs_a_segment_once_and_keeps_what_it_makes(void **state) {
+    (void)state;
+    mm_graph *graph = chain(3, 0);
+    expect(graph, "recompute:mode=speed", "data conv p1 p2 p3 loss loss' ~p1 ~p2 ~p3 p3' p2' p1' conv'");
+    mm_graph_destroy(graph);
+}
+
+static void memory_runs_it_anew_for_each_backward_step_and_keeps_nothing(void **state) {
+    (void)state;
+    mm_graph *graph = chain(3, 0);
+    expect(graph, "recompute:mode=memory", "data conv p1 p2 p3 loss loss' ~p1 ~p2 ~p3 p3' ~p1 ~p2 p2' ~p1 p1' conv'");
+    /* x0, the one before and the one that is made; then d(i) and d(i-1) beside x(i) and x0. */
+    assert_int_equal(peak_of(graph, "recompute:mode=memory"), (2 + 4 * MAP) * UNIT);
+    mm_graph_destroy(graph);
+}
+
+static void what_memory_holds_does_not_grow_with_the_segment(void **state) {
+    (void)state;
+    mm_graph *shorter = chain(4, 0), *longer = chain(9, 0);
+    assert_int_equal(peak_of(longer, "recompute:mode=memory"), peak_of(shorter, "recompute:mode=memory"));
+    assert_int_equal(peak_of(longer, "recompute:mode=speed"),
+                     peak_of(shorter, "recompute:mode=speed") + 5 * MAP * UNIT);
+    assert_true(peak_of(longer, "recompute:mode=memory") < peak_of(longer, "liveness"));
+    mm_graph_destroy(shorter);
+    mm_graph_destroy(longer);
+}
+
+/* A backward step of a pool takes three maps, the segment of n pools n: cost is as memory from the fourth on. */
+static void cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer(void **state) {
+    (void)state;
+    for (int n = 2; n <= 6; n++) {
+        mm_graph *graph = chain(n, 0);
+        const char *as = n <= 3 ? "recompute:mode=speed" : "recompute:mode=memory";
+        planned by_cost, other;
+        char text[2048], words[2048];
+        plan_terse(&by_cost, graph, "recompute:mode=cost", -1);
+        plan_terse(&other, graph, as, -1);
+        assert_string_equal(terse_tell(by_cost.plan, text, sizeof text), terse_tell(other.plan, words, sizeof words));
+        planned_done(&by_cost);
+        planned_done(&other);
+        mm_graph_destroy(graph);
+    }
+    mm_graph *wide = chain(6, 6 * MAP); /* now the convolution is that much larger */
+    assert_int_equal(count_again(wide, "recompute:mode=cost"), 6);
+    mm_graph_destroy(wide);
+}
+
+static void cost_is_the_default(void **state) {
+    (void)state;
+    mm_graph *graph = chain(6, 0);
+    assert_int_equal(count_again(graph, "recompute"), count_again(graph, "recompute:mode=cost"));
+    assert_int_not_equal(count_again(graph, "recompute"), count_again(graph, "recompute:mode=speed"));
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- residual networks */
+
+/* Blocks of conv -> relu -> conv and a sum with the block's input, which the next block's conv reads and the sum's
+ * backward step, for its sign. */
+static mm_graph *residual(int blocks) {
+    terse_graph g;
+    char layer[24], text[128];
+    terse_init(&g, "residual");
+    terse_persistent(&g, "loss", 1);
+    for (int i = 0; i <= blocks; i++) {
+        static const char *const names[] = {"s%d", "ds%d", "a%d", "da%d", "r%d", "dr%d", "b%d", "db%d"};
+        for (int n = 0; n < (i ? 8 : 2); n++) map(&g, names[n], i, n % 2 ? MM_GRADIENT_MAP : MM_FEATURE_MAP);
+    }
+    terse_step(&g, "stem", MM_LAYER_CONV, MM_FORWARD, "=s0");
+    for (int i = 1; i <= blocks; i++) {
+        snprintf(layer, sizeof layer, "a%d", i);
+        snprintf(text, sizeof text, "s%d =a%d", i - 1, i);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
+        snprintf(layer, sizeof layer, "r%d", i);
+        snprintf(text, sizeof text, "a%d =r%d", i, i);
+        terse_step(&g, layer, MM_LAYER_RELU, MM_FORWARD, text);
+        snprintf(layer, sizeof layer, "b%d", i);
+        snprintf(text, sizeof text, "r%d =b%d", i, i);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
+        snprintf(layer, sizeof layer, "s%d", i);
+        snprintf(text, sizeof text, "b%d s%d =s%d", i, i - 1, i);
+        terse_step(&g, layer, MM_LAYER_ADD, MM_FORWARD, text);
+    }
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "+loss");
+    snprintf(text, sizeof text, "s%d =ds%d", blocks, blocks);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
+    for (int i = blocks; i >= 1; i--) {
+        snprintf(layer, sizeof layer, "s%d", i);
+        snprintf(text, sizeof text, "?s%d b%d ds%d =db%d =ds%d", i, i, i, i, i - 1);
+        terse_step(&g, layer, MM_LAYER_ADD, MM_BACKWARD, text);
+        snprintf(layer, sizeof layer, "b%d", i);
+        snprintf(text, sizeof text, "r%d db%d =dr%d", i, i, i);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+        snprintf(layer, sizeof layer, "r%d", i);
+        snprintf(text, sizeof text, "a%d ?r%d dr%d =da%d", i, i, i, i);
+        terse_step(&g, layer, MM_LAYER_RELU, MM_BACKWARD, text);
+        snprintf(layer, sizeof layer, "a%d", i);
+        snprintf(text, sizeof text, "s%d da%d +ds%d", i - 1, i, i - 1);
+        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+    }
+    terse_step(&g, "stem", MM_LAYER_CONV, MM_BACKWARD, "ds0");
+    return terse_freeze(&g);
+}
+
+static void a_sum_is_made_again_from_the_sums_before_it(void **state) {
+    (void)state;
+    mm_graph *graph = residual(2);
+    expect(graph, "recompute:mode=speed",
+           "stem a1 r1 b1 s1 a2 r2 b2 s2 loss ~s1 ~s2 loss' s2' ~r2 b2' r2' a2' s1' ~r1 b1' r1' a1' stem'");
+    expect(graph, "recompute:mode=memory",
+           "stem a1 r1 b1 s1 a2 r2 b2 s2 loss ~s1 ~s2 loss' ~s1 ~s2 s2' ~r2 b2' ~r2 r2' ~s1 a2' ~s1 s1' ~r1 b1' ~r1 "
+           "r1' a1' stem'");
+    mm_graph_destroy(graph);
+}
+
+/* Along a chain of residual blocks memory takes quadratic time, and cost does not. */
+static void cost_keeps_a_sum_here_and_there_so_that_each_is_made_once(void **state) {
+    (void)state;
+    enum { BLOCKS = 24 };
+    mm_graph *graph = residual(BLOCKS);
+    assert_true(count_again(graph, "recompute:mode=memory") > BLOCKS * BLOCKS);
+    assert_true(count_again(graph, "recompute:mode=cost") < 2 * BLOCKS);
+    assert_true(count_again(graph, "recompute:mode=cost") > 3 * BLOCKS / 2);
+    int64_t by_cost = peak_of(graph, "recompute:mode=cost"), by_speed = peak_of(graph, "recompute:mode=speed");
+    assert_true(by_cost < by_speed && by_speed < peak_of(graph, "liveness"));
+    mm_graph_destroy(graph);
+}
+
+/* ---------------------------------------------------------------- sqrt(n) segments */
+
+static bool runs_again(const planned *p, const char *layer) {
+    for (int i = 0; i < p->plan->n_nodes; i++) {
+        const mm_node *n = &p->plan->nodes[i];
+        if (n->kind != MM_NODE_RECOMPUTE) continue;
+        const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
+        if (!strcmp(mm_graph_layer(p->plan->graph, step->layer)->name, layer)) return true;
+    }
+    return false;
+}
+
+static void within_segments_convolutions_run_again_and_each_layer_once(void **state) {
+    (void)state;
+    enum { BLOCKS = 16 };
+    mm_graph *graph = residual(BLOCKS);
+    planned p;
+    plan_terse(&p, graph, "recompute:mode=sqrt", -1);
+    int again[256] = {0}, kept = 0;
+    for (int i = 0; i < p.plan->n_nodes; i++)
+        if (p.plan->nodes[i].kind == MM_NODE_RECOMPUTE) again[p.plan->nodes[i].step]++;
+    for (int s = 0; s < mm_graph_steps(graph); s++) assert_true(again[s] <= 1);
+    for (int i = 1; i <= BLOCKS; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "s%d", i);
+        kept += !runs_again(&p, name);
+        for (const char *c = "arb"; *c; c++) { /* no cut within a block, where two maps would be read across it */
+            snprintf(name, sizeof name, "%c%d", *c, i);
+            if (!runs_again(&p, name)) fail_msg("%s is kept", name);
+        }
+    }
+    /* 66 layers: eight segments, more or less. */
+    assert_in_range(kept, 4, 12);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void what_segments_hold_grows_with_the_root_of_the_depth(void **state) {
+    (void)state;
+    mm_graph *shallow = residual(12), *deep = residual(48);
+    int64_t fixed = (2 + 1) * UNIT, stash[2];
+    stash[0] = peak_of(shallow, "recompute:mode=sqrt") - fixed;
+    stash[1] = peak_of(deep, "recompute:mode=sqrt") - fixed;
+    assert_true(10 * stash[1] < 23 * stash[0]); /* four times as deep: twice as much, not four times */
+    assert_true(peak_of(deep, "liveness") > 5 * stash[1]);
+    mm_graph_destroy(shallow);
+    mm_graph_destroy(deep);
+}
+
+static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
+    (void)state;
+    static const char *const modes[] = {"speed", "memory", "cost", "sqrt"};
+    mm_graph *graph = chain(3, 0);
+    mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = UNIT};
+    for (int m = 0; m < 4; m++) {
+        char spec[64];
+        mm_policy policy;
+        mm_plan *plan;
+        mm_facts *facts = terse_facts(graph, -1);
+        facts->variants[3].deterministic = false; /* p2 */
+        snprintf(spec, sizeof spec, "recompute:mode=%s,when=always", modes[m]);
+        assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
+        assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &plan), MM_OK);
+        assert_int_equal(mm_plan_check(plan, facts, &limits), MM_OK);
+        for (int i = 0; i < plan->n_nodes; i++)
+            if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) assert_int_not_equal(plan->nodes[i].step, 3);
+        mm_plan_destroy(plan);
+        mm_facts_destroy(facts);
+    }
+    mm_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(speed_runs_a_segment_once_and_keeps_what_it_makes),
+        cmocka_unit_test(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing),
+        cmocka_unit_test(what_memory_holds_does_not_grow_with_the_segment),
+        cmocka_unit_test(cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer),
+        cmocka_unit_test(cost_is_the_default),
+        cmocka_unit_test(a_sum_is_made_again_from_the_sums_before_it),
+        cmocka_unit_test(cost_keeps_a_sum_here_and_there_so_that_each_is_made_once),
+        cmocka_unit_test(within_segments_convolutions_run_again_and_each_layer_once),
+        cmocka_unit_test(what_segments_hold_grows_with_the_root_of_the_depth),
+        cmocka_unit_test(a_step_that_is_not_deterministic_is_not_run_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
