@@ -267,7 +267,7 @@ static void only_a_timed_device_knows_times(void **state) {
         OK(mm_fill_async(stream, memory, (uint8_t)i, PINNED_BYTES / 64));
         OK(mm_event_record(event, stream));
         OK(mm_stream_wait(other, event));
-        OK(mm_fill_async(other, memory, (uint8_t)i, 16));
+        OK(mm_fill_async(other, (uint8_t *)memory + PINNED_BYTES / 2, (uint8_t)i, 16));
     }
     OK(mm_stream_sync(stream));
     OK(mm_stream_sync(other));
