@@ -25,8 +25,8 @@ void nets_cudnn_conv_fini(nets_cudnn_conv *conv);
 MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
                                              void *workspace, mm_stream *stream);
 
-/* Of the algorithms that cuDNN lists, the first, as it lists the best first, that the configuration allows;
- * MM_ERR_UNSUPPORTED if none. `timed`: they were run (cudnn_choose.c). */
+/* Of the algorithms that cuDNN lists, the best that the configuration allows; MM_ERR_UNSUPPORTED if none. `timed`: they
+ * were run (cudnn_choose.c). */
 MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 
 #endif

@@ -7,7 +7,8 @@
  *
  * Where tensors lie is given by role (below), the same for every device. Activations are f32 NHWC; weights are in
  * torchvision's order (net.h); an op that wants them otherwise reorders them in its workspace. Pointers are
- * 256-byte aligned. Ops write the same bits for the same inputs wherever the tensors lie, in place or not. */
+ * 256-byte aligned. Ops write the same bits for the same inputs wherever the tensors lie, in place or not, unless the
+ * backend's configuration lets them use algorithms that are not deterministic. */
 #ifndef NETS_OP_H
 #define NETS_OP_H
 

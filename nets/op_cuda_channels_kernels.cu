@@ -233,23 +233,32 @@ struct finish_sum {
     __device__ void finish(int c, const wide &w) const { sums[c] = (float)w.q[0]; }
 };
 
+/* blockDim.y threads join a channel's chunks. */
 template <int QUANTITIES, typename Finish> static __global__ void finish(Finish f, chunks_of c, const float *parts) {
     __shared__ wide all[FINISH_HEIGHT][FINISH_LANES];
     const int channel = (int)(blockIdx.x * FINISH_LANES + threadIdx.x), down = (int)threadIdx.y;
+    const int height = (int)blockDim.y;
     wide w = {};
 #pragma unroll 4
-    for (int chunk = down; chunk < c.n && channel < c.channels; chunk += FINISH_HEIGHT) {
+    for (int chunk = down; chunk < c.n && channel < c.channels; chunk += height) {
         wide part = {};
         part.n = (double)rows_in(c, chunk);
         for (int i = 0; i < QUANTITIES; i++) part.q[i] = parts[((int64_t)i * c.n + chunk) * c.channels + channel];
         Finish::join(&w, part);
     }
     all[down][threadIdx.x] = w;
-    for (int half = FINISH_HEIGHT / 2; half > 0; half /= 2) {
+    for (int half = height / 2; half > 0; half /= 2) {
         __syncthreads();
         if (down < half) Finish::join(&all[down][threadIdx.x], all[down + half][threadIdx.x]);
     }
     if (down == 0 && channel < c.channels) f.finish(channel, all[0][threadIdx.x]);
+}
+
+/* No more threads a channel than it has chunks. */
+static unsigned finish_height(int chunks) {
+    unsigned height = 1;
+    while (height < FINISH_HEIGHT && (int)height < chunks) height *= 2;
+    return height;
 }
 
 template <int V, typename Source, typename Finish>
@@ -261,8 +270,8 @@ static void sum_up(const Source &source, const Finish &f, int64_t rows, int64_t 
     void (*first)(Source, chunks_of, float *) = reduce<V, Source>;
     void (*second)(Finish, chunks_of, const float *) = finish<Source::total::QUANTITIES, Finish>;
     MM_LAUNCH(first, dim3((unsigned)c.n, (unsigned)g.tiles), g.block, 0, stream, source, c, parts);
-    MM_LAUNCH(second, (unsigned)ceil_div(channels, FINISH_LANES), dim3(FINISH_LANES, FINISH_HEIGHT), 0, stream, f, c,
-              parts);
+    MM_LAUNCH(second, (unsigned)ceil_div(channels, FINISH_LANES), dim3(FINISH_LANES, finish_height(c.n)), 0, stream, f,
+              c, parts);
 }
 
 /* ---------------------------------------------------------------- biases */

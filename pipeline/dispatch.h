@@ -9,6 +9,9 @@
  *               compute stream waits on its event
  *   step_end    record step, push operations
  *
+ * A code on its way over the link goes in pieces, each with an event of its own, so that it is copied while it is still
+ * being encoded, and decoded while it still comes in (mm/core/pieces.h).
+ *
  * Failure. What fails to be issued fails the iteration: later operations are dropped, and whoever waits is told. What
  * fails while running poisons its stream and those that wait for it (device.h). mm_dispatch_end or _abort clears it. */
 #ifndef PIPELINE_DISPATCH_H
@@ -55,6 +58,9 @@ void mm_program_destroy(mm_program *program);
 
 /* Mean ns of a node over the iterations so far but the first; 0: not known. */
 int64_t mm_program_ns(const mm_program *program, int node);
+
+/* In how many pieces a node is issued (mm/core/pieces.h): its ns are the sum of theirs. */
+int mm_program_pieces(const mm_program *program, int node);
 
 /* Node of each step of the program's graph. */
 int mm_program_node(const mm_program *program, int step);

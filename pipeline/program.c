@@ -98,6 +98,8 @@ void mm_program_destroy(mm_program *p) {
     free(p);
 }
 
+int mm_program_pieces(const mm_program *p, int node) { return p->pieces.last[node] - p->pieces.first[node] + 1; }
+
 int mm_program_node(const mm_program *p, int step) { return p->node_of_step[step]; }
 
 /* ---------------------------------------------------------------- times, once an iteration has ended */

@@ -58,7 +58,7 @@ typedef struct mm_engine_config {
     mm_recompute_mode recompute;
     bool naive_workspace;
     int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
-    bool always; /* whatever the budget; else no more maps than it forces, those used longest ago first */
+    bool always;  /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
 } mm_engine_config;
 
 /* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap". MM_ERR_INVALID says where and what. */

@@ -24,9 +24,8 @@ typedef struct mm_map {
 typedef struct mm_maps {
     mm_map *maps; /* as they are made: those used longest ago at the turn of the iteration first */
     int n;
-    int *map_of; /* per tensor; -1 */
-    int *
-        queue; /* maps whose elements must be fetched ahead, by first backward use; -1: one that was not selected and is kept */
+    int *map_of;   /* per tensor; -1 */
+    int *queue;    /* maps whose elements must be fetched ahead, by first backward use; -1: one that is kept */
     int64_t *keys; /* the queue while it is made */
     int n_queue;
     int *ended;         /* per step: how many of those that are kept it is the last to read */
@@ -37,7 +36,8 @@ typedef struct mm_maps {
     int *mark, marks;   /* per tensor: the number of the last search that met it */
 } mm_maps;
 
-/* The selected ones of the maps that the rules name. Splits in-place pairs of the schedule that would write over them. */
+/* The selected ones of the maps that the rules name. Splits in-place pairs of the schedule that would write over
+ * them. */
 MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config,
                                   const mm_selection *selection);
 void mm_maps_fini(mm_maps *maps);

@@ -5,12 +5,12 @@
 
 #include "policies/engine_maps.h"
 
-/* Settles what a rule's `recompute` does to the map; false if it cannot be made again when it is needed. What the map is
- * made of has been settled. */
+/* Settles what a rule's `recompute` does to the map; false if it cannot be made again when it is needed. What the map
+ * is made of has been settled. */
 bool mm_recompute_settle(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode, mm_map *map);
 
-/* To be called when a map that was settled so has become the maps' last: joins its segment with those of the maps that it
- * is made of. */
+/* To be called when a map that was settled so has become the maps' last: joins its segment with those of the maps that
+ * it is made of. */
 void mm_recompute_join(const mm_schedule *schedule, mm_maps *maps, int map);
 
 /* Settles of all such maps whether they are kept from their first use on, or made anew for each. */

@@ -21,8 +21,9 @@ typedef struct bench {
     int64_t link_bytes;
     /* of the network and batch that is under way */
     simulated subject;
-    const facts_source *source; /* simulated; NULL: measured */
-    collector *collector;       /* of facts; NULL: not wanted */
+    int64_t least_bytes[ARG_TEXTS_MAX]; /* that each policy needs, as far as they were simulated; 0 */
+    const facts_source *source;         /* simulated; NULL: measured */
+    collector *collector;               /* of facts; NULL: not wanted */
     /* made */
     row *rows;
     int n_rows, capacity;
@@ -42,13 +43,13 @@ MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_
  */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
 /* Runs a policy for the sake of the facts, and before it liveness, which has no side streams: steps, codecs and copies are
- * measured again, contention over all runs. Done for every policy first, and right before each that is predicted, so that
- * a machine that others slow down for a while is slow for both. */
+ * measured again, contention over all runs. Done for every policy first, and right before each run that is predicted, so that a
+ * machine that others slow down for a while is slow for both. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy);
 /* Bytes a second of the codec that the policies name first. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
-/* The same by the simulator alone. */
-MM_CHECKED mm_status bench_simulate(const bench *b, row *r);
+/* The same by the simulator alone; `policy` is its place in the list. */
+MM_CHECKED mm_status bench_simulate(bench *b, int policy, row *r);
 
 #endif

@@ -46,16 +46,16 @@ static double y_of(const plot *p, double speed) { return p->lower - speed / p->t
 /* The least of 1, 2, 5 times a power of ten of which at most six reach `top`. */
 static double tick_for(double top) {
     static const double factors[] = {1, 2, 5};
-    for (double power = 1e-3; power < 1e12; power *= 10)
-        for (int i = 0; i < 3; i++)
-            if (factors[i] * power * 6 >= top) return factors[i] * power;
-    return top;
+    double power = pow(10, floor(log10(top / 6)));
+    for (int i = 0; i < 3; i++)
+        if (factors[i] * power * 6 >= top) return factors[i] * power;
+    return 10 * power;
 }
 
 static void draw_axes(const plot *p) {
     double tick = tick_for(p->top);
-    for (double speed = 0; speed <= p->top; speed += tick) {
-        double y = y_of(p, speed);
+    for (int i = 0; i * tick <= p->top; i++) {
+        double speed = i * tick, y = y_of(p, speed);
         fprintf(p->file, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/>\n", LEFT, RIGHT, y, y);
         fprintf(p->file, "<text x=\"%d\" y=\"%.1f\" class=\"tick end\">%g</text>\n", LEFT - 8, y + 4, speed);
     }
@@ -98,7 +98,8 @@ static void draw_curve(const plot *p, int policy) {
 
 static void draw_legend(const plot *p, double y) {
     for (int i = 0; i < p->g->n_policies; i++) {
-        double x = LEFT + (i % 2) * LEGEND_COLUMN, line = y + i / 2 * LEGEND_ROW;
+        int row = i / 2;
+        double x = LEFT + (i % 2) * LEGEND_COLUMN, line = y + row * LEGEND_ROW;
         fprintf(p->file,
                 "<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" class=\"curve\" stroke=\"%s\" "
                 "stroke-dasharray=\"%s\"/>\n<text x=\"%.0f\" y=\"%.1f\" class=\"name\">",

@@ -16,15 +16,16 @@ static mm_status does_not_fit(row *r, const simulated_run *run, int64_t budget_b
                    (long long)run->pinned_bytes);
 }
 
-mm_status bench_simulate(const bench *b, row *r) {
-    simulated_run least, run;
+mm_status bench_simulate(bench *b, int policy, row *r) {
+    simulated_run run;
     time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
-    MM_TRY(simulated_policy(&b->subject, r->policy, 0, b->pinned_bytes, &times, &least));
     r->simulated = true;
-    r->minimum_bytes = least.peak_bytes;
-    run = least;
-    if (r->asked_bytes > 0)
-        MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
+    if (b->least_bytes[policy] == 0) {
+        MM_TRY(simulated_policy(&b->subject, r->policy, 0, b->pinned_bytes, &times, &run));
+        b->least_bytes[policy] = run.peak_bytes;
+    }
+    r->minimum_bytes = b->least_bytes[policy];
+    MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
     if (!run.fits) return does_not_fit(r, &run, r->asked_bytes);
     if (run.untimed[0])

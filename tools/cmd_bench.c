@@ -26,7 +26,8 @@ static row *next_row(bench *b) {
 /* ---------------------------------------------------------------- cells */
 
 /* One cell of the table. What cannot run becomes a row that says why. */
-static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget) {
+static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
+    const char *policy = b->policies.text[index];
     row *r = next_row(b);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
@@ -35,7 +36,7 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, const cha
     snprintf(r->device, sizeof r->device, "%s", device);
     r->batch = batch;
     r->asked_bytes = r->budget_bytes = budget;
-    mm_status status = b->source ? bench_simulate(b, r) : bench_measure(b, net, r);
+    mm_status status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
     const char *good = *b->interrupted ? "interrupted" : "ok";
     snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
     if (status == MM_OK || status == MM_ERR_INFEASIBLE) return MM_OK;
@@ -58,7 +59,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     mm_status status = MM_OK;
     for (int i = 0; i < n; i++)
         for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {
-            status = run_one(b, net, batch, b->policies.text[j], budgets[i]);
+            status = run_one(b, net, batch, j, budgets[i]);
             if (b->source) progress_show(&p, ++done, "%s", b->policies.text[j]);
         }
     progress_end(&p);
@@ -81,6 +82,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
 
 static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
     MM_TRY(simulated_init(&b->subject, net, batch, &b->target));
+    memset(b->least_bytes, 0, sizeof b->least_bytes);
     mm_status status = run_collecting(b, net, batch);
     simulated_fini(&b->subject);
     return status;
@@ -105,18 +107,18 @@ static mm_status run_nets(bench *b) {
 }
 
 /* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
-static mm_status run_source(bench *b, const facts_source *source) {
-    b->source = source;
-    return source->is_machine ? run_nets(b) : run_net(b, source->net, source->batch);
+static mm_status run_source(bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    b->source = &source;
+    mm_status status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
+    b->source = NULL;
+    return status;
 }
 
 static mm_status run_all(bench *b) {
     if (b->sources.n == 0) return run_nets(b);
-    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) {
-        facts_source source;
-        MM_TRY(facts_source_open(b->sources.text[i], &source));
-        MM_TRY(run_source(b, &source));
-    }
+    for (int i = 0; i < b->sources.n && !*b->interrupted; i++) MM_TRY(run_source(b, b->sources.text[i]));
     return MM_OK;
 }
 
@@ -200,6 +202,7 @@ static mm_status check_sources(const bench *b) {
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
     MM_TRY(target_init(&b->target));
+    if (!b->simulate_list) MM_TRY(target_probe(&b->target));
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     if (b->facts &&
@@ -223,8 +226,8 @@ static const char help_text[] =
     "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts' (of\n"
     "one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json, for "
     "any\n"
-    "network and batch. --predict first measures facts of each network and batch, then compares what the simulator\n"
-    "makes of them with each measured run. Columns:\n"
+    "network and batch. --predict measures facts of each network and batch, then compares what the simulator makes of\n"
+    "them with each policy's measured step: three times, the middle one counts. Columns:\n"
     "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"

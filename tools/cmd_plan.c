@@ -146,9 +146,9 @@ static mm_status run_plan(plan_command *c) {
 
 static const char help_text[] =
     "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
-    "which step holds it, and what lies in memory at that step. With --budget, exits with 1 if a policy does not\n"
-    "fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies' codecs) also the step\n"
-    "time to expect.\n"
+    "which step holds it, and what lies in memory at that step. With --budget, what each policy does in it, and exits\n"
+    "with 1 if one does not fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies'\n"
+    "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect.\n"
     "\n"
     "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
     "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
@@ -163,13 +163,13 @@ int cmd_plan(int argc, char **argv) {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
-        {"--budget", "SIZE", "does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
         TARGET_ARGS(&c.target),
-        {"--facts", "FILE", "measured times", ARG_TEXT, &c.facts, 0, 0},
+        {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
         {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
         {0},
     };

@@ -59,15 +59,17 @@ static void add_operation(collector *c, const mm_measured *m, const mm_node *nod
     *(node->kind == MM_NODE_ENCODE ? &facts->encode_ns : &facts->decode_ns) = ns;
 }
 
-static void add_copy(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
+/* A node in pieces is as many copies. */
+static void add_copy(collector *c, const mm_measured *m, int index, int64_t ns) {
+    const mm_node *node = &m->plan->nodes[index];
     collect_copies *copies = &c->copies[node->kind == MM_NODE_OUT];
-    double bytes = (double)m->plan->segments[node->dst].bytes;
+    double n = mm_program_pieces(m->program, index), bytes = (double)m->plan->segments[node->dst].bytes;
     if (ns <= 0) return;
-    copies->n++;
+    copies->n += n;
     copies->bytes += bytes;
     copies->ns += (double)ns;
-    copies->bytes_bytes += bytes * bytes;
-    copies->bytes_ns += bytes * (double)ns;
+    copies->bytes_bytes += bytes * bytes / n;
+    copies->bytes_ns += bytes * (double)ns / n;
 }
 
 /* ---------------------------------------------------------------- steps and contention */
@@ -133,7 +135,7 @@ mm_status collector_add(collector *c, session *s, const row *r) {
         if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
             add_operation(c, &m, node, ns);
         else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
-            add_copy(c, &m, node, ns);
+            add_copy(c, &m, i, ns);
     }
     return MM_OK;
 }

@@ -55,8 +55,9 @@ static void print_kinds(FILE *file, const mm_account *account) {
 /* Who needs it last: what holds it there. */
 static const char *last_user(const mm_plan *plan, const mm_segment *s, char *buffer, size_t capacity) {
     const mm_node *last = &plan->nodes[s->last_node];
-    if (last->kind != MM_NODE_STEP) return last->kind == MM_NODE_ENCODE ? "its encoding" : "its decoding";
-    return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
+    if (mm_node_runs_step(last)) return mm_graph_step_name(plan->graph, last->step, buffer, capacity);
+    snprintf(buffer, capacity, "its %s", mm_node_kind_name(last->kind));
+    return buffer;
 }
 
 enum { LARGEST = 10 };

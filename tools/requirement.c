@@ -44,16 +44,15 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
     char refusal[512];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
     mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &r.lowered);
-    mm_fail_set("%s", refusal);
+    mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     if (status == MM_OK) {
-        const mm_graph *graph = r.lowered->graph;
-        status = mm_advise(graph, target->device,
-                           &(mm_limits){.device_bytes = device_bytes,
-                                        .pinned_bytes = pinned_bytes,
-                                        .base_bytes = mm_planned_base(graph)});
+        const mm_limits limits = {.device_bytes = device_bytes,
+                                  .pinned_bytes = pinned_bytes,
+                                  .base_bytes = mm_planned_base(r.lowered->graph)};
+        refused = mm_advise(r.lowered->graph, target->device, &limits);
     }
     requirement_fini(&r);
-    return MM_ERR_INFEASIBLE;
+    return refused;
 }
 
 int64_t requirement_pinned_most(void) {

@@ -295,7 +295,7 @@ static void name_row(const session *s, row *r) {
 mm_status session_train(session *s, const session_run *run, row *r) {
     name_row(s, r);
     r->codec_hidden_share = r->test_accuracy = -1;
-    if (s->iteration > 0) MM_TRY(seek(s));
+    MM_TRY(seek(s));
     tally t = {.full = 0};
     mm_stats_get(s->manager, &t.before);
     progress p;

@@ -33,6 +33,13 @@ void target_fini(target *t) {
     t->backend = NULL;
 }
 
+mm_status target_probe(const target *t) {
+    mm_device *device;
+    MM_TRY(mm_device_create(t->device, NULL, &device));
+    mm_device_destroy(device);
+    return MM_OK;
+}
+
 mm_status target_issue(const target *t, const char *text, mm_issue *issue_out) {
     bool automatic = strcmp(text, "auto") == 0, threads = automatic && strcmp(t->device, "host") == 0;
     if (!automatic && strcmp(text, "thread") != 0 && strcmp(text, "inline") != 0)

@@ -42,6 +42,9 @@ MM_CHECKED mm_status target_init(target *target);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);
 
+/* Whether the device answers: for those who run something on it, before they do anything else. */
+MM_CHECKED mm_status target_probe(const target *target);
+
 /* --issue: "auto" (inline, which allows recording, where the device can; thread on the host), "thread" or "inline". */
 MM_CHECKED mm_status target_issue(const target *target, const char *text, mm_issue *issue_out);
 

@@ -17,15 +17,16 @@
 
 #include "mm/device/cuda_launch.h"
 
-#define MM_HD               __device__ __forceinline__
-#define MM_UNROLL           _Pragma("unroll")
-#define MM_LENGTH32(x)      (32 - __clz((int)(x)))
-#define MM_POPC32(x)        __popc(x)
-#define MM_POPC64(x)        __popcll(x)
-#define MM_DOUBLE_ONES(x)   doubled_ones(x)
-#define MM_UNDOUBLE(part)   tables().undouble[part]
-#define MM_EVEN_BYTES(a, b) __byte_perm(a, b, 0x6240)
-#define MM_ODD_BYTES(a, b)  __byte_perm(a, b, 0x7351)
+#define MM_HD                 __device__ __forceinline__
+#define MM_UNROLL             _Pragma("unroll")
+#define MM_LENGTH32(x)        (32 - __clz((int)(x)))
+#define MM_POPC32(x)          __popc(x)
+#define MM_POPC64(x)          __popcll(x)
+#define MM_DOUBLE_ONES(x)     doubled_ones(x)
+#define MM_UNDOUBLE(part)     undoubled(part)
+#define MM_SHIFT_RIGHT(x, by) __funnelshift_r(x, 0, by)
+#define MM_EVEN_BYTES(a, b)   __byte_perm(a, b, 0x6240)
+#define MM_ODD_BYTES(a, b)    __byte_perm(a, b, 0x7351)
 
 namespace {
 
@@ -46,6 +47,10 @@ MM_HD tables_of_block &tables() {
 MM_HD uint32_t doubled_ones(uint32_t x) {
     const uint32_t low = x & 0xff;
     return tables().doubled[low] | (uint32_t)tables().doubled[x >> 8] << (8 + __popc(low));
+}
+
+MM_HD uint32_t undoubled(uint32_t part) {
+    return *reinterpret_cast<const uint32_t *>(reinterpret_cast<const char *>(tables().undouble) + (part & 0xffc));
 }
 
 } // namespace

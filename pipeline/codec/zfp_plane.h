@@ -18,15 +18,17 @@
 #ifndef MM_HD
 #define MM_HD static inline
 #define MM_UNROLL
+/* by the low five bits of `by` */
+#define MM_SHIFT_RIGHT(x, by) ((x) >> ((by) & 31))
 /* how many bits x has: 0 for 0 */
 #define MM_LENGTH32(x)    ((x) ? 32 - __builtin_clz(x) : 0)
 #define MM_POPC64(x)      __builtin_popcountll(x)
 #define MM_DOUBLE_ONES(x) mm_zfp_double_ones(x)
-#define MM_UNDOUBLE(part) mm_zfp_undouble(part)
+#define MM_UNDOUBLE(part) mm_zfp_undouble((part) >> 2 & 0x3ff)
 #define MM_POPC32(x)      __builtin_popcount(x)
 /* bytes 0 and 2 of a and of b, interleaved; bytes 1 and 3 */
-#define MM_EVEN_BYTES(a, b) (((a)&UINT32_C(0x00ff00ff)) | ((b) << 8 & UINT32_C(0xff00ff00)))
-#define MM_ODD_BYTES(a, b)  (((a) >> 8 & UINT32_C(0x00ff00ff)) | ((b)&UINT32_C(0xff00ff00)))
+#define MM_EVEN_BYTES(a, b) (((a) & UINT32_C(0x00ff00ff)) | ((b) << 8 & UINT32_C(0xff00ff00)))
+#define MM_ODD_BYTES(a, b)  (((a) >> 8 & UINT32_C(0x00ff00ff)) | ((b) & UINT32_C(0xff00ff00)))
 #endif
 
 /* `count` < 32 ones. */
@@ -48,10 +50,10 @@ enum { MM_ZFP_PART_BITS = 10 };
 /* The inverse of MM_ZFP_PART_BITS of such bits, up to and without a last one whose one put after it is not among them; up
  * to and with a one that a zero follows, where a code ends:
  *      bits 0 to 9     the bits without those put in
- *      bits 12 to 15   how many they are
- *      bits 16 to 19   how many bits of the part that took
- *      bit 20          whether the code ends
- * Compilers that have a table for it: MM_UNDOUBLE. */
+ *      bits 16 to 23   how many they are
+ *      bits 24 to 28   how many bits of the part that took
+ *      bit 31          whether the code ends
+ * Compilers that have a table for it: MM_UNDOUBLE, of the part that is at bits 2 to 11 of a word. */
 MM_HD uint32_t mm_zfp_undouble(uint32_t part) {
     uint32_t bits = 0, count = 0, taken = 0, end = 0;
     while (taken < MM_ZFP_PART_BITS && !end) {
@@ -61,7 +63,7 @@ MM_HD uint32_t mm_zfp_undouble(uint32_t part) {
         end = one && !(part >> (taken + 1) & 1);
         taken += 1 + one;
     }
-    return bits | count << 12 | taken << 16 | end << 20;
+    return bits | count << 16 | taken << 24 | end << 31;
 }
 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
@@ -85,28 +87,28 @@ MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, int *n, int *length_o
 MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n, int *length_out) {
     const int first = *n, last = values - 1 - first; /* of the rest, the coefficient whose one is implied */
     const uint32_t group = window >> first;
-    if (last < 0 || left <= first || !(group & 1)) {
-        *length_out = first + (last >= 0);
-        return window & mm_zfp_ones(first);
-    }
-    uint32_t doubled = group >> 1, rest = 0, part;
-    int count = 0;
-    do {
-        part = MM_UNDOUBLE(doubled & mm_zfp_ones(MM_ZFP_PART_BITS));
-        rest |= (part & mm_zfp_ones(MM_ZFP_PART_BITS)) << count;
-        count += (int)(part >> 12 & 15);
-        doubled >>= part >> 16 & 15;
-    } while (!(part >> 20) && count < last);
+    uint32_t rest = 0;
+    *length_out = first + (last >= 0);
+    if (last >= 0 && group & 1) {
+        uint32_t doubled = group << 1, part; /* from bit 2 on */
+        int count = 0;
+        do {
+            part = MM_UNDOUBLE(doubled);
+            rest |= (part & 0x3ff) << count;
+            count += (int)(part >> 16 & 0xff);
+            doubled = MM_SHIFT_RIGHT(doubled, part >> 24);
+        } while (!(part >> 31) && count < last);
 
-    const bool ended = part >> 20 && count <= last;
-    if (!ended) rest &= mm_zfp_ones(last);
-    const int ones = MM_POPC32(rest), cut = left - first - 1 - ones;
-    if (!ended) {
-        count = cut < last ? cut : last;
-        rest |= UINT32_C(1) << count;
+        const bool ended = part >> 31 && count <= last;
+        if (!ended) rest &= mm_zfp_ones(last);
+        const int ones = MM_POPC32(rest), cut = left - first - 1 - ones;
+        if (!ended) {
+            count = cut < last ? cut : last;
+            rest |= UINT32_C(1) << count;
+        }
+        *length_out = first + 1 + count + ones;
+        *n = first + count + !ended;
     }
-    *length_out = first + 1 + count + ones;
-    *n = first + count + !ended;
     return window ^ (group ^ rest) << first;
 }
 
@@ -208,13 +210,13 @@ MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, i
     do {
         const int left = end - at;
         const int some = left < 0 ? 0 : left < MM_ZFP_PART_BITS ? left : MM_ZFP_PART_BITS;
-        part = MM_UNDOUBLE(some ? mm_zfp_peek(words, at) & mm_zfp_ones(some) : 0);
-        rest |= (uint64_t)(part & mm_zfp_ones(MM_ZFP_PART_BITS)) << count;
-        count += (int)(part >> 12 & 15);
-        at += (int)(part >> 16 & 15);
-    } while (!(part >> 20) && count < last);
+        part = MM_UNDOUBLE((some ? mm_zfp_peek(words, at) & mm_zfp_ones(some) : 0) << 2);
+        rest |= (uint64_t)(part & 0x3ff) << count;
+        count += (int)(part >> 16 & 0xff);
+        at += (int)(part >> 24 & 31);
+    } while (!(part >> 31) && count < last);
 
-    const bool ended = part >> 20 && count <= last;
+    const bool ended = part >> 31 && count <= last;
     if (!ended) rest &= (UINT64_C(1) << last) - 1;
     const int ones = MM_POPC64(rest), cut = end - group - ones;
     if (!ended) {

@@ -93,7 +93,7 @@ static void a_rate_gives_the_bits_that_libzfp_gives(void **state) {
     static const int least[] = {0, 213, 54, 14};
     for (int dims = 1; dims <= 3; dims++)
         for (int hundredths = least[dims]; hundredths <= 3200; hundredths += 7) {
-            char spec[32];
+            char spec[64];
             snprintf(spec, sizeof spec, "zfp:rate=%d.%02d,dims=%d", hundredths / 100, hundredths % 100, dims);
             zfp_stream_set_rate(stream, hundredths / 100.0, zfp_type_float, (uint)dims, 0);
             const mm_shape shape = {MM_F32, 4, {64, dims == 1 ? 1 : 4, 4, dims == 3 ? 4 : 1}};

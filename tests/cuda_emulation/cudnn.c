@@ -1,6 +1,6 @@
-/* See include/cudnn.h. Algorithms differ in what they ask for only: each direction has one that is fast and needs as much
- * workspace as its tensors, one that is not deterministic (backwards), one that needs little, one that needs none, and
- * one that it cannot. Running one overwrites all the workspace that it asked for. */
+/* See include/cudnn.h. Algorithms differ in what they ask for only: each direction has one that is fast, needs as much
+ * workspace as its tensors and (backwards) is not deterministic, two that need little, of which the one that needs less
+ * is hardly slower, one that needs none, and one that it cannot. Running one overwrites all the workspace that it asked for. */
 #include <cudnn.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -237,33 +237,34 @@ static bool fits(const job *j) {
 
 /* ---------------------------------------------------------------- algorithms */
 
-enum { ALGORITHMS = 4, IMPOSSIBLE = 3 };
+enum { ALGORITHMS = 5, IMPOSSIBLE = 4 };
 
 typedef struct algorithm {
     int number;
     size_t memory;
     cudnnDeterminism_t determinism;
     cudnnStatus_t status;
+    float time;
 } algorithm;
 
 /* Best first. */
 static void list_algorithms(const job *j, algorithm list[ALGORITHMS]) {
     static const int NUMBERS[3][ALGORITHMS] = {
-        [FORWARD] = {CUDNN_CONVOLUTION_FWD_ALGO_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+        [FORWARD] = {CUDNN_CONVOLUTION_FWD_ALGO_GEMM, 5, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
                      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_FFT},
-        [BY_INPUT] = {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, 5,
+        [BY_INPUT] = {CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, 4, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, 5,
                       CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT},
-        [BY_WEIGHTS] = {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, 5,
+        [BY_WEIGHTS] = {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, 4, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1, 5,
                         CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT},
     };
-    size_t all = 4 * (size_t)(x_elems(j) + y_elems(j) + w_elems(j));
+    static const float TIMES[ALGORITHMS] = {1, 2, 2.02f, 3, 0};
+    const size_t memory[ALGORITHMS] = {4 * (size_t)(x_elems(j) + y_elems(j) + w_elems(j)), 2000, 1000, 0, 0};
     for (int i = 0; i < ALGORITHMS; i++)
-        list[i] = (algorithm){NUMBERS[j->of][i],
-                              i == 0   ? all
-                              : i == 1 ? 1000
-                                       : 0,
-                              i == 0 && j->of != FORWARD ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC,
-                              i == IMPOSSIBLE ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS};
+        list[i] = (algorithm){.number = NUMBERS[j->of][i],
+                              .memory = memory[i],
+                              .determinism = i == 0 && j->of != FORWARD ? CUDNN_NON_DETERMINISTIC : CUDNN_DETERMINISTIC,
+                              .status = i == IMPOSSIBLE ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS,
+                              .time = TIMES[i]};
 }
 
 static job describe(direction of, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y, cudnnFilterDescriptor_t w,
@@ -311,7 +312,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
                 memset(&(found)[*(got)], 0, sizeof(found)[0]);                                                         \
                 (found)[*(got)].algo = a->number;                                                                      \
                 (found)[*(got)].status = status;                                                                       \
-                (found)[*(got)].time = fails ? -1.0f : (float)(i + 1);                                                 \
+                (found)[*(got)].time = fails ? -1.0f : a->time;                                                        \
                 (found)[*(got)].memory = a->memory;                                                                    \
                 (found)[*(got)].determinism = a->determinism;                                                          \
                 (found)[(*(got))++].mathType = (math);                                                                 \

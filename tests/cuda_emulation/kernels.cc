@@ -13,7 +13,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-thread_local uint3 threadIdx, blockIdx, blockDim, gridDim;
+__thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_emulation {
 namespace {

@@ -17,7 +17,8 @@ static int64_t least_of(const mm_graph *graph, const char *policy, int64_t pinne
 }
 
 static mm_manager *manager_of(int64_t device_bytes, int64_t pinned_bytes, const char *policy) {
-    return rig_manager(&(mm_options){.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .policy = policy});
+    return rig_manager(
+        &(mm_options){.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .policy = policy, .no_ladder = true});
 }
 
 /* The policy that the message names would do: it is set, and the graph prepared. */

@@ -204,7 +204,8 @@ static void a_smaller_budget_is_met_by_a_stand_in_until_it_grows_again(void **st
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
     expect_told(&f, 1, "memory is short: the budget is set");
-    assert_string_equal(mm_policy_now(f.m), "swap:when=needed");
+    assert_string_not_equal(mm_policy_now(f.m), "liveness");
+    assert_string_equal(mm_policy_now(f.m), f.stands_in);
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
     expect_told(&f, 2, "liveness fits again");
@@ -225,7 +226,7 @@ static void every_budget_down_to_the_least_gives_the_same_results(void **state) 
         assert_int_equal(mm_budget_set(f.m, f.least + (f.most - f.least) * share / (BUDGETS - 1)), MM_OK);
         iterate(&f);
     }
-    assert_true(ladder_steps(&f) > 2);
+    assert_true(ladder_steps(&f) >= 2);
     end(&f);
 }
 

@@ -38,7 +38,7 @@ typedef struct op_rig {
     int n_blocks;
 } op_rig;
 
-/* Device, stream and backend alone, for what is no op. `config` NULL: defaults, with small workspaces. Skips the test if the device does not
+/* Device, stream and backend alone, for what is no op. `config` NULL: deterministic, with small workspaces. Skips the test if the device does not
  * answer; the rig is ended by op_rig_fini. */
 void op_rig_open(op_rig *rig, const nets_backend_config *config);
 

@@ -12,7 +12,7 @@
 
 enum { LAYERS = 14, IMAGES = 16 };
 
-static const char offload[] = "rules:rules=*=compress-swap(raw)";
+static const char offload[] = "rules:rules=*=compress-swap(raw),when=always";
 
 static int divided_nodes(const rig *r, mm_node_kind kind) {
     mm_pieces pieces;
@@ -48,8 +48,8 @@ static void check_offload(const char *policy, uint64_t seed, int way) {
 
 static void offload_in_pieces_gives_the_same_bits(void **state) {
     (void)state;
-    static const char *const policies[] = {offload, "cdma:codec=raw,throttle=0", "cdma:codec=raw,throttle=1",
-                                           "cdma:codec=raw"};
+    static const char *const policies[] = {offload, "cdma:codec=raw,throttle=0,when=always",
+                                           "cdma:codec=raw,throttle=1,when=always", "cdma:codec=raw,when=always"};
     for (uint64_t seed = 1; seed <= 24; seed++) check_offload(policies[seed % 4], seed, (int)(seed / 4 % 4));
 }
 
@@ -70,7 +70,7 @@ static void the_graphs_have_maps_to_divide(void **state) {
 
 /* A seed whose graph has so many encodes in pieces. */
 static uint64_t seed_with_pieces(const char *policy, int wanted) {
-    for (uint64_t seed = 1;; seed++) {
+    for (uint64_t seed = 1; seed < 100; seed++) {
         rig r;
         rig_options options = {.seed = seed, .layers = LAYERS, .policy = policy, .images = IMAGES, .piece_bytes = 1};
         rig_init(&r, &options);
@@ -78,6 +78,8 @@ static uint64_t seed_with_pieces(const char *policy, int wanted) {
         rig_fini(&r);
         if (found >= wanted) return seed;
     }
+    fail_msg("%s: no graph with %d encodes in pieces", policy, wanted);
+    return 0;
 }
 
 /* The weights after two iterations, which what a lossy codec gives back goes into. */
@@ -85,7 +87,7 @@ static uint64_t lossy_digest(uint64_t seed, int64_t piece_bytes, mm_dispatch_sta
     rig r;
     rig_options options = {.seed = seed,
                            .layers = LAYERS,
-                           .policy = "rules:rules=*=compress-swap(zfp:rate=8)",
+                           .policy = "rules:rules=*=compress-swap(zfp:rate=8),when=always",
                            .images = IMAGES,
                            .piece_bytes = piece_bytes};
     rig_init(&r, &options);
@@ -100,7 +102,7 @@ static uint64_t lossy_digest(uint64_t seed, int64_t piece_bytes, mm_dispatch_sta
 static void pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it(void **state) {
     (void)state;
     for (uint64_t from = 1, i = 0; i < 3; i++, from++) {
-        uint64_t seed = seed_with_pieces("rules:rules=*=compress-swap(zfp:rate=8)", 3) + (i > 0 ? from : 0);
+        uint64_t seed = seed_with_pieces("rules:rules=*=compress-swap(zfp:rate=8),when=always", 3) + (i > 0 ? from : 0);
         mm_dispatch_stats whole, pieces;
         int whole_encodes, piece_encodes;
         uint64_t expected = lossy_digest(seed, 0, &whole, &whole_encodes);
@@ -152,18 +154,18 @@ static void any_piece_that_fails_is_told_and_the_next_iteration_goes_well(void *
     (void)state;
     check_failures(offload, MM_ISSUE_THREAD, true);
     check_failures(offload, MM_ISSUE_INLINE, false);
-    check_failures("cdma:codec=raw,throttle=1", MM_ISSUE_THREAD, false);
-    check_failures("cdma:codec=raw,throttle=1", MM_ISSUE_INLINE, true);
+    check_failures("cdma:codec=raw,throttle=1,when=always", MM_ISSUE_THREAD, false);
+    check_failures("cdma:codec=raw,throttle=1,when=always", MM_ISSUE_INLINE, true);
 }
 
 /* Whoever gives up while a throttled encode waits for a copy to be issued is not held up by it. */
 static void giving_up_does_not_wait_for_pieces(void **state) {
     (void)state;
     rig r;
-    uint64_t seed = seed_with_pieces("cdma:codec=raw,throttle=1", 3);
+    uint64_t seed = seed_with_pieces("cdma:codec=raw,throttle=1,when=always", 3);
     rig_options options = {.seed = seed,
                            .layers = LAYERS,
-                           .policy = "cdma:codec=raw,throttle=1",
+                           .policy = "cdma:codec=raw,throttle=1,when=always",
                            .images = IMAGES,
                            .piece_bytes = 1,
                            .delay_max_ns = 200000};

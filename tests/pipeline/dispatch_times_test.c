@@ -22,7 +22,7 @@ static void every_node_is_measured_from_the_second_iteration_on(void **state) {
         rig r;
         rig_options options = {.seed = 1,
                                .layers = LAYERS,
-                               .policy = "cdma:codec=raw",
+                               .policy = "cdma:codec=raw,when=always",
                                .images = IMAGES,
                                .piece_bytes = 1,
                                .issue = way & 1 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
@@ -54,15 +54,15 @@ static mm_dispatch_stats stats_of(const char *policy, int64_t encode_ns, bool on
 static void slow_encodes_are_waited_for(void **state) {
     (void)state;
     for (int on_stream = 0; on_stream < 2; on_stream++) {
-        assert_true(stats_of("freelunch:codec=raw,eligible=all,k=0", SLOW_NS, on_stream).codec_wait_ns > 0);
-        assert_true(stats_of("cdma:codec=raw", SLOW_NS, on_stream).codec_wait_ns > 0);
+        assert_true(stats_of("freelunch:codec=raw,eligible=all,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
+        assert_true(stats_of("cdma:codec=raw,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
     }
 }
 
 static void where_there_is_no_codec_none_is_waited_for(void **state) {
     (void)state;
     for (int on_stream = 0; on_stream < 2; on_stream++) {
-        mm_dispatch_stats stats = stats_of("swap", 0, on_stream);
+        mm_dispatch_stats stats = stats_of("swap:when=always", 0, on_stream);
         assert_true(stats.out_bytes > 0);
         assert_int_equal(stats.codec_wait_ns, 0);
         /* The caller who computes inline waits for data; with a stream, at most for an operation to be issued. */

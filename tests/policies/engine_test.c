@@ -175,6 +175,34 @@ static void vdnn_fetches_one_layer_ahead_past_updates(void **state) {
     mm_graph_destroy(graph);
 }
 
+static void cdma_paces_its_codec_by_the_link(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        int pieces;
+    } cases[] = {{"cdma:rate=8,when=always", 2},
+                 {"cdma:rate=8,throttle=5,when=always", 5},
+                 {"cdma:rate=8,throttle=0,when=always", 0},
+                 {"freelunch:rate=8,when=always", 0}};
+    mm_graph *graph = row(false);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        planned p;
+        int encodes = 0;
+        plan_terse(&p, graph, cases[c].spec, CODE * UNIT);
+        for (int i = 0; i < p.plan->n_nodes; i++) {
+            const mm_node *n = &p.plan->nodes[i];
+            if (n->kind != MM_NODE_ENCODE) continue;
+            encodes++;
+            assert_int_equal(n->throttle, cases[c].pieces);
+            /* It takes effect where the copy of the code is issued right behind. */
+            if (n->throttle > 0) assert_true(n[1].kind == MM_NODE_OUT && n[1].src == n->dst);
+        }
+        assert_int_equal(encodes, 4);
+        planned_done(&p);
+    }
+    mm_graph_destroy(graph);
+}
+
 static void swap_stops_the_computation_while_a_map_leaves_and_comes_back(void **state) {
     (void)state;
     mm_graph *graph = row(false);
@@ -542,6 +570,7 @@ int main(void) {
         cmocka_unit_test(good_rules_are_taken_with_or_without_their_key),
         cmocka_unit_test(vdnn_lets_a_transfer_overlap_with_one_layer_only),
         cmocka_unit_test(vdnn_fetches_one_layer_ahead_past_updates),
+        cmocka_unit_test(cdma_paces_its_codec_by_the_link),
         cmocka_unit_test(swap_stops_the_computation_while_a_map_leaves_and_comes_back),
         cmocka_unit_test(swap_async_goes_through_persistent_buffers_and_stops_for_none),
         cmocka_unit_test(cdmas_code_is_on_the_device_only_around_its_transfer),

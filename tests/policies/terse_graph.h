@@ -42,8 +42,8 @@ mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
 void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);
 void planned_done(planned *planned);
 
-/* The nodes in issue order: a step by its layer's name, with ' in the backward pass, ~ when it is run again; (x encoded,
- * >x out, <x in, x) decoded. Returns text. */
+/* The nodes in issue order: a step by its layer's name, with ' in the backward pass, ~ when it is run again; (x
+ * encoded, >x out, <x in, x) decoded. Returns text. */
 const char *terse_tell(const mm_plan *plan, char *text, size_t capacity);
 
 /* Whether the first segments of two tensors begin at the same place. */

@@ -28,7 +28,7 @@ static void must(mm_status status) {
 
 static void subject_init(subject *s, const char *name, int64_t batch) {
     must(nets_zoo_build(name, &s->net));
-    must(nets_backend_open("host", &s->backend));
+    must(nets_backend_open("host", NULL, &s->backend));
     must(nets_lower(s->net, s->backend, batch, NETS_TRAIN, &s->lowered));
 }
 

@@ -149,15 +149,16 @@ static void run_at(const reference *ref, const suite_policy *policy, const char 
 static void expect_refused(const reference *ref, const char *spec, int64_t bytes, int64_t pinned) {
     mm_manager *manager;
     nets_exec *exec;
+    nets_backend *backend = suite_backend(&ref->net);
     mm_options options = options_for(spec, bytes, pinned, 0);
     options.device = ref->net.device;
     assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
-    mm_status status =
-        nets_exec_create(ref->net.net, ref->net.batch, NETS_TRAIN, manager, ref->net.device, NULL, &exec);
+    mm_status status = nets_exec_create_on(ref->net.net, ref->net.batch, NETS_TRAIN, manager, backend, NULL, &exec);
     if (status != MM_ERR_INFEASIBLE || !strstr(mm_last_error(), " needs "))
         fail_msg("%s, %s, %lld bytes of device and %lld of pinned memory: %s", nets_net_name(ref->net.net), spec,
                  (long long)bytes, (long long)pinned, status == MM_OK ? "not refused" : mm_last_error());
     mm_manager_destroy(manager);
+    nets_backend_close(backend);
 }
 
 /* A plan of when=needed may use more pinned memory with more of the device's: so it is asked for each budget. */

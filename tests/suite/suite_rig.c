@@ -82,6 +82,13 @@ void suite_net_fini(suite_net *s) {
     free(s->labels);
 }
 
+nets_backend *suite_backend(const suite_net *s) {
+    nets_backend *backend;
+    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20};
+    if (nets_backend_open(s->device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
+    return backend;
+}
+
 static mm_status plan(const suite_net *s, const char *spec, int64_t budget, nets_lowered **lowered, mm_planned *planned,
                       nets_backend *backend) {
     mm_policy policy;
@@ -94,10 +101,9 @@ static mm_status plan(const suite_net *s, const char *spec, int64_t budget, nets
 }
 
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
-    nets_backend *backend;
+    nets_backend *backend = suite_backend(s);
     nets_lowered *lowered = NULL;
     mm_planned planned = {0};
-    assert_int_equal(nets_backend_open(s->device, NULL, &backend), MM_OK);
     if (plan(s, policy, budget, &lowered, &planned, backend) != MM_OK)
         fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
     suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
@@ -117,11 +123,11 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
 }
 
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options) {
-    *r = (suite_run){.s = s};
+    *r = (suite_run){.s = s, .backend = suite_backend(s)};
     mm_options own = *options;
     own.device = s->device;
     if (mm_manager_create(&own, &r->manager) != MM_OK ||
-        nets_exec_create(s->net, s->batch, NETS_TRAIN, r->manager, s->device, &SUITE_SGD, &r->exec) != MM_OK)
+        nets_exec_create_on(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec) != MM_OK)
         fail_msg("%s, %s, %lld bytes: %s", nets_net_name(s->net), options->policy, (long long)options->device_bytes,
                  mm_last_error());
     if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
@@ -130,6 +136,7 @@ void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options)
 void suite_run_fini(suite_run *r) {
     nets_exec_destroy(r->exec);
     mm_manager_destroy(r->manager);
+    nets_backend_close(r->backend);
 }
 
 bool suite_same_learned(const suite_net *s, const float *a, const float *b) {

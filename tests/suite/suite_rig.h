@@ -39,10 +39,14 @@ typedef struct suite_need {
 } suite_need;
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
 
+/* The backend of the net's device, which gives the same bits on every run. */
+nets_backend *suite_backend(const suite_net *s);
+
 /* An executor of the net in a manager of its own, with initial values. */
 typedef struct suite_run {
     const suite_net *s;
     mm_manager *manager;
+    nets_backend *backend;
     nets_exec *exec;
 } suite_run;
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options);

@@ -99,7 +99,7 @@ a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     expect 0 "${simulate[@]}" --policies liveness --budgets 1MiB --json rows
     says out "infeasible: needs at least $(minimum tiny 32 liveness) bytes, held by "
     [[ $(values rows images_per_second) =~ ^0 ]] || fail "it has a speed"
-    expect 0 "${simulate[@]}" --policies swap --pinned 1KiB
+    expect 0 "${simulate[@]}" --policies swap:when=always --pinned 1KiB
     says out "bytes of pinned host memory"
 }
 
@@ -110,6 +110,9 @@ facts_are_of_their_own_network_and_batch_() {
     [[ $(values rows batch | tr '\n' ' ') == "8 8 16 16 " ]] || fail "batches $(values rows batch)"
     says out "tiny, each in its own budget: images/s by batch"
     refused 2 "--net and --batch go with a machine's rates" bench --simulate eight --net resnet20 --quiet
+    sed 's/"tiny train 8"/"resnet20 train 8"/' eight >renamed
+    expect 1 bench --simulate renamed --policies liveness --quiet
+    says err "renamed is for another graph"
     expect 1 bench --simulate eight --policies liveness,freelunch:rate=4 --quiet
     says err "eight has no times of "
 }

@@ -66,8 +66,8 @@ unknown_names_are_answered_with_the_known_() {
 
 policy_options_out_of_range_are_refused_() {
     for rate in 0 0.5 33 -4 nan x; do
-        refused 2 "is not a decimal from 0.53125 to 32" train --policy freelunch:rate=$rate
-        refused 2 "is not a decimal from 0.53125 to 32" train --policy freelunch:codec=zfp:rate=$rate
+        refused 2 "the rate is a decimal from 0.53125 to 32" train --policy freelunch:rate=$rate
+        refused 2 "the rate is a decimal from 0.53125 to 32" train --policy freelunch:codec=zfp:rate=$rate
     done
     refused 2 "eligible=x: must be one of conv|all" train --policy freelunch:eligible=x
     refused 2 "depth=0: must be" train --policy freelunch:depth=0
@@ -88,7 +88,7 @@ switches_that_make_no_sense_are_refused_() {
     done
     refused 2 "unknown policy 'nope'" "${train[@]}" --switch 1:nope
     refused 2 "unknown policy ''" "${train[@]}" --switch 1:
-    refused 2 "rate=99 is not" "${train[@]}" --switch 1:freelunch:rate=99
+    refused 2 "'rate=99': with dims=2 the rate is" "${train[@]}" --switch 1:freelunch:rate=99
     local many=()
     for i in {1..63}; do many+=(--switch "$i:liveness"); done
     expect 0 "${train[@]}" "${many[@]}"

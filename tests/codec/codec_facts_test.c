@@ -1,0 +1,55 @@
+/* What planners are told about codecs: where codes may be cut. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "mm/core/graph.h"
+#include "mm/core/plan.h"
+#include "pipeline/codec/codec_facts.h"
+#include "tests/core/random_graph.h"
+
+/* A cut leaves the map and the code aligned behind it, as codecs may rely on; it is where the codec allows one, and none
+ * is left out that comes before. */
+static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
+    (void)state;
+    static const char specs[][MM_SPEC_CAPACITY] = {"raw", "mask", "zfp:rate=6.4", "zfp:rate=32"};
+    enum { SPECS = sizeof specs / sizeof *specs };
+    mm_codec *codecs[SPECS];
+    int cuts = 0, none = 0;
+    for (int c = 0; c < SPECS; c++) assert_int_equal(mm_codec_create(specs[c], "host", &codecs[c]), MM_OK);
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        random_graph_options options = {.seed = seed, .layers = 10, .max_channels = 8, .images = 1 + (int)seed * 5};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(mm_codec_facts_create(graph, codecs, specs, SPECS, &facts), MM_OK);
+        for (int i = 0; i < SPECS * facts->n_tensors; i++) {
+            const mm_codec *codec = codecs[i / facts->n_tensors];
+            const mm_tensor_info *tensor = mm_graph_tensor(graph, i % facts->n_tensors);
+            mm_shape shape = {tensor->dtype, tensor->rank, {0, tensor->dims[1], tensor->dims[2], tensor->dims[3]}};
+            int64_t all = tensor->dims[0], cut = facts->codes[i].split_rows, bytes;
+            assert_in_range(cut, 0, all - 1);
+            shape.dims[0] = all;
+            int64_t split = mm_codec_split(codec, &shape);
+            for (int64_t rows = split; split > 0 && rows < all && (cut == 0 || rows <= cut); rows += split) {
+                shape.dims[0] = rows;
+                assert_int_equal(mm_codec_bound(codec, &shape, &bytes), MM_OK);
+                bool aligned = bytes % MM_ALIGN == 0 && rows * (tensor->bytes / all) % MM_ALIGN == 0;
+                assert_int_equal(aligned, rows == cut);
+            }
+            if (cut > 0) assert_true(split > 0 && cut % split == 0);
+            *(cut > 0 ? &cuts : &none) += 1;
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    for (int c = 0; c < SPECS; c++) mm_codec_destroy(codecs[c]);
+    assert_true(cuts > 100 && none > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(codes_are_cut_where_map_and_code_are_aligned)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* Where kernels find a thread's block and a warp's words, in tensors larger than any that a test can have. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+extern "C" {
+#include <cmocka.h>
+}
+
+#include "pipeline/codec/zfp_cuda_kernel.h"
+
+namespace {
+
+mm_zfp_work work_of(int dims, int maxbits, uint64_t images, uint32_t rows, uint32_t columns, uint32_t channels) {
+    mm_zfp_work work = {};
+    work.dims = dims;
+    work.maxbits = maxbits;
+    work.rows = rows;
+    work.columns = columns;
+    work.channels = channels;
+    work.blocks_x = (columns + 3) / 4;
+    work.blocks_y = dims == 1 ? 1 : (rows + 3) / 4;
+    work.blocks_c = dims == 3 ? (channels + 3) / 4 : channels;
+    work.blocks = images * work.blocks_y * work.blocks_x * work.blocks_c;
+    work.code_words = (work.blocks * (uint64_t)maxbits + 63) / 64 * 2;
+    return work;
+}
+
+/* By the layout's definition. */
+uint64_t first_expected(const mm_zfp_work &work, uint64_t block) {
+    const uint64_t c = block % work.blocks_c * (work.dims == 3 ? 4 : 1);
+    block /= work.blocks_c;
+    const uint64_t x = block % work.blocks_x * 4;
+    block /= work.blocks_x;
+    const uint64_t y = block % work.blocks_y * 4, n = block / work.blocks_y;
+    return ((n * work.rows + y) * work.columns + x) * work.channels + c;
+}
+
+uint64_t first_by(const mm_zfp_work &work, const place &at) {
+    return work.dims == 1 ? first_of<1>(work, at) : work.dims == 2 ? first_of<2>(work, at) : first_of<3>(work, at);
+}
+
+const mm_zfp_work large[] = {
+    work_of(2, 64, 40000, 56, 56, 256),     work_of(2, 102, 3, 65536, 65532, 3),  work_of(1, 16, 7, 1, 4000000000u, 1),
+    work_of(1, 25, 4000000000u, 1, 49, 2),  work_of(3, 410, 100000, 57, 28, 511), work_of(2, 64, 5, 3, 7, 700000000),
+    work_of(3, 2048, 2, 4000000000u, 5, 3),
+};
+
+void elements_beyond_32_bits_are_found(void **) {
+    for (const mm_zfp_work &work : large) {
+        assert_true(first_expected(work, work.blocks - 1) > UINT32_MAX);
+        for (uint64_t block = 0; block < work.blocks; block += 1 + work.blocks / 1001)
+            assert_true(first_by(work, place_of(work, block)) == first_expected(work, block));
+        assert_true(first_by(work, place_of(work, work.blocks - 1)) == first_expected(work, work.blocks - 1));
+    }
+}
+
+void threads_go_on_to_their_next_block(void **) {
+    static const uint64_t starts[] = {0, 31, 1000, 134999};
+    for (mm_zfp_work work : large) {
+        shape_of_grid grid = {};
+        assert_int_equal(grid_of(1024, 0, &work, &grid), cudaSuccess);
+        const uint64_t step = (uint64_t)grid.blocks * grid.threads;
+        for (uint64_t start : starts) {
+            place at = place_of(work, start);
+            uint64_t block = start;
+            for (int i = 0; i < 2000 && block < work.blocks; i++, block += step, place_advance(work, at))
+                assert_true(first_by(work, at) == first_expected(work, block));
+        }
+    }
+}
+
+void words_of_warps_follow_one_another_to_the_codes_end(void **) {
+    for (const mm_zfp_work &work : large) {
+        const uint64_t last = (work.blocks - 1) / WARP * WARP;
+        uint64_t first_word;
+        assert_true(warp_words(work, last, &first_word) + first_word == work.code_words);
+        assert_true(first_word == last / WARP * (uint64_t)work.maxbits);
+        assert_true(warp_words(work, last - WARP, &first_word) + first_word == last / WARP * (uint64_t)work.maxbits);
+    }
+}
+
+} // namespace
+
+int main() {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements_beyond_32_bits_are_found),
+        cmocka_unit_test(threads_go_on_to_their_next_block),
+        cmocka_unit_test(words_of_warps_follow_one_another_to_the_codes_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

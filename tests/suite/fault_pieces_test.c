@@ -1,0 +1,69 @@
+/* The device fails while codes go over the link in pieces: at every call of an iteration in turn, in the call, in the task,
+ * or by taking long. The iteration says so, nothing is lost, and the next ones compute what they must. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/pipeline/dispatch_rig.h"
+#include "tests/suite/device_fault.h"
+
+enum { LAYERS = 8, IMAGES = 16 };
+
+static void check_iterations(rig *r, uint64_t seed) {
+    rig_refill(r, seed);
+    for (int i = 0; i < 2; i++)
+        if (rig_iteration(r, i, NULL) != MM_OK) fail_msg("without a fault: %s", mm_last_error());
+    assert_true(rig_digest(r) == rig_expected(r, seed, 2));
+}
+
+/* Returns at how many calls it failed. */
+static int check_faults(uint64_t seed, device_fault fault, mm_issue issue, bool on_stream) {
+    rig r;
+    rig_options options = {.seed = seed,
+                           .layers = LAYERS,
+                           .policy = "cdma:codec=raw,when=always",
+                           .images = IMAGES,
+                           .piece_bytes = 1,
+                           .issue = issue};
+    rig_init(&r, &options);
+    check_iterations(&r, seed);
+    int calls = 0;
+    for (;; calls++) {
+        rig_refill(&r, seed);
+        device_fault_set(fault, calls + 1);
+        mm_status status = rig_iteration(&r, on_stream, NULL);
+        bool happened = device_fault_happened();
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        if (!happened) {
+            assert_int_equal(status, MM_OK);
+            break;
+        }
+        assert_int_equal(status, fault == DEVICE_FAULT_DELAY ? MM_OK : MM_ERR_DEVICE);
+        if (status == MM_OK)
+            assert_true(rig_digest(&r) == rig_expected(&r, seed, 1));
+        else
+            assert_non_null(strstr(mm_last_error(), device_fault_message));
+    }
+    check_iterations(&r, seed);
+    rig_fini(&r);
+    return calls;
+}
+
+static void a_device_that_fails_at_any_call_is_told_and_recovered_from(void **state) {
+    (void)state;
+    assert_true(check_faults(4, DEVICE_FAULT_CALL, MM_ISSUE_THREAD, true) > 100);
+    assert_true(check_faults(4, DEVICE_FAULT_CALL, MM_ISSUE_INLINE, false) > 100);
+    assert_true(check_faults(4, DEVICE_FAULT_TASK, MM_ISSUE_THREAD, false) > 50);
+    assert_true(check_faults(4, DEVICE_FAULT_TASK, MM_ISSUE_INLINE, true) > 50);
+    assert_true(check_faults(4, DEVICE_FAULT_DELAY, MM_ISSUE_THREAD, true) > 50);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_that_fails_at_any_call_is_told_and_recovered_from),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

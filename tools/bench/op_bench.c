@@ -1,0 +1,240 @@
+/* How fast a device's ops are, beside its own copy measured in the same run.
+ *
+ *      op_bench [--device host|cuda] [--batch N] [--jobs N] [--rounds N] [--precision fp32|tf32]
+ *
+ * A line for each op and phase, on maps as ResNet-50 and its elders have them: microseconds of one, and, for those that
+ * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of a
+ * copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows there.
+ * A round is JOBS of them enqueued together, so that launches do not count. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/op.h"
+#include "tools/args.h"
+#include "tools/bench/samples.h"
+
+enum { ROLES = NETS_ROLES, COPY_BYTES = 256 << 20 };
+
+typedef struct subject {
+    const char *label;
+    nets_op_kind kind;
+    nets_attrs attrs;
+    int64_t x[3], y[3]; /* of one image */
+    bool bound;         /* by memory */
+} subject;
+
+#define WINDOWS(k, s, p) .kernel = {k, k}, .stride = {s, s}, .pad = {p, p}
+#define CONV(channels, k, s, p)                                                                                        \
+    { .out_channels = channels, WINDOWS(k, s, p), .dilation = {1, 1}, .groups = 1 }
+
+static const subject SUBJECTS[] = {
+    {"relu", NETS_RELU, {0}, {56, 56, 256}, {56, 56, 256}, true},
+    {"add", NETS_ADD, {0}, {56, 56, 256}, {56, 56, 256}, true},
+    {"batch norm, wide", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
+    {"batch norm, deep", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {7, 7, 2048}, {7, 7, 2048}, true},
+    {"max pool", NETS_MAX_POOL, {WINDOWS(3, 2, 1)}, {112, 112, 64}, {56, 56, 64}, true},
+    {"average pool", NETS_AVG_POOL, {WINDOWS(2, 2, 0)}, {56, 56, 128}, {28, 28, 128}, true},
+    {"global pool", NETS_GLOBAL_AVG_POOL, {WINDOWS(7, 7, 0)}, {7, 7, 2048}, {1, 1, 2048}, true},
+    {"lrn", NETS_LRN, {.size = 5, .alpha = 1e-4f, .beta = 0.75f, .k = 2}, {27, 27, 256}, {27, 27, 256}, true},
+    {"dropout", NETS_DROPOUT, {.p = 0.5f}, {1, 1, 4096}, {1, 1, 4096}, true},
+    {"upsample", NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, {28, 28, 256}, {56, 56, 256}, true},
+    {"loss", NETS_LOSS, {0}, {1, 1, 1000}, {1, 1, 1000}, true},
+    {"linear", NETS_LINEAR, {.out_channels = 1000, .bias = true}, {1, 1, 2048}, {1, 1, 1000}, false},
+    {"conv 7x7 / 2", NETS_CONV, CONV(64, 7, 2, 3), {224, 224, 3}, {112, 112, 64}, false},
+    {"conv 1x1", NETS_CONV, CONV(256, 1, 1, 0), {56, 56, 64}, {56, 56, 256}, false},
+    {"conv 3x3", NETS_CONV, CONV(64, 3, 1, 1), {56, 56, 64}, {56, 56, 64}, false},
+    {"conv 3x3, deep", NETS_CONV, CONV(512, 3, 1, 1), {7, 7, 512}, {7, 7, 512}, false},
+};
+
+typedef struct bench {
+    const char *device_name, *precision;
+    int64_t batch, jobs, rounds;
+    mm_device *device;
+    mm_stream *stream;
+    nets_backend *backend;
+    double copy_bytes_per_s;
+} bench;
+
+/* An op with a place for each tensor. */
+typedef struct rig {
+    nets_op *op;
+    nets_op_desc desc;
+    nets_op_args args;
+    int64_t bytes[ROLES];
+} rig;
+
+/* ---------------------------------------------------------------- places */
+
+static int64_t elems(const int64_t d[4]) { return d[0] * d[1] * d[2] * d[3]; }
+
+static int64_t weights_of(const nets_op_desc *d) {
+    if (d->kind == NETS_CONV) return d->y[3] * d->x[3] * d->attrs.kernel[0] * d->attrs.kernel[1];
+    if (d->kind == NETS_LINEAR) return d->y[3] * d->x[1] * d->x[2] * d->x[3];
+    return d->kind == NETS_BATCH_NORM ? d->x[3] : 0;
+}
+
+/* The bytes that the kind's step has of each role: zero where it has none. */
+static void count_bytes(rig *r) {
+    const nets_op_desc *d = &r->desc;
+    int64_t x = 4 * elems(d->x), y = 4 * elems(d->y), w = 4 * weights_of(d), c = 4 * d->x[3], *of = r->bytes;
+    of[NETS_X] = of[NETS_DX] = x;
+    of[NETS_Y] = of[NETS_DY] = y;
+    of[NETS_W] = of[NETS_DW] = w;
+    if (d->kind == NETS_ADD) of[NETS_X2] = of[NETS_DX2] = x;
+    if (d->kind == NETS_BATCH_NORM) {
+        for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) of[role] = c;
+        of[NETS_B] = of[NETS_DB] = c;
+    }
+    if (d->attrs.bias) of[NETS_B] = of[NETS_DB] = 4 * d->y[3];
+    if (d->kind == NETS_MAX_POOL) of[NETS_INDEX] = y / 4;
+    of[NETS_RNG] = 16;
+    of[NETS_LABELS] = x / d->x[3];
+    of[NETS_LOSS_VALUE] = of[NETS_CORRECT] = 4;
+    int64_t forward = nets_op_workspace_bytes(r->op, MM_FORWARD),
+            backward = nets_op_workspace_bytes(r->op, MM_BACKWARD);
+    of[NETS_WORKSPACE] = forward > backward ? forward : backward;
+}
+
+static mm_status take_places(bench *b, rig *r) {
+    count_bytes(r);
+    for (int role = 0; role < ROLES; role++) {
+        if (!r->bytes[role]) continue;
+        MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, r->bytes[role], &r->args.at[role]));
+        MM_TRY(mm_fill_async(b->stream, r->args.at[role], 0, r->bytes[role]));
+    }
+    return mm_stream_sync(b->stream);
+}
+
+static void end_rig(bench *b, rig *r) {
+    for (int role = 0; role < ROLES; role++)
+        if (r->args.at[role]) mm_device_release(b->device, MM_MEMORY_DEVICE, r->args.at[role], r->bytes[role]);
+    nets_op_destroy(r->op);
+}
+
+static mm_status start_rig(bench *b, const subject *s, rig *r) {
+    *r = (rig){.desc = {.kind = s->kind, .attrs = s->attrs, .n_inputs = 1, .training = true, .wants_dx = true}};
+    r->desc.x[0] = r->desc.y[0] = b->batch;
+    memcpy(r->desc.x + 1, s->x, sizeof s->x);
+    memcpy(r->desc.y + 1, s->y, sizeof s->y);
+    r->desc.channels[0] = r->desc.channels[1] = s->x[2];
+    if (s->kind == NETS_ADD) r->desc.n_inputs = 2;
+    MM_TRY(nets_op_create(b->backend, &r->desc, &r->op));
+    return take_places(b, r);
+}
+
+/* What the phase has to read and write. */
+static int64_t needed_bytes(const rig *r, mm_phase phase) {
+    const int64_t *of = r->bytes;
+    if (phase == MM_FORWARD) return of[NETS_X] + of[NETS_X2] + of[NETS_Y] + of[NETS_INDEX];
+    int64_t also = r->desc.kind == NETS_BATCH_NORM || r->desc.kind == NETS_LRN ? of[NETS_X] : of[NETS_INDEX];
+    if (r->desc.kind == NETS_RELU) also = of[NETS_Y];
+    if (r->desc.kind == NETS_LOSS) return of[NETS_Y] + of[NETS_DX];
+    return of[NETS_DY] + of[NETS_DX] + of[NETS_DX2] + also;
+}
+
+/* ---------------------------------------------------------------- measuring */
+
+typedef mm_status (*enqueue_fn)(bench *b, void *what, mm_phase phase);
+
+static mm_status enqueue_op(bench *b, void *what, mm_phase phase) {
+    rig *r = what;
+    return nets_op_enqueue(r->op, phase, &r->args, b->stream);
+}
+
+static mm_status enqueue_copy(bench *b, void *what, mm_phase phase) {
+    (void)phase;
+    return mm_copy_async(b->stream, (char *)what + COPY_BYTES, what, COPY_BYTES, MM_COPY_DEVICE);
+}
+
+/* Seconds of one, each round; the first, which warms up, is not counted. */
+static mm_status measure(bench *b, enqueue_fn enqueue, void *what, mm_phase phase, samples *seconds) {
+    for (int64_t round = 0; round <= b->rounds; round++) {
+        int64_t begin = samples_now_ns();
+        for (int64_t job = 0; job < b->jobs; job++) MM_TRY(enqueue(b, what, phase));
+        MM_TRY(mm_stream_sync(b->stream));
+        double each = (double)(samples_now_ns() - begin) * 1e-9 / (double)b->jobs;
+        if (round > 0) MM_TRY(samples_add(seconds, each));
+    }
+    return MM_OK;
+}
+
+static mm_status measure_copy(bench *b) {
+    void *memory;
+    samples seconds = {0};
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, 2 * (int64_t)COPY_BYTES, &memory));
+    mm_status status = mm_fill_async(b->stream, memory, 0, 2 * (int64_t)COPY_BYTES);
+    if (status == MM_OK) status = measure(b, enqueue_copy, memory, MM_FORWARD, &seconds);
+    if (status == MM_OK) {
+        b->copy_bytes_per_s = 2.0 * COPY_BYTES / samples_summarize(&seconds).median;
+        samples_print(&seconds, "copy of 256 MiB", 1e6, "us", 0, NULL);
+        printf("  %.3g GB/s, read and written\n", b->copy_bytes_per_s * 1e-9);
+    }
+    samples_fini(&seconds);
+    mm_device_release(b->device, MM_MEMORY_DEVICE, memory, 2 * (int64_t)COPY_BYTES);
+    return status;
+}
+
+static mm_status measure_phase(bench *b, const subject *s, rig *r, mm_phase phase) {
+    char label[64];
+    samples seconds = {0};
+    snprintf(label, sizeof label, "%s, %s", s->label, phase == MM_FORWARD ? "forward" : "backward");
+    mm_status status = measure(b, enqueue_op, r, phase, &seconds);
+    if (status == MM_OK) {
+        double rate = (double)needed_bytes(r, phase) / samples_summarize(&seconds).median;
+        samples_print(&seconds, label, 1e6, "us", rate / b->copy_bytes_per_s, s->bound ? "the copy's bytes/s" : NULL);
+    }
+    samples_fini(&seconds);
+    return status;
+}
+
+static mm_status measure_subject(bench *b, const subject *s) {
+    rig r;
+    mm_status status = start_rig(b, s, &r);
+    for (mm_phase phase = MM_FORWARD; status == MM_OK && phase <= MM_BACKWARD; phase++)
+        status = measure_phase(b, s, &r, phase);
+    end_rig(b, &r);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "%s", s->label);
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+static mm_status open_all(bench *b) {
+    nets_backend_config config = {.precision = NETS_FP32};
+    if (strcmp(b->precision, "tf32") == 0)
+        config.precision = NETS_TF32;
+    else if (strcmp(b->precision, "fp32") != 0)
+        return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", b->precision);
+    MM_TRY(mm_device_create(b->device_name, NULL, &b->device));
+    MM_TRY(mm_stream_create(b->device, "bench", 0, &b->stream));
+    return nets_backend_open(b->device_name, &config, &b->backend);
+}
+
+static mm_status run(bench *b) {
+    MM_TRY(open_all(b));
+    samples_print_head("ops");
+    MM_TRY(measure_copy(b));
+    for (size_t i = 0; i < sizeof SUBJECTS / sizeof SUBJECTS[0]; i++) MM_TRY(measure_subject(b, &SUBJECTS[i]));
+    return MM_OK;
+}
+
+int main(int argc, char **argv) {
+    bool help = false;
+    bench b = {.device_name = "host", .precision = "fp32", .batch = 8, .jobs = 4, .rounds = 15};
+    const arg table[] = {
+        {"--device", "NAME", "host or cuda (host)", ARG_TEXT, &b.device_name, 0, 0},
+        {"--batch", "N", "images (8; a GPU's memory is measured from 128 on)", ARG_COUNT, &b.batch, 1, 4096},
+        {"--jobs", "N", "enqueued together (4)", ARG_COUNT, &b.jobs, 1, 1000},
+        {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
+        {"--precision", "P", "fp32 or tf32 (fp32)", ARG_TEXT, &b.precision, 0, 0},
+        {0},
+    };
+    mm_status status =
+        args_parse(argc, argv, table, "op_bench [OPTIONS]", "Times a device's ops beside its copy.", &help);
+    if (status == MM_OK && !help) status = run(&b);
+    nets_backend_close(b.backend);
+    mm_stream_destroy(b.stream);
+    mm_device_destroy(b.device);
+    if (status != MM_OK) fprintf(stderr, "op_bench: %s\n", mm_last_error());
+    return status != MM_OK;
+}
