@@ -61,16 +61,12 @@ struct running {
     const grid *of;
     const void *arguments;
     std::vector<cuda_thread> threads;
-    std::vector<std::unique_ptr<fiber>> fibers;
-    std::vector<fiber *> idle;
     std::vector<char> memory; /* that the dynamic shared memory is in */
     char *shared;
     void *scheduler[5];
     cuda_thread *current = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
     void *fake_stack = nullptr;
-    const void *stack_bottom = nullptr;
-    size_t stack_bytes = 0;
 #endif
 #if defined(__SANITIZE_THREAD__)
     void *tsan = nullptr;
@@ -78,6 +74,15 @@ struct running {
 };
 
 thread_local running *launched;
+
+/* Those that no CUDA thread is on, for this thread's launches: the one used last is used next. */
+thread_local std::vector<std::unique_ptr<fiber>> idle;
+
+#if defined(__SANITIZE_ADDRESS__)
+/* This thread's own stack. */
+thread_local const void *stack_bottom;
+thread_local size_t stack_bytes;
+#endif
 
 /* ---------------------------------------------------------------- fibers */
 
@@ -94,7 +99,7 @@ thread_local running *launched;
 /* Leaves the fiber of the current thread for the scheduler, until that resumes it. */
 HOPS void yield(running *r, fiber *f) {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(&f->fake_stack, r->stack_bottom, r->stack_bytes);
+    __sanitizer_start_switch_fiber(&f->fake_stack, stack_bottom, stack_bytes);
 #endif
 #if defined(__SANITIZE_THREAD__)
     __tsan_switch_to_fiber(r->tsan, 0);
@@ -107,7 +112,7 @@ HOPS void yield(running *r, fiber *f) {
 
 void live() {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &launched->stack_bottom, &launched->stack_bytes);
+    __sanitizer_finish_switch_fiber(nullptr, &stack_bottom, &stack_bytes);
 #endif
     for (;;) {
         running *r = launched;
@@ -118,23 +123,27 @@ void live() {
     }
 }
 
-fiber *fiber_take(running *r) {
-    if (r->idle.empty()) {
-        r->fibers.push_back(std::make_unique<fiber>());
-        fiber *f = r->fibers.back().get();
-        f->stack.reset(new char[STACK_BYTES]);
-        getcontext(&f->birth);
-        f->birth.uc_stack.ss_sp = f->stack.get();
-        f->birth.uc_stack.ss_size = STACK_BYTES;
-        f->birth.uc_link = nullptr;
-        makecontext(&f->birth, live, 0);
-#if defined(__SANITIZE_THREAD__)
-        f->tsan = __tsan_create_fiber(0);
-#endif
-        r->idle.push_back(f);
+/* Where it is to begin, once it is entered. */
+HOPS void fiber_prepare(fiber *f) {
+    getcontext(&f->birth);
+    f->birth.uc_stack.ss_sp = f->stack.get();
+    f->birth.uc_stack.ss_size = STACK_BYTES;
+    f->birth.uc_link = nullptr;
+    makecontext(&f->birth, live, 0);
+}
+
+fiber *fiber_take() {
+    if (!idle.empty()) {
+        fiber *f = idle.back().release();
+        idle.pop_back();
+        return f;
     }
-    fiber *f = r->idle.back();
-    r->idle.pop_back();
+    fiber *f = new fiber;
+    f->stack.reset(new char[STACK_BYTES]);
+    fiber_prepare(f);
+#if defined(__SANITIZE_THREAD__)
+    f->tsan = __tsan_create_fiber(0);
+#endif
     return f;
 }
 
@@ -149,7 +158,7 @@ HOPS void enter(running *r, fiber *f) {
 /* Runs a thread that is ready until it waits or ends. */
 void resume(running *r, cuda_thread *t) {
     if (!t->on) {
-        t->on = fiber_take(r);
+        t->on = fiber_take();
         t->on->thread = t;
     }
     fiber *f = t->on;
@@ -168,7 +177,7 @@ void resume(running *r, cuda_thread *t) {
     r->current = nullptr;
     if (t->now != state::ENDED) return;
     t->on = nullptr;
-    r->idle.push_back(f);
+    idle.emplace_back(f);
 }
 
 /* ---------------------------------------------------------------- blocks */
