@@ -19,7 +19,7 @@
 #define MM_HD static inline
 #define MM_UNROLL
 /* by the low five bits of `by` */
-#define MM_SHIFT_RIGHT(x, by) ((x) >> ((by) & 31))
+#define MM_SHIFT_RIGHT(x, by) ((x) >> ((by)&31))
 /* how many bits x has: 0 for 0 */
 #define MM_LENGTH32(x)    ((x) ? 32 - __builtin_clz(x) : 0)
 #define MM_POPC64(x)      __builtin_popcountll(x)
@@ -27,8 +27,8 @@
 #define MM_UNDOUBLE(part) mm_zfp_undouble((part) >> 2 & 0x3ff)
 #define MM_POPC32(x)      __builtin_popcount(x)
 /* bytes 0 and 2 of a and of b, interleaved; bytes 1 and 3 */
-#define MM_EVEN_BYTES(a, b) (((a) & UINT32_C(0x00ff00ff)) | ((b) << 8 & UINT32_C(0xff00ff00)))
-#define MM_ODD_BYTES(a, b)  (((a) >> 8 & UINT32_C(0x00ff00ff)) | ((b) & UINT32_C(0xff00ff00)))
+#define MM_EVEN_BYTES(a, b) (((a)&UINT32_C(0x00ff00ff)) | ((b) << 8 & UINT32_C(0xff00ff00)))
+#define MM_ODD_BYTES(a, b)  (((a) >> 8 & UINT32_C(0x00ff00ff)) | ((b)&UINT32_C(0xff00ff00)))
 #endif
 
 /* `count` < 32 ones. */

@@ -375,10 +375,22 @@ static void two_streams_at_once_do_not_disturb_each_other(void **state) {
     }
 }
 
+static void no_such_hardware(void **state) {
+    (void)state;
+    skip();
+}
+
+static bool answers(const char *device_name) {
+    mm_device *device = NULL;
+    const mm_status status = mm_device_create(device_name, NULL, &device);
+    mm_device_destroy(device);
+    return status != MM_ERR_NOT_FOUND;
+}
+
 int codec_suite_run(const char *spec, const char *device_name) {
     suite_arg arg = {spec, device_name};
 #define CASE(name) cmocka_unit_test_prestate_setup_teardown(name, suite_setup, suite_teardown, &arg)
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[] = {
         CASE(the_table_has_it_with_words_about_it),
         CASE(its_spec_is_canonical),
         CASE(parameters_that_it_does_not_know_are_invalid),
@@ -394,5 +406,8 @@ int codec_suite_run(const char *spec, const char *device_name) {
         CASE(two_streams_at_once_do_not_disturb_each_other),
     };
 #undef CASE
+    const bool run = answers(device_name);
+    for (size_t i = 0; !run && i < sizeof tests / sizeof tests[0]; i++)
+        tests[i] = (struct CMUnitTest){.name = tests[i].name, .test_func = no_such_hardware};
     return cmocka_run_group_tests_name(spec, tests, NULL, NULL);
 }
