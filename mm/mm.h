@@ -211,7 +211,7 @@ typedef enum mm_event_kind {
     MM_EVENT_PLAN,            /* a graph was planned: bytes = its peak */
     MM_EVENT_POLICY,          /* the policy was set */
     MM_EVENT_ITERATION_BEGIN, /* */
-    MM_EVENT_ITERATION_END,   /* ns = wall time */
+    MM_EVENT_ITERATION_END,   /* ns = wall time until it was ended, which may be before it has run */
     MM_EVENT_ABORT,           /* */
     MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: ns, name = layer */
     MM_EVENT_LADDER,          /* memory is short: name = the policy that is run instead, bytes = what there is */
