@@ -211,7 +211,7 @@ typedef enum mm_event_kind {
     MM_EVENT_PLAN,            /* a graph was planned: bytes = its peak */
     MM_EVENT_POLICY,          /* the policy was set */
     MM_EVENT_ITERATION_BEGIN, /* */
-    MM_EVENT_ITERATION_END,   /* ns = wall time */
+    MM_EVENT_ITERATION_END,   /* ns = wall time until it was ended, which may be before it has run */
     MM_EVENT_ABORT,           /* */
     MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: ns, name = layer */
     MM_EVENT_LADDER,          /* memory is short: name = the policy that is run instead, bytes = what there is */
@@ -402,7 +402,8 @@ typedef struct mm_stats {
     int64_t compute_busy_ns;      /* since creation; with an own stream only */
     int64_t compute_wait_ns;      /* the compute stream, or the caller who computes inline, stood waiting */
     int64_t codec_busy_ns;        /* encode and decode streams at work */
-    int64_t codec_wait_ns;        /* of it, while the computation waited for them; 0 if events have no times */
+    int64_t codec_wait_ns;        /* of it, while the computation waited for them; of iterations that were waited
+                                     for, where events have times */
     int64_t encodes, decodes;
     int64_t encoded_bytes;       /* raw bytes that went into encoders */
     int64_t coded_bytes;         /* bytes that came out */

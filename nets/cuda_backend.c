@@ -22,11 +22,13 @@ mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
 
 mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what) {
     if (status == CUDNN_STATUS_SUCCESS) return MM_OK;
+    (void)cudaGetLastError(); /* what the library's call left: it is told here, a later launch must not be blamed */
     return mm_fail(MM_ERR_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(status));
 }
 
 mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MM_OK;
+    (void)cudaGetLastError();
     return mm_fail(MM_ERR_DEVICE, "cuBLAS: %s: %s", what, cublasGetStatusString(status));
 }
 

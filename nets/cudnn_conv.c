@@ -25,7 +25,13 @@ static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescrip
 
 /* What factors may be rounded to: FMA is plain float32; the default lets tensor cores take TF32. */
 static cudnnMathType_t widest_math(const nets_cuda_backend *cuda) {
-    return cuda->config.precision == NETS_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+    switch (cuda->config.precision) {
+    case NETS_FP32:
+        return CUDNN_FMA_MATH;
+    case NETS_TF32:
+        return CUDNN_DEFAULT_MATH;
+    }
+    return CUDNN_FMA_MATH;
 }
 
 static mm_status set_math(const nets_cudnn_conv *conv, int math) {

@@ -29,7 +29,13 @@ typedef struct matrix {
 } matrix;
 
 static cublasComputeType_t compute_type(const nets_cuda_backend *cuda) {
-    return cuda->config.precision == NETS_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    switch (cuda->config.precision) {
+    case NETS_FP32:
+        return CUBLAS_COMPUTE_32F;
+    case NETS_TF32:
+        return CUBLAS_COMPUTE_32F_FAST_TF32;
+    }
+    return CUBLAS_COMPUTE_32F;
 }
 
 /* c[m, n] := a[m, k] b[k, n] */

@@ -55,7 +55,7 @@ static const char *rate(int64_t bytes_per_s, char buffer[32]) {
 static void print_seen(const seen *s) {
     char a[32], b[32];
     if (s->unusable[0]) {
-        printf("%s: %s\n", s->ops->name, s->unusable);
+        printf("%s\n", s->unusable);
         return;
     }
     printf("%s: %s\n", s->ops->name, s->description.model);

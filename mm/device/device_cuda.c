@@ -26,7 +26,7 @@ static mm_status find_gpu(void) {
     if (error == cudaSuccess && count > 0) return MM_OK;
     cudaGetLastError();
     return mm_fail(MM_ERR_NOT_FOUND,
-                   "device 'cuda': no GPU answers (%s); see what nvidia-smi and CUDA_VISIBLE_DEVICES say, or use the "
+                   "cuda: no GPU answers (%s); see what nvidia-smi and CUDA_VISIBLE_DEVICES say, or use the "
                    "device 'host'",
                    error == cudaSuccess ? "there are none" : cudaGetErrorString(error));
 }

@@ -1,10 +1,11 @@
 /* What the training loop calls of CUDA, counted on the emulation: nothing that synchronises a stream or the device,
- * allocates or frees; and how many calls an iteration is. */
+ * allocates or frees; how many calls an iteration is; and what becomes of it when one of them fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -134,10 +135,73 @@ static void a_recorded_iteration_takes_eight_calls_however_many_layers(void **st
     assert_true(calls[MM_ISSUE_THREAD] > 10 * CALLS);
 }
 
+/* ---------------------------------------------------------------- calls that fail */
+
+enum { TRAINED = 4 };
+
+/* TRAINED iterations from initial values, submitted ahead. On failure what is outstanding is given up. */
+static mm_status train(loop *l, float losses[TRAINED]) {
+    nets_result result;
+    int collected = 0;
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && collected < TRAINED; i++) {
+        if (i < TRAINED) status = nets_exec_submit(l->exec, l->s.images, l->s.labels, BATCH, SUITE_RATE);
+        if (status != MM_OK || (i == 0 && TRAINED > 1)) continue;
+        status = nets_exec_collect(l->exec, &result);
+        if (status == MM_OK) losses[collected++] = result.loss;
+    }
+    while (status != MM_OK && nets_exec_outstanding(l->exec) > 0) {
+        mm_status ended = nets_exec_collect(l->exec, &result);
+        (void)ended; /* those before the one that failed went well */
+    }
+    return status;
+}
+
+static void expect_training(loop *l, const float expected[TRAINED], const char *after) {
+    float losses[TRAINED];
+    expect_ok(nets_exec_init(l->exec, SUITE_SEED));
+    expect_ok(train(l, losses));
+    if (memcmp(losses, expected, sizeof losses) != 0) fail_msg("other losses after %s has failed", after);
+}
+
+/* Recording fails over to none; what else fails is told, and leaves an executor that trains as ever. */
+static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
+    (void)state;
+    static const char *const names[] = {"cudaMemcpyAsync",      "cudaEventRecord",      "cudaStreamWaitEvent",
+                                        "kernel_launch",        "cudaGraphLaunch",      "cudaStreamBeginCapture",
+                                        "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaEventSynchronize"};
+    static const long nths[] = {1, 9, 60};
+    float expected[TRAINED], losses[TRAINED];
+    loop l;
+    int told = 0, passed = 0;
+    start(&l, NULL, "swap-async:when=always", MM_ISSUE_INLINE);
+    expect_ok(train(&l, expected));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t n = 0; n < sizeof nths / sizeof *nths; n++) {
+            expect_ok(
+                mm_policy_set(l.manager, n % 2 ? "liveness" : "swap-async:when=always")); /* drops the recording */
+            expect_ok(nets_exec_init(l.exec, SUITE_SEED));
+            cuda_emulation_fail(names[i], nths[n], cudaErrorInvalidValue);
+            mm_status status = train(&l, losses);
+            bool happened = cuda_emulation_failed();
+            cuda_emulation_fail(names[i], 0, cudaSuccess);
+            if (status == MM_OK && memcmp(losses, expected, sizeof losses) != 0)
+                fail_msg("other losses, %s call %ld failed unnoticed", names[i], nths[n]);
+            if (status != MM_OK && !happened) fail_msg("%s", mm_last_error());
+            told += status != MM_OK;
+            passed += status == MM_OK && happened;
+            expect_training(&l, expected, names[i]);
+        }
+    assert_true(told > 6);
+    assert_true(passed >= 3); /* recording */
+    finish(&l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_of_the_loop_synchronises_allocates_or_frees),
         cmocka_unit_test(a_recorded_iteration_takes_eight_calls_however_many_layers),
+        cmocka_unit_test(a_call_that_fails_is_told_once_and_training_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ every_command_has_help_() {
         expect 0 "$option"
         says out "usage: mm COMMAND"
     done
-    for command in train bench plan nets policies codecs; do
+    for command in train bench plan device nets policies codecs; do
         says out "  $command "
         for option in --help -h; do
             "$mm" $command $option >"$command" 2>err || fail "mm $command $option: status $?"

@@ -60,8 +60,12 @@ def resnet(nn, stages):
 
 
 def segments_of(nn, layers, n=4):
-    """Plain networks have no blocks: n parts of about as many layers."""
+    """Plain networks have no blocks: n parts of about as many layers. None begins with a ReLU, which works in place: a
+    part's input must stay as it is to run the part again."""
     at = [len(layers) * i // n for i in range(n + 1)]
+    for i in range(1, n):
+        while isinstance(layers[at[i]], nn.ReLU):
+            at[i] += 1
     return [nn.Sequential(*layers[a:b]) for a, b in zip(at, at[1:])]
 
 
