@@ -279,9 +279,9 @@ MM_API const char *mm_policy_now(const mm_manager *manager);
  * none. Persistent tensors stay where they are. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
 
-/* Makes the budget smaller, because others need the memory, or larger again, up to what was
- * reserved: the range stays reserved, so nothing moves. Plans and checks every prepared graph under the new budget first,
- * down the ladder if it must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
+/* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved: the range stays
+ * reserved, so nothing moves. Plans and checks every prepared graph under the new budget first, down the ladder if it
+ * must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
  * system. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 

@@ -45,10 +45,9 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the
  * executor's batch. Blocks until it is done, allocates nothing. In training the weights are updated with the learning
- * rate `lr`. Where memory runs out, it is run again as the manager's ladder
- * allows: what is learned ends as if nothing had been, running statistics may have seen the batch twice. On failure
- * the iteration was aborted, and the manager is usable. Nothing may be submitted and not
- * collected. */
+ * rate `lr`. Where memory runs out, it is run again as the manager's ladder allows: what is learned ends as if nothing
+ * had been, running statistics may have seen the batch twice. On failure the iteration was aborted, and the manager is
+ * usable. Nothing may be submitted and not collected. */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
 
@@ -62,8 +61,8 @@ enum { NETS_AHEAD = 2 }; /* iterations that may be submitted and not collected *
 
 /* Enqueues an iteration and returns: nothing waits for the device, allocates or frees (but what mm_iteration_end_async
  * excepts). The batch is copied: it is the caller's again; NULL, NULL: the batch of NETS_AHEAD iterations before once
- * more. MM_ERR_ORDER: NETS_AHEAD wait to be collected. On failure
- * this iteration was aborted; those before it can be collected. */
+ * more. MM_ERR_ORDER: NETS_AHEAD wait to be collected. On failure this iteration was aborted; those before it can be
+ * collected. */
 MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr);
 
 /* Waits for the oldest iteration that was not collected, and gives its result. On failure those submitted after it are
