@@ -28,32 +28,16 @@ static mm_status train(const bench *b, session *s, row *r) {
     return session_train(s, &run, r);
 }
 
-/* ---------------------------------------------------------------- predicting */
-
-static mm_status calibrate_with(bench *b, const nets_net *net, int64_t batch, const char *policy) {
+mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c) {
     session s;
     row r = {.batch = batch};
     session_config config = configure(b, net, batch, policy);
     config.measure_times = true;
     MM_TRY(session_init(&s, &config));
     mm_status status = train(b, &s, &r);
-    if (status == MM_OK) status = collector_add(b->collector, &s, &r);
+    if (status == MM_OK && !*b->interrupted) status = collector_add(c, &s, &r);
     session_fini(&s);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
-}
-
-mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy) {
-    MM_TRY(calibrate_with(b, net, batch, "liveness"));
-    return strcmp(policy, "liveness") == 0 ? MM_OK : calibrate_with(b, net, batch, policy);
-}
-
-/* The manager planned without times, so that is how its plan is made again. */
-static mm_status predict(const bench *b, const session *s, row *r) {
-    simulated_run run;
-    time_source times = {.fill = collector_fill, .ctx = b->collector};
-    MM_TRY(simulated_policy(&b->subject, r->policy, s->config.budget_bytes, s->config.pinned_bytes, &times, &run));
-    if (!run.untimed[0]) r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
-    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- measuring */
@@ -80,52 +64,24 @@ static mm_status profile(const session_config *measured, row *r) {
     return MM_OK;
 }
 
-static mm_status measure_once(bench *b, const nets_net *net, row *r) {
+mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     session s;
     session_config config = configure(b, net, r->batch, r->policy);
     config.budget_bytes = r->asked_bytes;
     config.no_ladder = b->no_ladder;
     config.measure = true;
-    config.measure_times = b->collector && !b->predict;
+    config.measure_times = b->collector != NULL;
     mm_status status = session_init(&s, &config);
     r->minimum_bytes = s.minimum_bytes;
     MM_TRY(status);
     status = train(b, &s, r);
     if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
-    if (status == MM_OK && b->predict) status = predict(b, &s, r);
     config.budget_bytes = s.config.budget_bytes;
+    r->pinned_bytes = s.config.pinned_bytes;
     bool apart = s.ahead && !config.measure_times;
     session_fini(&s);
     if (status == MM_OK && apart && !*b->interrupted) status = profile(&config, r);
     return status;
-}
-
-static double expected_part(const row *r) { return r->iteration_seconds_predicted / r->iteration_seconds_median; }
-
-static int by_expected_part(const void *a, const void *b) {
-    double x = expected_part(a), y = expected_part(b);
-    return (x > y) - (x < y);
-}
-
-/* Three times, each right after facts were measured: the one in the middle counts, so that a disturbance does not. */
-static mm_status measure_and_predict(bench *b, const nets_net *net, row *r) {
-    enum { TIMES = 3 };
-    row rows[TIMES];
-    for (int i = 0; i < TIMES; i++) {
-        rows[i] = *r;
-        MM_TRY(bench_calibrate(b, net, r->batch, r->policy));
-        mm_status status = measure_once(b, net, &rows[i]);
-        r->minimum_bytes = rows[i].minimum_bytes;
-        MM_TRY(status);
-        if (*b->interrupted) return MM_OK;
-    }
-    qsort(rows, TIMES, sizeof *rows, by_expected_part);
-    *r = rows[TIMES / 2];
-    return MM_OK;
-}
-
-mm_status bench_measure(bench *b, const nets_net *net, row *r) {
-    return b->predict ? measure_and_predict(b, net, r) : measure_once(b, net, r);
 }
 
 /* ---------------------------------------------------------------- the codec's speed */
