@@ -159,6 +159,20 @@ lists_are_read_through_before_anything_runs_() {
     refused 1 "none/x: cannot be written" "${measure[@]}" --svg none/x
 }
 
+a_value_named_twice_runs_once_() {
+    expect 0 "${simulate[@]}" --policies liveness,swap --budgets sweep:3,sweep:3 --json rows
+    (($(values rows policy | wc -l) == 6)) || fail "$(values rows policy | wc -l) rows"
+    expect 0 "${simulate[@]}" --policies liveness --batch 4,8,4 --budgets own,own --json rows
+    [[ $(values rows batch | tr '\n' ' ') == "4 8 " ]] || fail "$(values rows batch)"
+}
+
+more_values_than_there_is_room_for_are_refused_() {
+    local sweeps
+    sweeps=$(printf 'sweep:32,%.0s' {1..8})
+    refused 2 "--budgets: 257 values, at most 256" "${simulate[@]}" --budgets "${sweeps}own"
+    refused 2 "--batch: 257 values, at most 256" "${simulate[@]}" --budgets 3MiB --batch "${sweeps}5"
+}
+
 # ---------------------------------------------------------------- predicted
 
 every_measured_run_is_predicted_() {
