@@ -48,7 +48,7 @@ static mm_status calibrate(bench *b, const nets_net *net, int64_t batch, predict
     p->n_rounds++;
     for (int i = 0; i < p->policies.n && !*b->interrupted; i++)
         MM_TRY(bench_calibrate(b, net, batch, p->policies.text[i], c));
-    return MM_OK;
+    return *b->interrupted ? MM_OK : collector_measure_link(c, &b->target, b->link_bytes);
 }
 
 /* ---------------------------------------------------------------- measuring */
@@ -91,7 +91,7 @@ static int by_value(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* The median of what the rounds' facts make of it. A manager plans without times, so that is how its plan is made again. */
+/* The median of what the rounds' facts make of it. A manager plans without times, so its plan is made again like that. */
 static mm_status predict(const bench *b, const prediction *p, row *r) {
     int64_t ns[ROUNDS];
     simulated_run run;

@@ -89,7 +89,9 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     b->collector = &c;
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
-    if (status == MM_OK && b->facts && !*b->interrupted) status = collector_save(&c, b->facts);
+    bool saved = !*b->interrupted;
+    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target, b->link_bytes);
+    if (status == MM_OK && saved) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
     return status;
@@ -245,11 +247,13 @@ static const char help_text[] =
     "\n"
     "--predict measures facts of each network and batch under liveness, vdnn-all:when=always, and\n"
     "freelunch:codec=C,eligible=all,when=always for every codec of elements that a listed policy has. It compares what\n"
-    "the simulator makes of them with each listed policy's measured step. Facts are measured in three rounds, all\n"
-    "policies in two passes between those; the median of what the rounds predict is compared with the mean of the\n"
-    "passes. Nothing is scaled. A policy whose plan is one of those that facts were measured of is marked (own), and\n"
-    "left out of the error's summary. Off a terminal each row is also printed once it is known: with --predict, when its\n"
-    "network and batch are through. Columns:\n"
+    "the simulator makes of them with each listed policy's measured step. Facts are measured in four rounds, all\n"
+    "listed policies in a pass after each but the last; the median of what the rounds predict is compared with the\n"
+    "median of the passes. Nothing is scaled. A policy whose plan is one that facts were measured of is marked (own),\n"
+    "and left out of the error's summary.\n"
+    "\n"
+    "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are through.\n"
+    "Columns:\n"
     "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"

@@ -5,6 +5,7 @@
 #include "mm/core/graph.h"
 #include "mm/measured.h"
 #include "pipeline/codec/codec_facts.h"
+#include "tools/device_speed.h"
 
 /* Adds the codecs that a policy uses and that are not listed yet. */
 static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n) {
@@ -183,11 +184,32 @@ static void find_contention(const collect_contention *s, int *codecs_out, int *l
     *link_out = permille(link);
 }
 
+/* What is left of a rate with both ways busy: no more than there is, and not less than facts may say. */
+static int64_t shared_rate(int64_t both, int64_t alone) {
+    int64_t least = alone / 10 + 1;
+    return alone > 0 && both > alone ? alone : both < least ? least : both;
+}
+
+mm_status collector_measure_link(collector *c, const target *target, int64_t link_bytes_per_s) {
+    mm_device *device;
+    device_speed speed = {0};
+    const mm_device_config config = {.link_out_bytes_per_s = link_bytes_per_s, .link_in_bytes_per_s = link_bytes_per_s};
+    MM_TRY(mm_device_create(target->device, &config, &device));
+    mm_status status = device_speed_link(device, &speed);
+    mm_device_destroy(device);
+    c->both_bytes_per_s = speed.both;
+    return status;
+}
+
 static void conclude(const collector *c, mm_facts *facts) {
     double constant = copy_constant(c->copies);
     facts->issue_ns = (int64_t)constant;
     facts->in_bytes_per_s = copy_rate(&c->copies[0], constant);
     facts->out_bytes_per_s = copy_rate(&c->copies[1], constant);
+    if (c->both_bytes_per_s > 0) {
+        facts->out_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->out_bytes_per_s);
+        facts->in_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->in_bytes_per_s);
+    }
     find_contention(&c->contention, &facts->contention_permille, &facts->link_contention_permille);
 }
 

@@ -153,12 +153,12 @@ static json_t *to_json(const row *r) {
         r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
         r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
-        optional(row_error(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated,
-        "codec_hidden_share", optional(r->codec_hidden_share),
-        "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds", r->compute_busy_seconds, "step_ratio",
-        positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio), "loss_first",
-        ran ? json_real(r->loss_first) : json_null(), "loss_last", ran ? json_real(r->loss_last) : json_null(),
-        "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "status", r->status);
+        optional(row_error(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated, "codec_hidden_share",
+        optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds",
+        r->compute_busy_seconds, "step_ratio", positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio),
+        "loss_first", ran ? json_real(r->loss_first) : json_null(), "loss_last",
+        ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy), "iterations",
+        (json_int_t)r->iterations, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -117,6 +117,13 @@ facts_are_of_their_own_network_and_batch_() {
     says err "eight has no times of "
 }
 
+facts_say_what_the_link_does_both_ways_() {
+    expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness,swap:when=always --link 400MB --facts facts \
+        --quiet
+    [[ $(grep -c '"[a-z]*_both_bytes_per_s": [1-9]' facts) == 2 ]] || fail "not measured: $(grep both facts)"
+    expect 0 bench --simulate facts --policies liveness,swap:when=always --quiet
+}
+
 a_machines_facts_can_be_written_out_() {
     expect 0 "${simulate[@]}" --policies liveness,swap,freelunch --facts facts --json rates
     expect 0 bench --simulate facts --policies liveness,swap,freelunch --json facts.rows --quiet
@@ -181,9 +188,43 @@ every_measured_run_is_predicted_() {
         --policies 'liveness,swap,swap-async,freelunch,recompute,freelunch:buffers=naive,workspace=naive'
     (($(rows_with rows simulator_error null) == 0)) || fail "not all are predicted"
     (($(rows_with rows iteration_seconds_predicted null) == 0)) || fail "not all are predicted"
-    [[ $(tail -1 out) =~ ^simulator\ error\ of\ 12\ runs:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] ||
-        fail "$(tail -1 out)"
     says out " ms, "
+    local policies calibrated i held=0
+    mapfile -t policies < <(values rows policy)
+    mapfile -t calibrated < <(values rows calibrated)
+    for i in "${!policies[@]}"; do
+        [[ ${calibrated[i]} == true ]] || held=$((held + 1))
+        case ${policies[i]} in
+        liveness) [[ ${calibrated[i]} == true ]] || fail "facts were measured of liveness" ;;
+        swap | swap-async | recompute) [[ ${calibrated[i]} == false ]] || fail "no facts were measured of swap" ;;
+        esac
+    done
+    local what="simulator error of $held runs that no facts were measured of"
+    [[ $(tail -1 out) =~ ^$what:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] || fail "$(tail -1 out)"
+}
+
+facts_for_predictions_are_measured_of_listed_codecs_alone_() {
+    expect 0 bench --net tiny --batch 4 --iterations 3 --predict --quiet --policies hybrid,cdma --facts facts --json rows
+    [[ $(values rows calibrated | tr '\n' ' ') == "false false " ]] || fail "$(values rows calibrated)"
+    [[ $(<facts) == *zfp:rate=4* && $(<facts) == *raw* && $(<facts) != *zfp:rate=6.4* ]] || fail "other codecs"
+    expect 0 bench --simulate facts --policies swap-async,hybrid --quiet
+}
+
+what_does_not_fit_is_not_predicted_() {
+    local least
+    least=$(minimum tiny 32 swap)
+    expect 0 bench --net tiny --batch 32 --iterations 3 --predict --quiet --policies liveness,swap --budgets "$least" \
+        --json rows
+    mapfile -t predicted < <(values rows iteration_seconds_predicted)
+    [[ ${predicted[0]} == null && ${predicted[1]} == 0.* ]] || fail "${predicted[*]}"
+    says out "tiny, batch 32, liveness, budget $least: infeasible: "
+}
+
+each_row_is_a_line_before_the_table_() {
+    expect 0 "${measure[@]}" --policies liveness,swap
+    mapfile -t lines <out
+    [[ ${lines[0]} =~ ^tiny,\ batch\ 8,\ liveness:\ [0-9.]+\ img/s,\ [0-9.]+\ ms:\ ok$ ]] || fail "${lines[0]}"
+    [[ ${lines[1]} == "tiny, batch 8, swap: "* && ${lines[2]} == "net "* ]] || fail "no two lines"
 }
 
 a_link_can_be_a_part_of_the_codecs_speed_() {
