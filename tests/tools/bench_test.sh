@@ -5,6 +5,7 @@
 
 machine=$(realpath "$2")
 orders=$(realpath "$3")
+link_orders=$(realpath "$4")
 simulate=(bench --simulate "$machine" --net tiny --batch 32 --quiet)
 measure=(bench --net tiny --batch 8 --iterations 2 --quiet)
 
@@ -241,6 +242,21 @@ the_published_orders_hold_on_a_gpu_of_the_papers_class_() {
     sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
     ! "$orders" "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
     says out "not in order: resnet152 at own: freelunch"
+}
+
+the_order_over_a_slow_link_is_said_with_the_exit_status_() {
+    local status=0
+    "$link_orders" "$mm" tiny 8 2 >out 2>err || status=$?
+    says out "link: "
+    says out "unoptimised "
+    says out "% of liveness"
+    if ((status == 0)); then
+        [[ $(tail -1 out) == "in order: freelunch and hybrid ahead of swap-async"* ]] || fail "$(tail -1 out)"
+    else
+        ((status == 1)) && says out "not in order: tiny, batch 8: "
+    fi
+    ! "$link_orders" "$mm" nope 8 2 >out 2>err || fail "a network that is not there is in order"
+    says err "nope"
 }
 
 a_gpus_steps_take_what_was_measured_on_one_() {
