@@ -49,6 +49,13 @@ void collector_fini(collector *c) {
     memset(c, 0, sizeof *c);
 }
 
+/* A node's time in a typical iteration. The program has the mean of all but the first, which those that were disturbed
+ * are in; a run is told by its median. */
+static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
+    double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
+    return (int64_t)((double)mm_program_ns(m->program, node) * (part < 1 ? part : 1));
+}
+
 /* ---------------------------------------------------------------- operations */
 
 static void add_operation(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
@@ -79,7 +86,7 @@ typedef struct totals {
     int64_t compute, again, codecs, link; /* ns of an iteration */
 } totals;
 
-static totals add_up(const mm_measured *m) {
+static totals add_up(const mm_measured *m, const row *r) {
     totals t = {0};
     for (int i = 0; i < m->plan->n_nodes; i++) {
         mm_node_kind kind = m->plan->nodes[i].kind;
@@ -87,7 +94,7 @@ static totals add_up(const mm_measured *m) {
         *(kind == MM_NODE_STEP        ? &t.compute
           : kind == MM_NODE_RECOMPUTE ? &t.again
           : copies                    ? &t.link
-                                      : &t.codecs) += mm_program_ns(m->program, i);
+                                      : &t.codecs) += typical_ns(m, i, r);
     }
     return t;
 }
@@ -101,7 +108,7 @@ static void add_steps(collector *c, const mm_measured *m, const totals *t, const
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         if (node->kind == MM_NODE_STEP)
-            c->facts->variants[c->facts->variant_first[node->step]].ns = mm_program_ns(m->program, i);
+            c->facts->variants[c->facts->variant_first[node->step]].ns = typical_ns(m, i, r);
     }
     int64_t beyond = (int64_t)(r->iteration_seconds_median * 1e9) - t->compute - t->again;
     c->beyond_ns = alone && beyond > 0 ? beyond : 0;
@@ -127,12 +134,12 @@ static void add_contention(collector *c, const totals *t, const row *r) {
 mm_status collector_add(collector *c, session *s, const row *r) {
     mm_measured m;
     MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
-    totals t = add_up(&m);
+    totals t = add_up(&m, r);
     add_steps(c, &m, &t, r);
     add_contention(c, &t, r);
     for (int i = 0; i < m.plan->n_nodes; i++) {
         const mm_node *node = &m.plan->nodes[i];
-        int64_t ns = mm_program_ns(m.program, i);
+        int64_t ns = typical_ns(&m, i, r);
         if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
             add_operation(c, &m, node, ns);
         else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)

@@ -12,6 +12,10 @@ static int by_value(const void *a, const void *b) {
 
 void row_times(row *r, double *seconds, int64_t n) {
     if (n == 0) return;
+    int64_t first = n > 1;
+    double sum = 0;
+    for (int64_t i = first; i < n; i++) sum += seconds[i];
+    r->iteration_seconds_mean = sum / (double)(n - first);
     qsort(seconds, (size_t)n, sizeof *seconds, by_value);
     r->iteration_seconds_median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
     r->iteration_seconds_p95 = seconds[(int64_t)(0.95 * (double)(n - 1) + 0.5)];
@@ -105,8 +109,9 @@ void rows_print(FILE *file, const row *rows, int n) {
 }
 
 void row_print_line(FILE *file, const row *r) {
+    char size[32];
     fprintf(file, "%s, batch %lld, %s", r->net, (long long)r->batch, r->policy);
-    if (r->asked_bytes > 0) fprintf(file, ", budget %lld", (long long)r->asked_bytes);
+    if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);
     if (has_speed(r) && is_predicted(r)) {
         char cell[CELL];

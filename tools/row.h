@@ -21,6 +21,7 @@ typedef struct row {
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
+    double iteration_seconds_mean;    /* but for the first, if there are more */
     double codec_hidden_share;        /* negative: no codec */
     double codec_busy_seconds;        /* of the codecs' streams, an iteration */
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */

@@ -218,7 +218,7 @@ what_does_not_fit_is_not_predicted_() {
         --json rows
     mapfile -t predicted < <(values rows iteration_seconds_predicted)
     [[ ${predicted[0]} == null && ${predicted[1]} == 0.* ]] || fail "${predicted[*]}"
-    says out "tiny, batch 32, liveness, budget $least: infeasible: "
+    [[ $(head -1 out) =~ ^tiny,\ batch\ 32,\ liveness,\ budget\ [0-9.]+[KM]iB:\ infeasible:\  ]] || fail "$(head -1 out)"
 }
 
 each_row_is_a_line_before_the_table_() {
