@@ -6,7 +6,10 @@
 #include "tools/facts_source.h"
 #include "tools/simulated.h"
 
-enum { BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX }; /* budgets, or batches, of one network */
+enum {
+    BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX, /* budgets, or batches, of one network */
+    BENCH_PREDICT_ROUNDS = 4              /* of measuring facts; between each two, everything predicted is measured */
+};
 
 typedef struct bench {
     /* as given */
@@ -39,13 +42,24 @@ MM_CHECKED mm_status bench_batches(const bench *b, const nets_net *net, int64_t 
 /* Budgets for the network and batch under way; 0: what the policy that runs needs. */
 MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out);
 
-/* Into `r`, which names the run: trains, and (if facts were collected) predicts. MM_ERR_INFEASIBLE: r->status says why.
- */
+/* A new row, that names its run; NULL: out of memory. It holds until the next one. */
+row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget);
+/* Sets its status, by how the run ended. */
+void bench_end_row(bench *b, row *r, mm_status status);
+/* Prints it as it is done, where the table at the end might not be reached: not on a terminal. */
+void bench_show_row(const row *r);
+
+/* Into `r`, which names the run: trains. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
-/* Runs a policy for the sake of the facts, and before it liveness, which has no side streams: steps, codecs and copies are
- * measured again, contention over all runs. Done for every policy first, and right before each run that is predicted, so that a
- * machine that others slow down for a while is slow for both. */
-MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy);
+/* Runs a policy for the sake of the facts. */
+MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
+
+/* All policies at all budgets. Facts are measured under a set of policies of their own, that no listed one changes but by
+ * its codecs; then everything listed is measured; and so on in turns, facts being the first and the last, so that a
+ * machine that grows slower or faster does so for both. Of each the median counts, whatever the error. A listed policy
+ * whose plan is one of the set's is marked (row.calibrated): its error says nothing of the simulator. */
+MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch);
+
 /* Bytes a second of the codec that the policies name first. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 

@@ -22,9 +22,9 @@ static mm_status read_sweep(const char *option, const char *text, int *n_out) {
     return MM_OK;
 }
 
-static int by_size(const void *a, const void *b) {
+static int by_size_falling(const void *a, const void *b) {
     const int64_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
+    return (*x < *y) - (*x > *y);
 }
 
 /* n values from `low` to `high`, both among them, each larger than the one before by the same factor. */
@@ -58,28 +58,38 @@ static mm_status only_budget(const bench *b, int64_t *bytes_out) {
 }
 
 /* Up to the largest batch that any of the policies fits into the budget. */
-static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t *batches, int *n_out) {
+static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t batches[SWEEP_MAX], int *n_out) {
     int64_t budget, largest = 0;
     MM_TRY(only_budget(b, &budget));
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
         max_batch found;
-        MM_TRY(max_batch_find(net, &b->target, b->policies.text[p], budget, &found));
+        MM_TRY(
+            max_batch_find(net, &b->target, b->policies.text[p], budget, b->source ? b->source->path : NULL, &found));
         if (found.batch > largest) largest = found.batch;
     }
     if (largest == 0) largest = 1; /* rows that say what it takes */
-    *n_out += spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches + *n_out);
+    *n_out = spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches);
     return MM_OK;
+}
+
+/* One that is there already is not run twice. bench_read_lists saw to it that all have room. */
+static void add_value(int64_t values[BENCH_VALUES_MAX], int *n, int64_t value) {
+    for (int i = 0; i < *n; i++)
+        if (values[i] == value) return;
+    values[(*n)++] = value;
 }
 
 mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out) {
     int n = 0;
-    for (int i = 0; i < b->batches.n && n <= BENCH_VALUES_MAX - SWEEP_MAX; i++) {
-        int sweep;
+    for (int i = 0; i < b->batches.n; i++) {
+        int64_t found[SWEEP_MAX];
+        int sweep, n_found = 0;
         MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
         if (sweep > 0)
-            MM_TRY(sweep_batches(b, net, sweep, batches, &n));
+            MM_TRY(sweep_batches(b, net, sweep, found, &n_found));
         else
-            MM_TRY(read_batch(b->batches.text[i], &batches[n++]));
+            MM_TRY(read_batch(b->batches.text[i], &found[n_found++]));
+        for (int f = 0; f < n_found; f++) add_value(batches, &n, found[f]);
     }
     *n_out = n;
     return MM_OK;
@@ -104,7 +114,7 @@ static mm_status needs(const bench *b, const char *policy, int64_t *bytes_out) {
 }
 
 /* From the least that any policy needs to what liveness needs, where nothing has to be done. */
-static mm_status sweep_budgets(const bench *b, int n, int64_t *budgets, int *n_out) {
+static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX], int *n_out) {
     int64_t low = INT64_MAX, high;
     MM_TRY(needs(b, "liveness", &high));
     for (int p = 0; p < b->policies.n; p++) {
@@ -112,37 +122,32 @@ static mm_status sweep_budgets(const bench *b, int n, int64_t *budgets, int *n_o
         MM_TRY(needs(b, b->policies.text[p], &bytes));
         if (bytes < low) low = bytes;
     }
-    *n_out += spread(low, high, n, budgets + *n_out);
+    *n_out = spread(low, high, n, budgets);
     return MM_OK;
 }
 
 /* What the plan of each policy needs, falling. */
-static mm_status plan_budgets(const bench *b, int64_t *budgets, int *n_out) {
-    int first = *n_out, n = b->policies.n;
-    for (int p = 0; p < n; p++) MM_TRY(needs(b, b->policies.text[p], &budgets[(*n_out)++]));
-    qsort(budgets + first, (size_t)n, sizeof *budgets, by_size);
-    for (int i = 0; i < n / 2; i++) {
-        int64_t size = budgets[first + i];
-        budgets[first + i] = budgets[first + n - 1 - i];
-        budgets[first + n - 1 - i] = size;
-    }
+static mm_status plan_budgets(const bench *b, int64_t budgets[ARG_TEXTS_MAX], int *n_out) {
+    *n_out = b->policies.n;
+    for (int p = 0; p < b->policies.n; p++) MM_TRY(needs(b, b->policies.text[p], &budgets[p]));
+    qsort(budgets, (size_t)b->policies.n, sizeof *budgets, by_size_falling);
     return MM_OK;
 }
 
 mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out) {
     int n = 0;
-    for (int i = 0; i < b->budgets.n && n <= BENCH_VALUES_MAX - ARG_TEXTS_MAX; i++) {
+    for (int i = 0; i < b->budgets.n; i++) {
         const char *text = b->budgets.text[i];
-        int sweep;
+        int64_t found[ARG_TEXTS_MAX] = {0};
+        int sweep, n_found = 1;
         MM_TRY(read_sweep("--budgets", text, &sweep));
         if (sweep > 0)
-            MM_TRY(sweep_budgets(b, sweep, budgets, &n));
-        else if (strcmp(text, "own") == 0)
-            budgets[n++] = 0;
+            MM_TRY(sweep_budgets(b, sweep, found, &n_found));
         else if (strcmp(text, "plans") == 0)
-            MM_TRY(plan_budgets(b, budgets, &n));
-        else
-            MM_TRY(read_budget(text, &budgets[n++]));
+            MM_TRY(plan_budgets(b, found, &n_found));
+        else if (strcmp(text, "own") != 0)
+            MM_TRY(read_budget(text, &found[0]));
+        for (int f = 0; f < n_found; f++) add_value(budgets, &n, found[f]);
     }
     *n_out = n;
     return MM_OK;
@@ -177,23 +182,36 @@ static mm_status check_policies(bench *b) {
     return MM_OK;
 }
 
-static mm_status check_values(const bench *b) {
+static mm_status check_number(const char *option, int n) {
+    if (n <= BENCH_VALUES_MAX) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "%s: %d values, at most %d", option, n, BENCH_VALUES_MAX);
+}
+
+static mm_status check_batches(const bench *b) {
     int64_t number;
+    int sweep, n = 0;
     for (int i = 0; i < b->batches.n; i++) {
-        int sweep;
         MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
         if (sweep > 0)
             MM_TRY(only_budget(b, &number));
         else
             MM_TRY(read_batch(b->batches.text[i], &number));
+        n += sweep > 0 ? sweep : 1;
     }
+    return check_number("--batch", n);
+}
+
+static mm_status check_budgets(const bench *b) {
+    int64_t number;
+    int sweep, n = 0;
     for (int i = 0; i < b->budgets.n; i++) {
-        int sweep;
-        MM_TRY(read_sweep("--budgets", b->budgets.text[i], &sweep));
-        if (sweep == 0 && strcmp(b->budgets.text[i], "own") != 0 && strcmp(b->budgets.text[i], "plans") != 0)
-            MM_TRY(read_budget(b->budgets.text[i], &number));
+        const char *text = b->budgets.text[i];
+        bool plans = strcmp(text, "plans") == 0;
+        MM_TRY(read_sweep("--budgets", text, &sweep));
+        if (sweep == 0 && !plans && strcmp(text, "own") != 0) MM_TRY(read_budget(text, &number));
+        n += sweep > 0 ? sweep : plans ? b->policies.n : 1;
     }
-    return MM_OK;
+    return check_number("--budgets", n);
 }
 
 mm_status bench_read_lists(bench *b) {
@@ -208,5 +226,6 @@ mm_status bench_read_lists(bench *b) {
         nets_net_destroy(net);
     }
     MM_TRY(check_policies(b));
-    return check_values(b);
+    MM_TRY(check_batches(b));
+    return check_budgets(b);
 }

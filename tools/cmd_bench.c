@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nets/net_file.h"
 #include "nets/safetensors.h"
@@ -25,24 +26,39 @@ static row *next_row(bench *b) {
 
 /* ---------------------------------------------------------------- cells */
 
-/* One cell of the table. What cannot run becomes a row that says why. */
-static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
-    const char *policy = b->policies.text[index];
+row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget) {
     row *r = next_row(b);
-    if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
+    if (!r) return NULL;
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
     snprintf(r->policy, sizeof r->policy, "%s", policy);
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
     r->batch = batch;
     r->asked_bytes = r->budget_bytes = budget;
-    mm_status status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
+    return r;
+}
+
+void bench_end_row(bench *b, row *r, mm_status status) {
     const char *good = *b->interrupted ? "interrupted" : "ok";
     snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
-    if (status == MM_OK || status == MM_ERR_INFEASIBLE) return MM_OK;
+    if (status == MM_OK || status == MM_ERR_INFEASIBLE) return;
     r->images_per_second = 0;
     b->failed = true;
-    fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)batch, policy, mm_last_error());
+    fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)r->batch, r->policy, mm_last_error());
+}
+
+void bench_show_row(const row *r) {
+    if (isatty(STDOUT_FILENO)) return;
+    row_print_line(stdout, r);
+    fflush(stdout);
+}
+
+/* One cell of the table. What cannot run becomes a row that says why. */
+static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
+    row *r = bench_row(b, net, batch, b->policies.text[index], budget);
+    if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
+    bench_end_row(b, r, b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r));
+    if (!b->source) bench_show_row(r);
     return MM_OK;
 }
 
@@ -52,8 +68,6 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     char what[96];
     progress p;
     MM_TRY(bench_budgets(b, budgets, &n));
-    for (int j = 0; b->predict && !*b->interrupted && j < b->policies.n; j++)
-        MM_TRY(bench_calibrate(b, net, batch, b->policies.text[j]));
     snprintf(what, sizeof what, "%.60s, batch %lld", nets_net_name(net), (long long)batch);
     progress_begin(&p, what, (int64_t)n * b->policies.n, b->quiet || !b->source);
     mm_status status = MM_OK;
@@ -66,15 +80,18 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     return status;
 }
 
-/* With facts to be kept or predicted with: collected meanwhile. */
+/* With facts to be kept: collected meanwhile. */
 static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
-    if (!b->facts && !b->predict) return run_cells(b, net, batch);
+    if (b->predict) return bench_predict(b, net, batch);
+    if (!b->facts) return run_cells(b, net, batch);
     collector c;
     MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
     b->collector = &c;
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
-    if (status == MM_OK && b->facts && !*b->interrupted) status = collector_save(&c, b->facts);
+    bool saved = !*b->interrupted;
+    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target, b->link_bytes);
+    if (status == MM_OK && saved) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
     return status;
@@ -226,8 +243,19 @@ static const char help_text[] =
     "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts' (of\n"
     "one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json, for "
     "any\n"
-    "network and batch. --predict measures facts of each network and batch, then compares what the simulator makes of\n"
-    "them with each policy's measured step: three times, the middle one counts. Columns:\n"
+    "network and batch.\n"
+    "\n"
+    "--predict measures facts of each network and batch under liveness, vdnn-all:when=always, and\n"
+    "freelunch:codec=C,eligible=all,when=always for every codec of elements that a listed policy has. It compares "
+    "what\n"
+    "the simulator makes of them with each listed policy's measured step. Facts are measured in four rounds, all\n"
+    "listed policies in a pass after each but the last; the median of what the rounds predict is compared with the\n"
+    "median of the passes. Nothing is scaled. A policy whose plan is one that facts were measured of is marked (own),\n"
+    "and left out of the error's summary.\n"
+    "\n"
+    "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are "
+    "through.\n"
+    "Columns:\n"
     "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
@@ -240,7 +268,8 @@ static const char help_text[] =
     "predicted_peak_bytes, minimum_bytes, outside_bytes, stash_bytes, images_per_second, iteration_seconds_median,\n"
     "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
     "null:\n"
-    "none), simulated (true: nothing ran, images_per_second is the simulator's), codec_hidden_share,\n"
+    "none), simulated (true: nothing ran, images_per_second is the simulator's), calibrated (true:\n"
+    "facts were measured of the same plan), codec_hidden_share,\n"
     "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
     "cuda:\n"
     "its computation beside codecs and copies, to that under liveness), precision, loss_first, loss_last, "

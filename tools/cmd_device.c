@@ -129,31 +129,12 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
     return status;
 }
 
-/* What is left of a rate with both ways busy: no more than there is, and not less than facts may say. */
-static int64_t shared_rate(int64_t both, int64_t alone) {
-    int64_t least = alone / 10 + 1;
-    return alone > 0 && both > alone ? alone : both < least ? least : both;
-}
-
-/* Networks do not keep both directions busy at once, so it is not seen in their runs. */
-static mm_status measure_link(const options *o, mm_facts *facts) {
-    mm_device *device;
-    device_speed speed;
-    MM_TRY(mm_device_create(o->target.device, NULL, &device));
-    mm_status status = device_speed_measure(device, &speed);
-    mm_device_destroy(device);
-    MM_TRY(status);
-    facts->out_both_bytes_per_s = shared_rate(speed.both, facts->out_bytes_per_s);
-    facts->in_both_bytes_per_s = shared_rate(speed.both, facts->in_bytes_per_s);
-    return MM_OK;
-}
-
 static mm_status measure_facts(const options *o, const nets_net *net) {
     collector c;
     MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
     mm_status status = MM_OK;
     for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
-    if (status == MM_OK) status = measure_link(o, c.facts);
+    if (status == MM_OK) status = collector_measure_link(&c, &o->target, 0);
     if (status == MM_OK) status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;

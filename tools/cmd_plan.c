@@ -7,6 +7,7 @@
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/explain.h"
+#include "tools/facts_source.h"
 #include "tools/json_file.h"
 #include "tools/picture.h"
 
@@ -34,7 +35,7 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .budget_bytes = c->budget_bytes,
                        .searched = c->max_batch};
     if (c->max_batch) {
-        MM_TRY(max_batch_find(c->network, &c->target, policy, c->budget_bytes, &one->found));
+        MM_TRY(max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->facts, &one->found));
         one->batch = one->found.batch > 0 ? one->found.batch : 1;
     }
     MM_TRY(plan_case_init(one, c->network, policy));
@@ -125,13 +126,20 @@ static mm_status save_picture(const plan_command *c) {
 
 /* ---------------------------------------------------------------- the command */
 
+/* A machine's rates are of any batch, measured facts of one. */
+static mm_status check_facts(const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    if (source.is_machine) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
+}
+
 static mm_status check(plan_command *c) {
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
-    if (c->max_batch && c->facts)
-        return mm_fail(MM_ERR_INVALID, "--facts are of one batch: they cannot go with --max-batch");
+    if (c->max_batch && c->facts) MM_TRY(check_facts(c->facts));
     if (c->json) MM_TRY(nets_safetensors_writable(c->json));
     return c->svg ? nets_safetensors_writable(c->svg) : MM_OK;
 }

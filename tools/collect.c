@@ -5,6 +5,7 @@
 #include "mm/core/graph.h"
 #include "mm/measured.h"
 #include "pipeline/codec/codec_facts.h"
+#include "tools/device_speed.h"
 
 /* Adds the codecs that a policy uses and that are not listed yet. */
 static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n) {
@@ -48,6 +49,13 @@ void collector_fini(collector *c) {
     memset(c, 0, sizeof *c);
 }
 
+/* A node's time in a typical iteration. The program has the mean of all but the first, which those that were disturbed
+ * are in; a run is told by its median. */
+static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
+    double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
+    return (int64_t)((double)mm_program_ns(m->program, node) * (part < 1 ? part : 1));
+}
+
 /* ---------------------------------------------------------------- operations */
 
 static void add_operation(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
@@ -78,7 +86,7 @@ typedef struct totals {
     int64_t compute, again, codecs, link; /* ns of an iteration */
 } totals;
 
-static totals add_up(const mm_measured *m) {
+static totals add_up(const mm_measured *m, const row *r) {
     totals t = {0};
     for (int i = 0; i < m->plan->n_nodes; i++) {
         mm_node_kind kind = m->plan->nodes[i].kind;
@@ -86,7 +94,7 @@ static totals add_up(const mm_measured *m) {
         *(kind == MM_NODE_STEP        ? &t.compute
           : kind == MM_NODE_RECOMPUTE ? &t.again
           : copies                    ? &t.link
-                                      : &t.codecs) += mm_program_ns(m->program, i);
+                                      : &t.codecs) += typical_ns(m, i, r);
     }
     return t;
 }
@@ -100,7 +108,7 @@ static void add_steps(collector *c, const mm_measured *m, const totals *t, const
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         if (node->kind == MM_NODE_STEP)
-            c->facts->variants[c->facts->variant_first[node->step]].ns = mm_program_ns(m->program, i);
+            c->facts->variants[c->facts->variant_first[node->step]].ns = typical_ns(m, i, r);
     }
     int64_t beyond = (int64_t)(r->iteration_seconds_median * 1e9) - t->compute - t->again;
     c->beyond_ns = alone && beyond > 0 ? beyond : 0;
@@ -126,12 +134,12 @@ static void add_contention(collector *c, const totals *t, const row *r) {
 mm_status collector_add(collector *c, session *s, const row *r) {
     mm_measured m;
     MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
-    totals t = add_up(&m);
+    totals t = add_up(&m, r);
     add_steps(c, &m, &t, r);
     add_contention(c, &t, r);
     for (int i = 0; i < m.plan->n_nodes; i++) {
         const mm_node *node = &m.plan->nodes[i];
-        int64_t ns = mm_program_ns(m.program, i);
+        int64_t ns = typical_ns(&m, i, r);
         if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
             add_operation(c, &m, node, ns);
         else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
@@ -183,11 +191,32 @@ static void find_contention(const collect_contention *s, int *codecs_out, int *l
     *link_out = permille(link);
 }
 
+/* What is left of a rate with both ways busy: no more than there is, and not less than facts may say. */
+static int64_t shared_rate(int64_t both, int64_t alone) {
+    int64_t least = alone / 10 + 1;
+    return alone > 0 && both > alone ? alone : both < least ? least : both;
+}
+
+mm_status collector_measure_link(collector *c, const target *target, int64_t link_bytes_per_s) {
+    mm_device *device;
+    device_speed speed = {0};
+    const mm_device_config config = {.link_out_bytes_per_s = link_bytes_per_s, .link_in_bytes_per_s = link_bytes_per_s};
+    MM_TRY(mm_device_create(target->device, &config, &device));
+    mm_status status = device_speed_link(device, &speed);
+    mm_device_destroy(device);
+    c->both_bytes_per_s = speed.both;
+    return status;
+}
+
 static void conclude(const collector *c, mm_facts *facts) {
     double constant = copy_constant(c->copies);
     facts->issue_ns = (int64_t)constant;
     facts->in_bytes_per_s = copy_rate(&c->copies[0], constant);
     facts->out_bytes_per_s = copy_rate(&c->copies[1], constant);
+    if (c->both_bytes_per_s > 0) {
+        facts->out_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->out_bytes_per_s);
+        facts->in_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->in_bytes_per_s);
+    }
     find_contention(&c->contention, &facts->contention_permille, &facts->link_contention_permille);
 }
 

@@ -4,6 +4,7 @@
  *                iteration takes beyond all others
  *   codecs       from the runs that use them
  *   link         what a copy takes is a constant (issue_ns) and its bytes at a rate: the line through all copies
+ *                both ways at once: no network keeps both busy, so that is measured by itself
  *   contention   what computation took longer in the runs with side streams, as a part of the time that codecs and
  *                copies worked beside it: the two parts that explain all runs best */
 #ifndef TOOLS_COLLECT_H
@@ -32,6 +33,7 @@ typedef struct collector {
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
     collect_copies copies[2]; /* in, and out */
+    int64_t both_bytes_per_s; /* each way of the link while both are busy; 0: not measured */
     collect_rank steps_from;
     int64_t alone_ns;  /* of all steps, in the run that they are from, if that had no side streams */
     int64_t beyond_ns; /* of an iteration, beyond its steps, there */
@@ -45,6 +47,9 @@ void collector_fini(collector *c);
 
 /* Takes what a session measured (mm_options.measure_times), and the row of its run. */
 MM_CHECKED mm_status collector_add(collector *c, session *s, const row *r);
+
+/* Measures the link with both ways busy. link_bytes_per_s: the one that the sessions had (session_config), or 0. */
+MM_CHECKED mm_status collector_measure_link(collector *c, const target *target, int64_t link_bytes_per_s);
 
 /* Adds what was collected to facts of the same graph, or of an equal one; of codecs that it does not know, nothing. A
  * time_source's fill. */

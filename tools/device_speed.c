@@ -77,35 +77,41 @@ static mm_status measure(bench *b, mm_status (*work)(bench *b), int64_t *rate_ou
 
 /* ---------------------------------------------------------------- codecs */
 
-static mm_status measure_codec(bench *b, device_speed *speed) {
-    struct device_codec_speed figures = {0};
-    snprintf(figures.spec, sizeof figures.spec, "%s", b->codec->spec);
-    MM_TRY(measure(b, encode, &figures.encode));
-    if (b->codec->ops->flags.gives_value) MM_TRY(measure(b, decode, &figures.decode));
-    speed->codec[speed->n_codecs++] = figures;
+static mm_status measure_ways(bench *b, device_codec_speed *speed_out) {
+    device_codec_speed speed = {0};
+    snprintf(speed.spec, sizeof speed.spec, "%s", b->codec->spec);
+    MM_TRY(measure(b, encode, &speed.encode));
+    if (b->codec->ops->flags.gives_value) MM_TRY(measure(b, decode, &speed.decode));
+    *speed_out = speed;
     return MM_OK;
 }
 
-/* One that does not take the map, or whose code is larger than it, is left out. */
-static mm_status try_codec(bench *b, const mm_codec_ops *ops, device_speed *speed) {
+/* MM_ERR_UNSUPPORTED: does not take the map, or its code is larger than it. */
+static mm_status measure_codec(bench *b, const char *spec, device_codec_speed *speed_out) {
     int64_t bound;
-    MM_TRY(mm_codec_create(ops->name, b->device->ops->name, &b->codec));
+    MM_TRY(mm_codec_create(spec, b->device->ops->name, &b->codec));
     int64_t scratch_bytes = mm_codec_scratch(b->codec, &b->shape);
-    mm_status status = MM_OK;
-    if (mm_codec_bound(b->codec, &b->shape, &bound) == MM_OK && bound <= b->bytes) {
-        if (scratch_bytes > 0) status = mm_device_reserve(b->device, MM_MEMORY_DEVICE, scratch_bytes, &b->scratch);
-        if (status == MM_OK) status = measure_codec(b, speed);
-    }
+    mm_status status = mm_codec_bound(b->codec, &b->shape, &bound);
+    if (status == MM_OK && bound > b->bytes)
+        status = mm_fail(MM_ERR_UNSUPPORTED, "%s: a code can be larger than its map, which is not measured", spec);
+    if (status == MM_OK && scratch_bytes > 0)
+        status = mm_device_reserve(b->device, MM_MEMORY_DEVICE, scratch_bytes, &b->scratch);
+    if (status == MM_OK) status = measure_ways(b, speed_out);
     mm_device_release(b->device, MM_MEMORY_DEVICE, b->scratch, scratch_bytes);
     b->scratch = NULL;
     mm_codec_destroy(b->codec);
     return status;
 }
 
+/* One that cannot be measured is left out. */
 static mm_status measure_codecs(bench *b, device_speed *speed) {
     const mm_codec_ops *ops;
-    for (size_t i = 0; (ops = mm_codec_table(i)) != NULL && speed->n_codecs < DEVICE_CODECS_MAX; i++)
-        if (strcmp(ops->device, b->device->ops->name) == 0) MM_TRY(try_codec(b, ops, speed));
+    for (size_t i = 0; (ops = mm_codec_table(i)) != NULL && speed->n_codecs < DEVICE_CODECS_MAX; i++) {
+        if (strcmp(ops->device, b->device->ops->name) != 0) continue;
+        mm_status status = measure_codec(b, ops->name, &speed->codec[speed->n_codecs]);
+        speed->n_codecs += status == MM_OK;
+        if (status != MM_OK && status != MM_ERR_UNSUPPORTED) return status;
+    }
     return MM_OK;
 }
 
@@ -141,22 +147,44 @@ static mm_status open_bench(bench *b) {
     return mm_copy_async(b->stream[0], b->block[0], b->pinned[0], b->bytes, MM_COPY_IN);
 }
 
-static mm_status measure_all(bench *b, device_speed *speed) {
-    MM_TRY(open_bench(b));
+static mm_status measure_link(bench *b, device_speed *speed) {
     MM_TRY(measure(b, copy_out, &speed->out));
     MM_TRY(measure(b, copy_in, &speed->in));
-    MM_TRY(measure(b, copy_both, &speed->both));
-    MM_TRY(measure(b, copy_within, &speed->copy));
-    return measure_codecs(b, speed);
+    return measure(b, copy_both, &speed->both);
+}
+
+static void close_bench(bench *b) {
+    for (int i = 0; i < STREAMS; i++) mm_stream_destroy(b->stream[i]);
+    for (int i = 0; i < STREAMS; i++) mm_device_release(b->device, MM_MEMORY_PINNED, b->pinned[i], b->bytes);
+    for (int i = 0; i < BLOCKS; i++) mm_device_release(b->device, MM_MEMORY_DEVICE, b->block[i], b->bytes);
 }
 
 mm_status device_speed_measure(mm_device *device, device_speed *speed_out) {
     bench b = {.device = device};
     device_speed speed = {0};
-    mm_status status = measure_all(&b, &speed);
-    for (int i = 0; i < STREAMS; i++) mm_stream_destroy(b.stream[i]);
-    for (int i = 0; i < STREAMS; i++) mm_device_release(device, MM_MEMORY_PINNED, b.pinned[i], b.bytes);
-    for (int i = 0; i < BLOCKS; i++) mm_device_release(device, MM_MEMORY_DEVICE, b.block[i], b.bytes);
+    mm_status status = open_bench(&b);
+    if (status == MM_OK) status = measure_link(&b, &speed);
+    if (status == MM_OK) status = measure(&b, copy_within, &speed.copy);
+    if (status == MM_OK) status = measure_codecs(&b, &speed);
+    close_bench(&b);
     if (status == MM_OK) *speed_out = speed;
+    return status;
+}
+
+mm_status device_speed_link(mm_device *device, device_speed *speed_out) {
+    bench b = {.device = device};
+    device_speed speed = {0};
+    mm_status status = open_bench(&b);
+    if (status == MM_OK) status = measure_link(&b, &speed);
+    close_bench(&b);
+    if (status == MM_OK) *speed_out = speed;
+    return status;
+}
+
+mm_status device_speed_codec(mm_device *device, const char *spec, device_codec_speed *speed_out) {
+    bench b = {.device = device};
+    mm_status status = open_bench(&b);
+    if (status == MM_OK) status = measure_codec(&b, spec, speed_out);
+    close_bench(&b);
     return status;
 }

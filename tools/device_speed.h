@@ -6,19 +6,27 @@
 
 enum { DEVICE_CODECS_MAX = 16 };
 
+typedef struct device_codec_speed {
+    char spec[64];
+    int64_t encode, decode; /* of raw bytes a second; decode 0: there is none */
+} device_codec_speed;
+
 /* Bytes a second. */
 typedef struct device_speed {
     int64_t out, in; /* between device and pinned memory, one way alone */
     int64_t both;    /* each way while both are busy */
     int64_t copy;    /* within the device: bytes copied, each of which is read and written */
     int n_codecs;
-    struct device_codec_speed {
-        char spec[64];
-        int64_t encode, decode; /* of raw bytes; decode 0: there is none */
-    } codec[DEVICE_CODECS_MAX];
+    device_codec_speed codec[DEVICE_CODECS_MAX];
 } device_speed;
 
 /* Takes about a second, and some hundred MB of the device. */
 MM_CHECKED mm_status device_speed_measure(mm_device *device, device_speed *speed_out);
+
+/* The link alone: out, in, both; the rest is 0. */
+MM_CHECKED mm_status device_speed_link(mm_device *device, device_speed *speed_out);
+
+/* One codec alone. MM_ERR_UNSUPPORTED: its code can be larger than the map. */
+MM_CHECKED mm_status device_speed_codec(mm_device *device, const char *spec, device_codec_speed *speed_out);
 
 #endif

@@ -5,7 +5,7 @@
 typedef struct search {
     const nets_net *net;
     const target *target;
-    const char *policy;
+    const char *policy, *facts_path;
     int64_t budget_bytes;
     int64_t fits, fits_bytes; /* the largest batch known to fit, 0: none, and what its plan needs */
     int64_t over, over_bytes; /* the smallest above it known not to; 0: none */
@@ -14,7 +14,7 @@ typedef struct search {
 
 static mm_status probe(search *s, int64_t batch) {
     requirement r;
-    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, NULL));
+    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, s->facts_path));
     int64_t bytes = r.planned.plan->peak_bytes;
     requirement_fini(&r);
     if (s->fits > 0 && batch > s->fits && bytes > s->fits_bytes)
@@ -49,8 +49,8 @@ static mm_status close_in(search *s) {
 }
 
 mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
-                         max_batch *found_out) {
-    search s = {.net = net, .target = target, .policy = policy, .budget_bytes = budget_bytes};
+                         const char *facts_path, max_batch *found_out) {
+    search s = {.net = net, .target = target, .policy = policy, .facts_path = facts_path, .budget_bytes = budget_bytes};
     int64_t over;
     do {
         MM_TRY(climb(&s));

@@ -15,8 +15,9 @@ typedef struct max_batch {
 
 /* Exact, by planning: upwards in growing strides until a batch does not fit, then between the two until they are
  * neighbours. What a plan needs grows with the batch but for the gaps that its placement leaves, so the batch after the
- * first that does not fit is tried too, and the search goes on from there if it fits. */
+ * first that does not fit is tried too, and the search goes on from there if it fits. facts_path: a machine's rates to
+ * plan with, of any batch, or NULL. */
 MM_CHECKED mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
-                                    max_batch *found_out);
+                                    const char *facts_path, max_batch *found_out);
 
 #endif

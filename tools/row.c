@@ -12,6 +12,10 @@ static int by_value(const void *a, const void *b) {
 
 void row_times(row *r, double *seconds, int64_t n) {
     if (n == 0) return;
+    int64_t first = n > 1;
+    double sum = 0;
+    for (int64_t i = first; i < n; i++) sum += seconds[i];
+    r->iteration_seconds_mean = sum / (double)(n - first);
     qsort(seconds, (size_t)n, sizeof *seconds, by_value);
     r->iteration_seconds_median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
     r->iteration_seconds_p95 = seconds[(int64_t)(0.95 * (double)(n - 1) + 0.5)];
@@ -41,6 +45,11 @@ double row_error(const row *r) {
     return error < 0 ? -error : error;
 }
 
+static void expected_cell(const row *r, char *cell) {
+    snprintf(cell, CELL, "%.1f ms, %+.1f%%%s", 1e3 * r->iteration_seconds_predicted,
+             100 * (r->iteration_seconds_predicted / r->iteration_seconds_median - 1), r->calibrated ? " (own)" : "");
+}
+
 static void fill(const row *r, cells c) {
     snprintf(c[0], CELL, "%s", r->net);
     snprintf(c[1], CELL, "%lld", (long long)r->batch);
@@ -60,8 +69,7 @@ static void fill(const row *r, cells c) {
         strcpy(c[9], "-");
     snprintf(c[10], CELL, has_speed(r) && !r->simulated ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
     if (is_predicted(r))
-        snprintf(c[EXPECTED], CELL, "%.1f ms, %+.0f%%", 1e3 * r->iteration_seconds_predicted,
-                 100 * (r->iteration_seconds_predicted / r->iteration_seconds_median - 1));
+        expected_cell(r, c[EXPECTED]);
     else
         strcpy(c[EXPECTED], "-");
     snprintf(c[COLUMNS - 1], CELL, "%s", r->status);
@@ -100,16 +108,34 @@ void rows_print(FILE *file, const row *rows, int n) {
     free(all);
 }
 
+void row_print_line(FILE *file, const row *r) {
+    char size[32];
+    fprintf(file, "%s, batch %lld, %s", r->net, (long long)r->batch, r->policy);
+    if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
+    if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);
+    if (has_speed(r) && is_predicted(r)) {
+        char cell[CELL];
+        expected_cell(r, cell);
+        fprintf(file, ", simulated %s", cell);
+    }
+    fprintf(file, ": %s\n", r->status);
+}
+
 void rows_print_error(FILE *file, const row *rows, int n) {
     double *errors = malloc(((size_t)n + 1) * sizeof *errors);
-    int known = 0;
-    for (int i = 0; errors && i < n; i++)
-        if (row_error(&rows[i]) >= 0) errors[known++] = 100 * row_error(&rows[i]);
+    int known = 0, own = 0;
+    for (int i = 0; errors && i < n; i++) {
+        if (row_error(&rows[i]) < 0) continue;
+        if (rows[i].calibrated)
+            own++;
+        else
+            errors[known++] = 100 * row_error(&rows[i]);
+    }
     if (known > 0) {
         qsort(errors, (size_t)known, sizeof *errors, by_value);
-        fprintf(file, "\nsimulator error of %d runs: median %.1f%%, p90 %.1f%%, max %.1f%%\n", known,
-                (errors[(known - 1) / 2] + errors[known / 2]) / 2, errors[(int)(0.9 * (known - 1) + 0.5)],
-                errors[known - 1]);
+        fprintf(file, "\nsimulator error of %d runs%s: median %.1f%%, p90 %.1f%%, max %.1f%%\n", known,
+                own > 0 ? " that no facts were measured of" : "", (errors[(known - 1) / 2] + errors[known / 2]) / 2,
+                errors[(int)(0.9 * (known - 1) + 0.5)], errors[known - 1]);
     }
     free(errors);
 }
@@ -123,7 +149,7 @@ static json_t *positive(double value) { return optional(value > 0 ? value : -1);
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb so sf sf so so so so so sI ss}", "net", r->net,
+        "{ss sI ss ss ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so sI ss}", "net", r->net,
         "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "policy", r->policy,
         "policy_effective", *r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps,
         "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
@@ -132,11 +158,12 @@ static json_t *to_json(const row *r) {
         r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
         r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
-        optional(row_error(r)), "simulated", (int)r->simulated, "codec_hidden_share", optional(r->codec_hidden_share),
-        "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds", r->compute_busy_seconds, "step_ratio",
-        positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio), "loss_first",
-        ran ? json_real(r->loss_first) : json_null(), "loss_last", ran ? json_real(r->loss_last) : json_null(),
-        "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "status", r->status);
+        optional(row_error(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated, "codec_hidden_share",
+        optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds",
+        r->compute_busy_seconds, "step_ratio", positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio),
+        "loss_first", ran ? json_real(r->loss_first) : json_null(), "loss_last",
+        ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy), "iterations",
+        (json_int_t)r->iterations, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -16,10 +16,12 @@ typedef struct row {
     int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
     int64_t predicted_peak_bytes; /* of the plans that ran */
     int64_t minimum_bytes;        /* the smallest budget in which it runs */
+    int64_t pinned_bytes;         /* budget of host memory for maps; not in JSON */
     int64_t outside_bytes;
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
+    double iteration_seconds_mean;    /* but for the first, if there are more */
     double codec_hidden_share;        /* negative: no codec */
     double codec_busy_seconds;        /* of the codecs' streams, an iteration */
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */
@@ -29,6 +31,7 @@ typedef struct row {
     int64_t iterations;
     double iteration_seconds_predicted; /* by the simulator; 0: not */
     bool simulated;                     /* nothing ran: the times are the simulator's */
+    bool calibrated;                    /* the simulator's facts were measured of the very same plan */
     char status[256];                   /* "ok", or what went wrong */
 } row;
 
@@ -41,7 +44,10 @@ double row_error(const row *r);
 /* Prints rows as one aligned table. */
 void rows_print(FILE *file, const row *rows, int n);
 
-/* A line that sums the rows' errors up; nothing if there are none. */
+/* One row as a line that stands for itself. */
+void row_print_line(FILE *file, const row *r);
+
+/* A line that sums the rows' errors up, but for those that facts were measured of; nothing if there are none. */
 void rows_print_error(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */

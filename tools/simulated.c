@@ -31,10 +31,31 @@ void simulated_fini(simulated *s) {
     *s = (simulated){0};
 }
 
+static uint64_t add_hash(uint64_t hash, int64_t value) {
+    for (int i = 0; i < 8; i++) hash = (hash ^ ((uint64_t)value >> 8 * i & 0xff)) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        hash = add_hash(add_hash(add_hash(hash, n->kind), n->step), n->tensor);
+        hash = add_hash(add_hash(hash, n->throttle), n->stage >= 0);
+        for (int s = 0; s < MM_STREAM_COUNT; s++) hash = add_hash(hash, n->wait[s]);
+        if (n->dst < 0) continue;
+        const mm_segment *to = &plan->segments[n->dst];
+        hash = add_hash(add_hash(add_hash(hash, to->bytes), to->pinned), to->dynamic);
+        for (const char *c = to->codec >= 0 ? facts->codecs[to->codec].spec : ""; *c; c++) hash = add_hash(hash, *c);
+    }
+    return hash;
+}
+
 static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bool timed, simulated_run *run) {
     const mm_plan *plan = planned->plan;
     *run = (simulated_run){
         .peak_bytes = plan->peak_bytes, .stash_bytes = plan->stash_bytes, .pinned_bytes = plan->pinned_bytes};
+    run->nodes_hash = hash_nodes(plan, planned->facts);
     run->fits = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
     mm_graph_step_name(plan->graph, plan->peak_step, run->holder, sizeof run->holder);
     if (!timed) return MM_OK;

@@ -30,6 +30,7 @@ typedef struct simulated_run {
     char untimed[MM_SPEC_CAPACITY]; /* what the source has no time of, "": nothing */
     int64_t iteration_ns, codec_ns; /* they hold if nothing is untimed */
     int codec_hidden_permille;
+    uint64_t nodes_hash; /* of what the plan does, in its order: equal for plans that do the same */
 } simulated_run;
 
 /* Budgets of 0: as much as it takes, which makes the plan with the lowest peak. source NULL: no times. */

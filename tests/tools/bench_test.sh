@@ -5,6 +5,7 @@
 
 machine=$(realpath "$2")
 orders=$(realpath "$3")
+link_orders=$(realpath "$4")
 simulate=(bench --simulate "$machine" --net tiny --batch 32 --quiet)
 measure=(bench --net tiny --batch 8 --iterations 2 --quiet)
 
@@ -117,6 +118,13 @@ facts_are_of_their_own_network_and_batch_() {
     says err "eight has no times of "
 }
 
+facts_say_what_the_link_does_both_ways_() {
+    expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness,swap:when=always --link 400MB --facts facts \
+        --quiet
+    [[ $(grep -c '"[a-z]*_both_bytes_per_s": [1-9]' facts) == 2 ]] || fail "not measured: $(grep both facts)"
+    expect 0 bench --simulate facts --policies liveness,swap:when=always --quiet
+}
+
 a_machines_facts_can_be_written_out_() {
     expect 0 "${simulate[@]}" --policies liveness,swap,freelunch --facts facts --json rates
     expect 0 bench --simulate facts --policies liveness,swap,freelunch --json facts.rows --quiet
@@ -159,6 +167,20 @@ lists_are_read_through_before_anything_runs_() {
     refused 1 "none/x: cannot be written" "${measure[@]}" --svg none/x
 }
 
+a_value_named_twice_runs_once_() {
+    expect 0 "${simulate[@]}" --policies liveness,swap --budgets sweep:3,sweep:3 --json rows
+    (($(values rows policy | wc -l) == 6)) || fail "$(values rows policy | wc -l) rows"
+    expect 0 "${simulate[@]}" --policies liveness --batch 4,8,4 --budgets own,own --json rows
+    [[ $(values rows batch | tr '\n' ' ') == "4 8 " ]] || fail "$(values rows batch)"
+}
+
+more_values_than_there_is_room_for_are_refused_() {
+    local sweeps
+    sweeps=$(printf 'sweep:32,%.0s' {1..8})
+    refused 2 "--budgets: 257 values, at most 256" "${simulate[@]}" --budgets "${sweeps}own"
+    refused 2 "--batch: 257 values, at most 256" "${simulate[@]}" --budgets 3MiB --batch "${sweeps}5"
+}
+
 # ---------------------------------------------------------------- predicted
 
 every_measured_run_is_predicted_() {
@@ -167,9 +189,43 @@ every_measured_run_is_predicted_() {
         --policies 'liveness,swap,swap-async,freelunch,recompute,freelunch:buffers=naive,workspace=naive'
     (($(rows_with rows simulator_error null) == 0)) || fail "not all are predicted"
     (($(rows_with rows iteration_seconds_predicted null) == 0)) || fail "not all are predicted"
-    [[ $(tail -1 out) =~ ^simulator\ error\ of\ 12\ runs:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] ||
-        fail "$(tail -1 out)"
     says out " ms, "
+    local policies calibrated i held=0
+    mapfile -t policies < <(values rows policy)
+    mapfile -t calibrated < <(values rows calibrated)
+    for i in "${!policies[@]}"; do
+        [[ ${calibrated[i]} == true ]] || held=$((held + 1))
+        case ${policies[i]} in
+        liveness) [[ ${calibrated[i]} == true ]] || fail "facts were measured of liveness" ;;
+        swap | swap-async | recompute) [[ ${calibrated[i]} == false ]] || fail "no facts were measured of swap" ;;
+        esac
+    done
+    local what="simulator error of $held runs that no facts were measured of"
+    [[ $(tail -1 out) =~ ^$what:\ median\ [0-9.]+%,\ p90\ [0-9.]+%,\ max\ [0-9.]+%$ ]] || fail "$(tail -1 out)"
+}
+
+facts_for_predictions_are_measured_of_listed_codecs_alone_() {
+    expect 0 bench --net tiny --batch 4 --iterations 3 --predict --quiet --policies hybrid,cdma --facts facts --json rows
+    [[ $(values rows calibrated | tr '\n' ' ') == "false false " ]] || fail "$(values rows calibrated)"
+    [[ $(<facts) == *zfp:rate=4* && $(<facts) == *raw* && $(<facts) != *zfp:rate=6.4* ]] || fail "other codecs"
+    expect 0 bench --simulate facts --policies swap-async,hybrid --quiet
+}
+
+what_does_not_fit_is_not_predicted_() {
+    local least
+    least=$(minimum tiny 32 swap)
+    expect 0 bench --net tiny --batch 32 --iterations 3 --predict --quiet --policies liveness,swap --budgets "$least" \
+        --json rows
+    mapfile -t predicted < <(values rows iteration_seconds_predicted)
+    [[ ${predicted[0]} == null && ${predicted[1]} == 0.* ]] || fail "${predicted[*]}"
+    [[ $(head -1 out) =~ ^tiny,\ batch\ 32,\ liveness,\ budget\ [0-9.]+[KM]iB:\ infeasible:\  ]] || fail "$(head -1 out)"
+}
+
+each_row_is_a_line_before_the_table_() {
+    expect 0 "${measure[@]}" --policies liveness,swap
+    mapfile -t lines <out
+    [[ ${lines[0]} =~ ^tiny,\ batch\ 8,\ liveness:\ [0-9.]+\ img/s,\ [0-9.]+\ ms:\ ok$ ]] || fail "${lines[0]}"
+    [[ ${lines[1]} == "tiny, batch 8, swap: "* && ${lines[2]} == "net "* ]] || fail "no two lines"
 }
 
 a_link_can_be_a_part_of_the_codecs_speed_() {
@@ -183,9 +239,27 @@ a_link_can_be_a_part_of_the_codecs_speed_() {
 the_published_orders_hold_on_a_gpu_of_the_papers_class_() {
     "$orders" "$mm" "$machine" >out 2>err || fail "not in order"
     says out "in order: freelunch and hybrid ahead of swap-async"
+    [[ $(tail -1 out) =~ hybrid\ ([0-9.]+),\ swap-async\ ([0-9.]+)$ ]] || fail "$(tail -1 out)"
+    is_less "$(awk -v a="${BASH_REMATCH[1]}" -v b="${BASH_REMATCH[2]}" 'BEGIN { print a < b ? b / a : a / b }')" 1.02 ||
+        fail "$(tail -1 out)"
     sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
     ! "$orders" "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
     says out "not in order: resnet152 at own: freelunch"
+}
+
+the_order_over_a_slow_link_is_said_with_the_exit_status_() {
+    local status=0
+    "$link_orders" "$mm" tiny 8 2 >out 2>err || status=$?
+    says out "link: "
+    says out "unoptimised "
+    says out "% of liveness"
+    if ((status == 0)); then
+        [[ $(tail -1 out) == "in order: freelunch and hybrid ahead of swap-async"* ]] || fail "$(tail -1 out)"
+    else
+        ((status == 1)) && says out "not in order: tiny, batch 8: "
+    fi
+    ! "$link_orders" "$mm" nope 8 2 >out 2>err || fail "a network that is not there is in order"
+    says err "nope"
 }
 
 a_gpus_steps_take_what_was_measured_on_one_() {

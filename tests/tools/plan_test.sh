@@ -3,6 +3,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
+machine=$(realpath "$2")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: the row to row.json
@@ -122,7 +123,22 @@ largest_batch_is_at_most_what_can_be_asked_for_() {
 
 largest_batch_needs_a_budget_() {
     refused 2 "--max-batch needs a --budget" plan --net tiny --max-batch
-    refused 2 "cannot go with --max-batch" plan --net tiny --max-batch --budget 1MiB --facts none.json
+}
+
+largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
+    for policy in liveness swap recompute; do
+        expect 0 plan --net tiny --policy $policy --budget 4MiB --max-batch --facts "$machine" --json row.json
+        says out "predicted step"
+        local batch
+        batch=$(value row.json max_batch)
+        ((batch > 1)) || fail "$policy: batch $batch"
+        expect 0 plan --net tiny --policy $policy --budget 4MiB --batch "$batch" --facts "$machine"
+        expect 1 plan --net tiny --policy $policy --budget 4MiB --batch $((batch + 1)) --facts "$machine"
+    done
+    refused 1 "cannot open none.json" plan --net tiny --max-batch --budget 1MiB --facts none.json
+    echo '{"format": "mm facts"}' >facts
+    refused 2 "--facts facts: of one batch, cannot go with --max-batch" plan --net tiny --max-batch --budget 1MiB \
+        --facts facts
 }
 
 # ---------------------------------------------------------------- pictures

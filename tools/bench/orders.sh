@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# Sourced: FreeLunch's policies as it published them, and the order that they came in.
+# They act on every map, whatever the budget. FreeLunch's 5x are 6.4 bits a value, of all maps.
+freelunch=freelunch:rate=6.4,eligible=all,when=always
+policies=(swap:when=always swap-async:when=always "$freelunch,buffers=naive,workspace=naive" "$freelunch"
+    "hybrid:rate=4,when=always")
+names=(swap swap-async unoptimised freelunch hybrid)
+in_order="in order: freelunch and hybrid ahead of swap-async, freelunch of its unoptimised form, all of swap"
+
+# policies_list: as --policies takes them.
+policies_list() {
+    local IFS=,
+    echo "${policies[*]}"
+}
+
+# speeds ROWS: images/s of a table's rows.
+speeds() { sed -n 's/^ *"images_per_second": \([0-9.e+]*\),*$/\1/p' "$1"; }
+
+# ordered CASE SPEED...: of the policies, in their order. Says which are not as published; 1 if any is not.
+ordered() {
+    local what=$1 pair a b status=0
+    shift
+    local found=("$@")
+    for pair in 3-1 3-2 4-1 1-0 3-0 4-0; do
+        a=${pair%-*} b=${pair#*-}
+        awk -v a="${found[a]}" -v b="${found[b]}" 'BEGIN { exit !(a >= b) }' && continue
+        echo "not in order: $what: ${names[a]} ${found[a]} < ${names[b]} ${found[b]}"
+        status=1
+    done
+    return $status
+}

@@ -1,0 +1,144 @@
+/* Predictions of what policies will take, from facts measured under other ones. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/bench.h"
+
+enum { ROUNDS = BENCH_PREDICT_ROUNDS, PASSES = ROUNDS - 1 };
+
+typedef struct prediction {
+    arg_texts policies;            /* that facts are measured under, liveness first: the others are compared with it */
+    uint64_t plans[ARG_TEXTS_MAX]; /* what each of them runs */
+    collector rounds[ROUNDS];
+    int n_rounds; /* measured so far */
+    int first;    /* of the rows that are predicted */
+    int n_rows;
+    row *passes; /* each row, measured again and again */
+} prediction;
+
+/* ---------------------------------------------------------------- calibrating */
+
+static void add_policy(arg_texts *texts, const char *policy) {
+    if (texts->n < ARG_TEXTS_MAX) snprintf(texts->text[texts->n++], ARG_TEXT_CAPACITY, "%s", policy);
+}
+
+/* The steps; the link; each codec of elements that a listed policy has, on every map that can be compressed. */
+static mm_status choose_policies(bench *b, const nets_net *net, int64_t batch, prediction *p) {
+    collector c;
+    MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
+    add_policy(&p->policies, "liveness");
+    add_policy(&p->policies, "vdnn-all:when=always");
+    for (int i = 0; i < MM_MAX_CODECS && c.codecs[i]; i++) {
+        char policy[ARG_TEXT_CAPACITY];
+        snprintf(policy, sizeof policy, "freelunch:codec=%s,eligible=all,when=always", c.codecs[i]->spec);
+        if (c.codecs[i]->ops->flags.gives_value) add_policy(&p->policies, policy);
+    }
+    collector_fini(&c);
+    for (int i = 0; i < p->policies.n; i++) {
+        simulated_run run;
+        MM_TRY(simulated_policy(&b->subject, p->policies.text[i], 0, b->pinned_bytes, NULL, &run));
+        p->plans[i] = run.nodes_hash;
+    }
+    return MM_OK;
+}
+
+static mm_status calibrate(bench *b, const nets_net *net, int64_t batch, prediction *p) {
+    collector *c = &p->rounds[p->n_rounds];
+    MM_TRY(collector_init(c, net, batch, &b->target, &b->policies));
+    p->n_rounds++;
+    for (int i = 0; i < p->policies.n && !*b->interrupted; i++)
+        MM_TRY(bench_calibrate(b, net, batch, p->policies.text[i], c));
+    return *b->interrupted ? MM_OK : collector_measure_link(c, &b->target, b->link_bytes);
+}
+
+/* ---------------------------------------------------------------- measuring */
+
+static mm_status list_rows(bench *b, const nets_net *net, int64_t batch, prediction *p) {
+    int64_t budgets[BENCH_VALUES_MAX];
+    int n;
+    MM_TRY(bench_budgets(b, budgets, &n));
+    p->first = b->n_rows;
+    p->n_rows = n * b->policies.n;
+    p->passes = calloc((size_t)p->n_rows * PASSES, sizeof *p->passes);
+    if (!p->passes) return mm_fail(MM_ERR_NOMEM, "out of memory for %d runs", p->n_rows * PASSES);
+    for (int i = 0; i < p->n_rows; i++)
+        if (!bench_row(b, net, batch, b->policies.text[i % b->policies.n], budgets[i / b->policies.n]))
+            return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
+    return MM_OK;
+}
+
+/* What failed once is not tried again. */
+static void measure(bench *b, const nets_net *net, prediction *p, int pass) {
+    for (int i = 0; i < p->n_rows && !*b->interrupted; i++) {
+        row *r = &b->rows[p->first + i];
+        if (pass > 0 && strcmp(r->status, "ok") != 0) continue;
+        row again = *r;
+        bench_end_row(b, &again, bench_measure(b, net, &again));
+        if (pass == 0 || again.iteration_seconds_median > 0) *r = again;
+        p->passes[i * PASSES + pass] = again;
+    }
+}
+
+static int by_seconds(const void *a, const void *b) {
+    double x = ((const row *)a)->iteration_seconds_median, y = ((const row *)b)->iteration_seconds_median;
+    return (x > y) - (x < y);
+}
+
+/* ---------------------------------------------------------------- predicting */
+
+static int by_value(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The median of what the rounds' facts make of it. A manager plans without times, so its plan is made again like that. */
+static mm_status predict(const bench *b, const prediction *p, row *r) {
+    int64_t ns[ROUNDS];
+    simulated_run run;
+    for (int i = 0; i < ROUNDS; i++) {
+        time_source times = {.fill = collector_fill, .ctx = &p->rounds[i]};
+        MM_TRY(simulated_policy(&b->subject, r->policy, r->budget_bytes, r->pinned_bytes, &times, &run));
+        if (run.untimed[0]) return MM_OK;
+        ns[i] = run.iteration_ns;
+    }
+    qsort(ns, ROUNDS, sizeof *ns, by_value);
+    r->iteration_seconds_predicted = (double)(ns[(ROUNDS - 1) / 2] + ns[ROUNDS / 2]) / 2 * 1e-9;
+    for (int i = 0; i < p->policies.n; i++) r->calibrated |= run.nodes_hash == p->plans[i];
+    return MM_OK;
+}
+
+static mm_status predict_rows(bench *b, prediction *p) {
+    for (int i = 0; i < p->n_rows; i++) {
+        row *r = &b->rows[p->first + i], *passes = &p->passes[i * PASSES];
+        if (strcmp(r->status, "ok") == 0) {
+            qsort(passes, PASSES, sizeof *passes, by_seconds);
+            *r = passes[PASSES / 2];
+            MM_TRY(predict(b, p, r));
+        }
+        bench_show_row(r);
+    }
+    return MM_OK;
+}
+
+static mm_status run(bench *b, const nets_net *net, int64_t batch, prediction *p) {
+    MM_TRY(choose_policies(b, net, batch, p));
+    MM_TRY(list_rows(b, net, batch, p));
+    MM_TRY(calibrate(b, net, batch, p));
+    for (int pass = 0; pass < PASSES && !*b->interrupted; pass++) {
+        measure(b, net, p, pass);
+        if (!*b->interrupted) MM_TRY(calibrate(b, net, batch, p));
+    }
+    if (*b->interrupted) return MM_OK;
+    MM_TRY(predict_rows(b, p));
+    return b->facts ? collector_save(&p->rounds[ROUNDS - 1], b->facts) : MM_OK;
+}
+
+mm_status bench_predict(bench *b, const nets_net *net, int64_t batch) {
+    prediction *p = calloc(1, sizeof *p);
+    if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the facts");
+    mm_status status = run(b, net, batch, p);
+    for (int i = 0; i < p->n_rounds; i++) collector_fini(&p->rounds[i]);
+    free(p->passes);
+    free(p);
+    return status;
+}
