@@ -452,6 +452,8 @@ static void too_few_buffers_are_refused_or_passed_over(void **state) {
     assert_int_equal(idle.operations, 0);
     assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2", idle.device_bytes - 1, much).status,
                      MM_ERR_INFEASIBLE);
+    assert_says("2 buffers"); /* not: liveness does not fit */
+    assert_says("3");
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
