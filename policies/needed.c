@@ -54,7 +54,7 @@ typedef struct contest {
     const mm_facts *facts; /* with times, measured or nominal */
     const mm_limits *limits;
     int eligible;
-    bool acts, refused; /* whether any plan that acts on maps was made; or was refused, for its buffers */
+    bool refused; /* some that would take more buffers than they may have */
     candidate best;
     candidate least; /* the one with the lowest peak of those within the pinned memory; its plan is not kept */
     int64_t least_bytes;
@@ -91,7 +91,6 @@ static mm_status enter_if_possible(contest *c, const mm_engine_config *config, c
     int ignored;
     mm_status status = enter(c, config, selection, &ignored);
     c->refused |= status == MM_ERR_INFEASIBLE;
-    c->acts |= status == MM_OK;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
@@ -116,9 +115,9 @@ static mm_status compare(contest *c, const mm_engine_config *config) {
     if (c->best.fits) return MM_OK;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (makes_a_difference(&ways[i], config)) MM_TRY(try_way(c, config, &ways[i]));
-    if (c->refused && !c->acts) { /* says why, as for all maps */
+    if (c->refused && c->best.selection.limit == 0) { /* says why nothing is done: as for all maps */
         const mm_selection all = {.limit = INT32_MAX};
-        return enter(c, config, &all, &c->eligible);
+        MM_TRY(enter(c, config, &all, &c->eligible));
     }
     /* What needs least is worth a search. Which that is does not depend on the budget either. */
     candidate least = c->least;
