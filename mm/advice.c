@@ -1,76 +1,82 @@
 #include "mm/advice.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "mm/core/status.h"
 #include "mm/planning.h"
 
 enum { MESSAGE = 512 };
 
-/* What the policy takes within the limits, or, if it does not fit, at the least. */
-static mm_status needs(const char *spec, const mm_graph *graph, const char *device, const mm_limits *limits,
-                       mm_limits *needs_out) {
+/* In the order in which they are named: without loss, then the others. A policy that fits as published fits in its
+ * default form, too. */
+static const struct proposal {
+    const char *spec, *published;
+} proposals[] = {
+    {"liveness", "liveness"},
+    {"recompute", "recompute:when=always"},
+    {"swap-async", "swap-async:when=always"},
+    {"recompute:mode=sqrt", "recompute:mode=sqrt,when=always"},
+    {"vdnn-all", "vdnn-all:when=always"},
+    {"swap", "swap:when=always"},
+    {"freelunch", "freelunch:when=always"},
+    {"hybrid", "hybrid:when=always"},
+    {"cdma", "cdma:when=always"},
+    {"rules:*=compress(zfp:rate=4);*=swap", "rules:*=compress(zfp:rate=4);*=swap,when=always"},
+};
+
+/* What a policy takes within the limits, or, if it does not fit, at the least. */
+typedef struct trial {
+    const char *spec;
+    int64_t bytes; /* INT64_MAX: it cannot be had */
+    bool lossy;
+} trial;
+
+/* Whether whoever was refused can run the plan, but for the device's memory. */
+static bool can_run(const mm_refused *r, const mm_plan *plan) {
+    for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
+    return plan->pinned_bytes <= r->limits.pinned_bytes;
+}
+
+/* A policy by its spec, in that form. */
+static trial try_policy(const mm_refused *r, const char *spec, const char *form) {
+    trial t = {.spec = spec, .bytes = INT64_MAX};
     mm_policy policy;
     mm_planned planned;
-    MM_TRY(mm_policy_parse(spec, &policy));
-    MM_TRY(mm_planned_init(&planned, &policy, graph, device));
-    mm_status status = mm_planned_make(&planned, &policy, graph, limits);
-    if (status == MM_OK)
-        *needs_out = (mm_limits){.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
+    if (mm_policy_parse(form, &policy) != MM_OK) return t;
+    if (mm_planned_init(&planned, &policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
+    for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
+    bool made = mm_planned_make(&planned, &policy, r->graph, &r->limits) == MM_OK;
+    if (made && can_run(r, planned.plan)) t.bytes = planned.plan->peak_bytes;
     mm_planned_fini(&planned);
-    return status;
+    return t;
 }
 
-/* Without loss, then the others. */
-static const char *const policies[] = {
-    "liveness",   "recompute",
-    "swap-async", "recompute:mode=sqrt",
-    "vdnn-all",   "swap",
-    "freelunch",  "hybrid",
-    "cdma",       "rules:*=compress(zfp:rate=4);*=swap",
-};
-enum { POLICIES = sizeof policies / sizeof *policies };
-
-/* As published first: that is one plan. A policy that fits so fits in its default form, which tries many. */
-static bool fits_as_published(const char *spec, const mm_graph *graph, const char *device, const mm_limits *limits) {
-    mm_limits need;
-    char always[MM_POLICY_SPEC];
-    bool plain = spec == policies[0];
-    snprintf(always, sizeof always, "%s%s%s", spec,
-             plain               ? ""
-             : strchr(spec, ':') ? ","
-                                 : ":",
-             plain ? "" : "when=always");
-    return needs(always, graph, device, limits, &need) == MM_OK && need.device_bytes <= limits->device_bytes &&
-           need.pinned_bytes <= limits->pinned_bytes;
-}
-
-/* The policy that fits, or needs least of those within the pinned memory; NULL if there is none. */
-static const char *find_least(const mm_graph *graph, const char *device, const mm_limits *limits, int64_t *bytes_out) {
-    const char *least = NULL;
-    *bytes_out = INT64_MAX;
-    for (int i = 0; i<POLICIES && * bytes_out> limits->device_bytes; i++) {
-        mm_limits need;
-        if (needs(policies[i], graph, device, limits, &need) != MM_OK) continue; /* not on this device */
-        if (need.pinned_bytes > limits->pinned_bytes || need.device_bytes >= *bytes_out) continue;
-        least = policies[i];
-        *bytes_out = need.device_bytes;
+/* The first that fits; else what needs least. Its bytes are INT64_MAX if nothing can be had. */
+static trial find(const mm_refused *r) {
+    trial best[2] = {{.bytes = INT64_MAX}, {.bytes = INT64_MAX}}; /* without loss, with */
+    for (size_t p = 0; p < sizeof proposals / sizeof *proposals; p++) {
+        trial t = try_policy(r, proposals[p].spec, proposals[p].published);
+        if (t.bytes <= r->limits.device_bytes) return t;
+        if (t.bytes < best[t.lossy].bytes) best[t.lossy] = t;
     }
-    return least;
+    for (int lossy = 0; lossy < 2 && !r->descended; lossy++) {
+        trial t = {.bytes = INT64_MAX};
+        if (best[lossy].spec) t = try_policy(r, best[lossy].spec, best[lossy].spec);
+        if (t.bytes < best[lossy].bytes) best[lossy] = t;
+        if (t.bytes <= r->limits.device_bytes) return t;
+    }
+    return best[best[1].bytes < best[0].bytes];
 }
 
-mm_status mm_advise(const mm_graph *graph, const char *device, const mm_limits *limits) {
+mm_status mm_advise(const mm_refused *refused) {
     char refusal[MESSAGE];
-    const char *fit = NULL, *least = NULL;
-    int64_t least_bytes = 0;
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    for (int i = 0; i < POLICIES && !fit; i++)
-        if (fits_as_published(policies[i], graph, device, limits)) fit = policies[i];
-    if (!fit) least = find_least(graph, device, limits, &least_bytes);
-    if (least && least_bytes <= limits->device_bytes) fit = least;
-    if (fit) return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s would fit", refusal, fit);
-    if (!least) return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s needs least, %lld bytes", refusal, least,
-                   (long long)least_bytes);
+    trial t = find(refused);
+    const char *lossy = t.lossy ? " (lossy)" : "";
+    if (t.bytes <= refused->limits.device_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, t.spec, lossy);
+    if (t.bytes == INT64_MAX || refused->descended) return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %lld bytes", refusal, t.spec, lossy,
+                   (long long)t.bytes);
 }

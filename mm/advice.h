@@ -4,9 +4,19 @@
 
 #include "mm/core/plan.h"
 
-/* To be called with the refusal of a policy (MM_ERR_INFEASIBLE, its message the last error): adds to the message the
- * first policy that would fit the limits, the lossless ones before the others, or, if none would, the one that needs
- * least device memory within the pinned memory that there is, and how much. Returns MM_ERR_INFEASIBLE. */
-MM_CHECKED mm_status mm_advise(const mm_graph *graph, const char *device, const mm_limits *limits);
+/* Who was refused. */
+typedef struct mm_refused {
+    const mm_graph *graph;
+    const char *device;
+    mm_limits limits;
+    bool recomputes; /* its steps can be run again: somebody said how */
+    bool descended;  /* all that may stand in was tried in vain: what needs least is known */
+} mm_refused;
+
+/* To be called with the refusal of a policy (MM_ERR_INFEASIBLE, its message the last error): adds to the message a policy
+ * that would fit the limits, a lossless one before the others, or, if none was found, the one that needs least device
+ * memory within the pinned memory that there is, and how much. Each policy is planned once, as published; of the best
+ * without loss, and the best with, all that when=needed tries. Returns MM_ERR_INFEASIBLE. */
+MM_CHECKED mm_status mm_advise(const mm_refused *refused);
 
 #endif

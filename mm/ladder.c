@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "mm/planning.h"
 
 typedef struct ladder {
     const mm_policy *policy;
@@ -65,11 +66,13 @@ static void add_own(ladder *l) {
         add(l, "later decodes", spec, with_options(policy, options, unplanned ? 3 : 1, spec));
 }
 
-/* The codec of a policy that compresses; "" if it does not. A policy may have the mask alone, which is none. */
+/* The codec of a policy that compresses, the first if it has several; "" if it does not. The mask is none. */
 static void codec_of(const mm_policy *policy, char codec[MM_SPEC_CAPACITY]) {
-    char specs[2][MM_SPEC_CAPACITY];
-    int n = policy->ops->codecs ? policy->ops->codecs(policy->ops, &policy->options, specs, 2) : 0;
-    strcpy(codec, n > 0 && strcmp(specs[0], "mask") != 0 ? specs[0] : "");
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    int n = policy->ops->codecs ? policy->ops->codecs(policy->ops, &policy->options, specs, MM_MAX_CODECS) : 0;
+    codec[0] = '\0';
+    for (int c = n - 1; c >= 0; c--)
+        if (strcmp(specs[c], "mask") != 0) strcpy(codec, specs[c]);
 }
 
 int mm_ladder_list(const mm_policy *policy, mm_rung rungs_out[MM_LADDER_MAX]) {

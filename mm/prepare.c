@@ -15,8 +15,8 @@ typedef struct attempt {
     bool least_workspaces;
     bool stands_in; /* for the policy that was set */
     /* filled in */
-    int64_t need_bytes;      /* what the largest of its plans takes */
-    const mm_graph *refused; /* the graph whose plan does not fit */
+    int64_t need_bytes;       /* what the largest of its plans takes; 0: none could be made */
+    const mm_record *refused; /* whose plan does not fit */
 } attempt;
 
 static int64_t limit_bytes(const mm_manager *m) {
@@ -86,7 +86,7 @@ static mm_status record_init(const mm_manager *m, attempt *a, const mm_record *b
     r->fixed = calloc((size_t)mm_graph_tensors(r->graph) + 1, sizeof *r->fixed);
     mm_status status = r->fixed ? make_plan(m, a, r)
                                 : mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(r->graph));
-    if (status == MM_ERR_INFEASIBLE) a->refused = r->graph;
+    if (status == MM_ERR_INFEASIBLE) a->refused = before;
     if (status == MM_OK)
         find_fixed(m, r, before);
     else
@@ -95,9 +95,13 @@ static mm_status record_init(const mm_manager *m, attempt *a, const mm_record *b
 }
 
 /* Says what would fit in place of an attempt that does not. */
-static mm_status advise(const mm_manager *m, const attempt *a) {
-    mm_limits limits = limits_of(m);
-    return mm_advise(a->refused, m->options.device, &limits);
+static mm_status advise(const mm_manager *m, const attempt *a, bool descended) {
+    const mm_refused refused = {.graph = a->refused->graph,
+                                .device = m->options.device,
+                                .limits = limits_of(m),
+                                .recomputes = a->refused->recompute != NULL,
+                                .descended = descended};
+    return mm_advise(&refused);
 }
 
 /* Clears the places of new persistent tensors. It may fail, so it comes before anything else is changed. */
@@ -172,7 +176,7 @@ static bool has_smaller_workspaces(const mm_manager *m, const mm_record *added) 
 static mm_status descend(mm_manager *m, const attempt *own, const mm_record *added, const char *why) {
     mm_rung rungs[MM_LADDER_MAX];
     char refusal[MESSAGE], least[MM_POLICY_SPEC];
-    int64_t least_bytes = own->need_bytes;
+    int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX;
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
     strcpy(least, own->policy.spec);
     int n = mm_ladder_list(&own->policy, rungs);
@@ -185,13 +189,13 @@ static mm_status descend(mm_manager *m, const attempt *own, const mm_record *add
             return MM_OK;
         }
         if (status != MM_ERR_INFEASIBLE) return status;
-        if (a.need_bytes >= least_bytes) continue;
+        if (a.need_bytes == 0 || a.need_bytes >= least_bytes) continue;
         least_bytes = a.need_bytes;
         strcpy(least, rungs[i].spec);
     }
     mm_fail_set("%s; of all that could stand in for it, %s needs least: %lld bytes", refusal, least,
                 (long long)least_bytes);
-    return advise(m, own);
+    return advise(m, own, true);
 }
 
 /* The policy for all graphs, or what may stand in for it. */
@@ -200,7 +204,7 @@ static mm_status replan(mm_manager *m, const mm_policy *wanted, const mm_record 
     mm_status status = plan_all(m, &a, added);
     if (status == MM_OK) take_up(m, &a, wanted, NULL, NULL);
     if (status != MM_ERR_INFEASIBLE) return status;
-    return is_short(m) ? descend(m, &a, added, why) : advise(m, &a);
+    return is_short(m) ? descend(m, &a, added, why) : advise(m, &a, false);
 }
 
 mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *why) {
@@ -245,7 +249,7 @@ static mm_status add_record(mm_manager *m, const mm_record *known) {
     m->records = records;
     MM_TRY(mm_policy_parse(m->policy_now, &a.policy));
     mm_status status = record_init(m, &a, known, &added);
-    if (status == MM_ERR_INFEASIBLE && !is_short(m)) return advise(m, &a);
+    if (status == MM_ERR_INFEASIBLE && !is_short(m)) return advise(m, &a, false);
     MM_TRY(status);
     status = zero_added(m);
     if (status != MM_OK) {

@@ -1,7 +1,11 @@
 /* when=needed: no more than the budget forces. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
 #include "policies/engine.h"
+#include "policies/nominal.h"
 
 /* Numbers of maps that are tried in each way. */
 enum { LIMITS = 32, LIMITS_LARGE = 8, LARGE_STEPS = 4000, DEEPER = 4 };
@@ -47,9 +51,10 @@ typedef struct candidate {
 
 typedef struct contest {
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_facts *facts; /* with times, measured or nominal */
     const mm_limits *limits;
     int eligible;
+    bool refused; /* some that would take more buffers than they may have */
     candidate best;
     candidate least; /* the one with the lowest peak of those within the pinned memory; its plan is not kept */
     int64_t least_bytes;
@@ -65,29 +70,27 @@ static bool is_better(const candidate *a, const candidate *b) {
 }
 
 static mm_status enter(contest *c, const mm_engine_config *config, const mm_selection *selection, int *eligible_out) {
-    candidate new = {.config = *config, .selection = *selection};
-    MM_TRY(mm_engine_plan_maps(c->graph, c->facts, c->limits, config, selection, eligible_out, &new.plan));
-    int64_t peak = new.plan->peak_bytes;
-    new.fits_pinned = new.plan->pinned_bytes <= c->limits->pinned_bytes;
-    new.fits = new.fits_pinned &&peak <= c->limits->device_bytes;
-    mm_status status = new.fits ? step_time(new.plan, c->facts, &new.ns) : MM_OK;
-    if (status == MM_OK && new.fits_pinned && peak < c->least_bytes) {
-        c->least = new;
+    candidate entry = {.config = *config, .selection = *selection};
+    MM_TRY(mm_engine_plan_maps(c->graph, c->facts, c->limits, config, selection, eligible_out, &entry.plan));
+    int64_t peak = entry.plan->peak_bytes;
+    entry.fits_pinned = entry.plan->pinned_bytes <= c->limits->pinned_bytes;
+    entry.fits = entry.fits_pinned && peak <= c->limits->device_bytes;
+    mm_status status = entry.fits ? step_time(entry.plan, c->facts, &entry.ns) : MM_OK;
+    if (status == MM_OK && entry.fits_pinned && peak < c->least_bytes) {
+        c->least = entry;
         c->least_bytes = peak;
     }
-    bool better = status == MM_OK && (!c->best.plan || is_better(&new, &c->best));
-    mm_plan_destroy(better ? c->best.plan : new.plan);
-    if (better) c->best = new;
+    bool better = status == MM_OK && (!c->best.plan || is_better(&entry, &c->best));
+    mm_plan_destroy(better ? c->best.plan : entry.plan);
+    if (better) c->best = entry;
     return status;
 }
-
-/* Without times the first that fits is as good as any. */
-static bool is_decided(const contest *c) { return c->best.fits && c->best.ns == 0; }
 
 /* As `enter`; a plan that takes more buffers than it may have is passed over. */
 static mm_status enter_if_possible(contest *c, const mm_engine_config *config, const mm_selection *selection) {
     int ignored;
     mm_status status = enter(c, config, selection, &ignored);
+    c->refused |= status == MM_ERR_INFEASIBLE;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
@@ -97,7 +100,7 @@ static mm_status try_way(contest *c, const mm_engine_config *config, const way *
     if (w->placed) changed.buffers = MM_REGION_GENERAL;
     int limits = mm_graph_steps(c->graph) > LARGE_STEPS ? LIMITS_LARGE : LIMITS;
     if (limits > c->eligible) limits = c->eligible;
-    for (int i = 1; i <= limits && !is_decided(c); i++) {
+    for (int i = 1; i <= limits; i++) {
         mm_selection some = {.limit = (int)((int64_t)c->eligible * i / limits), .quick = true};
         if (w->spread) some.of = c->eligible;
         if (i == limits) some = (mm_selection){.limit = INT32_MAX};
@@ -112,7 +115,10 @@ static mm_status compare(contest *c, const mm_engine_config *config) {
     if (c->best.fits) return MM_OK;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (makes_a_difference(&ways[i], config)) MM_TRY(try_way(c, config, &ways[i]));
-    if (is_decided(c)) return MM_OK;
+    if (c->refused && c->best.selection.limit == 0) { /* says why nothing is done: as for all maps */
+        const mm_selection all = {.limit = INT32_MAX};
+        MM_TRY(enter(c, config, &all, &c->eligible));
+    }
     /* What needs least is worth a search. Which that is does not depend on the budget either. */
     candidate least = c->least;
     if (c->least_bytes == INT64_MAX || !least.selection.quick) return MM_OK;
@@ -120,13 +126,36 @@ static mm_status compare(contest *c, const mm_engine_config *config) {
     return enter_if_possible(c, &least.config, &least.selection);
 }
 
+/* The facts with nominal times, in arrays of their own; the rest is borrowed. */
+static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal) {
+    size_t variants = (size_t)facts->variant_first[facts->n_steps] * sizeof *facts->variants;
+    size_t codes = (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes;
+    *nominal = *facts;
+    nominal->variants = malloc(variants + 1);
+    nominal->codes = malloc(codes + 1);
+    if (!nominal->variants || !nominal->codes)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    memcpy(nominal->variants, facts->variants, variants);
+    memcpy(nominal->codes, facts->codes, codes);
+    mm_nominal_times(graph, nominal);
+    return MM_OK;
+}
+
 mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
+    mm_facts nominal = {0};
     contest c = {.graph = graph, .facts = facts, .limits = limits, .least_bytes = INT64_MAX};
-    mm_status status = compare(&c, config);
+    mm_status status = MM_OK;
+    if (mm_nominal_is_due(facts)) {
+        status = nominal_init(graph, facts, &nominal);
+        c.facts = &nominal;
+    }
+    if (status == MM_OK) status = compare(&c, config);
     if (status == MM_OK)
         *plan_out = c.best.plan;
     else
         mm_plan_destroy(c.best.plan);
+    free(nominal.variants);
+    free(nominal.codes);
     return status;
 }

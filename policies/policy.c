@@ -118,6 +118,8 @@ mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
     char *options = strchr(text, ':');
     if (options) *options++ = '\0';
     MM_TRY(find_policy(text, &policy.ops));
+    if (options && *options == '\0')
+        return mm_fail(MM_ERR_INVALID, "policy %s: nothing is behind the colon: give key=value, or leave it out", text);
     char *rest = NULL;
     for (char *o = options ? strtok_r(options, ",", &rest) : NULL; o; o = strtok_r(NULL, ",", &rest))
         MM_TRY(add_option(&policy, o, o == options));

@@ -123,9 +123,18 @@ static bool is_option(const mm_policy_ops *ops, const mm_policy_options *options
     return strcmp(mm_policy_option(ops, options, key), value) == 0;
 }
 
+static bool is_given(const mm_policy_options *options, const char *key) {
+    for (int i = 0; i < options->n; i++)
+        if (strcmp(options->key[i], key) == 0) return true;
+    return false;
+}
+
 static mm_status codec_spec(const mm_policy_ops *ops, const mm_policy_options *options,
                             char spec_out[MM_SPEC_CAPACITY]) {
     const char *rate = mm_policy_option(ops, options, "rate"), *codec = mm_policy_option(ops, options, "codec");
+    if (*rate && is_given(options, "codec"))
+        return mm_fail(MM_ERR_INVALID, "policy %s: rate is short for codec=zfp:rate=%s; give one of codec and rate",
+                       ops->name, rate);
     int n = *rate ? snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate)
                   : snprintf(spec_out, MM_SPEC_CAPACITY, "%s", codec);
     if (n >= MM_SPEC_CAPACITY)

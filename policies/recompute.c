@@ -12,7 +12,11 @@ static const uint32_t dear_kinds = 1u << MM_LAYER_CONV | 1u << MM_LAYER_LINEAR;
 static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->writes == 0) return false;
-    for (int i = after + 1; i < before && i <= info->last_use; i++) {
+    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* of the first write: none is before it */
+    int first = info->last_use;
+    for (int phase = MM_FORWARD; phase <= MM_UPDATE; phase++)
+        if (writer->step[phase] >= 0 && writer->step[phase] < first) first = writer->step[phase];
+    for (int i = first > after ? first : after + 1; i < before && i <= info->last_use; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         for (int u = 0; u < step->n_uses; u++)
             if (step->uses[u].tensor == tensor && step->uses[u].access != MM_READ) return true;

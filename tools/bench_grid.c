@@ -60,9 +60,9 @@ mm_status grids_make(const row *rows, int n, grid **grids_out, int *n_out) {
     int made = 0;
     for (int over_batch = 0; over_batch < 2; over_batch++)
         for (int first = 0; first < n; first++) {
-            bool new = true;
-            for (int i = 0; new &&i < first; i++) new = !is_together(&rows[first], &rows[i], over_batch);
-            if (!new) continue;
+            bool is_new = true;
+            for (int i = 0; is_new && i < first; i++) is_new = !is_together(&rows[first], &rows[i], over_batch);
+            if (!is_new) continue;
             grid *more = realloc(grids, (size_t)(made + 1) * sizeof *grids);
             if (!more) {
                 free(grids);
@@ -146,8 +146,8 @@ static void print_order(FILE *file, const row *rows, int n, int first) {
 
 void grid_print_orders(FILE *file, const row *rows, int n) {
     for (int first = 0; first < n; first++) {
-        bool new = true;
-        for (int i = 0; new &&i < first; i++) new = !is_case(&rows[first], &rows[i]);
-        if (new) print_order(file, rows, n, first);
+        bool is_new = true;
+        for (int i = 0; is_new && i < first; i++) is_new = !is_case(&rows[first], &rows[i]);
+        if (is_new) print_order(file, rows, n, first);
     }
 }

@@ -46,10 +46,13 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
     mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &r.lowered);
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     if (status == MM_OK) {
-        const mm_limits limits = {.device_bytes = device_bytes,
-                                  .pinned_bytes = pinned_bytes,
-                                  .base_bytes = mm_planned_base(r.lowered->graph)};
-        refused = mm_advise(r.lowered->graph, target->device, &limits);
+        const mm_refused who = {.graph = r.lowered->graph,
+                                .device = target->device,
+                                .limits = {.device_bytes = device_bytes,
+                                           .pinned_bytes = pinned_bytes,
+                                           .base_bytes = mm_planned_base(r.lowered->graph)},
+                                .recomputes = true};
+        refused = mm_advise(&who);
     }
     requirement_fini(&r);
     return refused;

@@ -21,6 +21,11 @@ static mm_manager *manager_of(int64_t device_bytes, int64_t pinned_bytes, const 
         &(mm_options){.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .policy = policy, .no_ladder = true});
 }
 
+static mm_status run_again(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream) {
+    (void)ctx, (void)manager, (void)layer, (void)stream;
+    return MM_OK;
+}
+
 /* The policy that the message names would do: it is set, and the graph prepared. */
 static void follow(const mm_graph *graph, int64_t device_bytes, int64_t pinned_bytes, char *policy_out) {
     const char *named = strstr(mm_last_error(), "; policy ");
@@ -49,9 +54,44 @@ static void the_policy_that_is_named_fits(void **state) {
         assert_non_null(strstr(mm_last_error(), "needs at least"));
         follow(graph, budget, PINNED, policy);
         assert_null(strstr(policy, "zfp")); /* one without loss would do */
+        assert_null(strstr(mm_last_error(), "lossy"));
         mm_manager_destroy(m);
     }
     mm_graph_destroy(graph);
+}
+
+static void recomputing_is_named_only_where_somebody_said_how(void **state) {
+    (void)state;
+    int named = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        mm_graph *graph = rig_random_graph(seed, LAYERS, 8);
+        int64_t budget = rig_minimum(graph, "liveness") - 1;
+        mm_manager *m = manager_of(budget, 0, "liveness");
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        assert_null(strstr(mm_last_error(), "recompute"));
+        assert_int_equal(mm_recompute_set(m, graph, run_again, NULL), MM_ERR_INFEASIBLE);
+        named += strstr(mm_last_error(), "policy recompute") != NULL;
+        mm_manager_destroy(m);
+        mm_graph_destroy(graph);
+    }
+    assert_true(named > 0);
+}
+
+/* Without pinned memory, and where nothing can be recomputed, compressing is all that is left. */
+static void a_policy_that_loses_something_is_named_as_lossy(void **state) {
+    (void)state;
+    int named = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        mm_graph *graph = rig_random_graph(seed, LAYERS, 8);
+        mm_manager *m = manager_of(rig_minimum(graph, "liveness") - 1, 0, "liveness");
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        const char *compressing = strstr(mm_last_error(), "policy freelunch");
+        if (compressing) assert_int_equal(strncmp(compressing, "policy freelunch (lossy) would fit", 34), 0);
+        named += compressing != NULL;
+        mm_manager_destroy(m);
+        mm_graph_destroy(graph);
+    }
+    assert_true(named > 0);
 }
 
 static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
@@ -71,19 +111,21 @@ static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
 
 static void below_what_any_needs_the_least_is_named_and_does(void **state) {
     (void)state;
-    char policy[128];
+    char policy[128], lossy[16] = "";
     long long bytes;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
     mm_manager *m = manager_of(4096, PINNED, "freelunch");
     assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
     const char *named = strstr(mm_last_error(), "; no policy would fit: ");
-    if (!named || sscanf(named, "; no policy would fit: %127s needs least, %lld bytes", policy, &bytes) != 2)
+    if (!named || (sscanf(named, "; no policy would fit: %127s (lossy%1[)] needs least, %lld bytes", policy, lossy,
+                          &bytes) != 3 &&
+                   sscanf(named, "; no policy would fit: %127s needs least, %lld bytes", policy, &bytes) != 2))
         fail_msg("%s", mm_last_error());
     mm_manager_destroy(m);
     m = manager_of(bytes, PINNED, policy);
     if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", policy, mm_last_error());
     mm_manager_destroy(m);
-    static const char *const others[] = {"liveness", "recompute", "swap-async", "swap", "vdnn-all", "hybrid"};
+    static const char *const others[] = {"liveness", "swap-async", "swap", "vdnn-all", "hybrid"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_true(least_of(graph, others[i], PINNED) >= bytes);
     mm_graph_destroy(graph);
@@ -111,6 +153,8 @@ static void a_change_that_is_refused_names_it_too_and_changes_nothing(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_policy_that_is_named_fits),
+        cmocka_unit_test(recomputing_is_named_only_where_somebody_said_how),
+        cmocka_unit_test(a_policy_that_loses_something_is_named_as_lossy),
         cmocka_unit_test(without_pinned_memory_nothing_that_swaps_is_named),
         cmocka_unit_test(below_what_any_needs_the_least_is_named_and_does),
         cmocka_unit_test(a_change_that_is_refused_names_it_too_and_changes_nothing),

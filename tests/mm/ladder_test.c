@@ -104,10 +104,22 @@ static void steps_come_in_the_order_from_later_decodes_to_stronger_policies(void
     expect("naive", (const char *const[]){"naive", "liveness", "rules:rules=*=swap,depth=1,when=needed", NULL});
 }
 
+static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
+    (void)state;
+    mm_rung rungs[MM_LADDER_MAX];
+    mm_policy policy = parse("rules:relu=mask;conv=compress(zfp:rate=4)");
+    int n = mm_ladder_list(&policy, rungs);
+    assert_string_equal(rungs[n - 1].spec, "rules:rules=*=compress(zfp:rate=4);*=swap,depth=1,when=needed");
+    policy = parse("rules:relu=mask;*=keep");
+    n = mm_ladder_list(&policy, rungs);
+    for (int i = 0; i < n; i++) assert_null(strstr(rungs[i].spec, "compress"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_stands_in_is_lossy_only_as_the_policy_is),
         cmocka_unit_test(it_begins_with_the_policy_itself_and_names_nothing_twice),
+        cmocka_unit_test(it_ends_with_the_codec_of_the_policy_for_all_maps),
         cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "mm/core/simulate.h"
+#include "policies/nominal.h"
 #include "tests/core/random_graph.h"
 #include "tests/policies/terse_graph.h"
 
@@ -452,6 +453,26 @@ static void too_few_buffers_are_refused_or_passed_over(void **state) {
     assert_int_equal(idle.operations, 0);
     assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2", idle.device_bytes - 1, much).status,
                      MM_ERR_INFEASIBLE);
+    assert_says("2 buffers"); /* not: liveness does not fit */
+    assert_says("3");
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void nominal_times_are_for_all_but_what_is_known(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    facts->out_bytes_per_s = INT64_C(450000000);
+    assert_true(mm_nominal_is_due(facts));
+    mm_nominal_times(graph, facts);
+    assert_false(mm_nominal_is_due(facts));
+    for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) assert_true(facts->variants[v].ns > 0);
+    for (int c = 0; c < facts->n_codecs * facts->n_tensors; c++)
+        assert_true(facts->codes[c].encode_ns > 0 && facts->codes[c].decode_ns > 0);
+    assert_int_equal(facts->out_bytes_per_s, 450000000);
+    assert_true(facts->in_bytes_per_s > facts->out_bytes_per_s);
+    assert_true(mm_facts_link_is_possible(facts));
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
@@ -580,6 +601,7 @@ int main(void) {
         cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
         cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
         cmocka_unit_test(too_few_buffers_are_refused_or_passed_over),
+        cmocka_unit_test(nominal_times_are_for_all_but_what_is_known),
         cmocka_unit_test(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits),
         cmocka_unit_test(too_little_pinned_memory_is_refused_naming_it),
         cmocka_unit_test(the_step_never_takes_longer_with_a_larger_budget),

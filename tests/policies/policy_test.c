@@ -59,6 +59,11 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
     refuse("freelunch:eligible=con", MM_ERR_INVALID, "eligible=con", "conv|all");
     refuse("freelunch:eligible=", MM_ERR_INVALID, "eligible=", "conv|all");
     refuse("freelunch:depth=2,depth=2", MM_ERR_INVALID, "depth", "twice");
+    refuse("freelunch:", MM_ERR_INVALID, "freelunch", "colon");
+    refuse("rules:", MM_ERR_INVALID, "rules", "colon");
+    refuse("rules:;;;", MM_ERR_INVALID, "no rule", "compress(zfp)");
+    refuse("freelunch:rate=4,codec=raw", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec and rate");
+    refuse("cdma:codec=raw,rate=4", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec and rate");
     refuse("freelunch:codec=0123456789012345678901234567890123456789012345678901234567890123456789", MM_ERR_INVALID,
            "codec", "too long");
 }

@@ -1,0 +1,53 @@
+/* A GPU of some 6 TFLOP/s, whose memory moves 250 GB/s, its link 12, its codecs 25, about. */
+#include "policies/nominal.h"
+
+#include "mm/core/graph.h"
+
+/* Bytes per ns. A convolution or a product of matrices is worth the traffic of its tensors some times over in
+ * arithmetic. A mask is made, and read, as fast as the memory is. */
+enum { MEMORY_RATE = 250, ARITHMETIC_RATE = 60, CODEC_RATE = 25 };
+enum { LAUNCH_NS = 8000, CONTENTION_PERMILLE = 50 };
+#define LINK_BYTES_PER_S INT64_C(12000000000)
+
+bool mm_nominal_is_due(const mm_facts *facts) {
+    for (int v = 0; v < facts->variant_first[facts->n_steps]; v++)
+        if (facts->variants[v].ns > 0) return false;
+    return true;
+}
+
+/* As long as a time may be (facts.h), however large the tensor. */
+static int64_t add_bytes(int64_t ns, int64_t bytes, int rate) {
+    return bytes / rate < MM_NS_MOST - ns ? ns + bytes / rate : MM_NS_MOST;
+}
+
+static int64_t step_ns(const mm_graph *graph, const mm_step_info *step) {
+    mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
+    int rate = kind == MM_LAYER_CONV || kind == MM_LAYER_LINEAR ? ARITHMETIC_RATE : MEMORY_RATE;
+    int64_t ns = LAUNCH_NS;
+    for (int u = 0; u < step->n_uses; u++)
+        ns = add_bytes(ns, mm_graph_tensor(graph, step->uses[u].tensor)->bytes, rate);
+    return ns;
+}
+
+/* With both ways busy each has five sixths of what it has alone. */
+static void time_link(int64_t *alone, int64_t *both) {
+    if (*alone <= 0) *alone = LINK_BYTES_PER_S;
+    if (*both <= 0) *both = *alone - *alone / 6;
+}
+
+void mm_nominal_times(const mm_graph *graph, mm_facts *facts) {
+    for (int s = 0; s < facts->n_steps; s++) {
+        int64_t ns = step_ns(graph, mm_graph_step(graph, s));
+        for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) facts->variants[v].ns = ns;
+    }
+    for (int c = 0; c < facts->n_codecs; c++)
+        for (int t = 0; t < facts->n_tensors; t++) {
+            mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
+            int rate = facts->codecs[c].gives_value ? CODEC_RATE : MEMORY_RATE;
+            code->encode_ns = code->decode_ns = add_bytes(LAUNCH_NS, mm_graph_tensor(graph, t)->bytes, rate);
+        }
+    time_link(&facts->out_bytes_per_s, &facts->out_both_bytes_per_s);
+    time_link(&facts->in_bytes_per_s, &facts->in_both_bytes_per_s);
+    facts->issue_ns = LAUNCH_NS;
+    facts->contention_permille = CONTENTION_PERMILLE;
+}
