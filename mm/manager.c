@@ -25,7 +25,7 @@ mm_status mm_manager_settle(mm_manager *m, const char *what) {
     return status;
 }
 
-/* ---------------------------------------------------------------- policy and budget */
+/* ---------------------------------------------------------------- policy and memory of the user */
 
 void mm_manager_step_down(mm_manager *m, const char *name, int64_t bytes, const char *message) {
     pthread_mutex_lock(&m->lock);
@@ -49,38 +49,6 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     return MM_OK;
 }
 
-static void put_budget(mm_manager *m, int64_t bytes) {
-    pthread_mutex_lock(&m->lock);
-    m->budget_bytes = bytes;
-    pthread_mutex_unlock(&m->lock);
-}
-
-mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
-    MM_TRY(mm_manager_check_idle(m, "mm_budget_set"));
-    if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
-        return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
-                       (long long)device_bytes, (long long)mm_pool_bytes(m->pool));
-    MM_TRY(mm_manager_settle(m, "mm_budget_set"));
-    int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
-    mm_status status = mm_pool_restore(m->pool, device_bytes);
-    put_budget(m, device_bytes);
-    m->ceiling_bytes = INT64_MAX;
-    if (status == MM_OK) status = mm_manager_replan(m, &m->policy, "the budget is set");
-    if (status != MM_OK) {
-        put_budget(m, before);
-        m->ceiling_bytes = ceiling;
-    }
-    mm_manager_trim(m);
-    return status;
-}
-
-int64_t mm_manager_device_bytes(mm_manager *m) {
-    pthread_mutex_lock(&m->lock);
-    int64_t bytes = m->budget_bytes;
-    pthread_mutex_unlock(&m->lock);
-    return bytes;
-}
-
 mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
     MM_TRY(mm_manager_settle(m, "mm_external_set"));
     MM_TRY(mm_manager_prepare(m, graph));
@@ -94,7 +62,7 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
 }
 
 void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
-    const mm_persistent *entry = mm_directory_find(&m->directory, name);
+    const mm_persistent *entry = m ? mm_directory_find(&m->directory, name) : NULL;
     if (!entry) return NULL;
     if (bytes_out) *bytes_out = (size_t)entry->bytes;
     return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
@@ -166,7 +134,7 @@ static mm_status open_parts(mm_manager *m) {
     strcpy(m->policy_now, m->policy.spec);
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
-    m->budget_bytes = mm_pool_bytes(m->pool);
+    m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
     if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, m->budget_bytes));
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,

@@ -1,4 +1,4 @@
-/* What manager.c, prepare.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's state. */
+/* What manager.c, budget.c, prepare.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's state. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
 
@@ -35,10 +35,12 @@ struct mm_manager {
     mm_directory directory;
     mm_record *records;
     int n_records;
-    mm_coverage coverage; /* of every plan that has run: where bytes may be touched */
-    mm_record *running;   /* of the iteration under way, or NULL */
-    int step;             /* next step, or the one begun */
-    int node;             /* of the plan: the step under way, or what is recomputed for it */
+    mm_coverage coverage;  /* of every plan that has run: where bytes may be touched */
+    int64_t there_bytes;   /* of the arena: what lies above was given back to the system */
+    mm_touched given_back; /* what was touched of that, each time it went */
+    mm_record *running;    /* of the iteration under way, or NULL */
+    int step;              /* next step, or the one begun */
+    int node;              /* of the plan: the step under way, or what is recomputed for it */
     bool in_step;
     bool recording;         /* the iteration under way is recorded, and does not run */
     bool failed;            /* a step could not be recomputed: what it was to be made for cannot begin */
@@ -59,6 +61,18 @@ void mm_manager_notify(mm_manager *manager, mm_event_kind kind, const char *name
 /* Says that memory is short: the message, and what is done about it, "MESSAGE: DOES". */
 void mm_manager_step_down(mm_manager *manager, const char *name, int64_t bytes, const char *message);
 
+/* ---- budget.c */
+
+/* What plans may take of the arena. */
+int64_t mm_manager_limit_bytes(const mm_manager *manager);
+/* What lies above it, and above the persistent tensors, is given back to the system. */
+void mm_manager_trim(mm_manager *manager);
+
+/* ---- figures.c */
+
+/* Bytes of the arena's [begin, end) that were touched since it was filled with the pattern; not which are persistent. */
+MM_CHECKED mm_status mm_touched_count(const mm_manager *manager, int64_t begin, int64_t end, mm_touched *touched_out);
+
 /* ---- prepare.c */
 
 /* Plans every prepared graph anew under a policy, or what its ladder has if memory is short, and takes the new plans
@@ -67,8 +81,6 @@ MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *pol
 /* An iteration of this graph failed because memory ran out: its plan, and all that need as much, are given up for
  * smaller ones, if there are any. The caller's last error stays. */
 void mm_manager_run_out(mm_manager *manager, const mm_graph *graph);
-/* What lies above all plans may have is given back to the system. */
-void mm_manager_trim(mm_manager *manager);
 void mm_record_fini(mm_record *record);
 /* NULL if the graph was not prepared. */
 mm_record *mm_manager_find(const mm_manager *manager, const mm_graph *graph);

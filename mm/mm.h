@@ -282,7 +282,7 @@ MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *polic
 /* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved: the range stays
  * reserved, so nothing moves. Plans and checks every prepared graph under the new budget first, down the ladder if it
  * must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
- * system. Between iterations only. */
+ * system, but for persistent tensors. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
 /* The user's memory for an external tensor, at least its bytes; borrowed until replaced. Between iterations only. */
@@ -416,7 +416,8 @@ typedef struct mm_stats {
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 
-/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). */
+/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). What was
+ * written and then given back, because memory was short, counts; and again if it is taken back and written anew. */
 typedef struct mm_touched {
     int64_t total_bytes;      /* all that was touched */
     int64_t persistent_bytes; /* of it, in persistent tensors */

@@ -19,24 +19,16 @@ typedef struct attempt {
     const mm_graph *refused; /* the graph whose plan does not fit */
 } attempt;
 
-static int64_t limit_bytes(const mm_manager *m) {
-    return m->budget_bytes < m->ceiling_bytes ? m->budget_bytes : m->ceiling_bytes;
-}
-
 static mm_limits limits_of(const mm_manager *m) {
-    return (mm_limits){
-        .device_bytes = limit_bytes(m), .pinned_bytes = mm_pool_bytes(m->staging), .base_bytes = m->directory.bytes};
-}
-
-void mm_manager_trim(mm_manager *m) {
-    /* The pattern that tells touched bytes would go with the memory. */
-    if (!m->options.measure_touched) mm_pool_trim(m->pool, limit_bytes(m));
+    return (mm_limits){.device_bytes = mm_manager_limit_bytes(m),
+                       .pinned_bytes = mm_pool_bytes(m->staging),
+                       .base_bytes = m->directory.bytes};
 }
 
 /* Whether there is less than was asked for. */
 static bool is_short(const mm_manager *m) {
     if (m->options.no_ladder) return false;
-    return limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->staging) < m->options.pinned_bytes;
+    return mm_manager_limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->staging) < m->options.pinned_bytes;
 }
 
 /* ---------------------------------------------------------------- records */
@@ -151,8 +143,8 @@ static void take_up(mm_manager *m, const attempt *a, const mm_policy *wanted, co
     }
     snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, step, a->policy.spec,
              wanted->spec, mm_size_format(a->need_bytes, need, sizeof need),
-             mm_size_format(limit_bytes(m), have, sizeof have));
-    mm_manager_step_down(m, a->policy.spec, limit_bytes(m), message);
+             mm_size_format(mm_manager_limit_bytes(m), have, sizeof have));
+    mm_manager_step_down(m, a->policy.spec, mm_manager_limit_bytes(m), message);
 }
 
 static bool allows_less_workspace(const mm_graph *graph) {
@@ -222,7 +214,7 @@ void mm_manager_run_out(mm_manager *m, const mm_graph *graph) {
         m->ceiling_bytes = ceiling;
         mm_log_send(&m->options.log, MM_LOG_ERROR, "memory ran out, and nothing does with less: %s", mm_last_error());
     } else {
-        if (m->ladder_steps == steps) mm_manager_step_down(m, m->policy_now, limit_bytes(m), why);
+        if (m->ladder_steps == steps) mm_manager_step_down(m, m->policy_now, mm_manager_limit_bytes(m), why);
         mm_manager_trim(m);
     }
     mm_fail_set("%s", reason);
