@@ -21,7 +21,8 @@ mm_status mm_manager_check_idle(const mm_manager *m, const char *what) {
 mm_status mm_manager_settle(mm_manager *m, const char *what) {
     MM_TRY(mm_manager_check_idle(m, what));
     mm_status status = mm_dispatch_sync(m->dispatch);
-    if (status == MM_ERR_NOMEM) mm_manager_run_out(m, m->latest);
+    if (status == MM_ERR_NOMEM) mm_manager_run_out(m);
+    m->largest = NULL;
     return status;
 }
 

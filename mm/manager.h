@@ -42,10 +42,10 @@ struct mm_manager {
     int step;              /* next step, or the one begun */
     int node;              /* of the plan: the step under way, or what is recomputed for it */
     bool in_step;
-    bool recording;         /* the iteration under way is recorded, and does not run */
-    bool failed;            /* a step could not be recomputed: what it was to be made for cannot begin */
-    bool ran_out;           /* of memory, in the iteration under way */
-    const mm_graph *latest; /* of the iteration that was begun last, and may still be running */
+    bool recording;          /* the iteration under way is recorded, and does not run */
+    bool failed;             /* a step could not be recomputed: what it was to be made for cannot begin */
+    bool ran_out;            /* of memory, in the iteration under way */
+    const mm_graph *largest; /* by its plan, of the iterations that may still be running; NULL: all are waited for */
     int64_t began_ns;
     int64_t ceiling_bytes; /* above it memory ran out while an iteration ran; INT64_MAX: it never did */
     pthread_mutex_t lock;  /* of the figures below, which any thread may ask for */
@@ -78,9 +78,9 @@ MM_CHECKED mm_status mm_touched_count(const mm_manager *manager, int64_t begin, 
 /* Plans every prepared graph anew under a policy, or what its ladder has if memory is short, and takes the new plans
  * up: all or none. `why`: of a step down the ladder, for the log. */
 MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const char *why);
-/* An iteration of this graph failed because memory ran out: its plan, and all that need as much, are given up for
- * smaller ones, if there are any. The caller's last error stays. */
-void mm_manager_run_out(mm_manager *manager, const mm_graph *graph);
+/* One of the iterations that were running failed because memory ran out: the largest of their plans, and all that need
+ * as much, are given up for smaller ones, if there are any. The caller's last error stays. */
+void mm_manager_run_out(mm_manager *manager);
 void mm_record_fini(mm_record *record);
 /* NULL if the graph was not prepared. */
 mm_record *mm_manager_find(const mm_manager *manager, const mm_graph *graph);
@@ -96,6 +96,7 @@ MM_CHECKED mm_status mm_iteration_finish(mm_manager *manager, const char *call, 
 /* What an iteration is counted and told by. */
 void mm_iteration_note_begin(mm_manager *manager, const mm_record *record);
 void mm_iteration_note_end(mm_manager *manager, mm_record *record);
+void mm_iteration_note_abort(mm_manager *manager, const mm_graph *graph);
 
 /* ---- replay.c: under this plan the graph is not recorded, for a reason that goes to the log. */
 void mm_replay_refuse(mm_manager *manager, mm_record *record, const char *reason);

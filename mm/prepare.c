@@ -199,8 +199,9 @@ mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *
     return replan(m, policy, NULL, why);
 }
 
-void mm_manager_run_out(mm_manager *m, const mm_graph *graph) {
-    const mm_record *r = mm_manager_find(m, graph);
+void mm_manager_run_out(mm_manager *m) {
+    const mm_graph *graph = m->largest;
+    const mm_record *r = graph ? mm_manager_find(m, graph) : NULL;
     if (m->options.no_ladder || !r) return;
     char reason[MESSAGE], why[2 * MESSAGE];
     snprintf(reason, sizeof reason, "%s", mm_last_error());

@@ -321,6 +321,34 @@ static void a_device_that_refuses_to_record_is_used_without(void **state) {
     }
 }
 
+/* Iterations that were begun, and of them those that have not ended, one way or the other. */
+typedef struct balance {
+    int begun, open;
+} balance;
+
+static void keep_balance(void *ctx, const mm_event_info *event) {
+    balance *b = ctx;
+    b->begun += event->kind == MM_EVENT_ITERATION_BEGIN;
+    b->open += event->kind == MM_EVENT_ITERATION_BEGIN;
+    b->open -= event->kind == MM_EVENT_ITERATION_END || event->kind == MM_EVENT_ABORT;
+}
+
+static void a_replay_that_fails_is_told_as_ended(void **state) {
+    (void)state;
+    fixture f;
+    balance b = {0};
+    start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){.event_fn = keep_balance, .event_ctx = &b});
+    for (int i = 0; i < ITERATIONS; i++) expect_ok("liveness", iterate(&f.rig, f.m, REPLAYED));
+    int begun = b.begun;
+    assert_int_equal(b.open, 0);
+    cuda_emulation_fail("cudaGraphLaunch", 1, cudaErrorLaunchFailure);
+    assert_int_equal(mm_iteration_replay(f.m, f.graph), MM_ERR_DEVICE);
+    assert_true(cuda_emulation_failed());
+    assert_int_equal(b.begun, begun + 1);
+    assert_int_equal(b.open, 0);
+    finish(&f);
+}
+
 static void touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach(void **state) {
     (void)state;
     fixture f;
@@ -345,6 +373,7 @@ int main(void) {
         cmocka_unit_test(a_recording_goes_with_its_plan_and_is_made_again),
         cmocka_unit_test(a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again),
         cmocka_unit_test(a_device_that_refuses_to_record_is_used_without),
+        cmocka_unit_test(a_replay_that_fails_is_told_as_ended),
         cmocka_unit_test(touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
