@@ -91,10 +91,11 @@ static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, 
 }
 
 /* All of it, or most of what the device gives: others may have taken some, and it need not have what it says. The rest is
- * left for what libraries allocate beside the arena. More than the device has at all is a mistake, not a shortage; and
- * next to nothing would be of no use. */
+ * left for what libraries allocate beside the arena; and of the host's memory half, for the system. More than the device
+ * has at all is a mistake, not a shortage; and next to nothing would be of no use. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
-    enum { PARTS = 32, LEFT_PER = 8 };
+    enum { PARTS = 32 };
+    const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;
     mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
     mm_memory_info info;
     mm_device_memory_info(m->device, &info);
@@ -108,7 +109,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
         most = mm_pool_bytes(*pool_out);
         mm_pool_destroy(*pool_out);
         *pool_out = NULL;
-        status = reserve_less(m, kind, most - most / LEFT_PER, bytes / PARTS, pool_out);
+        status = reserve_less(m, kind, most - most / left_per, bytes / PARTS, pool_out);
     }
     if (status != MM_OK) return mm_fail(status, "%s", refused);
     snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for, %s are taken",
