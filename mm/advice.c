@@ -33,8 +33,8 @@ static const char *const policies[] = {
 enum { POLICIES = sizeof policies / sizeof *policies };
 
 /* As published first: that is one plan. A policy that fits so fits in its default form, which tries many. */
-static bool fits_as_published(const char *spec, const mm_graph *graph, const char *device, const mm_limits *limits) {
-    mm_limits need;
+static bool fits_as_published(const char *spec, const mm_graph *graph, const char *device, const mm_limits *limits,
+                              mm_limits *need_out) {
     char always[MM_POLICY_SPEC];
     bool plain = spec == policies[0];
     snprintf(always, sizeof always, "%s%s%s", spec,
@@ -42,8 +42,15 @@ static bool fits_as_published(const char *spec, const mm_graph *graph, const cha
              : strchr(spec, ':') ? ","
                                  : ":",
              plain ? "" : "when=always");
-    return needs(always, graph, device, limits, &need) == MM_OK && need.device_bytes <= limits->device_bytes &&
-           need.pinned_bytes <= limits->pinned_bytes;
+    return needs(always, graph, device, limits, need_out) == MM_OK && need_out->device_bytes <= limits->device_bytes &&
+           need_out->pinned_bytes <= limits->pinned_bytes;
+}
+
+/* NULL: none does. */
+static const char *find_fit(const mm_graph *graph, const char *device, const mm_limits *limits, mm_limits *need_out) {
+    for (int i = 0; i < POLICIES; i++)
+        if (fits_as_published(policies[i], graph, device, limits, need_out)) return policies[i];
+    return NULL;
 }
 
 /* The policy that fits, or needs least of those within the pinned memory; NULL if there is none. */
@@ -62,14 +69,21 @@ static const char *find_least(const mm_graph *graph, const char *device, const m
 
 mm_status mm_advise(const mm_graph *graph, const char *device, const mm_limits *limits) {
     char refusal[MESSAGE];
-    const char *fit = NULL, *least = NULL;
+    const char *least = NULL;
     int64_t least_bytes = 0;
+    mm_limits need;
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    for (int i = 0; i < POLICIES && !fit; i++)
-        if (fits_as_published(policies[i], graph, device, limits)) fit = policies[i];
+    const char *fit = find_fit(graph, device, limits, &need);
     if (!fit) least = find_least(graph, device, limits, &least_bytes);
     if (least && least_bytes <= limits->device_bytes) fit = least;
     if (fit) return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s would fit", refusal, fit);
+    mm_limits unlimited = *limits;
+    unlimited.pinned_bytes = INT64_MAX;
+    fit = find_fit(graph, device, &unlimited, &need);
+    if (fit)
+        return mm_fail(MM_ERR_INFEASIBLE,
+                       "%s; no policy would fit with %lld bytes of pinned memory; with %lld bytes, policy %s would",
+                       refusal, (long long)limits->pinned_bytes, (long long)need.pinned_bytes, fit);
     if (!least) return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s needs least, %lld bytes", refusal, least,
                    (long long)least_bytes);
