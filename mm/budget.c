@@ -57,7 +57,7 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
     mm_status status = take_back(m, device_bytes);
     put_budget(m, device_bytes);
     m->ceiling_bytes = INT64_MAX;
-    if (status == MM_OK) status = mm_manager_replan(m, &m->policy, "the budget is set");
+    if (status == MM_OK) status = mm_manager_replan(m, &m->policy, NULL, "the budget is set");
     if (status != MM_OK) {
         put_budget(m, before);
         m->ceiling_bytes = ceiling;

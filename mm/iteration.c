@@ -35,14 +35,11 @@ static mm_status cover(mm_manager *m, mm_record *r) {
 /* A plan that runs steps again needs somebody to run them. */
 static mm_status check_recompute(const mm_record *r) {
     const mm_plan *plan = r->planned.plan;
-    for (int i = 0; !r->recompute && i < plan->n_nodes; i++) {
-        char name[256];
-        if (plan->nodes[i].kind != MM_NODE_RECOMPUTE) continue;
-        return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set",
-                       plan->policy, mm_graph_step_name(plan->graph, plan->nodes[i].step, name, sizeof name),
-                       mm_graph_name(plan->graph));
-    }
-    return MM_OK;
+    char name[256];
+    int step = mm_record_unable(r);
+    if (step < 0) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set", plan->policy,
+                   mm_graph_step_name(plan->graph, step, name, sizeof name), mm_graph_name(plan->graph));
 }
 
 mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *call,

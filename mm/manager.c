@@ -44,7 +44,7 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     MM_TRY(mm_policy_parse(spec, &policy));
     MM_TRY(mm_planned_try_codecs(&policy, m->options.device));
     MM_TRY(mm_manager_settle(m, "mm_policy_set"));
-    MM_TRY(mm_manager_replan(m, &policy, "the policy is set"));
+    MM_TRY(mm_manager_replan(m, &policy, NULL, "the policy is set"));
     m->policy = policy;
     mm_manager_notify(m, MM_EVENT_POLICY, m->policy.spec, 0, 0);
     return MM_OK;

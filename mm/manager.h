@@ -1,4 +1,4 @@
-/* What manager.c, budget.c, prepare.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's state. */
+/* What manager.c, budget.c, prepare.c, descend.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's state. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
 
@@ -75,15 +75,39 @@ MM_CHECKED mm_status mm_touched_count(const mm_manager *manager, int64_t begin, 
 
 /* ---- prepare.c */
 
-/* Plans every prepared graph anew under a policy, or what its ladder has if memory is short, and takes the new plans
- * up: all or none. `why`: of a step down the ladder, for the log. */
-MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const char *why);
+/* A policy to be tried on the graphs. */
+typedef struct mm_attempt {
+    mm_policy policy;
+    bool least_workspaces;
+    bool stands_in; /* for the policy that was set */
+    /* filled in */
+    int64_t need_bytes;      /* what the largest of its plans takes */
+    const mm_graph *refused; /* the graph whose plan does not fit */
+} mm_attempt;
+
+/* What plans are made within. */
+mm_limits mm_manager_limits(const mm_manager *manager);
+/* New records of every prepared graph, and of `added` unless NULL, in place of the old ones: all or none. */
+MM_CHECKED mm_status mm_manager_try(mm_manager *manager, mm_attempt *attempt, const mm_record *added);
+void mm_record_fini(mm_record *record);
+/* A step that the record's plan runs again and nobody said how; -1 if there is none. */
+int mm_record_unable(const mm_record *record);
+/* NULL if the graph was not prepared. */
+mm_record *mm_manager_find(const mm_manager *manager, const mm_graph *graph);
+
+/* ---- descend.c */
+
+/* Whether there is less than was asked for. */
+bool mm_manager_is_short(const mm_manager *manager);
+/* Says what would fit in place of an attempt that does not. */
+MM_CHECKED mm_status mm_manager_advise(const mm_manager *manager, const mm_attempt *attempt);
+/* Plans every prepared graph anew under a policy, or what its ladder has if memory is short, and `added` unless NULL;
+ * takes the new plans up: all or none. `why`: of a step down the ladder, for the log. */
+MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const mm_record *added,
+                                       const char *why);
 /* One of the iterations that were running failed because memory ran out: the largest of their plans, and all that need
  * as much, are given up for smaller ones, if there are any. The caller's last error stays. */
 void mm_manager_run_out(mm_manager *manager);
-void mm_record_fini(mm_record *record);
-/* NULL if the graph was not prepared. */
-mm_record *mm_manager_find(const mm_manager *manager, const mm_graph *graph);
 
 /* ---- iteration.c, for replay.c */
 
