@@ -51,7 +51,7 @@ mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const ch
 static mm_status predict(const bench *b, const session *s, row *r) {
     simulated_run run;
     time_source times = {.fill = collector_fill, .ctx = b->collector};
-    MM_TRY(simulated_policy(&b->subject, r->policy, s->config.budget_bytes, s->config.pinned_bytes, &times, &run));
+    MM_TRY(simulated_policy(&b->subject, r->policy, s->config.budget_bytes, s->pinned_most_bytes, &times, &run));
     if (!run.untimed[0]) r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
     return MM_OK;
 }
