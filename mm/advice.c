@@ -28,6 +28,7 @@ static const struct proposal {
 typedef struct trial {
     const char *spec;
     int64_t bytes; /* INT64_MAX: it cannot be had */
+    int64_t pinned_bytes;
     bool lossy;
 } trial;
 
@@ -47,7 +48,10 @@ static trial try_policy(const mm_refused *r, const char *spec, const char *form)
     if (mm_planned_init(&planned, &policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
     bool made = mm_planned_make(&planned, &policy, r->graph, &r->limits) == MM_OK;
-    if (made && can_run(r, planned.plan)) t.bytes = planned.plan->peak_bytes;
+    if (made && can_run(r, planned.plan)) {
+        t.bytes = planned.plan->peak_bytes;
+        t.pinned_bytes = planned.plan->pinned_bytes;
+    }
     mm_planned_fini(&planned);
     return t;
 }
@@ -69,6 +73,16 @@ static trial find(const mm_refused *r) {
     return best[best[1].bytes < best[0].bytes];
 }
 
+/* The first that would fit as published if there were pinned memory enough. */
+static trial find_pinning(const mm_refused *r) {
+    mm_refused unlimited = *r;
+    unlimited.limits.pinned_bytes = INT64_MAX;
+    trial t = {.bytes = INT64_MAX};
+    for (size_t p = 0; p < sizeof proposals / sizeof *proposals && t.bytes > r->limits.device_bytes; p++)
+        t = try_policy(&unlimited, proposals[p].spec, proposals[p].published);
+    return t;
+}
+
 mm_status mm_advise(const mm_refused *refused) {
     char refusal[MESSAGE];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
@@ -76,6 +90,12 @@ mm_status mm_advise(const mm_refused *refused) {
     const char *lossy = t.lossy ? " (lossy)" : "";
     if (t.bytes <= refused->limits.device_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, t.spec, lossy);
+    trial pinning = find_pinning(refused);
+    if (pinning.bytes <= refused->limits.device_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE,
+                       "%s; no policy would fit with %lld bytes of pinned memory; with %lld bytes, policy %s%s would",
+                       refusal, (long long)refused->limits.pinned_bytes, (long long)pinning.pinned_bytes, pinning.spec,
+                       pinning.lossy ? " (lossy)" : "");
     if (t.bytes == INT64_MAX || refused->descended) return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %lld bytes", refusal, t.spec, lossy,
                    (long long)t.bytes);

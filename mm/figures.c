@@ -33,23 +33,33 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     pthread_mutex_unlock(&m->lock);
 }
 
+mm_status mm_touched_count(const mm_manager *m, int64_t begin, int64_t end, mm_touched *touched_out) {
+    mm_touched touched = {0};
+    int64_t covered = 0;
+    MM_TRY(mm_pool_pattern_count(m->pool, begin, end - begin, &touched.total_bytes));
+    for (size_t i = 0; i < m->coverage.n; i++) {
+        const mm_range *r = &m->coverage.ranges[i];
+        int64_t from = r->begin > begin ? r->begin : begin, to = r->end < end ? r->end : end, bytes;
+        if (from >= to) continue;
+        MM_TRY(mm_pool_pattern_count(m->pool, from, to - from, &bytes));
+        covered += bytes;
+    }
+    touched.stray_bytes = touched.total_bytes - covered;
+    *touched_out = touched;
+    return MM_OK;
+}
+
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     MM_TRY(mm_manager_settle(m, "mm_touched_get"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
-    mm_touched touched = {0};
-    int64_t covered = 0;
+    mm_touched touched;
     /* Zeroed when they get their places, before any plan runs. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
-    MM_TRY(mm_pool_pattern_count(m->pool, 0, mm_pool_bytes(m->pool), &touched.total_bytes));
+    MM_TRY(mm_touched_count(m, 0, m->there_bytes, &touched));
     MM_TRY(mm_pool_pattern_count(m->pool, 0, m->directory.bytes, &touched.persistent_bytes));
-    for (size_t i = 0; i < m->coverage.n; i++) {
-        const mm_range *r = &m->coverage.ranges[i];
-        int64_t bytes;
-        MM_TRY(mm_pool_pattern_count(m->pool, r->begin, r->end - r->begin, &bytes));
-        covered += bytes;
-    }
-    touched.stray_bytes = touched.total_bytes - covered;
+    touched.total_bytes += m->given_back.total_bytes;
+    touched.stray_bytes += m->given_back.stray_bytes;
     *touched_out = touched;
     return MM_OK;
 }

@@ -35,14 +35,11 @@ static mm_status cover(mm_manager *m, mm_record *r) {
 /* A plan that runs steps again needs somebody to run them. */
 static mm_status check_recompute(const mm_record *r) {
     const mm_plan *plan = r->planned.plan;
-    for (int i = 0; !r->recompute && i < plan->n_nodes; i++) {
-        char name[256];
-        if (plan->nodes[i].kind != MM_NODE_RECOMPUTE) continue;
-        return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set",
-                       plan->policy, mm_graph_step_name(plan->graph, plan->nodes[i].step, name, sizeof name),
-                       mm_graph_name(plan->graph));
-    }
-    return MM_OK;
+    char name[256];
+    int step = mm_record_unable(r);
+    if (step < 0) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set", plan->policy,
+                   mm_graph_step_name(plan->graph, step, name, sizeof name), mm_graph_name(plan->graph));
 }
 
 mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *call,
@@ -65,7 +62,8 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *c
 
 void mm_iteration_note_begin(mm_manager *m, const mm_record *r) {
     const mm_plan *plan = r->planned.plan;
-    m->latest = r->graph;
+    const mm_record *largest = m->largest ? mm_manager_find(m, m->largest) : NULL;
+    if (!largest || largest->planned.plan->peak_bytes < plan->peak_bytes) m->largest = r->graph;
     m->began_ns = now_ns();
     pthread_mutex_lock(&m->lock);
     if (plan->peak_bytes > m->predicted_peak_bytes) m->predicted_peak_bytes = plan->peak_bytes;
@@ -80,6 +78,10 @@ void mm_iteration_note_end(mm_manager *m, mm_record *r) {
     m->iterations++;
     pthread_mutex_unlock(&m->lock);
     mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(r->graph), 0, now_ns() - m->began_ns);
+}
+
+void mm_iteration_note_abort(mm_manager *m, const mm_graph *graph) {
+    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(graph), 0, now_ns() - m->began_ns);
 }
 
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
@@ -104,7 +106,9 @@ mm_status mm_iteration_finish(mm_manager *m, const char *call, bool recording,
     m->running = NULL;
     m->recording = false;
     mm_status status = dispatch_end(m->dispatch);
-    if (status == MM_ERR_NOMEM && !recording) mm_manager_run_out(m, graph);
+    if (status == MM_OK || recording) return status;
+    mm_iteration_note_abort(m, graph);
+    if (status == MM_ERR_NOMEM) mm_manager_run_out(m);
     return status;
 }
 
@@ -115,7 +119,11 @@ static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(
     return MM_OK;
 }
 
-mm_status mm_iteration_end(mm_manager *m) { return end(m, "mm_iteration_end", mm_dispatch_end); }
+mm_status mm_iteration_end(mm_manager *m) {
+    mm_status status = end(m, "mm_iteration_end", mm_dispatch_end);
+    if (m && !m->running) m->largest = NULL;
+    return status;
+}
 
 mm_status mm_iteration_end_async(mm_manager *m) { return end(m, "mm_iteration_end_async", mm_dispatch_end_async); }
 
@@ -133,8 +141,9 @@ void mm_iteration_abort(mm_manager *m) {
         mm_replay_refuse(m, r, mm_last_error());
         return;
     }
-    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(r->graph), 0, now_ns() - m->began_ns);
-    if (m->ran_out) mm_manager_run_out(m, r->graph);
+    mm_iteration_note_abort(m, r->graph);
+    if (m->ran_out) mm_manager_run_out(m);
+    m->largest = NULL;
 }
 
 static mm_status out_of_order(const mm_manager *m, const char *call, mm_layer layer, mm_phase phase) {
@@ -162,7 +171,9 @@ static mm_status note(mm_manager *m, mm_status status) {
 static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *waited_ns) {
     const mm_record *r = m->running;
     int64_t waited;
-    MM_TRY(mm_dispatch_step_begin(m->dispatch, node, stream, &waited));
+    mm_status begun = mm_dispatch_step_begin(m->dispatch, node, stream, &waited);
+    m->failed = begun != MM_OK;
+    MM_TRY(begun);
     *waited_ns += waited;
     m->node = node;
     m->in_step = true;

@@ -21,11 +21,12 @@ mm_status mm_manager_check_idle(const mm_manager *m, const char *what) {
 mm_status mm_manager_settle(mm_manager *m, const char *what) {
     MM_TRY(mm_manager_check_idle(m, what));
     mm_status status = mm_dispatch_sync(m->dispatch);
-    if (status == MM_ERR_NOMEM) mm_manager_run_out(m, m->latest);
+    if (status == MM_ERR_NOMEM) mm_manager_run_out(m);
+    m->largest = NULL;
     return status;
 }
 
-/* ---------------------------------------------------------------- policy and budget */
+/* ---------------------------------------------------------------- policy and memory of the user */
 
 void mm_manager_step_down(mm_manager *m, const char *name, int64_t bytes, const char *message) {
     pthread_mutex_lock(&m->lock);
@@ -43,42 +44,10 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     MM_TRY(mm_policy_parse(spec, &policy));
     MM_TRY(mm_planned_try_codecs(&policy, m->options.device));
     MM_TRY(mm_manager_settle(m, "mm_policy_set"));
-    MM_TRY(mm_manager_replan(m, &policy, "the policy is set"));
+    MM_TRY(mm_manager_replan(m, &policy, NULL, "the policy is set"));
     m->policy = policy;
     mm_manager_notify(m, MM_EVENT_POLICY, m->policy.spec, 0, 0);
     return MM_OK;
-}
-
-static void put_budget(mm_manager *m, int64_t bytes) {
-    pthread_mutex_lock(&m->lock);
-    m->budget_bytes = bytes;
-    pthread_mutex_unlock(&m->lock);
-}
-
-mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
-    MM_TRY(mm_manager_check_idle(m, "mm_budget_set"));
-    if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
-        return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
-                       (long long)device_bytes, (long long)mm_pool_bytes(m->pool));
-    MM_TRY(mm_manager_settle(m, "mm_budget_set"));
-    int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
-    mm_status status = mm_pool_restore(m->pool, device_bytes);
-    put_budget(m, device_bytes);
-    m->ceiling_bytes = INT64_MAX;
-    if (status == MM_OK) status = mm_manager_replan(m, &m->policy, "the budget is set");
-    if (status != MM_OK) {
-        put_budget(m, before);
-        m->ceiling_bytes = ceiling;
-    }
-    mm_manager_trim(m);
-    return status;
-}
-
-int64_t mm_manager_device_bytes(mm_manager *m) {
-    pthread_mutex_lock(&m->lock);
-    int64_t bytes = m->budget_bytes;
-    pthread_mutex_unlock(&m->lock);
-    return bytes;
 }
 
 mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
@@ -94,7 +63,7 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
 }
 
 void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
-    const mm_persistent *entry = mm_directory_find(&m->directory, name);
+    const mm_persistent *entry = m ? mm_directory_find(&m->directory, name) : NULL;
     if (!entry) return NULL;
     if (bytes_out) *bytes_out = (size_t)entry->bytes;
     return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
@@ -122,10 +91,11 @@ static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, 
 }
 
 /* All of it, or most of what the device gives: others may have taken some, and it need not have what it says. The rest is
- * left for what libraries allocate beside the arena. More than the device has at all is a mistake, not a shortage; and
- * next to nothing would be of no use. */
+ * left for what libraries allocate beside the arena; and of the host's memory half, for the system. More than the device
+ * has at all is a mistake, not a shortage; and next to nothing would be of no use. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
-    enum { PARTS = 32, LEFT_PER = 8 };
+    enum { PARTS = 32 };
+    const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;
     mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
     mm_memory_info info;
     mm_device_memory_info(m->device, &info);
@@ -139,7 +109,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
         most = mm_pool_bytes(*pool_out);
         mm_pool_destroy(*pool_out);
         *pool_out = NULL;
-        status = reserve_less(m, kind, most - most / LEFT_PER, bytes / PARTS, pool_out);
+        status = reserve_less(m, kind, most - most / left_per, bytes / PARTS, pool_out);
     }
     if (status != MM_OK) return mm_fail(status, "%s", refused);
     snprintf(message, sizeof message, "device %s has less than the %s of %s memory asked for, %s are taken",
@@ -166,7 +136,7 @@ static mm_status open_parts(mm_manager *m) {
     strcpy(m->policy_now, m->policy.spec);
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
-    m->budget_bytes = mm_pool_bytes(m->pool);
+    m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
     if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, m->budget_bytes));
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,

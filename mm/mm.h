@@ -212,7 +212,7 @@ typedef enum mm_event_kind {
     MM_EVENT_POLICY,          /* the policy was set */
     MM_EVENT_ITERATION_BEGIN, /* */
     MM_EVENT_ITERATION_END,   /* ns = wall time until it was ended, which may be before it has run */
-    MM_EVENT_ABORT,           /* */
+    MM_EVENT_ABORT,           /* it failed, or was given up: in place of its end */
     MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: ns, name = layer */
     MM_EVENT_LADDER,          /* memory is short: name = the policy that is run instead, bytes = what there is */
 } mm_event_kind;
@@ -268,7 +268,8 @@ MM_API void mm_manager_destroy(mm_manager *manager);
  * the layer that holds it, and a policy that would fit, if any would; nothing changed. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
 
-/* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. */
+/* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. Waits for those that were
+ * ended without waiting; what failed in them is not told any more (mm_manager_sync before it tells). */
 MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
 
 /* The policy that is run: the one that was set, or what stands in for it because memory is short. Valid until the
@@ -282,14 +283,15 @@ MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *polic
 /* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved: the range stays
  * reserved, so nothing moves. Plans and checks every prepared graph under the new budget first, down the ladder if it
  * must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
- * system. Between iterations only. */
+ * system, but for persistent tensors. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
 /* The user's memory for an external tensor, at least its bytes; borrowed until replaced. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph *graph, mm_tensor tensor, void *data);
 
 /* A persistent tensor's place, the same for the manager's life. Its bytes may be read and written between iterations,
- * where the device's memory can be reached by the CPU (the host device). NULL if unknown. */
+ * where the device's memory can be reached by the CPU (the host device). It waits for nothing: after iterations that
+ * were ended without waiting, call mm_manager_sync first. NULL if unknown. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
 /* Copies `bytes` of a persistent tensor, from `offset` on, to `data`, or from it: on any device. Between iterations;
@@ -311,13 +313,14 @@ MM_API MM_CHECKED mm_status mm_iteration_end(mm_manager *manager);
 /* Ends it without waiting for the device: what is enqueued on the compute stream afterwards, the next iteration too,
  * runs after all of it. Only what failed before it was enqueued is returned here; what fails later is returned by the
  * calls that wait: mm_manager_sync, mm_iteration_end of a later iteration, calls that need the manager to be idle (they
- * wait first: the persistent tensors, changes of policy, budget or graphs). Like mm_iteration_end where something has
+ * wait first: mm_persistent_get and _set, changes of policy, budget or graphs). Like mm_iteration_end where something has
  * to be looked at once the work is done: self_check, measure_times, plans that place tensors at run time (naive forms).
  */
 MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
 
-/* Waits for all iterations that were ended without waiting. A failure of any is returned once, and cleared: the
- * iterations enqueued after the one that failed may not have run. Between iterations. */
+/* Waits for all iterations that were ended without waiting. A failure of any is returned once, by the first call that
+ * waits (mm_manager_forget alone drops it), and cleared: the iterations enqueued after the one that failed may not have
+ * run. Between iterations. */
 MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
 
 /* ---- Replaying an iteration. Where nothing changes from one iteration to the next but what lies in memory, its work can
@@ -416,7 +419,8 @@ typedef struct mm_stats {
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 
-/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). */
+/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). What was
+ * written and then given back, because memory was short, counts; and again if it is taken back and written anew. */
 typedef struct mm_touched {
     int64_t total_bytes;      /* all that was touched */
     int64_t persistent_bytes; /* of it, in persistent tensors */

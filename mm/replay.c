@@ -38,7 +38,10 @@ mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     if (!r || !mm_program_recorded(r->program))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
     mm_iteration_note_begin(m, r);
-    MM_TRY(mm_dispatch_replay(m->dispatch, r->program));
-    mm_iteration_note_end(m, r);
-    return MM_OK;
+    mm_status status = mm_dispatch_replay(m->dispatch, r->program);
+    if (status == MM_OK)
+        mm_iteration_note_end(m, r);
+    else
+        mm_iteration_note_abort(m, graph);
+    return status;
 }

@@ -8,10 +8,13 @@ static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts 
     return facts_source_fill(source, graph, facts);
 }
 
-static mm_status does_not_fit(row *r, const simulated_run *run, int64_t budget_bytes) {
-    if (budget_bytes > 0 && run->peak_bytes > budget_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s",
-                       (long long)r->minimum_bytes, run->holder);
+static mm_status does_not_fit(const bench *b, const row *r, const simulated_run *run) {
+    if (r->asked_bytes > 0 && run->peak_bytes > r->asked_bytes) {
+        simulated_run more; /* as if nothing limited pinned memory */
+        MM_TRY(simulated_policy(&b->subject, r->policy, 0, 0, NULL, &more));
+        const requirement_free free = {more.peak_bytes, more.pinned_bytes};
+        return requirement_refuse(r->minimum_bytes, run->holder, b->pinned_bytes, &free);
+    }
     return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %lld bytes of pinned host memory",
                    (long long)run->pinned_bytes);
 }
@@ -27,7 +30,7 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     r->minimum_bytes = b->least_bytes[policy];
     MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
-    if (!run.fits) return does_not_fit(r, &run, r->asked_bytes);
+    if (!run.fits) return does_not_fit(b, r, &run);
     if (run.untimed[0])
         return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of %s; 'mm bench --facts' with this policy measures them",
                        b->source->path, run.untimed);

@@ -13,7 +13,7 @@
 
 typedef struct plan_command {
     const char *net, *policy_list, *facts, *json, *svg;
-    int64_t batch, budget_bytes;
+    int64_t batch, budget_bytes, pinned_bytes;
     target target;
     bool help, explain, chart, max_batch;
     /* made */
@@ -33,9 +33,10 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .facts = c->facts,
                        .batch = c->batch,
                        .budget_bytes = c->budget_bytes,
+                       .pinned_bytes = c->pinned_bytes,
                        .searched = c->max_batch};
     if (c->max_batch) {
-        MM_TRY(max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->facts, &one->found));
+        MM_TRY(max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->pinned_bytes, c->facts, &one->found));
         one->batch = one->found.batch > 0 ? one->found.batch : 1;
     }
     MM_TRY(plan_case_init(one, c->network, policy));
@@ -144,12 +145,23 @@ static mm_status check(plan_command *c) {
     return c->svg ? nets_safetensors_writable(c->svg) : MM_OK;
 }
 
+/* Where none of the policies that were asked for fits, one that does is named. */
+static mm_status advise(const plan_command *c) {
+    for (int i = 0; i < c->n_cases; i++)
+        if (plan_case_fits(&c->cases[i])) return MM_OK;
+    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, c->n_cases > 1 ? "none of these fits" : "this does not fit");
+    if (c->budget_bytes == 0 || c->max_batch) return misfit;
+    return requirement_advise(c->network, c->batch, &c->target, c->budget_bytes,
+                              c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX);
+}
+
 static mm_status run_plan(plan_command *c) {
     MM_TRY(check(c));
     MM_TRY(plan_all(c));
     MM_TRY(print_all(c));
     if (c->svg) MM_TRY(save_picture(c));
-    return c->json ? save_rows(c) : MM_OK;
+    if (c->json) MM_TRY(save_rows(c));
+    return advise(c);
 }
 
 static const char help_text[] =
@@ -172,6 +184,7 @@ int cmd_plan(int argc, char **argv) {
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, 0, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},

@@ -72,8 +72,9 @@ static mm_status apply_switches(void *ctx, session *s) {
             latest = candidate;
     }
     if (!latest || latest->policy == t->policy_now) return MM_OK;
+    MM_TRY(mm_policy_set(s->manager, latest->policy));
     t->policy_now = latest->policy;
-    return mm_policy_set(s->manager, latest->policy);
+    return MM_OK;
 }
 
 static mm_status check_writable(const char *path) { return path ? nets_safetensors_writable(path) : MM_OK; }
@@ -209,8 +210,8 @@ static const char help_text[] =
     "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
-    "Ctrl-C finishes the iteration, saves if --save is given, and exits with 130. Otherwise: 0 done, 1 failed or\n"
-    "does not fit, 2 the command line cannot be meant so.\n"
+    "Ctrl-C finishes the iteration, saves if --save is given, and exits with 130; a second one ends it at once.\n"
+    "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
     "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"

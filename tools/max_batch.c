@@ -6,7 +6,7 @@ typedef struct search {
     const nets_net *net;
     const target *target;
     const char *policy, *facts_path;
-    int64_t budget_bytes;
+    int64_t budget_bytes, pinned_bytes;
     int64_t fits, fits_bytes; /* the largest batch known to fit, 0: none, and what its plan needs */
     int64_t over, over_bytes; /* the smallest above it known not to; 0: none */
     int64_t bytes_per_image;  /* about */
@@ -15,12 +15,15 @@ typedef struct search {
 static mm_status probe(search *s, int64_t batch) {
     requirement r;
     MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, s->facts_path));
-    int64_t bytes = r.planned.plan->peak_bytes;
+    mm_status status = requirement_limit_pinned(&r, s->pinned_bytes);
+    int64_t bytes = r.planned.plan->peak_bytes, pinned = r.planned.plan->pinned_bytes;
     requirement_fini(&r);
+    MM_TRY(status);
+    bool fits = bytes <= s->budget_bytes && (s->pinned_bytes == 0 || pinned <= s->pinned_bytes);
     if (s->fits > 0 && batch > s->fits && bytes > s->fits_bytes)
         s->bytes_per_image = (bytes - s->fits_bytes) / (batch - s->fits);
-    *(bytes <= s->budget_bytes ? &s->fits : &s->over) = batch;
-    *(bytes <= s->budget_bytes ? &s->fits_bytes : &s->over_bytes) = bytes;
+    *(fits ? &s->fits : &s->over) = batch;
+    *(fits ? &s->fits_bytes : &s->over_bytes) = bytes;
     return MM_OK;
 }
 
@@ -49,8 +52,13 @@ static mm_status close_in(search *s) {
 }
 
 mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
-                         const char *facts_path, max_batch *found_out) {
-    search s = {.net = net, .target = target, .policy = policy, .facts_path = facts_path, .budget_bytes = budget_bytes};
+                         int64_t pinned_bytes, const char *facts_path, max_batch *found_out) {
+    search s = {.net = net,
+                .target = target,
+                .policy = policy,
+                .facts_path = facts_path,
+                .budget_bytes = budget_bytes,
+                .pinned_bytes = pinned_bytes};
     int64_t over;
     do {
         MM_TRY(climb(&s));

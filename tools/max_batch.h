@@ -10,14 +10,14 @@ enum { BATCH_MAX = 1 << 20 };
 typedef struct max_batch {
     int64_t batch;      /* 0: not even one image fits */
     int64_t next_batch; /* the next larger; 0: none up to BATCH_MAX */
-    int64_t next_bytes; /* what its plan needs: more than the budget */
+    int64_t next_bytes; /* what its plan needs: more than the budget, or it is pinned memory that does not do */
 } max_batch;
 
-/* Exact, by planning: upwards in growing strides until a batch does not fit, then between the two until they are
+/* pinned_bytes 0: no limit. Exact, by planning: upwards in growing strides until a batch does not fit, then between the two until they are
  * neighbours. What a plan needs grows with the batch but for the gaps that its placement leaves, so the batch after the
  * first that does not fit is tried too, and the search goes on from there if it fits. facts_path: a machine's rates to
  * plan with, of any batch, or NULL. */
 MM_CHECKED mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
-                                    const char *facts_path, max_batch *found_out);
+                                    int64_t pinned_bytes, const char *facts_path, max_batch *found_out);
 
 #endif

@@ -37,8 +37,9 @@ int command_failed(const char *command, mm_status status) {
 /* The one global: a signal handler has no other way to be heard. */
 static volatile sig_atomic_t interrupted;
 
-static void on_interrupt(int signal) {
-    (void)signal;
+/* A second one ends the process: the first may not be looked at for long, while plans are made. */
+static void on_interrupt(int number) {
+    signal(number, SIG_DFL);
     interrupted = 1;
 }
 

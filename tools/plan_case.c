@@ -6,8 +6,9 @@
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, &c->target, policy, 0, c->facts));
-    mm_status status = MM_OK;
-    if (c->budget_bytes > c->r.minimum_bytes) status = requirement_limit(&c->r, c->budget_bytes, INT64_MAX);
+    mm_status status = requirement_limit_pinned(&c->r, c->pinned_bytes);
+    if (status == MM_OK && c->budget_bytes > c->r.minimum_bytes)
+        status = requirement_limit(&c->r, c->budget_bytes, c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX);
     if (status == MM_OK && c->facts) status = mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim);
     if (status == MM_OK && c->facts) c->untimed = simulated_untimed(plan_case_plan(c), c->r.planned.facts);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
@@ -21,7 +22,10 @@ void plan_case_fini(plan_case *c) {
     requirement_fini(&c->r);
 }
 
-bool plan_case_fits(const plan_case *c) { return c->budget_bytes == 0 || c->r.minimum_bytes <= c->budget_bytes; }
+bool plan_case_fits(const plan_case *c) {
+    if (c->pinned_bytes > 0 && plan_case_plan(c)->pinned_bytes > c->pinned_bytes) return false;
+    return c->budget_bytes == 0 || c->r.minimum_bytes <= c->budget_bytes;
+}
 
 /* ---------------------------------------------------------------- text */
 
@@ -91,6 +95,9 @@ static void print_search(FILE *file, const plan_case *c) {
     else if (c->found.next_batch == 0)
         fprintf(file, "  %-22s %14lld  in %s, the most that is tried\n", "largest batch", (long long)c->found.batch,
                 budget);
+    else if (c->found.next_bytes <= c->budget_bytes)
+        fprintf(file, "  %-22s %14lld  in %s; %lld needs more pinned memory\n", "largest batch",
+                (long long)c->found.batch, budget, (long long)c->found.next_batch);
     else
         fprintf(file, "  %-22s %14lld  in %s; %lld needs %s more\n", "largest batch", (long long)c->found.batch, budget,
                 (long long)c->found.next_batch,
@@ -131,6 +138,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     }
     if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
     if (c->facts) print_prediction(file, c);
+    if (c->pinned_bytes > 0 && plan->pinned_bytes > c->pinned_bytes)
+        fprintf(file, "  %-22s no: more than --pinned\n", "fits pinned memory");
     if (c->budget_bytes > 0) fprintf(file, "  %-22s %s\n", "fits the budget", plan_case_fits(c) ? "yes" : "no");
     if (by_kind) print_segments(file, &c->account);
 }

@@ -13,8 +13,8 @@
 typedef struct plan_case {
     const char *net, *facts; /* as asked for; facts: file, or NULL */
     target target;
-    int64_t batch, budget_bytes; /* budget 0: none */
-    bool searched;               /* the batch is the largest that fits, as found; 1 if none does */
+    int64_t batch, budget_bytes, pinned_bytes; /* budget, pinned 0: none */
+    bool searched;                             /* the batch is the largest that fits, as found; 1 if none does */
     max_batch found;
     /* made */
     requirement r;

@@ -38,6 +38,25 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
     return status;
 }
 
+mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
+    if (pinned_bytes == 0 || r->planned.plan->pinned_bytes <= pinned_bytes) return MM_OK;
+    MM_TRY(requirement_limit(r, 0, pinned_bytes));
+    r->minimum_bytes = r->planned.plan->peak_bytes;
+    return MM_OK;
+}
+
+mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
+                             const requirement_free *free) {
+    if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)minimum_bytes,
+                       holder);
+    return mm_fail(MM_ERR_INFEASIBLE,
+                   "infeasible: with %lld bytes of pinned memory needs at least %lld bytes, held by %s; with %lld "
+                   "(--pinned) it needs %lld",
+                   (long long)pinned_bytes, (long long)minimum_bytes, holder, (long long)free->pinned_bytes,
+                   (long long)free->device_bytes);
+}
+
 mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
                              int64_t pinned_bytes) {
     requirement r = {0};

@@ -13,6 +13,16 @@ typedef struct requirement {
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
 } requirement;
 
+/* What a plan takes at the least on the device where pinned memory has no limit. */
+typedef struct requirement_free {
+    int64_t device_bytes, pinned_bytes;
+} requirement_free;
+
+/* MM_ERR_INFEASIBLE: within so much pinned memory it needs that much on the device, held by that step; and what it would
+ * need with more pinned memory, where `free` says that this is less. */
+MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
+                                        const requirement_free *free);
+
 /* Lowers and plans, with the lowest peak that the policy can reach. base_bytes 0: what the graph's own persistent
  * tensors take. facts_path: times to go with it (facts_source.h), or NULL. The net must outlive it. */
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
@@ -21,6 +31,10 @@ MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64
 /* Plans anew, as the policy does within these limits; if nothing of it fits them, with the lowest peak within the
  * pinned memory. */
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes);
+
+/* Plans anew if the plan takes more pinned memory than that (0: no limit), and what it needs at the least becomes what it
+ * needs so. Where the policy cannot do with less, the plan still takes more. */
+MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
 /* With a refusal as the last error: MM_ERR_INFEASIBLE, and the message says which policy would fit (mm_advise). */
 MM_CHECKED mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,

@@ -107,7 +107,7 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
     if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
-    if (s->config.pinned_bytes == 0) s->config.pinned_bytes = s->pinned_needed_bytes;
+    s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
     return open_manager(s);
 }
 

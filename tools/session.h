@@ -10,6 +10,7 @@
 #include "nets/schedule.h"
 #include "tools/args.h"
 #include "tools/progress.h"
+#include "tools/requirement.h"
 #include "tools/row.h"
 #include "tools/target.h"
 
@@ -49,8 +50,9 @@ typedef struct session {
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
     bool refused_switch;               /* it is one that will be switched to that does not fit */
     int64_t pinned_most_bytes, pinned_needed_bytes;
-    char holder[256];  /* layer and phase that hold it */
-    int64_t iteration; /* how many were run, those of a loaded state included */
+    requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */
+    char holder[256];      /* layer and phase that hold it */
+    int64_t iteration;     /* how many were run, those of a loaded state included */
 } session;
 
 enum { SESSION_ITERATIONS_MAX = 1000000000 };

@@ -8,11 +8,13 @@
 
 /* By one plan of the p-th policy: its least, and the host memory that it takes in the budget. */
 static mm_status raise_by(session *s, int p, requirement *r) {
-    if (r->planned.plan->pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
+    const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
+    if (free.pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
     const mm_plan *plan = r->planned.plan;
     if (plan->peak_bytes > s->need_bytes[p]) s->need_bytes[p] = plan->peak_bytes;
     if (p == 0 && plan->peak_bytes > s->minimum_bytes) {
         s->minimum_bytes = plan->peak_bytes;
+        s->free = free;
         mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
     }
     if (s->config.budget_bytes > plan->peak_bytes)
@@ -57,8 +59,7 @@ static mm_status check_device(const session *s) {
 
 mm_status session_memory_check(const session *s) {
     if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device(s);
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)s->minimum_bytes,
-                   s->holder);
+    return requirement_refuse(s->minimum_bytes, s->holder, s->pinned_most_bytes, &s->free);
 }
 
 mm_status session_memory_check_switches(session *s) {

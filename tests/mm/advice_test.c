@@ -109,6 +109,25 @@ static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
     mm_graph_destroy(graph);
 }
 
+static void where_only_pinned_memory_is_missing_that_is_said(void **state) {
+    (void)state;
+    char policy[128];
+    long long pinned;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
+    int64_t budget = rig_needs(graph, "swap:when=always", 0, PINNED).device_bytes;
+    mm_manager *m = manager_of(budget, 0, "liveness");
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+    const char *named = strstr(mm_last_error(), "; no policy would fit with 0 bytes");
+    if (!named || sscanf(named, "; no policy would fit with 0 bytes of pinned memory; with %lld bytes, policy %127s",
+                         &pinned, policy) != 2)
+        fail_msg("%s", mm_last_error());
+    mm_manager_destroy(m);
+    m = manager_of(budget, pinned, policy);
+    if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", policy, mm_last_error());
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
 static void below_what_any_needs_the_least_is_named_and_does(void **state) {
     (void)state;
     char policy[128], lossy[16] = "";
@@ -156,6 +175,7 @@ int main(void) {
         cmocka_unit_test(recomputing_is_named_only_where_somebody_said_how),
         cmocka_unit_test(a_policy_that_loses_something_is_named_as_lossy),
         cmocka_unit_test(without_pinned_memory_nothing_that_swaps_is_named),
+        cmocka_unit_test(where_only_pinned_memory_is_missing_that_is_said),
         cmocka_unit_test(below_what_any_needs_the_least_is_named_and_does),
         cmocka_unit_test(a_change_that_is_refused_names_it_too_and_changes_nothing),
     };

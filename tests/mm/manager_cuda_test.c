@@ -321,6 +321,34 @@ static void a_device_that_refuses_to_record_is_used_without(void **state) {
     }
 }
 
+/* Iterations that were begun, and of them those that have not ended, one way or the other. */
+typedef struct balance {
+    int begun, open;
+} balance;
+
+static void keep_balance(void *ctx, const mm_event_info *event) {
+    balance *b = ctx;
+    b->begun += event->kind == MM_EVENT_ITERATION_BEGIN;
+    b->open += event->kind == MM_EVENT_ITERATION_BEGIN;
+    b->open -= event->kind == MM_EVENT_ITERATION_END || event->kind == MM_EVENT_ABORT;
+}
+
+static void a_replay_that_fails_is_told_as_ended(void **state) {
+    (void)state;
+    fixture f;
+    balance b = {0};
+    start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){.event_fn = keep_balance, .event_ctx = &b});
+    for (int i = 0; i < ITERATIONS; i++) expect_ok("liveness", iterate(&f.rig, f.m, REPLAYED));
+    int begun = b.begun;
+    assert_int_equal(b.open, 0);
+    cuda_emulation_fail("cudaGraphLaunch", 1, cudaErrorLaunchFailure);
+    assert_int_equal(mm_iteration_replay(f.m, f.graph), MM_ERR_DEVICE);
+    assert_true(cuda_emulation_failed());
+    assert_int_equal(b.begun, begun + 1);
+    assert_int_equal(b.open, 0);
+    finish(&f);
+}
+
 static void touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach(void **state) {
     (void)state;
     fixture f;
@@ -335,6 +363,28 @@ static void touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach(void *
     finish(&f);
 }
 
+static void touched_bytes_are_counted_before_memory_is_given_back(void **state) {
+    (void)state;
+    static const char policy[] = "swap:when=needed";
+    enum { MOST = 64 << 20 };
+    fixture f;
+    mm_touched before, after;
+    start(&f, policy, MM_ISSUE_INLINE, (mm_options){.measure_touched = true, .device_bytes = MOST});
+    expect_ok(policy, iterate(&f.rig, f.m, DRAINED));
+    expect_ok(policy, mm_touched_get(f.m, &before));
+    size_t there = cuda_emulation_alive_get().device_bytes;
+    expect_ok(policy, mm_budget_set(f.m, rig_needs(f.graph, policy, 0, INT64_MAX).device_bytes));
+    assert_true(cuda_emulation_alive_get().device_bytes < there);
+    expect_ok(policy, mm_touched_get(f.m, &after));
+    assert_int_equal(after.total_bytes, before.total_bytes);
+    expect_ok(policy, mm_budget_set(f.m, MOST));
+    expect_ok(policy, mm_touched_get(f.m, &after));
+    assert_int_equal(after.total_bytes, before.total_bytes);
+    assert_int_equal(after.stray_bytes, 0);
+    expect_ok(policy, iterate(&f.rig, f.m, DRAINED));
+    finish(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_without_a_manager),
@@ -345,7 +395,9 @@ int main(void) {
         cmocka_unit_test(a_recording_goes_with_its_plan_and_is_made_again),
         cmocka_unit_test(a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again),
         cmocka_unit_test(a_device_that_refuses_to_record_is_used_without),
+        cmocka_unit_test(a_replay_that_fails_is_told_as_ended),
         cmocka_unit_test(touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach),
+        cmocka_unit_test(touched_bytes_are_counted_before_memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ typedef struct fixture {
     char warning[512]; /* the last */
     int events;
     char stands_in[MM_POLICY_SPEC];
+    int64_t there_is;
 } fixture;
 
 static void take_message(void *ctx, mm_log_level level, const char *message) {
@@ -40,6 +41,7 @@ static void take_event(void *ctx, const mm_event_info *event) {
     fixture *f = ctx;
     if (event->kind != MM_EVENT_LADDER) return;
     f->events++;
+    f->there_is = event->bytes;
     snprintf(f->stands_in, sizeof f->stands_in, "%s", event->name);
 }
 
@@ -174,6 +176,7 @@ static void less_pinned_memory_is_made_do_with(void **state) {
     f.m = rig_manager(&f.options);
     device_fault_give(MM_MEMORY_PINNED, 0);
     expect_told(&f, 1, "of pinned memory asked for");
+    assert_true(f.there_is <= need.pinned_bytes / 2); /* the system keeps the other half */
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     expect_told(&f, 2, "instead of swap-async:when=always");
     iterate(&f);
@@ -354,6 +357,33 @@ static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void 
     end(&f);
 }
 
+/* Which of several iterations it was is not known: the largest gives way, and no more than it must. */
+static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones(void **state) {
+    (void)state;
+    fixture f;
+    rig other;
+    begin(&f);
+    mm_graph *small = rig_random_graph(1000, 4, 2);
+    rig_init(&other, small, 3);
+    f.options.self_check = false; /* which would wait */
+    f.options.device_bytes = f.most + rig_minimum(small, "liveness");
+    f.m = rig_manager(&f.options);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    assert_int_equal(rig_bind(&other, f.m), MM_OK);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_OK);
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
+    mm_status status = rig_iteration_ahead(&f.r, f.m, RIG_STREAM);
+    if (status == MM_OK) status = rig_iteration_ahead(&other, f.m, RIG_STREAM);
+    if (status == MM_OK) status = mm_manager_sync(f.m);
+    assert_int_equal(status, MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    assert_int_equal(f.events, 1);
+    assert_true(f.there_is > f.most / 2 && f.there_is < f.options.device_bytes);
+    rig_fini(&other);
+    end(&f);
+    mm_graph_destroy(small);
+}
+
 /* Of the naive forms, which allocate for each map: the same with planned memory takes their place. */
 static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **state) {
     (void)state;
@@ -460,6 +490,7 @@ int main(void) {
         cmocka_unit_test(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next),
         cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
         cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
+        cmocka_unit_test(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones),
         cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
         cmocka_unit_test(smaller_workspaces_are_the_first_step),
         cmocka_unit_test(what_recomputes_stands_in_only_where_somebody_does),

@@ -260,8 +260,16 @@ static void steps_find_the_users_own_pointer_also_after_a_switch(void **state) {
     fini(&f);
 }
 
+static void a_persistent_tensor_of_no_manager_is_unknown(void **state) {
+    (void)state;
+    size_t bytes = 17;
+    assert_null(mm_persistent_data(NULL, "w", &bytes));
+    assert_int_equal(bytes, 17);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_persistent_tensor_of_no_manager_is_unknown),
         cmocka_unit_test(layer_calls_outside_of_an_iteration_are_refused),
         cmocka_unit_test(a_step_before_its_turn_is_refused_naming_the_one_that_is_due),
         cmocka_unit_test(a_step_under_way_must_be_ended_first),

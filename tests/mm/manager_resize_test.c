@@ -5,11 +5,14 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/mm/manager_rig.h"
 
-enum { LAYERS = 20, CHANNELS = 8, PINNED = 1 << 24 };
+enum { LAYERS = 20, CHANNELS = 8, LARGE = 64, PINNED = 1 << 24 };
 
 typedef struct fixture {
     uint64_t seed;
@@ -21,22 +24,26 @@ typedef struct fixture {
 } fixture;
 
 /* The first random graph on which the policy can save a good part. */
-static void begin(fixture *f) {
+static void begin_with(fixture *f, int channels, mm_options options) {
     static const char policy[] = "swap:when=needed";
     for (f->seed = 1;; f->seed++) {
-        f->graph = rig_random_graph(f->seed, LAYERS, CHANNELS);
+        f->graph = rig_random_graph(f->seed, LAYERS, channels);
         f->most = rig_minimum(f->graph, "liveness");
         f->least = rig_needs(f->graph, policy, 0, PINNED).device_bytes;
         if (f->least < f->most * 9 / 10) break;
         mm_graph_destroy(f->graph);
         assert_true(f->seed < 100);
     }
-    mm_options options = {.device_bytes = f->most, .pinned_bytes = PINNED, .policy = policy, .self_check = true};
+    options.device_bytes = f->most;
+    options.pinned_bytes = PINNED;
+    options.policy = policy;
     f->m = rig_manager(&options);
     rig_init(&f->r, f->graph, f->seed);
     plain_init(&f->expected, f->graph, f->seed);
     assert_int_equal(rig_bind(&f->r, f->m), MM_OK);
 }
+
+static void begin(fixture *f) { begin_with(f, CHANNELS, (mm_options){.self_check = true}); }
 
 static void end(fixture *f) {
     mm_manager_destroy(f->m);
@@ -114,12 +121,97 @@ static void budgets_out_of_range_are_refused(void **state) {
     end(&f);
 }
 
+/* Of the arena, whole pages in [begin, end) that are in memory. */
+static int resident_pages(fixture *f, int64_t begin, int64_t end) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = UINTPTR_MAX;
+    for (int t = 0; t < mm_graph_tensors(f->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(f->graph, t);
+        if (tensor->ownership != MM_PERSISTENT) continue;
+        uintptr_t place = (uintptr_t)mm_persistent_data(f->m, tensor->name, NULL);
+        if (place < base) base = place;
+    }
+    uintptr_t first = (base + (uintptr_t)begin + page - 1) / page * page, last = (base + (uintptr_t)end) / page * page;
+    assert_true(first < last);
+    size_t pages = (last - first) / page;
+    unsigned char *in = malloc(pages);
+    assert_non_null(in);
+    assert_int_equal(mincore((void *)first, last - first, in), 0);
+    int n = 0;
+    for (size_t i = 0; i < pages; i++) n += in[i] & 1;
+    free(in);
+    return n;
+}
+
+static mm_touched touched(fixture *f) {
+    mm_touched bytes;
+    if (mm_touched_get(f->m, &bytes) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(bytes.stray_bytes, 0);
+    return bytes;
+}
+
+static void what_a_smaller_budget_gives_back_leaves_memory(bool measure_touched) {
+    fixture f;
+    begin_with(&f, LARGE, (mm_options){.measure_touched = measure_touched});
+    iterate(&f);
+    assert_true(resident_pages(&f, f.least, f.most) > 0);
+    assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
+    assert_int_equal(resident_pages(&f, f.least, f.most), 0);
+    iterate(&f);
+    assert_int_equal(resident_pages(&f, f.least, f.most), 0);
+    end(&f);
+}
+
+static void what_is_given_back_leaves_memory(void **state) {
+    (void)state;
+    what_a_smaller_budget_gives_back_leaves_memory(false);
+}
+
+static void what_is_given_back_leaves_memory_where_touched_bytes_are_counted(void **state) {
+    (void)state;
+    what_a_smaller_budget_gives_back_leaves_memory(true);
+}
+
+static void bytes_touched_before_they_were_given_back_count(void **state) {
+    (void)state;
+    fixture f;
+    begin_with(&f, LARGE, (mm_options){.measure_touched = true});
+    iterate(&f);
+    mm_touched before = touched(&f);
+    assert_true(before.total_bytes > f.least);
+    assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
+    assert_int_equal(touched(&f).total_bytes, before.total_bytes);
+    assert_int_equal(mm_budget_set(f.m, (f.least + f.most) / 2), MM_OK);
+    assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
+    mm_touched after = touched(&f);
+    assert_int_equal(after.total_bytes, before.total_bytes);
+    assert_int_equal(after.persistent_bytes, before.persistent_bytes);
+    iterate(&f);
+    assert_true(touched(&f).total_bytes > before.total_bytes);
+    end(&f);
+}
+
+static void persistent_tensors_stay_under_a_budget_below_them(void **state) {
+    (void)state;
+    fixture f;
+    begin_with(&f, LARGE, (mm_options){0});
+    iterate(&f);
+    uint64_t digest = rig_digest(&f.r, f.m);
+    assert_int_equal(mm_manager_forget(f.m, f.graph), MM_OK);
+    assert_int_equal(mm_budget_set(f.m, 1), MM_OK);
+    assert_true(rig_digest(&f.r, f.m) == digest);
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_smaller_budget_makes_maps_leave_and_a_larger_one_lets_them_stay),
         cmocka_unit_test(every_budget_between_gives_the_same_results),
         cmocka_unit_test(a_budget_that_is_too_small_changes_nothing),
         cmocka_unit_test(budgets_out_of_range_are_refused),
+        cmocka_unit_test(what_is_given_back_leaves_memory),
+        cmocka_unit_test(what_is_given_back_leaves_memory_where_touched_bytes_are_counted),
+        cmocka_unit_test(bytes_touched_before_they_were_given_back_count),
+        cmocka_unit_test(persistent_tensors_stay_under_a_budget_below_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

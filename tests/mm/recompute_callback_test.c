@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "mm/mm.h"
+#include "tests/suite/device_fault.h"
 
 enum { BUDGET = 1 << 20 };
 enum { DATA, CONV, RELU, LAST, LAYERS };
@@ -133,6 +134,37 @@ static void after_a_failed_callback_only_an_abort_helps(void **state) {
     run_iteration(l);
 }
 
+/* What is recomputed waits for what comes back, and that fails: nothing is tried a second time. */
+static void after_a_recomputation_that_could_not_begin_only_an_abort_helps(void **state) {
+    loop *l = *state;
+    bool found = false;
+    mm_manager_destroy(l->manager);
+    mm_options options = {.device_bytes = BUDGET,
+                          .pinned_bytes = BUDGET,
+                          .issue = MM_ISSUE_INLINE,
+                          .policy = "rules:rules=relu=recompute;*=swap,when=always"};
+    must(mm_manager_create(&options, &l->manager));
+    must(mm_recompute_set(l->manager, l->graph, again, l));
+    run_iteration(l);
+    for (int nth = 1; nth < 20; nth++) {
+        l->calls = 0;
+        device_fault_set(DEVICE_FAULT_TASK, nth);
+        must(mm_iteration_begin(l->manager, l->graph));
+        mm_status forward = MM_OK;
+        for (int i = 0; i < LAYERS && forward == MM_OK; i++) forward = step(l, i, MM_FORWARD);
+        mm_status begun = forward == MM_OK ? step(l, LAST, MM_BACKWARD) : MM_OK;
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        if (begun != MM_OK && l->calls == 0) {
+            assert_int_equal(step(l, LAST, MM_BACKWARD), MM_ERR_ORDER);
+            assert_int_equal(l->calls, 0);
+            found = true;
+        }
+        mm_iteration_abort(l->manager);
+    }
+    assert_true(found);
+    run_iteration(l);
+}
+
 /* Persistent tensors are zeroed when they get their places, whether or not a plan has run since. */
 static void touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray(void **state) {
     (void)state;
@@ -167,6 +199,7 @@ int main(void) {
         CASE(callback_cannot_end_the_step_that_waits_for_it),
         CASE(abort_within_the_callback_ends_the_iteration),
         CASE(after_a_failed_callback_only_an_abort_helps),
+        CASE(after_a_recomputation_that_could_not_begin_only_an_abort_helps),
         cmocka_unit_test(touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

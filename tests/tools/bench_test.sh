@@ -102,6 +102,8 @@ a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     [[ $(values rows images_per_second) =~ ^0 ]] || fail "it has a speed"
     expect 0 "${simulate[@]}" --policies swap:when=always --pinned 1KiB
     says out "bytes of pinned host memory"
+    expect 0 "${simulate[@]}" --policies swap --budgets 1MiB --pinned 1KiB
+    says out "infeasible: with 1024 bytes of pinned memory needs at least "
 }
 
 facts_are_of_their_own_network_and_batch_() {

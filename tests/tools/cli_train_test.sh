@@ -111,8 +111,12 @@ pinned_memory_is_a_budget_too_() {
     trained less --policy swap --pinned $((pinned / 2))
     equal liveness less
     (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
-    refused 1 "infeasible: needs at least $(values less.json budget_bytes) bytes" "${net[@]}" --policy swap \
-        --pinned $((pinned / 2)) --budget "$budget"
+    refused 1 "infeasible: with $((pinned / 2)) bytes of pinned memory needs at least $(values less.json budget_bytes) bytes" \
+        "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
+    refused 1 " (--pinned) it needs " "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
+    # No more is taken than plans need: this is more than any machine has.
+    expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
+    ! [[ -s err ]] || fail "it was tried"
 }
 
 a_budget_too_small_names_what_would_fit_() {
@@ -269,15 +273,32 @@ sigint_finishes_the_iteration_and_saves_() {
 }
 
 # Signals until one is heard, wherever it is by then.
+# Until the one under way catches SIGINT, which is the second bit.
+wait_for_handler() {
+    local key mask=0
+    until ((0x$mask & 2)); do
+        while read -r key mask; do [[ $key != SigCgt: ]] || break; done <"/proc/$!/status"
+    done
+}
+
 sigint_at_any_time_ends_with_a_whole_row_() {
-    for state in state none; do
-        start train --net resnet8 --batch 8 --iterations 1000000 --json row --save $state
-        while kill -INT $! 2>/dev/null; do sleep 0.01; done
-        ended_by_sigint
+    for pause in 0 0.01 0.03 0.1 0.3; do
+        start train --net resnet8 --batch 8 --iterations 1000000 --json row --save state
+        wait_for_handler
+        sleep $pause
+        interrupt
         [[ $(values row status) == interrupted && $(values row net) == resnet8 ]] || fail "the row is not whole"
         if (($(values row iterations) == 0)); then says err "interrupted before the first iteration"; fi
         rm row
     done
+}
+
+a_second_sigint_ends_it_at_once_() {
+    start train --net resnet32 --batch 128 --policy swap-async --iterations 1000000 --json row
+    wait_for_handler
+    while kill -INT $! 2>/dev/null; do sleep 0.01; done
+    ended_by_sigint
+    [[ ! -e row ]] || fail "it went on to the end"
 }
 
 sigint_ends_an_evaluation_() {

@@ -94,6 +94,39 @@ a_plan_is_made_for_the_budget_() {
         fail "$(<row.json)"
 }
 
+pinned_memory_can_be_limited_() {
+    local least liveness pinned
+    local -a swap=(plan --net resnet8 --batch 8 --policy swap)
+    expect 0 "${swap[@]}" --json row.json
+    least=$(value row.json minimum_bytes) pinned=$(value row.json pinned_bytes)
+    expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
+    liveness=$(value row.json minimum_bytes)
+    expect 0 "${swap[@]}" --pinned "$pinned" --json row.json
+    [[ $(value row.json minimum_bytes) == "$least" ]] || fail "$(<row.json)"
+    expect 0 "${swap[@]}" --pinned $((pinned / 2)) --json row.json
+    (($(value row.json minimum_bytes) > least && $(value row.json pinned_bytes) <= pinned / 2)) || fail "$(<row.json)"
+    expect 0 "${swap[@]}" --pinned 1 --json row.json
+    [[ $(value row.json minimum_bytes) == "$liveness" ]] || fail "$(<row.json)"
+    expect 1 plan --net resnet8 --batch 8 --policy swap:when=always --pinned 1
+    says out "more than --pinned"
+    expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --json more.json
+    expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --pinned 1MiB --json less.json
+    (($(value less.json batch) < $(value more.json batch) && $(value less.json pinned_bytes) <= 1 << 20)) ||
+        fail "$(<less.json)"
+}
+
+where_nothing_fits_a_policy_that_would_is_named_() {
+    expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
+    local below=$(($(value row.json minimum_bytes) - 1))
+    expect 1 plan --net resnet8 --batch 8 --policy naive,liveness --budget $below
+    says err "none of these fits; policy "
+    local named
+    named=$(<err) named=${named#*; policy } named=${named% would fit}
+    expect 0 plan --net resnet8 --batch 8 --policy "$named" --budget $below
+    expect 1 plan --net resnet8 --batch 8 --policy "liveness,$named" --budget $below
+    [[ ! -s err ]] || fail "one fits"
+}
+
 # ---------------------------------------------------------------- the largest batch
 
 largest_batch_fits_and_the_next_does_not_() {
