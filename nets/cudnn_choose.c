@@ -128,6 +128,8 @@ static mm_status list_by_time(const nets_cudnn_conv *c, const trial *t, candidat
 mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
     trial t = {0};
     candidates list;
+    /* The one it ran on last may be gone with its manager. */
+    MM_TRY(nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, NULL), "setting a stream"));
     mm_status status = start_trial(c, &t);
     *timed_out = status == MM_OK;
     if (status == MM_OK) {

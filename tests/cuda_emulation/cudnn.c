@@ -55,6 +55,12 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
     }
 }
 
+static cudnnStatus_t status_of(cudaError_t error) {
+    return error == cudaSuccess                 ? CUDNN_STATUS_SUCCESS
+           : error == cudaErrorMemoryAllocation ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
+                                                : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
 /* ---------------------------------------------------------------- descriptions */
 
 static cudnnStatus_t make(void *out, size_t bytes) {
@@ -295,8 +301,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
     job *copy = malloc(sizeof *copy);
     if (!copy) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
     *copy = j;
-    cudaError_t error = cuda_emulation_enqueue(handle->stream, run, copy);
-    return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+    return status_of(cuda_emulation_enqueue(handle->stream, run, copy));
 }
 
 /* Fills found[] from the list: all, or those that `limit` allows first. */
@@ -335,6 +340,8 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
 #define TIMED(of, x, y, w, conv, wanted, got, found)                                                                   \
     atomic_fetch_add(&timed, 1);                                                                                       \
     if (!x_data || !y_data || !w_data || !workspace) return CUDNN_STATUS_BAD_PARAM;                                    \
+    cudnnStatus_t launched = status_of(cuda_emulation_launch_check(handle->stream));                                   \
+    if (launched != CUDNN_STATUS_SUCCESS) return launched;                                                             \
     LIST(of, x, y, w, conv, workspace_bytes, wanted, got, found)
 
 /* ---------------------------------------------------------------- forward */

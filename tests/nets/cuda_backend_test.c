@@ -120,6 +120,26 @@ static void timing_gives_all_memory_back(void **state) {
     assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
 }
 
+/* The stream that the library ran on last is its manager's, and goes with it. */
+static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state) {
+    fixture *f = *state;
+    op_rig rig;
+    nets_op *op;
+    nets_op_desc desc = CONV;
+    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x, true, true);
+    op_rig_reopen(&rig, &f->config);
+    op_rig_run(&rig, MM_FORWARD);
+    mm_stream_destroy(rig.stream);
+    long timed = cuda_emulation_dnn_timed();
+    desc.x[0] = desc.y[0] = 4;
+    if (nets_op_create(rig.backend, &desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
+    assert_int_equal(f->warnings, 0);
+    nets_op_destroy(op);
+    assert_int_equal(mm_stream_create(rig.device, "rig", 0, &rig.stream), MM_OK);
+    op_rig_fini(&rig);
+}
+
 /* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     fixture *f = *state;
@@ -384,6 +404,7 @@ int main(void) {
         CASE(algorithms_are_timed_once_and_then_known_also_without_a_device),
         CASE(layers_of_one_shape_are_timed_once_without_a_file),
         CASE(timing_gives_all_memory_back),
+        CASE(algorithms_are_timed_after_the_last_ones_stream_is_gone),
         CASE(the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken),
         CASE(deterministic_takes_only_what_is),
         CASE(without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept),

@@ -118,6 +118,7 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int fla
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemset(void *memory, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- streams and events */
