@@ -22,7 +22,7 @@ typedef struct candidates {
 
 /* What the algorithms are tried on. */
 typedef struct trial {
-    void *x, *y, *weights, *workspace; /* of the device; the contents do not matter */
+    void *x, *y, *weights, *workspace; /* of the device */
 } trial;
 
 static mm_status take(int64_t bytes, void **memory_out) {
@@ -31,10 +31,16 @@ static mm_status take(int64_t bytes, void **memory_out) {
     return mm_cuda_check(error, "cudaMalloc");
 }
 
+/* Of small numbers: some data take longer, and none at all would be garbage that is read. */
+static mm_status take_tensor(int64_t bytes, void **memory_out) {
+    MM_TRY(take(bytes, memory_out));
+    return mm_cuda_check(cudaMemset(*memory_out, 0x3c, (size_t)bytes), "cudaMemset");
+}
+
 static mm_status start_trial(const nets_cudnn_conv *c, trial *t) {
-    MM_TRY(take(c->x_bytes, &t->x));
-    MM_TRY(take(c->y_bytes, &t->y));
-    MM_TRY(take(c->weights_bytes, &t->weights));
+    MM_TRY(take_tensor(c->x_bytes, &t->x));
+    MM_TRY(take_tensor(c->y_bytes, &t->y));
+    MM_TRY(take_tensor(c->weights_bytes, &t->weights));
     return take(c->cuda->config.workspace_limit_bytes, &t->workspace);
 }
 
