@@ -40,7 +40,7 @@ MM_CHECKED mm_status nets_cuda_launched(const char *what);
 /* Kernels count pixels, libraries count everything in 32 bits: MM_ERR_UNSUPPORTED for dims beyond. */
 MM_CHECKED mm_status nets_cuda_check_dims(const nets_op_desc *desc);
 
-/* MM_ERR_DEVICE with the library's words. */
+/* With the library's words: MM_ERR_NOMEM if it got no memory, else MM_ERR_DEVICE. */
 MM_CHECKED mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what);
 MM_CHECKED mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what);
 

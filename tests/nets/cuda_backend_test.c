@@ -310,6 +310,28 @@ static void enqueuing_calls_nothing_that_allocates_or_waits(void **state) {
     }
 }
 
+static void what_libraries_get_no_memory_for_is_no_failure_of_the_device(void **state) {
+    (void)state;
+    static const nets_op_kind kinds[] = {NETS_CONV, NETS_LINEAR};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        op_rig rig;
+        op_rig_init(&rig, kinds[i], &(nets_attrs){.out_channels = 8, .kernel = {1, 1}}, (const int64_t[4]){2, 6, 6, 8},
+                    true, true);
+        long launches = cuda_emulation_calls("kernel_launch");
+        op_rig_run(&rig, MM_FORWARD);
+        launches = cuda_emulation_calls("kernel_launch") - launches;
+        int out_of_memory = 0;
+        for (long nth = 1; nth <= launches; nth++) { /* a kernel's, or the library's */
+            cuda_emulation_fail("kernel_launch", nth, cudaErrorMemoryAllocation);
+            out_of_memory += nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream) == MM_ERR_NOMEM;
+            assert_true(cuda_emulation_failed());
+            assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        }
+        assert_int_equal(out_of_memory, launches);
+        op_rig_fini(&rig);
+    }
+}
+
 /* ---------------------------------------------------------------- captured work */
 
 typedef struct captured {
@@ -412,6 +434,7 @@ int main(void) {
         CASE(maps_beyond_the_libraries_counters_are_refused),
         CASE(tf32_rounds_the_factors_of_each_product_and_fp32_none),
         CASE(enqueuing_calls_nothing_that_allocates_or_waits),
+        CASE(what_libraries_get_no_memory_for_is_no_failure_of_the_device),
         CASE(captured_work_reads_learning_rate_and_iteration_when_it_runs),
         CASE(captured_library_calls_and_kernels_replay),
     };
