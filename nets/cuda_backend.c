@@ -31,7 +31,8 @@ mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what) {
 mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MM_OK;
     (void)cudaGetLastError();
-    return mm_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuBLAS: %s: %s", what, cublasGetStatusString(status));
+    return mm_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuBLAS: %s: %s", what,
+                   cublasGetStatusString(status));
 }
 
 static mm_status no_device(void) {

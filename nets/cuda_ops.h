@@ -16,9 +16,9 @@ typedef struct nets_cuda_backend {
     nets_backend base;
     nets_backend_config config; /* its strings are the choices' */
     nets_cuda_choices choices;
-    cudnnHandle_t dnn;    /* NULL: there is no device, so ops can be described but not enqueued */
-    cublasHandle_t blas;  /* as dnn */
-    bool short_of_memory; /* for timing: it has been said */
+    cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
+    cublasHandle_t blas; /* as dnn */
+    bool told_untimed;   /* that algorithms could not be timed */
 } nets_cuda_backend;
 
 extern const nets_backend_ops nets_cuda_backend_ops;

@@ -27,8 +27,14 @@ static const nets_op_desc CONV = {
     .training = true,
     .wants_dx = true,
 };
-/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors'. */
-enum { WEIGHTS_BYTES = 4608, TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152), SMALL = 1000 };
+/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors', and in plain float32
+ * more. */
+enum {
+    WEIGHTS_BYTES = 4608,
+    TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),
+    EXACT_BYTES = TENSORS_BYTES + CUDA_EMULATION_FMA_BYTES,
+    SMALL = 1000
+};
 /* Twice each: forward, by input, by weights. */
 enum { TIMINGS = 6 };
 
@@ -92,12 +98,12 @@ static void algorithms_are_timed_once_and_then_known_also_without_a_device(void 
     fixture *f = *state;
     long timed = cuda_emulation_dnn_timed();
     f->config.algorithms_path = f->path;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
     cuda_emulation_set_devices(0);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(f->warnings, 0);
 }
 
@@ -143,18 +149,27 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
 /* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     fixture *f = *state;
-    f->config.workspace_limit_bytes = TENSORS_BYTES - 1;
+    f->config.workspace_limit_bytes = EXACT_BYTES - 1;
     assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
     f->config.workspace_limit_bytes = SMALL - 1;
     assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES);
 }
 
+/* The list has room for it, the precision that is set has not. */
+static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
+    fixture *f = *state;
+    f->config.workspace_limit_bytes = TENSORS_BYTES;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    f->config.precision = NETS_TF32;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+}
+
 static void deterministic_takes_only_what_is(void **state) {
     fixture *f = *state;
-    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + EXACT_BYTES);
     f->config.deterministic = true;
     assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
 }
 
 /* Each of the allocations: the images, the weights, the workspace. */
@@ -165,7 +180,24 @@ static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **
         long listed = cuda_emulation_dnn_listed();
         f->warnings = 0;
         cuda_emulation_fail("cudaMalloc", nth, cudaErrorMemoryAllocation);
-        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+        assert_true(cuda_emulation_failed());
+        assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
+        assert_int_equal(f->warnings, 1);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        unlink(f->path);
+    }
+}
+
+/* Each of the timings: forward, by input, by weights, twice each. */
+static void where_timing_fails_cudnns_guess_is_taken_and_not_kept(void **state) {
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    for (int nth = 1; nth <= TIMINGS; nth++) {
+        long listed = cuda_emulation_dnn_listed();
+        f->warnings = 0;
+        cuda_emulation_fail("kernel_launch", nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
         assert_true(cuda_emulation_failed());
         assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
         assert_int_equal(f->warnings, 1);
@@ -199,7 +231,7 @@ static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
     assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &(nets_conv_choice){.algorithm = 999}), MM_OK);
     nets_cuda_choices_fini(&choices);
     long timed = cuda_emulation_dnn_timed();
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
 }
 
@@ -428,8 +460,10 @@ int main(void) {
         CASE(timing_gives_all_memory_back),
         CASE(algorithms_are_timed_after_the_last_ones_stream_is_gone),
         CASE(the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken),
+        CASE(the_workspace_is_that_of_the_precision_that_is_set),
         CASE(deterministic_takes_only_what_is),
         CASE(without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept),
+        CASE(where_timing_fails_cudnns_guess_is_taken_and_not_kept),
         CASE(a_kept_choice_that_no_longer_holds_is_made_anew),
         CASE(maps_beyond_the_libraries_counters_are_refused),
         CASE(tf32_rounds_the_factors_of_each_product_and_fp32_none),
