@@ -178,6 +178,7 @@ enum cudaStreamCaptureStatus {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
+enum cudaGraphInstantiateFlags { cudaGraphInstantiateFlagUseNodePriority = 8 };
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long flags CUDA_EMULATION_DEFAULT(0));
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
