@@ -11,6 +11,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     pthread_mutex_lock(&m->lock);
     *stats_out = (mm_stats){
         .iterations = m->iterations,
+        .replays = m->replays,
         .predicted_peak_bytes = m->predicted_peak_bytes,
         .persistent_bytes = m->persistent_bytes,
         .stash_bytes = m->stash_bytes,

@@ -130,7 +130,7 @@ void mm_iteration_abort(mm_manager *m) {
     bool recording = m->recording;
     m->recording = false;
     if (recording) {
-        mm_replay_refuse(m, r, mm_last_error());
+        mm_replay_refuse(m, r, MM_ERR_DEVICE, mm_last_error());
         return;
     }
     mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(r->graph), 0, now_ns() - m->began_ns);

@@ -395,6 +395,7 @@ MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
 typedef struct mm_stats {
     int64_t iterations;
+    int64_t replays;              /* of them, those that were replayed (mm_iteration_replay) */
     int64_t predicted_peak_bytes; /* of every plan run so far, the largest: arena's extent and external tensors */
     int64_t persistent_bytes;     /* of it, persistent tensors */
     int64_t stash_bytes;          /* of the current plan, what is held from the forward to the backward pass */
