@@ -34,23 +34,31 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     pthread_mutex_unlock(&m->lock);
 }
 
+/* Adds what was touched between two places of the arena. */
+static mm_status add_touched(mm_manager *m, int64_t begin, int64_t end, int64_t *touched) {
+    int64_t bytes;
+    MM_TRY(mm_pool_pattern_count(m->pool, begin, end - begin, &bytes));
+    *touched += bytes;
+    return MM_OK;
+}
+
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     MM_TRY(mm_manager_settle(m, "mm_touched_get"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
     mm_touched touched = {0};
-    int64_t covered = 0;
+    int64_t covered = 0, at = 0;
     /* Zeroed when they get their places, before any plan runs. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
-    MM_TRY(mm_pool_pattern_count(m->pool, 0, mm_pool_bytes(m->pool), &touched.total_bytes));
-    MM_TRY(mm_pool_pattern_count(m->pool, 0, m->directory.bytes, &touched.persistent_bytes));
-    for (size_t i = 0; i < m->coverage.n; i++) {
+    MM_TRY(add_touched(m, 0, m->directory.bytes, &touched.persistent_bytes));
+    for (size_t i = 0; i < m->coverage.n; i++) { /* in order, apart from each other: they and what lies between */
         const mm_range *r = &m->coverage.ranges[i];
-        int64_t bytes;
-        MM_TRY(mm_pool_pattern_count(m->pool, r->begin, r->end - r->begin, &bytes));
-        covered += bytes;
+        MM_TRY(add_touched(m, at, r->begin, &touched.stray_bytes));
+        MM_TRY(add_touched(m, r->begin, r->end, &covered));
+        at = r->end;
     }
-    touched.stray_bytes = touched.total_bytes - covered;
+    MM_TRY(add_touched(m, at, mm_pool_bytes(m->pool), &touched.stray_bytes));
+    touched.total_bytes = covered + touched.stray_bytes;
     *touched_out = touched;
     return MM_OK;
 }
