@@ -228,7 +228,8 @@ typedef struct mm_event_info {
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
 typedef struct mm_options {
-    const char *device;       /* "host" (default); "cuda" where the build has it */
+    const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU, which becomes the
+                                 calling thread's current one (cudaSetDevice) */
     int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required.
                                  If the device has less to give: see "When memory is short" */
     int64_t pinned_bytes;     /* the host-side budget for offloaded tensors; reserved at once */
