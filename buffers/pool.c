@@ -70,16 +70,24 @@ static void fill_pattern(const pattern_block *block, uint8_t *memory, int64_t of
     memcpy(memory, pattern, (size_t)bytes);
 }
 
+/* Bytes of a part of a word, if it differs. */
+static int64_t count_part(const uint8_t *memory, const uint8_t *pattern, int64_t bytes) {
+    return memcmp(memory, pattern, (size_t)bytes) != 0 ? bytes : 0;
+}
+
 /* Bytes of the words that differ; a word cut by the range's ends counts with the bytes that lie inside. */
 static int64_t count_words(const uint8_t *memory, const uint8_t *pattern, int64_t offset, int64_t bytes) {
-    int64_t touched = 0;
-    for (int64_t i = 0; i < bytes;) {
-        int64_t end = i + WORD - (offset + i) % WORD;
-        if (end > bytes) end = bytes;
-        if (memcmp(memory + i, pattern + i, (size_t)(end - i)) != 0) touched += end - i;
-        i = end;
+    int64_t begin = (WORD - offset % WORD) % WORD;
+    if (begin > bytes) begin = bytes;
+    int64_t end = begin + (bytes - begin) / WORD * WORD, words = 0;
+    uint32_t expected;
+    memcpy(&expected, pattern_word, WORD);
+    for (int64_t i = begin; i < end; i += WORD) {
+        uint32_t word;
+        memcpy(&word, memory + i, WORD);
+        words += word != expected;
     }
-    return touched;
+    return count_part(memory, pattern, begin) + WORD * words + count_part(memory + end, pattern + end, bytes - end);
 }
 
 static int64_t count_pattern(const pattern_block *block, const uint8_t *memory, int64_t offset, int64_t bytes) {

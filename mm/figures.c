@@ -11,6 +11,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     pthread_mutex_lock(&m->lock);
     *stats_out = (mm_stats){
         .iterations = m->iterations,
+        .replays = m->replays,
         .predicted_peak_bytes = m->predicted_peak_bytes,
         .persistent_bytes = m->persistent_bytes,
         .stash_bytes = m->stash_bytes,
@@ -33,18 +34,28 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     pthread_mutex_unlock(&m->lock);
 }
 
+/* Adds what was touched between two places of the arena. */
+static mm_status add_touched(const mm_manager *m, int64_t begin, int64_t end, int64_t *touched) {
+    int64_t bytes;
+    if (begin >= end) return MM_OK;
+    MM_TRY(mm_pool_pattern_count(m->pool, begin, end - begin, &bytes));
+    *touched += bytes;
+    return MM_OK;
+}
+
 mm_status mm_touched_count(const mm_manager *m, int64_t begin, int64_t end, mm_touched *touched_out) {
     mm_touched touched = {0};
-    int64_t covered = 0;
-    MM_TRY(mm_pool_pattern_count(m->pool, begin, end - begin, &touched.total_bytes));
-    for (size_t i = 0; i < m->coverage.n; i++) {
+    int64_t covered = 0, at = begin;
+    for (size_t i = 0; i < m->coverage.n; i++) { /* in order, apart from each other: they and what lies between */
         const mm_range *r = &m->coverage.ranges[i];
-        int64_t from = r->begin > begin ? r->begin : begin, to = r->end < end ? r->end : end, bytes;
+        int64_t from = r->begin > begin ? r->begin : begin, to = r->end < end ? r->end : end;
         if (from >= to) continue;
-        MM_TRY(mm_pool_pattern_count(m->pool, from, to - from, &bytes));
-        covered += bytes;
+        MM_TRY(add_touched(m, at, from, &touched.stray_bytes));
+        MM_TRY(add_touched(m, from, to, &covered));
+        at = to;
     }
-    touched.stray_bytes = touched.total_bytes - covered;
+    MM_TRY(add_touched(m, at, end, &touched.stray_bytes));
+    touched.total_bytes = covered + touched.stray_bytes;
     *touched_out = touched;
     return MM_OK;
 }
@@ -57,7 +68,7 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     /* Zeroed when they get their places, before any plan runs. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
     MM_TRY(mm_touched_count(m, 0, m->there_bytes, &touched));
-    MM_TRY(mm_pool_pattern_count(m->pool, 0, m->directory.bytes, &touched.persistent_bytes));
+    MM_TRY(add_touched(m, 0, m->directory.bytes, &touched.persistent_bytes));
     touched.total_bytes += m->given_back.total_bytes;
     touched.stray_bytes += m->given_back.stray_bytes;
     *touched_out = touched;

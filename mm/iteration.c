@@ -138,7 +138,7 @@ void mm_iteration_abort(mm_manager *m) {
     bool recording = m->recording;
     m->recording = false;
     if (recording) {
-        mm_replay_refuse(m, r, mm_last_error());
+        mm_replay_refuse(m, r, MM_ERR_DEVICE, mm_last_error());
         return;
     }
     mm_iteration_note_abort(m, r->graph);

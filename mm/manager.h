@@ -50,7 +50,7 @@ struct mm_manager {
     int64_t ceiling_bytes; /* above it memory ran out while an iteration ran; INT64_MAX: it never did */
     pthread_mutex_t lock;  /* of the figures below, which any thread may ask for */
     int64_t budget_bytes;  /* what was reserved, or less */
-    int64_t iterations, predicted_peak_bytes, persistent_bytes, stash_bytes, ladder_steps;
+    int64_t iterations, replays, predicted_peak_bytes, persistent_bytes, stash_bytes, ladder_steps;
 };
 
 /* MM_ERR_ORDER if an iteration is under way. */
@@ -122,7 +122,8 @@ void mm_iteration_note_begin(mm_manager *manager, const mm_record *record);
 void mm_iteration_note_end(mm_manager *manager, mm_record *record);
 void mm_iteration_note_abort(mm_manager *manager, const mm_graph *graph);
 
-/* ---- replay.c: under this plan the graph is not recorded, for a reason that goes to the log. */
-void mm_replay_refuse(mm_manager *manager, mm_record *record, const char *reason);
+/* ---- replay.c: under this plan the graph is not recorded, for a reason that goes to the log: as a warning, unless it is
+ * MM_ERR_UNSUPPORTED, which nothing is wrong with. */
+void mm_replay_refuse(mm_manager *manager, mm_record *record, mm_status status, const char *reason);
 
 #endif

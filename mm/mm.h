@@ -228,7 +228,8 @@ typedef struct mm_event_info {
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
 typedef struct mm_options {
-    const char *device;       /* "host" (default); "cuda" where the build has it */
+    const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU, which becomes the
+                                 calling thread's current one (cudaSetDevice) */
     int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required.
                                  If the device has less to give: see "When memory is short" */
     int64_t pinned_bytes;     /* the host-side budget for offloaded tensors; reserved at once */
@@ -398,6 +399,7 @@ MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
 typedef struct mm_stats {
     int64_t iterations;
+    int64_t replays;              /* of them, those that were replayed (mm_iteration_replay) */
     int64_t predicted_peak_bytes; /* of every plan run so far, the largest: arena's extent and external tensors */
     int64_t persistent_bytes;     /* of it, persistent tensors */
     int64_t stash_bytes;          /* of the current plan, what is held from the forward to the backward pass */

@@ -10,9 +10,10 @@ mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     return may ? MM_REPLAY_MAY : MM_REPLAY_NO;
 }
 
-void mm_replay_refuse(mm_manager *m, mm_record *r, const char *reason) {
+void mm_replay_refuse(mm_manager *m, mm_record *r, mm_status status, const char *reason) {
     r->refused = true;
-    mm_log_send(&m->options.log, MM_LOG_INFO, "%s runs without a recording: %s", mm_graph_name(r->graph), reason);
+    mm_log_send(&m->options.log, status == MM_ERR_UNSUPPORTED ? MM_LOG_INFO : MM_LOG_WARNING,
+                "%s runs without a recording: %s", mm_graph_name(r->graph), reason);
 }
 
 mm_status mm_record_begin(mm_manager *m, const mm_graph *graph) {
@@ -21,14 +22,14 @@ mm_status mm_record_begin(mm_manager *m, const mm_graph *graph) {
     if (status == MM_OK)
         m->recording = true;
     else if (r && !m->running)
-        mm_replay_refuse(m, r, mm_last_error());
+        mm_replay_refuse(m, r, status, mm_last_error());
     return status;
 }
 
 mm_status mm_record_end(mm_manager *m) {
     mm_record *r = m ? m->running : NULL;
     mm_status status = mm_iteration_finish(m, "mm_record_end", true, mm_dispatch_record_end);
-    if (status != MM_OK && r && !m->running) mm_replay_refuse(m, r, mm_last_error());
+    if (status != MM_OK && r && !m->running) mm_replay_refuse(m, r, status, mm_last_error());
     return status;
 }
 
@@ -39,9 +40,13 @@ mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
     mm_iteration_note_begin(m, r);
     mm_status status = mm_dispatch_replay(m->dispatch, r->program);
-    if (status == MM_OK)
-        mm_iteration_note_end(m, r);
-    else
+    if (status != MM_OK) {
         mm_iteration_note_abort(m, graph);
-    return status;
+        return status;
+    }
+    mm_iteration_note_end(m, r);
+    pthread_mutex_lock(&m->lock);
+    m->replays++;
+    pthread_mutex_unlock(&m->lock);
+    return MM_OK;
 }

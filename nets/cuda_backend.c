@@ -23,13 +23,16 @@ mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
 mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what) {
     if (status == CUDNN_STATUS_SUCCESS) return MM_OK;
     (void)cudaGetLastError(); /* what the library's call left: it is told here, a later launch must not be blamed */
-    return mm_fail(MM_ERR_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(status));
+    bool short_of_memory = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                           status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    return mm_fail(short_of_memory ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(status));
 }
 
 mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MM_OK;
     (void)cudaGetLastError();
-    return mm_fail(MM_ERR_DEVICE, "cuBLAS: %s: %s", what, cublasGetStatusString(status));
+    return mm_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuBLAS: %s: %s", what,
+                   cublasGetStatusString(status));
 }
 
 static mm_status no_device(void) {

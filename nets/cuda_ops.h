@@ -16,9 +16,9 @@ typedef struct nets_cuda_backend {
     nets_backend base;
     nets_backend_config config; /* its strings are the choices' */
     nets_cuda_choices choices;
-    cudnnHandle_t dnn;    /* NULL: there is no device, so ops can be described but not enqueued */
-    cublasHandle_t blas;  /* as dnn */
-    bool short_of_memory; /* for timing: it has been said */
+    cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
+    cublasHandle_t blas; /* as dnn */
+    bool told_untimed;   /* that algorithms could not be timed */
 } nets_cuda_backend;
 
 extern const nets_backend_ops nets_cuda_backend_ops;
@@ -40,7 +40,7 @@ MM_CHECKED mm_status nets_cuda_launched(const char *what);
 /* Kernels count pixels, libraries count everything in 32 bits: MM_ERR_UNSUPPORTED for dims beyond. */
 MM_CHECKED mm_status nets_cuda_check_dims(const nets_op_desc *desc);
 
-/* MM_ERR_DEVICE with the library's words. */
+/* With the library's words: MM_ERR_NOMEM if it got no memory, else MM_ERR_DEVICE. */
 MM_CHECKED mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what);
 MM_CHECKED mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what);
 

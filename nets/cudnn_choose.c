@@ -22,7 +22,7 @@ typedef struct candidates {
 
 /* What the algorithms are tried on. */
 typedef struct trial {
-    void *x, *y, *weights, *workspace; /* of the device; the contents do not matter */
+    void *x, *y, *weights, *workspace; /* of the device */
 } trial;
 
 static mm_status take(int64_t bytes, void **memory_out) {
@@ -31,10 +31,16 @@ static mm_status take(int64_t bytes, void **memory_out) {
     return mm_cuda_check(error, "cudaMalloc");
 }
 
+/* Of small numbers: some data take longer, and none at all would be garbage that is read. */
+static mm_status take_tensor(int64_t bytes, void **memory_out) {
+    MM_TRY(take(bytes, memory_out));
+    return mm_cuda_check(cudaMemset(*memory_out, 0x3c, (size_t)bytes), "cudaMemset");
+}
+
 static mm_status start_trial(const nets_cudnn_conv *c, trial *t) {
-    MM_TRY(take(c->x_bytes, &t->x));
-    MM_TRY(take(c->y_bytes, &t->y));
-    MM_TRY(take(c->weights_bytes, &t->weights));
+    MM_TRY(take_tensor(c->x_bytes, &t->x));
+    MM_TRY(take_tensor(c->y_bytes, &t->y));
+    MM_TRY(take_tensor(c->weights_bytes, &t->weights));
     return take(c->cuda->config.workspace_limit_bytes, &t->workspace);
 }
 
@@ -96,6 +102,18 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const trial *t, candi
     return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
 }
 
+/* Lists may call an algorithm's precision a wider one than that which was set, and give the bytes of that. */
+static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
+    if (c->cuda->config.precision != NETS_FP32 || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS)
+        return;
+    int64_t bytes = nets_cudnn_bytes(c, a->algorithm, CUDNN_FMA_MATH);
+    a->math = CUDNN_FMA_MATH;
+    if (bytes < 0)
+        a->status = CUDNN_STATUS_NOT_SUPPORTED;
+    else if ((size_t)bytes > a->memory)
+        a->memory = (size_t)bytes;
+}
+
 static bool allowed(const nets_backend_config *config, const candidate *a) {
     return a->status == CUDNN_STATUS_SUCCESS && a->memory <= (size_t)config->workspace_limit_bytes &&
            (!config->deterministic || a->determinism == CUDNN_DETERMINISTIC);
@@ -125,20 +143,27 @@ static mm_status list_by_time(const nets_cudnn_conv *c, const trial *t, candidat
     return list_candidates(c, t, list);
 }
 
+/* Once: it is the same for all. */
+static void tell_untimed(const nets_cudnn_conv *c) {
+    if (!c->cuda->told_untimed)
+        mm_log_send(&c->cuda->config.log, MM_LOG_WARNING,
+                    "a convolution's algorithms are not timed, cuDNN's guess is taken: %s", mm_last_error());
+    c->cuda->told_untimed = true;
+}
+
 mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
     trial t = {0};
     candidates list;
+    /* The one it ran on last may be gone with its manager. */
+    MM_TRY(nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, NULL), "setting a stream"));
     mm_status status = start_trial(c, &t);
-    *timed_out = status == MM_OK;
-    if (status == MM_OK) {
-        status = list_by_time(c, &t, &list);
-    } else if (status == MM_ERR_NOMEM) {
-        if (!c->cuda->short_of_memory)
-            mm_log_send(&c->cuda->config.log, MM_LOG_WARNING,
-                        "no device memory is left to time a convolution's algorithms: cuDNN's guess is taken");
-        c->cuda->short_of_memory = true;
-        status = list_candidates(c, NULL, &list);
-    }
+    if (status == MM_OK) status = list_by_time(c, &t, &list);
     end_trial(&t);
-    return status == MM_OK ? choose_from(c, &list, *timed_out) : status;
+    *timed_out = status == MM_OK;
+    if (status != MM_OK) {
+        tell_untimed(c);
+        MM_TRY(list_candidates(c, NULL, &list));
+    }
+    for (int i = 0; i < list.n; i++) round_as_configured(c, &list.of[i]);
+    return choose_from(c, &list, *timed_out);
 }

@@ -38,7 +38,6 @@ static mm_status set_math(const nets_cudnn_conv *conv, int math) {
     return nets_cuda_dnn_check(cudnnSetConvolutionMathType(conv->conv, (cudnnMathType_t)math), "setting the precision");
 }
 
-/* What the library says that an algorithm takes; -1: it is none for this convolution. */
 static int64_t library_bytes(const nets_cudnn_conv *c, int algorithm) {
     cudnnHandle_t dnn = c->cuda->dnn;
     cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
@@ -60,10 +59,13 @@ static int64_t library_bytes(const nets_cudnn_conv *c, int algorithm) {
     return status == CUDNN_STATUS_SUCCESS ? (int64_t)bytes : -1;
 }
 
+int64_t nets_cudnn_bytes(const nets_cudnn_conv *conv, int algorithm, int math) {
+    return set_math(conv, math) == MM_OK ? library_bytes(conv, algorithm) : -1;
+}
+
 /* A choice kept by another build of the library may no longer hold. */
 static bool still_holds(const nets_cudnn_conv *conv, const nets_conv_choice *choice) {
-    if (set_math(conv, choice->math) != MM_OK) return false;
-    int64_t bytes = library_bytes(conv, choice->algorithm);
+    int64_t bytes = nets_cudnn_bytes(conv, choice->algorithm, choice->math);
     return bytes >= 0 && bytes <= choice->workspace_bytes;
 }
 
@@ -81,7 +83,6 @@ static mm_status choose(nets_cudnn_conv *conv, const nets_conv_shape *shape) {
     bool timed;
     MM_TRY(set_math(conv, widest_math(cuda)));
     MM_TRY(nets_cudnn_choose(conv, &timed));
-    if (cuda->config.precision == NETS_FP32) conv->choice.math = CUDNN_FMA_MATH; /* whatever its list calls it */
     MM_TRY(set_math(conv, conv->choice.math));
     return timed ? nets_cuda_choices_keep(&cuda->choices, shape, &conv->choice) : MM_OK;
 }

@@ -40,13 +40,14 @@ static __device__ inline int highest(const float *row, int n, float *score_out) 
     return best;
 }
 
-/* Minus the logarithm of the label's probability; the probabilities too, where wanted. Every lane has read its scores and
- * the label's before any writes: a shuffle lies between. */
+/* Minus the logarithm of the label's probability; the probabilities too, where wanted, which may take the scores'
+ * place: every lane has read its own and the label's before any writes. */
 static __device__ inline double softmax(const float *row, int n, int label, float top, float *probabilities) {
     const float at_label = label < 0 ? nanf("") : row[label] - top;
     double total = 0;
     for (int k = (int)threadIdx.x; k < n; k += WARP) total += (double)expf(row[k] - top);
     for (int apart = WARP / 2; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
+    __syncwarp();
     if (probabilities)
         for (int k = (int)threadIdx.x; k < n; k += WARP) probabilities[k] = (float)((double)expf(row[k] - top) / total);
     return log(total) - (double)at_label;

@@ -178,6 +178,9 @@ static mm_status print_all(const bench *b) {
 static mm_status read_link(bench *b) {
     static const char codec[] = "codec/";
     if (!b->link) return MM_OK;
+    if (strcmp(b->target.device, "host") != 0)
+        return mm_fail(MM_ERR_INVALID, "--link %s: a link of a given speed is device host's, not %s's", b->link,
+                       b->target.device);
     if (strncmp(b->link, codec, strlen(codec)) != 0) {
         if (mm_size_parse(b->link, &b->link_bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--link");
         return b->link_bytes > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "--link %s: must be more than nothing", b->link);
@@ -274,7 +277,7 @@ static const char help_text[] =
     "cuda:\n"
     "its computation beside codecs and copies, to that under liveness), precision, loss_first, loss_last, "
     "test_accuracy,\n"
-    "iterations, status (ok, or why not).\n"
+    "iterations, replays (on cuda: iterations that were recorded work, enqueued as a whole), status (ok, or why not).\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"

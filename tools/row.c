@@ -149,7 +149,7 @@ static json_t *positive(double value) { return optional(value > 0 ? value : -1);
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so sI ss}", "net", r->net,
+        "{ss sI ss ss ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so sI sI ss}", "net", r->net,
         "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "policy", r->policy,
         "policy_effective", *r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps,
         "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
@@ -163,7 +163,7 @@ static json_t *to_json(const row *r) {
         r->compute_busy_seconds, "step_ratio", positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio),
         "loss_first", ran ? json_real(r->loss_first) : json_null(), "loss_last",
         ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy), "iterations",
-        (json_int_t)r->iterations, "status", r->status);
+        (json_int_t)r->iterations, "replays", (json_int_t)r->replays, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -27,8 +27,8 @@ typedef struct row {
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */
     double step_ratio, compute_ratio; /* to liveness in the same table; 0: it is not there */
     double loss_first, loss_last;
-    double test_accuracy; /* negative: not evaluated */
-    int64_t iterations;
+    double test_accuracy;               /* negative: not evaluated */
+    int64_t iterations, replays;        /* of them, those whose work was replayed */
     double iteration_seconds_predicted; /* by the simulator; 0: not */
     bool simulated;                     /* nothing ran: the times are the simulator's */
     bool calibrated;                    /* the simulator's facts were measured of the very same plan */

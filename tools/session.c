@@ -262,6 +262,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->stash_bytes = after.stash_bytes;
     r->codec_hidden_share = hidden_share(&t->before, &after);
     r->ladder_steps = after.ladder_steps;
+    r->replays = after.replays;
     copy_text(r->policy_now, sizeof r->policy_now, mm_policy_now(s->manager));
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;

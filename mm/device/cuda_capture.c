@@ -48,7 +48,9 @@ static mm_status make_replay(cuda_stream *stream, cudaGraph_t graph, mm_replay *
     cuda_replay *replay = calloc(1, sizeof *replay);
     if (replay == NULL) return mm_fail(MM_ERR_NOMEM, "cuda: no memory for captured work");
     replay->base.device = &device->base;
-    mm_status status = mm_cuda_check(cudaGraphInstantiate(&replay->exec, graph, 0), "cudaGraphInstantiate");
+    /* Else all of it has the priority of the stream that it is launched on. */
+    mm_status status = mm_cuda_check(
+        cudaGraphInstantiate(&replay->exec, graph, cudaGraphInstantiateFlagUseNodePriority), "cudaGraphInstantiate");
     if (status == MM_OK) {
         status = mm_cuda_check(cudaGraphUpload(replay->exec, stream->stream), "cudaGraphUpload");
         if (status != MM_OK) cudaGraphExecDestroy(replay->exec);

@@ -50,23 +50,25 @@ static void count_mapped(cuda_device *device, int64_t bytes) {
     pthread_mutex_unlock(&device->lock);
 }
 
+/* Nothing may touch it yet. */
 static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
     const cuda_driver *driver = &device->driver;
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = this_gpu};
-    const CUmemAccessDesc access = {.location = this_gpu, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address = range->base + (CUdeviceptr)chunk_offset(range, chunk);
     size_t bytes = (size_t)chunk_bytes(range, chunk);
     CUmemGenericAllocationHandle handle;
     MM_TRY(cuda_driver_check(driver->create(&handle, bytes, &properties, 0), "cuMemCreate"));
     mm_status status = cuda_driver_check(driver->map(address, bytes, 0, handle, 0), "cuMemMap");
-    bool mapped = status == MM_OK;
-    if (mapped) status = cuda_driver_check(driver->set_access(address, bytes, &access, 1), "cuMemSetAccess");
-    if (status != MM_OK && mapped) driver->unmap(address, bytes);
     driver->release(handle); /* the mapping keeps the memory */
     MM_TRY(status);
     range->mapped[chunk] = true;
     count_mapped(device, (int64_t)bytes);
     return MM_OK;
+}
+
+static mm_status open_access(const cuda_device *device, CUdeviceptr address, int64_t bytes) {
+    const CUmemAccessDesc access = {.location = this_gpu, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return cuda_driver_check(device->driver.set_access(address, (size_t)bytes, &access, 1), "cuMemSetAccess");
 }
 
 static void unmap_chunk(cuda_device *device, cuda_range *range, int chunk) {
@@ -75,6 +77,15 @@ static void unmap_chunk(cuda_device *device, cuda_range *range, int chunk) {
     if (!range->mapped[chunk] || device->driver.unmap(address, (size_t)bytes) != CUDA_SUCCESS) return;
     range->mapped[chunk] = false;
     count_mapped(device, -bytes);
+}
+
+/* One that was unmapped: its neighbours are in use. */
+static mm_status remap_chunk(cuda_device *device, cuda_range *range, int chunk) {
+    MM_TRY(map_chunk(device, range, chunk));
+    mm_status status =
+        open_access(device, range->base + (CUdeviceptr)chunk_offset(range, chunk), chunk_bytes(range, chunk));
+    if (status != MM_OK) unmap_chunk(device, range, chunk);
+    return status;
 }
 
 /* MM_ERR_NOMEM with what was asked and what there is. */
@@ -119,6 +130,7 @@ static mm_status range_open(cuda_device *device, cuda_range *range) {
                              "cuMemAddressReserve"));
     range->base = base;
     for (int i = 0; i < range->chunks; i++) MM_TRY(map_chunk(device, range, i));
+    MM_TRY(open_access(device, base, range->mapped_to)); /* in one call: each waits for the GPU */
     MM_TRY(cuda_fill_async(device->service, (void *)range->base, 0, range->bytes));
     return cuda_stream_sync(device->service);
 }
@@ -186,7 +198,7 @@ mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes) {
     if (missing == 0) return MM_OK;
     MM_TRY(check_free(missing));
     for (int i = first; i <= last; i++)
-        if (!range->mapped[i]) MM_TRY(map_chunk(device, range, i));
+        if (!range->mapped[i]) MM_TRY(remap_chunk(device, range, i));
     return MM_OK;
 }
 

@@ -14,7 +14,7 @@ typedef struct mm_zfp_work {
     uint32_t columns, rows, channels;
     uint32_t blocks_x, blocks_y, blocks_c;
     uint64_t blocks, code_words /* of 32 bits */;
-    int multiprocessors; /* that it may take, at most; 0: all */
+    int multiprocessors; /* whose threads it may take, at most; 0: all */
     /* the launchers' own: how far a thread's next block is, in blocks of each dimension */
     uint32_t step_n, step_y, step_x, step_c;
     bool vectors; /* values are loaded and stored four at once */

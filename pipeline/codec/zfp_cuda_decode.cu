@@ -50,7 +50,7 @@ template <int DIMS> constexpr int class_words = 2 * (1 << 2 * DIMS) / 32 + 2;
 
 /* WORDS 0: as many as it takes, in shared memory. */
 template <int DIMS, int WORDS>
-__global__ void __launch_bounds__(most_threads<DIMS>(), 1)
+__global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
     decode(mm_zfp_work work, const uint32_t *__restrict__ src, float *__restrict__ dst) {
     MM_DYNAMIC_SHARED(uint32_t, shared);
     tables_make_undouble();
@@ -101,10 +101,7 @@ cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, f
     work.vectors = takes_vectors(work, dst);
     work.words = WORDS > 0 && takes_words(work, src);
     const size_t warp_bytes = work.words ? 0 : 4 * ((size_t)work.maxbits + WINDOW_WORDS);
-    cudaError_t error = grid_of(most_threads<DIMS>(), warp_bytes, &work, &grid);
-    if (error == cudaSuccess && grid.shared_bytes > PLAIN_SHARED_BYTES)
-        error = cudaFuncSetAttribute(decode<DIMS, WORDS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)grid.shared_bytes);
+    const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);
     if (error != cudaSuccess) return error;
     MM_LAUNCH((decode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst);
     return cudaGetLastError();

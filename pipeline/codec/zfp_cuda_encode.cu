@@ -50,7 +50,7 @@ template <int WORDS> MM_HD void words_store(const uint32_t *words, uint64_t bloc
 
 /* WORDS 0: as many as it takes, in shared memory. */
 template <int DIMS, int WORDS>
-__global__ void __launch_bounds__(most_threads<DIMS>(), 1)
+__global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
     encode(mm_zfp_work work, const float *__restrict__ src, uint32_t *__restrict__ dst, unsigned long long *nonfinite) {
     MM_DYNAMIC_SHARED(uint32_t, shared);
     tables_make_doubled();
@@ -112,10 +112,7 @@ cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const float *src, uint
     work.vectors = takes_vectors(work, src);
     work.words = WORDS > 0 && takes_words(work, dst);
     const size_t warp_bytes = work.words ? 0 : 4 * WARP * (size_t)staged_stride(work.maxbits);
-    cudaError_t error = grid_of(most_threads<DIMS>(), warp_bytes, &work, &grid);
-    if (error == cudaSuccess && grid.shared_bytes > PLAIN_SHARED_BYTES)
-        error = cudaFuncSetAttribute(encode<DIMS, WORDS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)grid.shared_bytes);
+    const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);
     if (error != cudaSuccess) return error;
     MM_LAUNCH((encode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst, nonfinite);
     return cudaGetLastError();

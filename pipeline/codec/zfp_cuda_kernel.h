@@ -5,8 +5,9 @@
  * neighbouring channels, so a warp's loads and stores of values are coalesced, and so are those of codes: either each
  * thread's code is whole words, or the warp's codes pass through shared memory. Nothing waits for another warp.
  *
- *      grid    a block of threads a multiprocessor, as large as registers allow: so a cap on multiprocessors is a
- *              number of blocks. For little work, smaller blocks, that all multiprocessors have some.
+ *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small blocks,
+ *              which find room beside other kernels' and are spread over all multiprocessors. For little work, still
+ *              smaller ones, that all multiprocessors have some.
  *
  * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
  * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared memory. */
@@ -62,10 +63,12 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff;
 constexpr int MOST_REGISTER_WORDS = 4, WINDOW_WORDS = 3; /* that may be read beyond a code's end */
-constexpr size_t PLAIN_SHARED_BYTES = 44 << 10, MOST_SHARED_BYTES = 92 << 10;
+constexpr size_t MOST_SHARED_BYTES = 43 << 10;           /* of a block: what any may have, less the tables */
+static_assert(MOST_SHARED_BYTES + sizeof(tables_of_block) <= 48 << 10, "without asking for more");
+constexpr unsigned MOST_THREADS = 256;
 
-/* As many threads as share a multiprocessor's 65536 registers at 64, or 128, each. */
-template <int DIMS> constexpr unsigned most_threads() { return DIMS == 3 ? 512 : 1024; }
+/* Blocks that share a multiprocessor's 65536 registers, at 64 a thread, or 128. */
+template <int DIMS> constexpr unsigned blocks_together() { return DIMS == 3 ? 2 : 4; }
 
 /* Every thread of a block calls one of them, first of all. */
 MM_HD void tables_make_doubled() {
@@ -251,18 +254,19 @@ struct shape_of_grid {
     size_t shared_bytes;
 };
 
-/* For kernels of that many threads at most, whose warps each take so much shared memory. Sets the steps of `work`. */
-inline cudaError_t grid_of(unsigned most_threads, size_t warp_bytes, mm_zfp_work *work, shape_of_grid *grid_out) {
+/* For kernels of which so many blocks share a multiprocessor, and whose warps each take so much shared memory. Sets the
+ * steps of `work`. */
+inline cudaError_t grid_of(unsigned together, size_t warp_bytes, mm_zfp_work *work, shape_of_grid *grid_out) {
     unsigned count;
     const cudaError_t error = multiprocessors(work->multiprocessors, &count);
     if (error != cudaSuccess) return error;
     const uint64_t each = (work->blocks + count - 1) / count;
     uint64_t warps = (each + WARP - 1) / WARP;
-    if (warps > most_threads / WARP) warps = most_threads / WARP;
+    if (warps > MOST_THREADS / WARP) warps = MOST_THREADS / WARP;
     if (warp_bytes && warps > MOST_SHARED_BYTES / warp_bytes) warps = MOST_SHARED_BYTES / warp_bytes;
     const uint64_t threads = warps * WARP, needed = (work->blocks + threads - 1) / threads;
     grid_out->threads = (unsigned)threads;
-    grid_out->blocks = needed < count ? (unsigned)needed : count;
+    grid_out->blocks = needed < count * together ? (unsigned)needed : count * together;
     grid_out->shared_bytes = warps * warp_bytes;
 
     uint64_t step = threads * grid_out->blocks;

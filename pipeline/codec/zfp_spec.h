@@ -6,8 +6,8 @@
 
 /* What codecs say of them in their summaries. */
 #define MM_ZFP_SUMMARY                                                                                                 \
-    "fixed-rate ZFP, lossy; rate=BITS_PER_VALUE, up to 32, default 6.4; dims=1|2|3, default 2; sms=N, of a GPU's "     \
-    "multiprocessors at most, default all"
+    "fixed-rate ZFP, lossy; rate=BITS_PER_VALUE, up to 32, default 6.4; dims=1|2|3, default 2; sms=N, threads "        \
+    "of that many of a GPU's multiprocessors, default all"
 
 typedef struct mm_zfp_spec {
     int dims, maxbits;

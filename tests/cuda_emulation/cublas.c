@@ -92,6 +92,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
     product *p = malloc(sizeof *p);
     if (!p) return CUBLAS_STATUS_ALLOC_FAILED;
     *p = (product){op_a, op_b, m, n, k, lda, ldb, ldc, a, b, c, compute, handle->workspace};
-    return cuda_emulation_enqueue(handle->stream, run, p) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                                         : CUBLAS_STATUS_EXECUTION_FAILED;
+    cudaError_t error = cuda_emulation_enqueue(handle->stream, run, p);
+    return error == cudaSuccess                 ? CUBLAS_STATUS_SUCCESS
+           : error == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED
+                                                : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,5 +1,5 @@
 /* See include/cudnn.h. Algorithms differ in what they ask for only: each direction has one that is fast, needs as much
- * workspace as its tensors and (backwards) is not deterministic, two that need little, of which the one that needs less
+ * workspace as its tensors, in plain float32 somewhat more than its list says, and (backwards) is not deterministic, two that need little, of which the one that needs less
  * is hardly slower, one that needs none, and one that it cannot. Running one overwrites all the workspace that it asked for. */
 #include <cudnn.h>
 #include <math.h>
@@ -53,6 +53,12 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
     default:
         return "CUDNN_STATUS_OTHER";
     }
+}
+
+static cudnnStatus_t status_of(cudaError_t error) {
+    return error == cudaSuccess                 ? CUDNN_STATUS_SUCCESS
+           : error == cudaErrorMemoryAllocation ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
+                                                : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 /* ---------------------------------------------------------------- descriptions */
@@ -237,7 +243,7 @@ static bool fits(const job *j) {
 
 /* ---------------------------------------------------------------- algorithms */
 
-enum { ALGORITHMS = 5, IMPOSSIBLE = 4 };
+enum { ALGORITHMS = 5, FASTEST = 0, IMPOSSIBLE = 4 };
 
 typedef struct algorithm {
     int number;
@@ -279,7 +285,7 @@ static cudnnStatus_t memory_of(const job *j, int number, size_t *bytes_out) {
     list_algorithms(j, list);
     for (int i = 0; i < ALGORITHMS; i++) {
         if (list[i].number != number) continue;
-        *bytes_out = list[i].memory;
+        *bytes_out = list[i].memory + (i == FASTEST && j->conv.math == CUDNN_FMA_MATH ? CUDA_EMULATION_FMA_BYTES : 0);
         return list[i].status;
     }
     return CUDNN_STATUS_BAD_PARAM;
@@ -295,8 +301,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
     job *copy = malloc(sizeof *copy);
     if (!copy) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
     *copy = j;
-    cudaError_t error = cuda_emulation_enqueue(handle->stream, run, copy);
-    return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+    return status_of(cuda_emulation_enqueue(handle->stream, run, copy));
 }
 
 /* Fills found[] from the list: all, or those that `limit` allows first. */
@@ -325,7 +330,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
     (void)handle;                                                                                                      \
     if (!fits(&j)) return CUDNN_STATUS_BAD_PARAM;                                                                      \
     list_algorithms(&j, list);                                                                                         \
-    GIVE(list, limit, wanted, got, found, (conv)->math);                                                               \
+    GIVE(list, limit, wanted, got, found, CUDNN_DEFAULT_MATH);                                                         \
     return CUDNN_STATUS_SUCCESS
 
 #define LISTED(of, x, y, w, conv, wanted, got, found)                                                                  \
@@ -335,6 +340,8 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
 #define TIMED(of, x, y, w, conv, wanted, got, found)                                                                   \
     atomic_fetch_add(&timed, 1);                                                                                       \
     if (!x_data || !y_data || !w_data || !workspace) return CUDNN_STATUS_BAD_PARAM;                                    \
+    cudnnStatus_t launched = status_of(cuda_emulation_launch_check(handle->stream));                                   \
+    if (launched != CUDNN_STATUS_SUCCESS) return launched;                                                             \
     LIST(of, x, y, w, conv, workspace_bytes, wanted, got, found)
 
 /* ---------------------------------------------------------------- forward */

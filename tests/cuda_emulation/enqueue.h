@@ -13,6 +13,10 @@ extern "C" {
  * runs it any number of times: run must leave it as it is. */
 cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
+/* What a launch on the stream returns, where nothing is run: an error for one that was destroyed. NULL: the default one,
+ * which does not run anything here. */
+cudaError_t cuda_emulation_launch_check(cudaStream_t stream);
+
 /* What cudaGetLastError returns next on this thread: a launch returns nothing itself. */
 void cuda_emulation_set_last_error(cudaError_t error);
 

@@ -8,6 +8,9 @@
 long cuda_emulation_dnn_timed(void);
 long cuda_emulation_dnn_listed(void);
 
+/* What the fastest algorithm takes in plain float32 beyond what is listed. */
+enum { CUDA_EMULATION_FMA_BYTES = 640 };
+
 /* A factor as tensor cores take it: TF32 has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);
 

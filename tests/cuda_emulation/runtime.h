@@ -36,6 +36,7 @@
     X(cudaHostGetDevicePointer)                                                                                        \
     X(cudaMemcpyAsync)                                                                                                 \
     X(cudaMemcpy2DAsync)                                                                                               \
+    X(cudaMemset)                                                                                                      \
     X(cudaMemsetAsync)                                                                                                 \
     X(cudaStreamCreateWithPriority)                                                                                    \
     X(cudaStreamDestroy)                                                                                               \
@@ -104,7 +105,8 @@ typedef struct runtime_state {
     size_t total_bytes, others_bytes;
     cudaError_t fault;
     cuda_emulation_alive alive;
-    long captures; /* begun so far: each has a number, from 1 */
+    long captures;        /* begun so far: each has a number, from 1 */
+    cudaStream_t streams; /* that were made and not destroyed */
 } runtime_state;
 
 extern runtime_state runtime;
@@ -163,6 +165,7 @@ typedef struct capture {
 } capture;
 
 struct CUstream_st {
+    cudaStream_t next_alive;
     pthread_t thread;
     pthread_cond_t work;
     task *head, *tail;

@@ -12,6 +12,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct CUgraph_st *graph;
+    unsigned long long flags;
 };
 
 /* The capture that this thread began in a mode that forbids what may synchronise: its number and its stream. */
@@ -169,13 +170,16 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags) {
     ENTER(cudaGraphInstantiate);
-    if (!graph || flags != 0) return runtime_failed(cudaErrorInvalidValue);
+    const unsigned long long known = cudaGraphInstantiateFlagUseNodePriority;
+    if (!graph || (flags & ~known) != 0) return runtime_failed(cudaErrorInvalidValue);
     cudaGraphExec_t exec = calloc(1, sizeof *exec);
     if (!exec) return runtime_failed(cudaErrorMemoryAllocation);
     pthread_mutex_lock(&runtime.lock);
     exec->graph = graph;
     graph->references++;
     runtime.alive.graphs++;
+    if (flags & cudaGraphInstantiateFlagUseNodePriority) runtime.alive.prioritized++;
+    exec->flags = flags;
     pthread_mutex_unlock(&runtime.lock);
     *out = exec;
     return cudaSuccess;
@@ -214,6 +218,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     pthread_mutex_lock(&runtime.lock);
     graph_release_locked(exec->graph);
     runtime.alive.graphs--;
+    if (exec->flags & cudaGraphInstantiateFlagUseNodePriority) runtime.alive.prioritized--;
     pthread_mutex_unlock(&runtime.lock);
     free(exec);
     return error;

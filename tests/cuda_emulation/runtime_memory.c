@@ -482,3 +482,14 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
     if (bytes == 0) return cudaSuccess;
     return enqueue(stream, fill_run, &(fill){memory, bytes, value}, sizeof(fill));
 }
+
+/* Done when it returns. */
+cudaError_t cudaMemset(void *memory, int value, size_t bytes) {
+    ENTER_UNSAFE(cudaMemset);
+    pthread_mutex_lock(&runtime.lock);
+    memory_open_locked();
+    memset(memory, value, bytes);
+    memory_close_locked();
+    pthread_mutex_unlock(&runtime.lock);
+    return cudaSuccess;
+}

@@ -112,6 +112,21 @@ static cudaError_t append(cudaStream_t stream, task *t) {
     return runtime_failed(error);
 }
 
+static bool is_alive(cudaStream_t stream) {
+    pthread_mutex_lock(&runtime.lock);
+    cudaStream_t s = runtime.streams;
+    while (s && s != stream) s = s->next_alive;
+    pthread_mutex_unlock(&runtime.lock);
+    return s != NULL;
+}
+
+static void forget_locked(cudaStream_t stream) {
+    cudaStream_t *at = &runtime.streams;
+    while (*at != stream) at = &(*at)->next_alive;
+    *at = stream->next_alive;
+    runtime.alive.streams--;
+}
+
 /* ---------------------------------------------------------------- life */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
@@ -132,6 +147,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
         return runtime_failed(cudaErrorMemoryAllocation);
     }
     pthread_mutex_lock(&runtime.lock);
+    stream->next_alive = runtime.streams;
+    runtime.streams = stream;
     runtime.alive.streams++;
     pthread_mutex_unlock(&runtime.lock);
     *out = stream;
@@ -149,7 +166,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     pthread_mutex_unlock(&runtime.lock);
     pthread_join(stream->thread, NULL);
     pthread_mutex_lock(&runtime.lock);
-    runtime.alive.streams--;
+    forget_locked(stream);
     pthread_mutex_unlock(&runtime.lock);
     pthread_cond_destroy(&stream->work);
     free(stream);
@@ -196,8 +213,14 @@ cudaError_t cudaDeviceSynchronize(void) {
 
 /* ---------------------------------------------------------------- work */
 
-cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg) {
+cudaError_t cuda_emulation_launch_check(cudaStream_t stream) {
     cudaError_t error = runtime_enter(CALL_kernel_launch);
+    if (error == cudaSuccess && stream && !is_alive(stream)) error = cudaErrorInvalidResourceHandle;
+    return runtime_failed(error);
+}
+
+cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg) {
+    cudaError_t error = cuda_emulation_launch_check(stream);
     if (error == cudaSuccess && !stream) error = cudaErrorInvalidResourceHandle;
     if (error != cudaSuccess) {
         free(arg);

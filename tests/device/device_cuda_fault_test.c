@@ -242,6 +242,16 @@ static void a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed(vo
     mm_device_destroy(r.device);
 }
 
+static void captured_work_keeps_the_priorities_of_its_streams(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(open_rig(&r, false), MM_OK);
+    assert_int_equal(capture(&r), MM_OK);
+    assert_int_equal(cuda_emulation_alive_get().prioritized, 1);
+    close_rig(&r);
+    assert_int_equal(cuda_emulation_alive_get().prioritized, 0);
+}
+
 static void a_loop_neither_synchronises_nor_allocates(void **state) {
     static const char *const allowed[] = {
         "cudaMemsetAsync", "cudaMemcpyAsync", "cudaEventRecord",  "cudaStreamWaitEvent",
@@ -274,6 +284,7 @@ int main(void) {
         CASE(what_others_took_meanwhile_cannot_be_restored),
         CASE(no_gpu_is_told_with_what_to_do),
         CASE(a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed),
+        CASE(captured_work_keeps_the_priorities_of_its_streams),
         CASE(a_loop_neither_synchronises_nor_allocates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,6 +203,8 @@ static void figures_count_replays_as_iterations(void **state) {
     }
     assert_int_equal(stats[0].iterations, ITERATIONS);
     assert_int_equal(stats[1].iterations, ITERATIONS);
+    assert_int_equal(stats[0].replays, 0);
+    assert_int_equal(stats[1].replays, ITERATIONS - 1);
     assert_true(stats[0].out_bytes > 0);
     assert_int_equal(stats[1].out_bytes, stats[0].out_bytes);
     assert_int_equal(stats[1].in_bytes, stats[0].in_bytes);
@@ -212,15 +214,15 @@ static void figures_count_replays_as_iterations(void **state) {
 /* ---------------------------------------------------------------- recordings come and go */
 
 typedef struct lines {
-    int n;
+    int n, warnings;
     char last[512];
 } lines;
 
 static void keep_line(void *ctx, mm_log_level level, const char *message) {
     lines *l = ctx;
-    (void)level;
     if (!strstr(message, "without a recording")) return;
     l->n++;
+    l->warnings += level == MM_LOG_WARNING;
     snprintf(l->last, sizeof l->last, "%s", message);
 }
 
@@ -251,6 +253,7 @@ static void what_cannot_be_recorded_runs_without_and_says_so_once(void **state) 
         expect_ok(cases[c].policy, mm_manager_sync(f.m));
         assert_int_equal(rig_digest(&f.rig, f.m), expected_digest(f.graph, ITERATIONS));
         assert_int_equal(logged.n, 1);
+        assert_int_equal(logged.warnings, 0);
         if (!strstr(logged.last, cases[c].why)) fail_msg("'%s' does not say '%s'", logged.last, cases[c].why);
         finish(&f);
     }
@@ -316,6 +319,7 @@ static void a_device_that_refuses_to_record_is_used_without(void **state) {
         for (int i = 1; i < ITERATIONS; i++) expect_ok(calls[c], iterate(&f.rig, f.m, REPLAYED));
         expect_ok(calls[c], mm_manager_sync(f.m));
         assert_int_equal(logged.n, 1);
+        assert_int_equal(logged.warnings, 1);
         assert_int_equal(rig_digest(&f.rig, f.m), expected_digest(f.graph, ITERATIONS));
         finish(&f);
     }

@@ -27,8 +27,14 @@ static const nets_op_desc CONV = {
     .training = true,
     .wants_dx = true,
 };
-/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors'. */
-enum { WEIGHTS_BYTES = 4608, TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152), SMALL = 1000 };
+/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors', and in plain float32
+ * more. */
+enum {
+    WEIGHTS_BYTES = 4608,
+    TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),
+    EXACT_BYTES = TENSORS_BYTES + CUDA_EMULATION_FMA_BYTES,
+    SMALL = 1000
+};
 /* Twice each: forward, by input, by weights. */
 enum { TIMINGS = 6 };
 
@@ -92,12 +98,12 @@ static void algorithms_are_timed_once_and_then_known_also_without_a_device(void 
     fixture *f = *state;
     long timed = cuda_emulation_dnn_timed();
     f->config.algorithms_path = f->path;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
     cuda_emulation_set_devices(0);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(f->warnings, 0);
 }
 
@@ -120,21 +126,50 @@ static void timing_gives_all_memory_back(void **state) {
     assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
 }
 
+/* The stream that the library ran on last is its manager's, and goes with it. */
+static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state) {
+    fixture *f = *state;
+    op_rig rig;
+    nets_op *op;
+    nets_op_desc desc = CONV;
+    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x, true, true);
+    op_rig_reopen(&rig, &f->config);
+    op_rig_run(&rig, MM_FORWARD);
+    mm_stream_destroy(rig.stream);
+    long timed = cuda_emulation_dnn_timed();
+    desc.x[0] = desc.y[0] = 4;
+    if (nets_op_create(rig.backend, &desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
+    assert_int_equal(f->warnings, 0);
+    nets_op_destroy(op);
+    assert_int_equal(mm_stream_create(rig.device, "rig", 0, &rig.stream), MM_OK);
+    op_rig_fini(&rig);
+}
+
 /* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     fixture *f = *state;
-    f->config.workspace_limit_bytes = TENSORS_BYTES - 1;
+    f->config.workspace_limit_bytes = EXACT_BYTES - 1;
     assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
     f->config.workspace_limit_bytes = SMALL - 1;
     assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES);
 }
 
+/* The list has room for it, the precision that is set has not. */
+static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
+    fixture *f = *state;
+    f->config.workspace_limit_bytes = TENSORS_BYTES;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    f->config.precision = NETS_TF32;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+}
+
 static void deterministic_takes_only_what_is(void **state) {
     fixture *f = *state;
-    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + EXACT_BYTES);
     f->config.deterministic = true;
     assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
 }
 
 /* Each of the allocations: the images, the weights, the workspace. */
@@ -145,7 +180,24 @@ static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **
         long listed = cuda_emulation_dnn_listed();
         f->warnings = 0;
         cuda_emulation_fail("cudaMalloc", nth, cudaErrorMemoryAllocation);
-        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+        assert_true(cuda_emulation_failed());
+        assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
+        assert_int_equal(f->warnings, 1);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        unlink(f->path);
+    }
+}
+
+/* Each of the timings: forward, by input, by weights, twice each. */
+static void where_timing_fails_cudnns_guess_is_taken_and_not_kept(void **state) {
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    for (int nth = 1; nth <= TIMINGS; nth++) {
+        long listed = cuda_emulation_dnn_listed();
+        f->warnings = 0;
+        cuda_emulation_fail("kernel_launch", nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
         assert_true(cuda_emulation_failed());
         assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
         assert_int_equal(f->warnings, 1);
@@ -179,7 +231,7 @@ static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
     assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &(nets_conv_choice){.algorithm = 999}), MM_OK);
     nets_cuda_choices_fini(&choices);
     long timed = cuda_emulation_dnn_timed();
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
 }
 
@@ -290,6 +342,28 @@ static void enqueuing_calls_nothing_that_allocates_or_waits(void **state) {
     }
 }
 
+static void what_libraries_get_no_memory_for_is_no_failure_of_the_device(void **state) {
+    (void)state;
+    static const nets_op_kind kinds[] = {NETS_CONV, NETS_LINEAR};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        op_rig rig;
+        op_rig_init(&rig, kinds[i], &(nets_attrs){.out_channels = 8, .kernel = {1, 1}}, (const int64_t[4]){2, 6, 6, 8},
+                    true, true);
+        long launches = cuda_emulation_calls("kernel_launch");
+        op_rig_run(&rig, MM_FORWARD);
+        launches = cuda_emulation_calls("kernel_launch") - launches;
+        int out_of_memory = 0;
+        for (long nth = 1; nth <= launches; nth++) { /* a kernel's, or the library's */
+            cuda_emulation_fail("kernel_launch", nth, cudaErrorMemoryAllocation);
+            out_of_memory += nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream) == MM_ERR_NOMEM;
+            assert_true(cuda_emulation_failed());
+            assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        }
+        assert_int_equal(out_of_memory, launches);
+        op_rig_fini(&rig);
+    }
+}
+
 /* ---------------------------------------------------------------- captured work */
 
 typedef struct captured {
@@ -384,13 +458,17 @@ int main(void) {
         CASE(algorithms_are_timed_once_and_then_known_also_without_a_device),
         CASE(layers_of_one_shape_are_timed_once_without_a_file),
         CASE(timing_gives_all_memory_back),
+        CASE(algorithms_are_timed_after_the_last_ones_stream_is_gone),
         CASE(the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken),
+        CASE(the_workspace_is_that_of_the_precision_that_is_set),
         CASE(deterministic_takes_only_what_is),
         CASE(without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept),
+        CASE(where_timing_fails_cudnns_guess_is_taken_and_not_kept),
         CASE(a_kept_choice_that_no_longer_holds_is_made_anew),
         CASE(maps_beyond_the_libraries_counters_are_refused),
         CASE(tf32_rounds_the_factors_of_each_product_and_fp32_none),
         CASE(enqueuing_calls_nothing_that_allocates_or_waits),
+        CASE(what_libraries_get_no_memory_for_is_no_failure_of_the_device),
         CASE(captured_work_reads_learning_rate_and_iteration_when_it_runs),
         CASE(captured_library_calls_and_kernels_replay),
     };

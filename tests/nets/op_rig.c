@@ -25,8 +25,7 @@ void op_rig_use(const char *device) { device_name = device; }
 const char *op_rig_device(void) { return device_name; }
 
 void op_rig_open(op_rig *rig, const nets_backend_config *config) {
-    /* The emulation fills workspaces with garbage for each timing. */
-    const nets_backend_config small = {.deterministic = true, .workspace_limit_bytes = 1 << 20};
+    const nets_backend_config small = {.deterministic = true, .workspace_limit_bytes = OP_RIG_WORKSPACE_BYTES};
     *rig = (op_rig){.n_blocks = 0};
     if (mm_device_create(device_name, NULL, &rig->device) != MM_OK) {
         print_message("%s\n", mm_last_error());

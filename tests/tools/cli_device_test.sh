@@ -63,4 +63,14 @@ facts_of_a_network_serve_a_plan_() {
     refused 2 "--batch" device --facts facts --net tiny --batch 0
 }
 
+# Where one answers.
+runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
+    expect 0 device --json seen
+    [[ $(values seen usable) == *true*true* ]] || return 0
+    local run=(bench --device cuda --net tiny --batch 4 --policies liveness --iterations 6 --quiet)
+    expect 0 "${run[@]}" --json rows
+    positive rows replays
+    refused 2 "--link codec/10: a link of a given speed is device host's" "${run[@]}" --link codec/10
+}
+
 run_cases

@@ -8,8 +8,9 @@ Networks are built here layer by layer as the zoo has them (torchvision's shapes
 process of its own: peaks are its own, and one that runs out of memory spoils no other. As in mm, a batch comes from pinned
 host memory in every iteration, and nothing waits for the device but the last line of a run.
 
-Modes: keep; checkpoint (each residual block; plain networks in four segments); save_on_cpu (autograd's stash in pinned
-memory); compile:B (torch.compile with activation_memory_budget B).
+Modes: keep; channels_last (the same with images and weights in that order, as mm has them); checkpoint (each residual block; plain networks in four segments); save_on_cpu (autograd's stash in pinned
+memory); compile:B (torch.compile with activation_memory_budget B). Outside of the peak: what the process takes of the
+device beside its tensors, less what CUDA and its libraries take before there are any.
 """
 import argparse
 import json
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 
-MODES = ["keep", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2"]
+MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2"]
 WARM_UP = 8
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
 
@@ -143,17 +144,33 @@ def step_seconds(torch, cuda, iterate, n):
     return [a.elapsed_time(b) * 1e-3 for a, b in zip(events, events[1:])]
 
 
+def bytes_in_use(torch):
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def base_bytes(torch):
+    """What is in use when CUDA, its convolutions and its products are there, beside torch's own memory; others' too."""
+    image, matrix = torch.randn(1, 8, 16, 16, device="cuda"), torch.randn(64, 64, device="cuda")
+    torch.nn.functional.conv2d(image, torch.randn(8, 8, 3, 3, device="cuda"))
+    torch.mm(matrix, matrix)
+    torch.cuda.synchronize()
+    return bytes_in_use(torch) - torch.cuda.memory_reserved()
+
+
 def run(net, batch, mode, precision, device, iterations, cap):
     import torch
     import torch.utils.checkpoint
 
     cuda = device == "cuda"
+    base = base_bytes(torch) if cuda else 0
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     if cuda and cap:
         torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.mem_get_info()[1])
-    model = build(torch, net, mode).to(device)
+    order = torch.channels_last if mode == "channels_last" else torch.contiguous_format
+    model = build(torch, net, mode).to(device, memory_format=order)
     forward = model
     if mode.startswith("compile:"):
         import torch._functorch.config
@@ -161,7 +178,7 @@ def run(net, batch, mode, precision, device, iterations, cap):
         forward = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
     criterion = torch.nn.CrossEntropyLoss()
-    hosts = [(torch.randn(batch, 3, 224, 224), torch.randint(1000, (batch,))) for _ in range(2)]
+    hosts = [(torch.randn(batch, 3, 224, 224).contiguous(memory_format=order), torch.randint(1000, (batch,))) for _ in range(2)]
     if cuda:
         hosts = [(x.pin_memory(), y.pin_memory()) for x, y in hosts]
     losses = []
@@ -186,9 +203,8 @@ def run(net, batch, mode, precision, device, iterations, cap):
     times = sorted(step_seconds(torch, cuda, iterate, iterations))
     peak = outside = 0
     if cuda:
-        free, total = torch.cuda.mem_get_info()
         peak = torch.cuda.max_memory_allocated()
-        outside = max(0, total - free - peak)
+        outside = max(0, bytes_in_use(torch) - base - peak)
     median = statistics.median(times)
     return {"peak_bytes": peak, "outside_bytes": outside, "images_per_second": batch / median,
             "iteration_seconds_median": median, "iteration_seconds_p95": times[int(0.95 * (len(times) - 1) + 0.5)],
@@ -202,7 +218,7 @@ def empty_row(args, net, batch, mode, precision):
             "minimum_bytes": 0, "outside_bytes": 0, "stash_bytes": 0, "images_per_second": 0,
             "iteration_seconds_median": 0, "iteration_seconds_p95": 0, "codec_hidden_share": None,
             "codec_busy_seconds": 0, "loss_first": None, "loss_last": None, "test_accuracy": None, "iterations": 0,
-            "status": ""}
+            "replays": 0, "status": ""}
 
 
 def run_apart(args, net, batch, mode, precision):
@@ -282,7 +298,7 @@ def parse():
         if net not in NETS:
             p.error("--net %s: there are %s" % (net, ", ".join(NETS)))
     for mode in args.modes.split(","):
-        if mode not in ("keep", "checkpoint", "save_on_cpu") and not mode.startswith("compile:"):
+        if mode not in ("keep", "channels_last", "checkpoint", "save_on_cpu") and not mode.startswith("compile:"):
             p.error("--modes %s: there are %s" % (mode, ", ".join(MODES)))
     for precision in args.precision.split(","):
         if precision not in ("fp32", "tf32"):
