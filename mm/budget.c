@@ -29,9 +29,20 @@ void mm_manager_trim(mm_manager *m) {
     m->there_bytes = from;
 }
 
+/* What comes back is as if it had never been touched. */
+static mm_status forget_given_back(mm_manager *m) {
+    mm_touched touched;
+    if (!m->options.measure_touched) return MM_OK;
+    MM_TRY(mm_touched_now(m, &touched));
+    m->most_touched = touched.total_bytes;
+    m->given_back.total_bytes = 0;
+    return MM_OK;
+}
+
 static mm_status take_back(mm_manager *m, int64_t bytes) {
     int64_t there = m->there_bytes;
     if (bytes <= there) return MM_OK;
+    MM_TRY(forget_given_back(m));
     mm_status status = mm_pool_restore(m->pool, bytes);
     if (status == MM_OK && m->options.measure_touched) status = mm_pool_pattern_fill(m->pool, there, bytes - there);
     if (status == MM_OK)

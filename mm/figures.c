@@ -60,10 +60,7 @@ mm_status mm_touched_count(const mm_manager *m, int64_t begin, int64_t end, mm_t
     return MM_OK;
 }
 
-mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
-    MM_TRY(mm_manager_settle(m, "mm_touched_get"));
-    if (!m->options.measure_touched)
-        return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
+mm_status mm_touched_now(mm_manager *m, mm_touched *touched_out) {
     mm_touched touched;
     /* Zeroed when they get their places, before any plan runs. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
@@ -71,8 +68,16 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     MM_TRY(add_touched(m, 0, m->directory.bytes, &touched.persistent_bytes));
     touched.total_bytes += m->given_back.total_bytes;
     touched.stray_bytes += m->given_back.stray_bytes;
+    if (touched.total_bytes < m->most_touched) touched.total_bytes = m->most_touched;
     *touched_out = touched;
     return MM_OK;
+}
+
+mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
+    MM_TRY(mm_manager_settle(m, "mm_touched_get"));
+    if (!m->options.measure_touched)
+        return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
+    return mm_touched_now(m, touched_out);
 }
 
 mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {

@@ -37,7 +37,8 @@ struct mm_manager {
     int n_records;
     mm_coverage coverage;  /* of every plan that has run: where bytes may be touched */
     int64_t there_bytes;   /* of the arena: what lies above was given back to the system */
-    mm_touched given_back; /* what was touched of that, each time it went */
+    mm_touched given_back; /* what was touched of that, when it went */
+    int64_t most_touched;  /* in all, before memory was last taken back */
     mm_record *running;    /* of the iteration under way, or NULL */
     int step;              /* next step, or the one begun */
     int node;              /* of the plan: the step under way, or what is recomputed for it */
@@ -72,6 +73,8 @@ void mm_manager_trim(mm_manager *manager);
 
 /* Bytes of the arena's [begin, end) that were touched since it was filled with the pattern; not which are persistent. */
 MM_CHECKED mm_status mm_touched_count(const mm_manager *manager, int64_t begin, int64_t end, mm_touched *touched_out);
+/* Of all of it, what was given back included. Between iterations. */
+MM_CHECKED mm_status mm_touched_now(mm_manager *manager, mm_touched *touched_out);
 
 /* ---- prepare.c */
 

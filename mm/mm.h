@@ -421,10 +421,10 @@ typedef struct mm_stats {
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 
-/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). What was
- * written and then given back, because memory was short, counts; and again if it is taken back and written anew. */
+/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). */
 typedef struct mm_touched {
-    int64_t total_bytes;      /* all that was touched */
+    int64_t total_bytes; /* all that was touched; where memory was given back because it was short, and taken back, the
+                                 most that was until then, or since */
     int64_t persistent_bytes; /* of it, in persistent tensors */
     int64_t stray_bytes;      /* outside of every segment of every plan run: a bug if not 0 */
 } mm_touched;

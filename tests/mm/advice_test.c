@@ -101,10 +101,7 @@ static void without_pinned_memory_nothing_that_swaps_is_named(void **state) {
     char policy[128];
     mm_manager *m = manager_of(budget, 0, "liveness");
     assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
-    if (strstr(mm_last_error(), "would fit:"))
-        assert_non_null(strstr(mm_last_error(), "no policy"));
-    else
-        follow(graph, budget, 0, policy);
+    if (!strstr(mm_last_error(), "; no policy would fit")) follow(graph, budget, 0, policy);
     mm_manager_destroy(m);
     mm_graph_destroy(graph);
 }
