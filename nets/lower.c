@@ -195,7 +195,7 @@ static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[
 
 static mm_status lower_forward(lowering *lo, int index) {
     const nets_layer *layer = nets_net_layer(lo->out->net, index);
-    const nets_op_lowering *how = nets_op_lowering_of(layer->op);
+    const nets_op_lowering *how = nets_op_lowering_of(layer->op, false);
     layer_state *state = &lo->layers[index];
     bool train = lo->out->mode == NETS_TRAIN;
     state->wants_gradient = train && layer->n_params > 0;
@@ -237,7 +237,7 @@ static mm_status lower_backward(lowering *lo, int index) {
     map_roles(lo, index, tensors);
     for (int i = 0; i < layer->n_inputs; i++)
         MM_TRY(add_contribution(lo, layer->inputs[i], &tensors[NETS_EARLIER + i], &tensors[NETS_DX + i]));
-    return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(layer->op)->backward, tensors);
+    return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(layer->op, false)->backward, tensors);
 }
 
 static mm_status lower_update(lowering *lo) {
