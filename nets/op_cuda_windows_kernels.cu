@@ -216,29 +216,29 @@ static __global__ void upsample_backward(nets_cuda_upsample s, const float *dy, 
 /* ---------------------------------------------------------------- launchers */
 
 void nets_cuda_max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index, cudaStream_t stream) {
-    LAUNCH_MAP(max_pool, y_rows(w), w.channels, w, x, y, index);
+    LAUNCH_MAP(max_pool, y_rows(w), w.channels, 1, w, x, y, index);
 }
 
 void nets_cuda_max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index, const float *earlier,
                                  float *dx, cudaStream_t stream) {
-    LAUNCH_MAP(max_pool_backward, x_rows(w), w.channels, w, dy, index, earlier, dx);
+    LAUNCH_MAP(max_pool_backward, x_rows(w), w.channels, 1, w, dy, index, earlier, dx);
 }
 
 void nets_cuda_avg_pool(nets_cuda_windows w, const float *x, float *y, cudaStream_t stream) {
-    LAUNCH_MAP(avg_pool, y_rows(w), w.channels, w, x, y);
+    LAUNCH_MAP(avg_pool, y_rows(w), w.channels, 1, w, x, y);
 }
 
 void nets_cuda_avg_pool_backward(nets_cuda_windows w, const float *dy, const float *earlier, float *dx,
                                  cudaStream_t stream) {
-    LAUNCH_MAP(avg_pool_backward, x_rows(w), w.channels, w, dy, earlier, dx);
+    LAUNCH_MAP(avg_pool_backward, x_rows(w), w.channels, 1, w, dy, earlier, dx);
 }
 
 void nets_cuda_upsample_forward(nets_cuda_upsample s, const float *x, float *y, cudaStream_t stream) {
     const int64_t rows = (int64_t)s.images * s.x_size[0] * s.scale[0] * s.x_size[1] * s.scale[1];
-    LAUNCH_MAP(upsample, rows, s.channels, s, x, y);
+    LAUNCH_MAP(upsample, rows, s.channels, 1, s, x, y);
 }
 
 void nets_cuda_upsample_backward(nets_cuda_upsample s, const float *dy, const float *earlier, float *dx,
                                  cudaStream_t stream) {
-    LAUNCH_MAP(upsample_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, s, dy, earlier, dx);
+    LAUNCH_MAP(upsample_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s, dy, earlier, dx);
 }
