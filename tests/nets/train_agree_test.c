@@ -20,6 +20,7 @@ enum { BATCH = 4, STEPS = 10, BATCHES = 3 };
 
 /* What remains of a training. */
 typedef struct outcome {
+    int steps; /* of an iteration */
     float loss[STEPS];
     float **weights; /* by parameter */
 } outcome;
@@ -65,6 +66,7 @@ static void train(const nets_net *net, const char *device, mm_manager *manager, 
         free(labels);
     }
     take_weights(net, exec, o);
+    o->steps = nets_exec_lowered(exec)->n_steps;
     nets_exec_destroy(exec);
     nets_backend_close(backend);
     mm_manager_destroy(manager);
@@ -108,7 +110,8 @@ static void train_on(const nets_net *net, const char *device, bool no_fuse, cons
     train(net, device, manager, no_fuse, algorithms, o);
 }
 
-static void check_training(nets_net *net) {
+/* `fused`: how many layers become part of others, so that forward and backward are one step less each. */
+static void check_training(nets_net *net, int fused) {
     mm_manager *manager;
     outcome host, cuda, again, apart;
     char algorithms[512];
@@ -126,6 +129,7 @@ static void check_training(nets_net *net) {
     train_on(net, "host", false, NULL, &host);
     unlink(algorithms);
     assert_true(host.loss[STEPS - 1] != host.loss[0]);
+    assert_int_equal(apart.steps - cuda.steps, 2 * fused);
     check_near(net, &host, &cuda);
     check_same(net, &cuda, &again, "once more");
     check_same(net, &cuda, &apart, "not fused");
@@ -140,7 +144,7 @@ static void tiny(void **state) {
     (void)state;
     nets_net *net;
     expect_ok(nets_zoo_build("tiny", &net));
-    check_training(net);
+    check_training(net, 1);
 }
 
 static int conv(nets_net *net, const char *name, int64_t channels, int64_t kernel, int64_t groups, int input) {
@@ -177,7 +181,7 @@ static void branching(void **state) {
     int scores = nets_add1(net, "scores", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, drop);
     nets_add1(net, "loss", NETS_LOSS, NULL, scores);
     expect_ok(nets_net_finish(net));
-    check_training(net);
+    check_training(net, 0);
 }
 
 /* A label for each pixel. */
@@ -191,7 +195,7 @@ static void segmenting(void **state) {
     const nets_attrs doubling = {.out_channels = 4, .kernel = {4, 4}, .stride = {2, 2}, .pad = {1, 1}};
     nets_add1(net, "loss", NETS_LOSS, NULL, nets_add1(net, "scores", NETS_CONV_TRANSPOSE, &doubling, relu));
     expect_ok(nets_net_finish(net));
-    check_training(net);
+    check_training(net, 1);
 }
 
 static int norm(nets_net *net, const char *name, int input) {
@@ -225,7 +229,7 @@ static void residual(void **state) {
     const nets_attrs out = {.out_channels = 5, .bias = true};
     nets_add1(net, "loss", NETS_LOSS, NULL, nets_add1(net, "scores", NETS_LINEAR, &out, relu(net, "last", hidden)));
     expect_ok(nets_net_finish(net));
-    check_training(net);
+    check_training(net, 5);
 }
 
 int main(void) {
