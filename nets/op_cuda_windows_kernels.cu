@@ -102,14 +102,23 @@ static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, c
         const inside out = windows_around(w, p);
         vec<V> sum = {};
         for (int oy = out.y0; oy < out.y1; oy++)
-            for (int ox = out.x0; ox < out.x1; ox++) {
-                const int64_t from = row_of(p.image, oy, ox, w.y_size) * w.channels + c;
-                const int here = (p.y - oy * w.stride[0] + w.pad[0]) * w.kernel[1] + p.x - ox * w.stride[1] + w.pad[1];
-                int place[V];
-                vec<V> gradient;
-                load_index(index + from, place);
-                load(dy + from, &gradient);
-                for (int k = 0; k < V; k++) sum.at[k] += place[k] == here ? gradient.at[k] : 0;
+            for (int ox = out.x0; ox < out.x1; ox += 2) { /* mostly there are two side by side: loaded together */
+                int place[2][V];
+                vec<V> gradient[2];
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    if (ox + i < out.x1) {
+                        const int64_t from = row_of(p.image, oy, ox + i, w.y_size) * w.channels + c;
+                        load_index(index + from, place[i]);
+                        load(dy + from, &gradient[i]);
+                    }
+                const int down = (p.y - oy * w.stride[0] + w.pad[0]) * w.kernel[1];
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    if (ox + i < out.x1) {
+                        const int here = down + p.x - (ox + i) * w.stride[1] + w.pad[1];
+                        for (int k = 0; k < V; k++) sum.at[k] += place[i][k] == here ? gradient[i].at[k] : 0;
+                    }
             }
         const int64_t at = row * w.channels + c;
         store(dx + at, plus(sum, earlier, at));

@@ -157,8 +157,8 @@ static void check_backward(layers *l, op_rig *fused, variant v) {
     if (!v.in_place) check_same(&l->relu, NETS_DY, fused->args.at[NETS_DY], "what was only to be read");
 }
 
-static void check_variants(const int64_t x[4], bool residual) {
-    for (int i = 0; i < 64; i++) {
+static void check_variants(const int64_t x[4], bool residual, int every) {
+    for (int i = 0; i < 64; i += every) {
         const variant v = {i & 1, i & 2, i & 4, i & 8, i & 16, i & 32};
         layers l;
         op_rig fused;
@@ -176,8 +176,8 @@ static void check_variants(const int64_t x[4], bool residual) {
 static void batch_norm_backward_is_the_layers_whatever_is_given_and_wanted(void **state) {
     (void)state;
     for (int i = 0; i < N_SIZES; i++) {
-        check_variants(SIZES[i], false);
-        check_variants(SIZES[i], true);
+        check_variants(SIZES[i], false, i == 2 ? 1 : 5);
+        check_variants(SIZES[i], true, i == 2 ? 1 : 5);
     }
 }
 
