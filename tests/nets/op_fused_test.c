@@ -64,8 +64,8 @@ static void start_layers(layers *l, const int64_t x[4], bool residual, bool trai
     spoil(&l->sum);
 }
 
-static void start_fused(op_rig *fused, const int64_t x[4], bool residual, bool training) {
-    op_rig_init_fused(fused, NETS_BATCH_NORM, NULL, x, residual ? 2 : 1, training, training);
+static void start_fused(op_rig *fused, const int64_t x[4], bool residual, bool training, bool wants_dx) {
+    op_rig_init_fused(fused, NETS_BATCH_NORM, NULL, x, residual ? 2 : 1, training, wants_dx);
     if (residual) spoil(fused);
 }
 
@@ -109,7 +109,7 @@ static void batch_norm_forward_is_the_layers(void **state) {
         layers l;
         op_rig fused;
         start_layers(&l, SIZES[i / 4], residual, training);
-        start_fused(&fused, SIZES[i / 4], residual, training);
+        start_fused(&fused, SIZES[i / 4], residual, training, training);
         for (int c = 0; c < SIZES[i / 4][3]; c++)
             op_rig_floats(&l.norm, NETS_VAR)[c] = op_rig_floats(&fused, NETS_VAR)[c] = 1 + 0.1f * (float)c;
         run_layers_forward(&l);
@@ -125,7 +125,7 @@ static void batch_norm_forward_in_place_gives_the_same_bits(void **state) {
     for (int i = 0; i < N_SIZES; i++)
         for (int training = 0; training < 2; training++) {
             op_rig fused;
-            start_fused(&fused, SIZES[i], true, training);
+            start_fused(&fused, SIZES[i], true, training, training);
             op_rig_check_inplace(&fused, MM_FORWARD, NETS_X2, NETS_Y);
             op_rig_fill(&fused, NETS_X2, 2);
             if (!training) op_rig_check_inplace(&fused, MM_FORWARD, NETS_X, NETS_Y);
@@ -164,7 +164,7 @@ static void check_variants(const int64_t x[4], bool residual) {
         op_rig fused;
         if (!residual && (v.earlier2 || v.dx2)) continue;
         start_layers(&l, x, residual, true);
-        start_fused(&fused, x, residual, true);
+        start_fused(&fused, x, residual, true, v.dx);
         run_layers_forward(&l);
         op_rig_run(&fused, MM_FORWARD);
         check_backward(&l, &fused, v);
