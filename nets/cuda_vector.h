@@ -61,11 +61,21 @@ struct map_grid {
     int64_t tiles;
 };
 
+/* As many as leave the fewest without a vector: of 32 to 8, or few for the very few. */
+static inline int64_t lanes_for(int64_t vectors) {
+    int64_t lanes = 1;
+    while (lanes < 32 && lanes < vectors) lanes *= 2;
+    if (lanes < 8) return lanes;
+    int64_t best = lanes;
+    for (; lanes >= 8; lanes /= 2)
+        if (ceil_div(vectors, lanes) * lanes < ceil_div(vectors, best) * best) best = lanes;
+    return best;
+}
+
 /* Threads over a map of which a thread takes V channels, of at least so many rows if there are. */
 static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_each) {
-    int64_t vectors = channels / V, lanes = 1;
-    while (lanes < 32 && lanes < vectors) lanes *= 2;
-    int64_t tiles = ceil_div(vectors, lanes), height = THREADS / lanes;
+    const int64_t vectors = channels / V, lanes = lanes_for(vectors);
+    const int64_t tiles = ceil_div(vectors, lanes), height = THREADS / lanes;
     int64_t blocks = larger(1, lesser(ceil_div(rows, height * rows_each), MOST_BLOCKS / lesser(tiles, MOST_BLOCKS)));
     map_grid g;
     g.grid = dim3((unsigned)blocks, (unsigned)tiles);
