@@ -132,7 +132,8 @@ void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const fl
 typedef struct nets_cuda_batch_norm {
     int64_t rows, channels;
     float eps, momentum;
-    bool relu; /* y's negative elements become zero */
+    bool relu;      /* y's negative elements become zero */
+    bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves a pass over y */
 } nets_cuda_batch_norm;
 
 /* The batch's mean and biased variance; the running ones move unless they are NULL. */
@@ -151,8 +152,7 @@ typedef struct nets_cuda_batch_norm_gradients {
     float *dscale, *dshift;
 } nets_cuda_batch_norm_gradients;
 
-/* Scratch of a reduction, and two rows of channels. */
-int64_t nets_cuda_batch_norm_backward_bytes(int64_t rows, int64_t channels);
+int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn);
 void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
                                    cudaStream_t stream);
 

@@ -104,7 +104,8 @@ struct wide {
 
 /* blockDim.y threads join what the blocks have of a channel. A Finish has start, which loads what it needs of the channel,
  * part, which gives a block's quantities as plain sums, and finish. */
-template <int QUANTITIES, typename Finish> static __global__ void finish(Finish f, stripes s, const float *parts) {
+template <int QUANTITIES, typename Finish>
+static __global__ void __launch_bounds__(FINISH_LANES *FINISH_HEIGHT) finish(Finish f, stripes s, const float *parts) {
     __shared__ wide all[FINISH_HEIGHT][FINISH_LANES];
     const int channel = (int)(blockIdx.x * FINISH_LANES + threadIdx.x), down = (int)threadIdx.y;
     const int height = (int)blockDim.y;

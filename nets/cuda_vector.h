@@ -150,17 +150,6 @@ template <gate_kind GATE> struct gradient {
     }
 };
 
-/* Calls of(gate's kind) as a template argument. */
-#define BY_GATE(gate, function, ...)                                                                                   \
-    do {                                                                                                               \
-        if ((gate).mask)                                                                                               \
-            function<BY_MASK>(__VA_ARGS__);                                                                            \
-        else if ((gate).y)                                                                                             \
-            function<BY_VALUE>(__VA_ARGS__);                                                                           \
-        else                                                                                                           \
-            function<OPEN>(__VA_ARGS__);                                                                               \
-    } while (0)
-
 /* ---------------------------------------------------------------- images */
 
 /* A pixel of images of this size. */

@@ -1,6 +1,6 @@
 /* Batch norm, with the sum and the ReLU behind it where they are of one layer: glue to op_cuda_batch_norm_kernels.cu. It
  * normalises with the biased variance of the batch and keeps the unbiased one in the running statistics, as torch does.
- * The workspace is the scratch of the reductions. */
+ * The workspace is the scratch of the reductions, and of one with a ReLU alone that ReLU's sign mask. */
 #include <stdlib.h>
 
 #include "nets/cuda_ops.h"
@@ -47,7 +47,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     if (!op->training) return 0;
     return phase == MM_FORWARD ? nets_cuda_reduction_bytes(op->bn.rows, op->bn.channels)
-                               : nets_cuda_batch_norm_backward_bytes(op->bn.rows, op->bn.channels);
+                               : nets_cuda_batch_norm_backward_bytes(op->bn);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -60,7 +60,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                                  .channels = desc->x[3],
                                  .eps = desc->attrs.eps,
                                  .momentum = desc->attrs.momentum,
-                                 .relu = desc->relu},
+                                 .relu = desc->relu,
+                                 .keep_mask = desc->relu && desc->wants_dx && desc->n_inputs == 1},
                           .training = desc->training,
                           .wants_dx = desc->wants_dx};
     *op_out = &op->base;

@@ -5,8 +5,8 @@
  *   backward   sums: r dy x (y) (earlier2), w (dx2);  then r dy x (y) (earlier), w dx
  *
  * Where dx2 has no earlier contribution, it is what the gate let through of dy: the second pass reads it in place of dy and
- * y. No pass writes that elsewhere to read it again: with a mask it costs more than to ask the gate twice, with the
- * ReLU's output as much. */
+ * y. Where there is no x2, the first pass makes the sign mask of y in the scratch, and the second asks that. To write
+ * what was let through somewhere and read it again would cost as much as the first of these, and more than the second. */
 #include "nets/cuda_reduce.h"
 
 /* As many as leave registers for BLOCKS_AT_ONCE, with two to four numbers to load for each element. */
@@ -132,28 +132,39 @@ void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const f
 
 /* ---------------------------------------------------------------- backward: sums */
 
+/* Writes the mask's bits of a vector; eight threads' are a word, so rows are whole words. */
+static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<4> &y) {
+    const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
+    uint32_t bits = 0;
+    for (int k = 0; k < 4; k++) bits |= (uint32_t)(y.at[k] > 0) << (at % 32 + k);
+    bits = __reduce_or_sync(0xffu << (lane & 24), bits);
+    if (at % 32 == 0) mask[at / 32] = bits;
+}
+static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {}
+
 /* Of the gradient, and of it times the deviation from the mean. */
 template <int V, gate_kind GATE> struct gradient_sums_of {
     enum { ROWS = SUMMED_ROWS };
     typedef sums<V> total;
     struct item {
         gated<V> g;
-        vec<V> x, earlier2;
+        vec<V> x;
     };
     gradient<GATE> from;
     const float *x, *mean, *earlier2;
     float *dx2;
+    uint32_t *mask; /* NULL: not wanted */
     vec<V> my_mean;
 
     __device__ void start(int c) { load(mean + c, &my_mean); }
     __device__ void fetch(int64_t at, item *i) const {
         from.fetch(at, &i->g);
         load(x + at, &i->x);
-        if (earlier2) load(earlier2 + at, &i->earlier2);
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         const vec<V> g = from.get(at, i.g);
-        if (dx2) store(dx2 + at, earlier2 ? sum_of(g, i.earlier2) : g);
+        if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
+        if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y);
         for (int k = 0; k < V; k++) {
             t->q[0][k] += g.at[k];
             t->q[1][k] = fmaf(g.at[k], i.x.at[k] - my_mean.at[k], t->q[1][k]);
@@ -216,46 +227,74 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         });
 }
 
-/* The rows of channels begin where vectors may. */
+/* What lies in the scratch one behind the other: sums, two rows of channels, the mask. */
+struct places {
+    int64_t mean_dy, slope, mask, end;
+};
+
 static int64_t padded(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
 
-int64_t nets_cuda_batch_norm_backward_bytes(int64_t rows, int64_t channels) {
-    return padded(nets_cuda_reduction_bytes(rows, channels)) + 2 * padded(channels * (int64_t)sizeof(float));
+static places places_of(nets_cuda_batch_norm bn) {
+    const bool has_mask = bn.keep_mask && bn.channels % 32 == 0;
+    places p;
+    p.mean_dy = padded(nets_cuda_reduction_bytes(bn.rows, bn.channels));
+    p.slope = p.mean_dy + padded(bn.channels * (int64_t)sizeof(float));
+    p.mask = p.slope + padded(bn.channels * (int64_t)sizeof(float));
+    p.end = p.mask + (has_mask ? bn.rows * bn.channels / 8 : 0);
+    return p;
 }
+
+int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn) { return places_of(bn).end; }
 
 template <gate_kind GATE>
 static void sum_gradients(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to,
-                          const finish_gradient_sums &f, void *scratch, cudaStream_t stream) {
+                          const finish_gradient_sums &f, uint32_t *mask, void *scratch, cudaStream_t stream) {
     if (bn.channels % 4) {
-        const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, {}};
+        const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, mask, {}};
         sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
     } else {
-        const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, {}};
+        const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, mask, {}};
         sum_up<4>(source, f, bn.rows, bn.channels, scratch, stream);
     }
 }
 
 template <gate_kind GATE>
-static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, const float *dy,
+static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<GATE> from,
                  const float *mean_dy, const float *slope, cudaStream_t stream) {
     const map_grid g = map_over(bn.rows, bn.channels, bn.channels % 4 ? 1 : 4, NORMALISED_ROWS);
-    const gradient<GATE> from = {dy, to.gate};
     if (bn.channels % 4)
         MM_LAUNCH((normalise_backward<1, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
     else
         MM_LAUNCH((normalise_backward<4, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
 }
 
-void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
-                                   cudaStream_t stream) {
-    char *behind = static_cast<char *>(scratch) + padded(nets_cuda_reduction_bytes(bn.rows, bn.channels));
-    float *mean_dy = reinterpret_cast<float *>(behind);
-    float *slope = reinterpret_cast<float *>(behind + padded(bn.channels * (int64_t)sizeof(float)));
+template <gate_kind GATE>
+static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, void *scratch,
+                     cudaStream_t stream) {
+    char *begin = static_cast<char *>(scratch);
+    const places p = places_of(bn);
+    float *mean_dy = reinterpret_cast<float *>(begin + p.mean_dy), *slope = reinterpret_cast<float *>(begin + p.slope);
+    uint32_t *mask = GATE == BY_VALUE && p.end > p.mask ? reinterpret_cast<uint32_t *>(begin + p.mask) : NULL;
     const finish_gradient_sums f = {to.var, bn.eps, to.dscale, to.dshift, mean_dy, slope, 0};
-    BY_GATE(to.gate, sum_gradients, bn, to, f, scratch, stream);
+    sum_gradients<GATE>(bn, to, f, mask, scratch, stream);
+    const gradient<OPEN> let_through = {to.dx2, {}};
+    const gradient<BY_MASK> masked = {to.dy, {NULL, mask}};
+    const gradient<GATE> from = {to.dy, to.gate};
     if (!to.dx) return;
     if (to.dx2 && !to.earlier2)
-        by_x<OPEN>(bn, to, to.dx2, mean_dy, slope, stream);
+        by_x(bn, to, let_through, mean_dy, slope, stream);
+    else if (mask)
+        by_x(bn, to, masked, mean_dy, slope, stream);
     else
-        BY_GATE(to.gate, by_x, bn, to, to.dy, mean_dy, slope, stream);
+        by_x(bn, to, from, mean_dy, slope, stream);
+}
+
+void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
+                                   cudaStream_t stream) {
+    if (to.gate.mask)
+        backward<BY_MASK>(bn, to, scratch, stream);
+    else if (to.gate.y)
+        backward<BY_VALUE>(bn, to, scratch, stream);
+    else
+        backward<OPEN>(bn, to, scratch, stream);
 }

@@ -10,8 +10,10 @@
 
 #include "tests/nets/op_rig.h"
 
-/* With rests of vectors, of masks' words, of stripes of rows; the last of enough rows for several partial sums. */
-static const int64_t SIZES[][4] = {{1, 1, 1, 1}, {3, 5, 7, 9}, {2, 9, 8, 24}, {1, 3, 3, 132}, {4, 33, 31, 12}};
+/* With rests of vectors, of masks' words, of stripes of rows; of whole words of them; the last two of rows
+ * enough for several partial sums. */
+static const int64_t SIZES[][4] = {{1, 1, 1, 1},  {3, 5, 7, 9},    {2, 9, 8, 24},  {1, 3, 3, 132},
+                                   {3, 7, 5, 96}, {4, 33, 31, 12}, {2, 33, 31, 32}};
 enum { N_SIZES = sizeof SIZES / sizeof SIZES[0] };
 
 static void move(const op_rig *from, nets_role out, op_rig *to, nets_role in) {
