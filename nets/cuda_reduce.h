@@ -19,6 +19,7 @@ enum { REDUCE_BLOCKS = 528, BLOCKS_AT_ONCE = 4, LEAST_ROWS = 4, FINISH_LANES = 1
 struct stripes {
     int64_t rows;
     int channels, n, height;
+    int each, rest; /* rows that every block has; those of the last, incomplete round */
 };
 
 static inline stripes divide(int64_t rows, int64_t channels, const map_grid &g) {
@@ -28,12 +29,14 @@ static inline stripes divide(int64_t rows, int64_t channels, const map_grid &g) 
     s.channels = (int)channels;
     s.height = (int)g.block.y;
     s.n = (int)lesser(most, ceil_div(rows, LEAST_ROWS * (int64_t)s.height));
+    const int64_t round = (int64_t)s.n * s.height;
+    s.each = (int)(rows / round * s.height);
+    s.rest = (int)(rows % round);
     return s;
 }
 
-static __device__ inline int64_t rows_of(const stripes &s, int block) {
-    const int64_t all = (int64_t)s.n * s.height, rest = s.rows % all - (int64_t)block * s.height;
-    return s.rows / all * s.height + (rest < 0 ? 0 : rest < s.height ? rest : s.height);
+static __device__ inline int rows_of(const stripes &s, int block) {
+    return s.each + max(0, min(s.height, s.rest - block * s.height));
 }
 
 /* ---------------------------------------------------------------- first step: what is summed */

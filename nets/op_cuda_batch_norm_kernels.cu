@@ -56,29 +56,35 @@ struct finish_moments {
     const float *means; /* the first block's */
     float *mean, *var, *running_mean, *running_var;
     float momentum;
-    double origin;
+    float origin, old_mean, old_var; /* loaded early: nothing waits for them alone */
 
-    __device__ void start(int c) { origin = means[c]; }
-    __device__ void part(const float *q, int64_t rows, wide *w) const {
-        const double apart = q[0] - origin, weighted = (double)rows * apart;
+    __device__ void start(int c) {
+        origin = means[c];
+        if (!running_mean) return;
+        old_mean = running_mean[c];
+        old_var = running_var[c];
+    }
+    __device__ void part(const float *q, int rows, wide *w) const {
+        const double apart = q[0] - origin, weighted = rows * apart;
         w->q[0] += weighted;
         w->q[1] += q[1] + weighted * apart;
     }
     __device__ void finish(int c, const wide &w, double rows) const {
-        const double apart = w.q[0] / rows;
-        const float m = (float)(origin + apart), v = (float)fmax(0.0, w.q[1] / rows - apart * apart);
+        const double apart = w.q[0] / rows, spread = w.q[1] / rows - apart * apart;
+        const float m = (float)(origin + apart), v = spread < 0 ? 0 : (float)spread; /* rounding; a NaN stays one */
         mean[c] = m;
         var[c] = v;
         if (!running_mean) return; /* recomputed: this batch has been counted */
         const float unbias = rows > 1 ? (float)(rows / (rows - 1)) : 1.0f;
-        running_mean[c] += momentum * (m - running_mean[c]);
-        running_var[c] += momentum * (v * unbias - running_var[c]);
+        running_mean[c] = old_mean + momentum * (m - old_mean);
+        running_var[c] = old_var + momentum * (v * unbias - old_var);
     }
 };
 
 void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
                                      float *running_mean, float *running_var, cudaStream_t stream) {
-    const finish_moments f = {static_cast<float *>(scratch), mean, var, running_mean, running_var, bn.momentum, 0};
+    const finish_moments f = {
+        static_cast<float *>(scratch), mean, var, running_mean, running_var, bn.momentum, 0, 0, 0};
     if (bn.channels % 4) {
         const moments_of<1> source = {x};
         sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
@@ -180,7 +186,7 @@ struct finish_gradient_sums {
     float my_var;
 
     __device__ void start(int c) { my_var = var[c]; }
-    __device__ void part(const float *q, int64_t, wide *w) const {
+    __device__ void part(const float *q, int, wide *w) const {
         w->q[0] += q[0];
         w->q[1] += q[1];
     }

@@ -72,7 +72,7 @@ struct finish_sum {
     float *sums;
 
     __device__ void start(int) {}
-    __device__ void part(const float *q, int64_t, wide *w) const { w->q[0] += q[0]; }
+    __device__ void part(const float *q, int, wide *w) const { w->q[0] += q[0]; }
     __device__ void finish(int c, const wide &w, double) const { sums[c] = (float)w.q[0]; }
 };
 

@@ -67,8 +67,9 @@ static const nets_op_impl bias_relu = {NULL, destroy, bias_relu_workspace_bytes,
 
 static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     (void)backend;
+    if (!desc->attrs.bias) return create(&nets_cuda_relu_op, desc, op_out);
     MM_TRY(nets_cuda_check_dims(desc));
-    return create(desc->attrs.bias ? &bias_relu : &nets_cuda_relu_op, desc, op_out);
+    return create(&bias_relu, desc, op_out);
 }
 
 /* ---------------------------------------------------------------- residual sum */

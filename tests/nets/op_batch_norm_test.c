@@ -105,6 +105,22 @@ static void variance_of_values_far_from_zero(void **state) {
     op_rig_fini(&rig);
 }
 
+/* So that a training that diverges shows. */
+static void what_is_not_a_number_makes_its_channel_none(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true, true);
+    op_rig_floats(&rig, NETS_X)[7 * CHANNELS + 2] = NAN;
+    op_rig_run(&rig, MM_FORWARD);
+    for (int c = 0; c < CHANNELS; c++) {
+        assert_int_equal(isnan(op_rig_floats(&rig, NETS_SAVED_MEAN)[c]), c == 2);
+        assert_int_equal(isnan(op_rig_floats(&rig, NETS_SAVED_VAR)[c]), c == 2);
+        assert_int_equal(isnan(op_rig_floats(&rig, NETS_VAR)[c]), c == 2);
+        assert_int_equal(isnan(op_rig_floats(&rig, NETS_Y)[c]), c == 2);
+    }
+    op_rig_fini(&rig);
+}
+
 static void gradients_match_differences(void **state) {
     (void)state;
     op_rig rig;
@@ -177,6 +193,7 @@ int main(void) {
         cmocka_unit_test(training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones),
         cmocka_unit_test(evaluation_normalises_with_the_running_statistics_and_keeps_them),
         cmocka_unit_test(variance_of_values_far_from_zero),
+        cmocka_unit_test(what_is_not_a_number_makes_its_channel_none),
         cmocka_unit_test(gradients_match_differences),
         cmocka_unit_test(gradients_by_parameters_do_not_need_the_one_by_the_input),
         cmocka_unit_test(backward_in_place_gives_the_same_bits),
