@@ -95,8 +95,7 @@ static void check_near(const nets_net *net, const outcome *host, const outcome *
 }
 
 static void check_same(const nets_net *net, const outcome *one, const outcome *other, const char *what) {
-    if (memcmp(one->loss, other->loss, sizeof one->loss) != 0)
-        fail_msg("%s, %s: other losses", nets_net_name(net), what);
+    assert_memory_equal(one->loss, other->loss, sizeof one->loss);
     for (int i = 0; i < nets_net_params(net); i++) {
         const nets_param *param = nets_net_param(net, i);
         if (memcmp(one->weights[i], other->weights[i], (size_t)param->elems * sizeof(float)) != 0)
