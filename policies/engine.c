@@ -310,15 +310,20 @@ static void engine_fini(engine *e) {
 }
 
 mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                              const mm_engine_config *config, const mm_selection *selection, int *eligible_out,
-                              mm_plan **plan_out) {
+                              const mm_engine_config *config, const mm_selection *selection, const mm_sieve *sieve,
+                              int *eligible_out, mm_plan **plan_out) {
     engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
     MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
     e.schedule.quick = selection->quick;
     mm_status status = engine_init(&e, graph);
     if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, selection);
     if (status == MM_OK) status = build(&e);
-    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, e.maps.n > 0 ? config->k : 0, false, plan_out);
+    mm_bounds bounds;
+    if (status == MM_OK) status = mm_schedule_close(&e.schedule, e.maps.n > 0 ? config->k : 0, false, &bounds);
+    if (status == MM_OK && sieve && !sieve->passes(sieve->ctx, e.schedule.plan, &bounds))
+        *plan_out = NULL;
+    else if (status == MM_OK)
+        status = mm_schedule_finish(&e.schedule, plan_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
     return status;
@@ -336,7 +341,7 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
     }
     int eligible;
     const mm_selection all = {.limit = INT32_MAX};
-    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, &eligible, plan_out);
+    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, NULL, &eligible, plan_out);
     return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 
