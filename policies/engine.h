@@ -56,7 +56,7 @@ typedef struct mm_engine_config {
     mm_region buffers; /* of maps that are put away and fetched */
     int k;             /* buffers wanted; 0: as many as needed */
     mm_recompute_mode recompute;
-    bool naive_workspace;
+    mm_region codes; /* of codes that stay on the device. HEAP: made elsewhere, and copied (the unoptimised workflow) */
     int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
     bool always;  /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
 } mm_engine_config;

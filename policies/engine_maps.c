@@ -89,7 +89,8 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
-    mm_map found = {.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward};
+    mm_map found = {.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward,
+                    .needed = info->first_backward};
     backward_reads(s, &found);
     uint32_t makers = makers_of(s, tensor), readers = readers_of(s, tensor);
     for (int r = 0; r < config->n_rules; r++) {
@@ -109,6 +110,10 @@ static int by_key(const void *a, const void *b) {
 }
 
 static void order_fetches(mm_maps *maps) {
+    for (int i = 0; i < maps->n_queue; i++) {
+        int index = (int)(maps->keys[i] & INT32_MAX);
+        if (index != INT32_MAX) maps->keys[i] = (int64_t)maps->maps[index].needed << 32 | index;
+    }
     qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_key);
     for (int i = 0; i < maps->n_queue; i++) {
         int index = (int)(maps->keys[i] & INT32_MAX);

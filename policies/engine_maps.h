@@ -10,7 +10,8 @@ typedef struct mm_map {
     mm_action action;
     int codec;             /* in the facts, of its elements; -1: none */
     int last_forward;      /* step after which it is put away */
-    int first_backward;    /* step that first needs it again */
+    int first_backward;    /* step that first reads it again */
+    int needed;            /* step that first needs it again: to read it, or what is made of it */
     int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
     bool value, sign;      /* what is put away: elements, mask */
     bool anew;             /* RECOMPUTE: for each backward step; else once, and kept */

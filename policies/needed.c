@@ -14,7 +14,7 @@ enum { LIMITS = 32, LIMITS_LARGE = 8, LARGE_STEPS = 4000, DEEPER = 4 };
  * one right after the other, and come back so. A slow link wants to begin earlier; buffers for all maps may take more
  * than placing each by its life. */
 typedef struct way {
-    bool spread, deeper, placed;
+    bool spread, deeper, placed, loose;
 } way;
 
 static const way ways[] = {
@@ -23,6 +23,8 @@ static const way ways[] = {
     {.spread = true, .deeper = true},
     {.spread = true, .placed = true},
     {.spread = true, .deeper = true, .placed = true},
+    {.spread = true, .placed = true, .loose = true},
+    {.spread = true, .deeper = true, .placed = true, .loose = true},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -37,6 +39,7 @@ static mm_engine_config config_of(const way *w, const mm_engine_config *config) 
     mm_engine_config changed = *config;
     if (w->deeper) changed.depth *= DEEPER;
     if (w->placed) changed.buffers = MM_REGION_GENERAL;
+    if (w->loose && config->codes == MM_REGION_CODES) changed.codes = MM_REGION_GENERAL;
     return changed;
 }
 

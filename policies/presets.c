@@ -178,7 +178,7 @@ static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *op
     config->throttle = atoi(mm_policy_option(ops, options, "throttle"));
     config->always = is_option(ops, options, "when", "always");
     config->recompute = recompute_mode(mm_policy_option(ops, options, "mode"));
-    config->naive_workspace = is_option(ops, options, "workspace", "naive");
+    config->codes = is_option(ops, options, "workspace", "naive") ? MM_REGION_HEAP : MM_REGION_CODES;
     if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
     return mm_rules_parse(rules, config);
 }
