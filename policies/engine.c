@@ -312,7 +312,7 @@ static void engine_fini(engine *e) {
 
 mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                               const mm_engine_config *config, const mm_selection *selection, const mm_sieve *sieve,
-                              int *eligible_out, mm_plan **plan_out) {
+                              mm_eligible *eligible_out, mm_plan **plan_out) {
     engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
     MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
     e.schedule.quick = selection->quick;
@@ -340,7 +340,7 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (!facts->codecs[codec].gives_value && !rule->mask)
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
-    int eligible;
+    mm_eligible eligible;
     const mm_selection all = {.limit = INT32_MAX};
     if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, NULL, &eligible, plan_out);
     return mm_engine_plan_needed(graph, facts, limits, config, plan_out);

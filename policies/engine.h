@@ -69,9 +69,11 @@ int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CA
 
 /* Which of the maps that the rules name the engine acts on; the others are kept. */
 typedef struct mm_selection {
-    int limit;  /* so many */
-    int of;     /* spread evenly over so many, which is how many there are; 0: the first, those used longest ago at the
+    int limit; /* so many */
+    int of;    /* spread evenly over so many, which is how many there are; 0: the first, those used longest ago at the
                   turn of the iteration */
+    const int *of_rule; /* all that a rule acts on before any of the next rule's; those of the last one that is reached
+                           spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
     bool quick; /* without much search for places: the plan may take a little more than it could */
 } mm_selection;
 
@@ -81,10 +83,15 @@ typedef struct mm_sieve {
     void *ctx;
 } mm_sieve;
 
+/* How many maps each rule acts on if all are selected. */
+typedef struct mm_eligible {
+    int n, of_rule[MM_RULES_MAX];
+} mm_eligible;
+
 /* *eligible_out: how many maps there are. *plan_out: NULL if it does not pass the sieve (NULL: all do). */
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                          const mm_engine_config *config, const mm_selection *selection,
-                                         const mm_sieve *sieve, int *eligible_out, mm_plan **plan_out);
+                                         const mm_sieve *sieve, mm_eligible *eligible_out, mm_plan **plan_out);
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal ones
  * (nominal.h) if they have none. The set does not depend on the budget, so a larger one never makes the step longer; the

@@ -14,7 +14,7 @@ enum { LIMITS = 32, LIMITS_LARGE = 8, LARGE_STEPS = 4000, DEEPER = 4 };
  * one right after the other, and come back so. A slow link wants to begin earlier; buffers for all maps may take more
  * than placing each by its life. */
 typedef struct way {
-    bool spread, deeper, placed, loose;
+    bool spread, ranked, deeper, placed, loose;
 } way;
 
 static const way ways[] = {
@@ -25,6 +25,9 @@ static const way ways[] = {
     {.spread = true, .deeper = true, .placed = true},
     {.spread = true, .placed = true, .loose = true},
     {.spread = true, .deeper = true, .placed = true, .loose = true},
+    {.spread = true, .ranked = true},
+    {.spread = true, .ranked = true, .placed = true, .loose = true},
+    {.spread = true, .ranked = true, .deeper = true, .placed = true, .loose = true},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -114,7 +117,8 @@ typedef struct contest {
     const mm_limits *limits;
     const mm_engine_config *config;
     stage stage;
-    int eligible, entered;
+    mm_eligible eligible;
+    int entered;
     bool refused; /* some that would take more buffers than they may have */
     candidate entering;
     candidate best;
@@ -168,7 +172,7 @@ static mm_status compare_plan(contest *c, mm_plan *plan) {
     return MM_OK;
 }
 
-static mm_status enter(contest *c, const candidate *entering, int *eligible_out) {
+static mm_status enter(contest *c, const candidate *entering, mm_eligible *eligible_out) {
     const mm_sieve sieve = {passes, c};
     mm_engine_config config = config_of(&entering->way, c->config);
     mm_plan *plan;
@@ -180,7 +184,7 @@ static mm_status enter(contest *c, const candidate *entering, int *eligible_out)
 
 /* As `enter`; a plan that takes more buffers than it may have is passed over. */
 static mm_status enter_if_possible(contest *c, const candidate *entering) {
-    int ignored;
+    mm_eligible ignored;
     mm_status status = enter(c, entering, &ignored);
     c->refused |= status == MM_ERR_INFEASIBLE;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
@@ -188,11 +192,12 @@ static mm_status enter_if_possible(contest *c, const candidate *entering) {
 
 static mm_status try_way(contest *c, const way *w) {
     int limits = mm_graph_steps(c->graph) > LARGE_STEPS ? LIMITS_LARGE : LIMITS;
-    if (limits > c->eligible) limits = c->eligible;
+    if (limits > c->eligible.n) limits = c->eligible.n;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
-        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible * i / limits), .quick = true};
-        if (w->spread) some.selection.of = c->eligible;
+        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits), .quick = true};
+        if (w->spread) some.selection.of = c->eligible.n;
+        if (w->ranked) some.selection.of_rule = c->eligible.of_rule;
         if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX};
         MM_TRY(enter_if_possible(c, &some));
     }

@@ -39,6 +39,11 @@
     { .key = "codec", .fallback = otherwise, .help = "codec of the maps' elements, as in 'mm codecs'" }
 #define RATE                                                                                                           \
     { .key = "rate", .fallback = "", .help = "short for codec=zfp:rate=R, bits per value" }
+#define MODE                                                                                                           \
+    {                                                                                                                  \
+        .key = "mode", .fallback = "cost", .choices = "speed|memory|cost|sqrt",                                        \
+        .help = "cheap layers once, anew for each use, or by what it takes; or all of about sqrt(n) segments"          \
+    }
 
 static const mm_option_desc freelunch_options[] = {
     CODEC("zfp:rate=6.4"),
@@ -64,14 +69,7 @@ static const mm_option_desc freelunch_options[] = {
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
-static const mm_option_desc recompute_options[] = {
-    {.key = "mode",
-     .fallback = "cost",
-     .choices = "speed|memory|cost|sqrt",
-     .help = "cheap layers once, or anew for each use, or by what it takes; or all layers of about sqrt(n) segments"},
-    WHEN,
-    {0},
-};
+static const mm_option_desc recompute_options[] = {MODE, WHEN, {0}};
 static const mm_option_desc cdma_options[] = {
     CODEC("raw"),
     RATE,
@@ -85,6 +83,7 @@ static const mm_option_desc cdma_options[] = {
 };
 static const mm_option_desc rules_options[] = {
     {.key = "rules", .fallback = "*=swap", .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
+    MODE,
     DEPTH,
     BUFFERS,
     WHEN,
