@@ -57,8 +57,8 @@ typedef struct mm_engine_config {
     int k;             /* buffers wanted; 0: as many as needed */
     mm_recompute_mode recompute;
     mm_region codes; /* of codes that stay on the device. HEAP: made elsewhere, and copied (the unoptimised workflow) */
-    int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
-    bool always;  /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
+    int throttle;    /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
+    bool always;     /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
 } mm_engine_config;
 
 /* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap". MM_ERR_INVALID says where and what. */
@@ -74,7 +74,7 @@ typedef struct mm_selection {
                   turn of the iteration */
     const int *of_rule; /* all that a rule acts on before any of the next rule's; those of the last one that is reached
                            spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
-    bool quick; /* without much search for places: the plan may take a little more than it could */
+    bool quick;         /* without much search for places: the plan may take a little more than it could */
 } mm_selection;
 
 /* Says of a plan that has no places yet whether it is worth the search for them. */

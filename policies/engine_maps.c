@@ -89,7 +89,9 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
-    mm_map found = {.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward,
+    mm_map found = {.tensor = tensor,
+                    .last_forward = info->last_forward,
+                    .first_backward = info->first_backward,
                     .needed = info->first_backward};
     backward_reads(s, &found);
     uint32_t makers = makers_of(s, tensor), readers = readers_of(s, tensor);

@@ -12,7 +12,8 @@ enum { LIMITS = 32, LIMITS_LARGE = 8, LARGE_STEPS = 4000, DEEPER = 4 };
 
 /* A way to act on some of the maps. What goes beside the computation is best spread over it: the first maps alone leave
  * one right after the other, and come back so. A slow link wants to begin earlier; buffers for all maps may take more
- * than placing each by its life. */
+ * than placing each by its life, and so may a region for codes, which is idle for half of the time (`loose`). What one
+ * rule does may cost less than what the next does: `ranked` does all of the one first. */
 typedef struct way {
     bool spread, ranked, deeper, placed, loose;
 } way;
@@ -24,17 +25,23 @@ static const way ways[] = {
     {.spread = true, .placed = true},
     {.spread = true, .deeper = true, .placed = true},
     {.spread = true, .placed = true, .loose = true},
-    {.spread = true, .deeper = true, .placed = true, .loose = true},
-    {.spread = true, .ranked = true},
     {.spread = true, .ranked = true, .placed = true, .loose = true},
     {.spread = true, .ranked = true, .deeper = true, .placed = true, .loose = true},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
+static bool keeps_codes(const mm_engine_config *config) {
+    for (int r = 0; r < config->n_rules; r++)
+        if (config->rules[r].action == MM_ACTION_CODE) return config->codes == MM_REGION_CODES;
+    return false;
+}
+
 /* Whether the way is another than those before it. */
 static bool makes_a_difference(const way *w, const mm_engine_config *config) {
     if (w->spread && config->fetch == MM_FETCH_DEMAND) return false; /* nothing goes beside the computation */
     if (w->deeper && config->fetch != MM_FETCH_DEPTH) return false;
+    if (w->ranked && config->n_rules < 2) return false;
+    if (w->loose && !w->ranked && !keeps_codes(config)) return false;
     return !w->placed || (config->buffers == MM_REGION_BUFFERS && config->k == 0);
 }
 

@@ -11,6 +11,8 @@
  *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
  *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
  *               all layers' within segments (Chen et al.)
+ *   recompute-swap  the same, and what all is made of is swapped asynchronously: the least memory without loss at little
+ *               more time, since between segments there is time for the link. Not published, as far as we know
  *   rules       whatever the user writes
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
@@ -39,9 +41,9 @@
     { .key = "codec", .fallback = otherwise, .help = "codec of the maps' elements, as in 'mm codecs'" }
 #define RATE                                                                                                           \
     { .key = "rate", .fallback = "", .help = "short for codec=zfp:rate=R, bits per value" }
-#define MODE                                                                                                           \
+#define MODE(otherwise)                                                                                                \
     {                                                                                                                  \
-        .key = "mode", .fallback = "cost", .choices = "speed|memory|cost|sqrt",                                        \
+        .key = "mode", .fallback = otherwise, .choices = "speed|memory|cost|sqrt",                                     \
         .help = "cheap layers once, anew for each use, or by what it takes; or all of about sqrt(n) segments"          \
     }
 
@@ -69,7 +71,8 @@ static const mm_option_desc freelunch_options[] = {
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
-static const mm_option_desc recompute_options[] = {MODE, WHEN, {0}};
+static const mm_option_desc recompute_options[] = {MODE("cost"), WHEN, {0}};
+static const mm_option_desc recompute_swap_options[] = {MODE("sqrt"), DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc cdma_options[] = {
     CODEC("raw"),
     RATE,
@@ -83,7 +86,7 @@ static const mm_option_desc cdma_options[] = {
 };
 static const mm_option_desc rules_options[] = {
     {.key = "rules", .fallback = "*=swap", .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
-    MODE,
+    MODE("cost"),
     DEPTH,
     BUFFERS,
     WHEN,
@@ -108,6 +111,7 @@ static const preset presets[] = {
     {&mm_policy_vdnn_conv, "conv-in=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_cdma, "*=compress-swap(%s)", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_recompute, "*=recompute", MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
+    {&mm_policy_recompute_swap, "*=recompute;*=swap", MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
     {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
 };
 
@@ -223,6 +227,9 @@ PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at on
        plain_options);
 PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers, or all of a segment, dropped and made again",
        recompute_options);
+PRESET(mm_policy_recompute_swap, "recompute-swap",
+       "layers of about sqrt(n) segments run again, what is kept for that swapped beside the computation",
+       recompute_swap_options);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options);
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",
