@@ -195,7 +195,7 @@ static mm_status make_wanted(engine *e, int when) {
     for (int step = 0; e->n_wants > 0 && step < when; step++) {
         if (!e->again[step]) continue;
         e->again[step] = false;
-        if (mm_schedule_recompute(&e->schedule, step, e->wanted) < 0) return MM_ERR_NOMEM;
+        if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
     }
     for (int i = 0; i < e->n_wants; i++) {
         int index = e->maps.map_of[e->wants[i]];

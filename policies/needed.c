@@ -84,7 +84,7 @@ static int64_t least_ns(const mm_plan *plan, const mm_facts *facts) {
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (mm_node_runs_step(n)) {
-            busy[n->stream] += (double)facts->variants[facts->variant_first[n->step] + n->variant].ns;
+            busy[n->stream] += (double)mm_simulate_step_ns(facts, n);
         } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
             int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
             if (rate > 0) busy[n->stream] += (double)plan->segments[n->dst].bytes / (double)rate * 1e9;

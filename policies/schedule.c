@@ -183,7 +183,14 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 
-int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted) {
+/* Whether use `u`, which writes, can find what it wrote the first time: nobody else writes it, and it is needed yet. */
+static bool is_given(const mm_schedule *s, const mm_step_info *info, int u, const uint8_t *wanted, int when) {
+    mm_tensor tensor = info->uses[u].tensor;
+    return u < MM_GIVEN_USES && info->given >> u & 1 && !wanted[tensor] && s->plan->alias[tensor] == tensor &&
+           mm_graph_tensor(s->graph, tensor)->writes == 1 && s->last_step[tensor] >= when && s->value[tensor] >= 0;
+}
+
+int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int when) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
     int node = mm_plan_recompute(s->plan, step);
     if (node < 0) return -1;
@@ -196,6 +203,11 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted) {
         const mm_use *use = &info->uses[u];
         int binding = s->plan->nodes[node].first_binding + u;
         if (use->access != MM_WRITE) continue;
+        if (is_given(s, info, u, wanted, when)) {
+            s->plan->nodes[node].given |= UINT64_C(1) << u;
+            if (bind_use(s, node, use, &s->plan->bindings[binding], NULL) < 0) return -1;
+            continue;
+        }
         mm_tensor input = s->over[use->tensor];
         bool over = wanted[use->tensor] && input >= 0 && wanted[input];
         int64_t bytes = mm_graph_tensor(s->graph, use->tensor)->bytes;

@@ -70,8 +70,9 @@ int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
 /* Appends a recomputation of a forward step, for those of its outputs that are `wanted` (per tensor). Each of them gets
  * a segment of its own, or over that of the input in whose place it was written at first, if that was wanted too and so
- * made before. What else the step writes goes where nobody looks. Returns the node, or -1. */
-int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted);
+ * made before. What else the step writes, and need not be given, goes where nobody looks. `when`: the step that is to come
+ * next. Returns the node, or -1. */
+int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
 /* What a plan takes at the least, however it is placed. */
 typedef struct mm_bounds {
