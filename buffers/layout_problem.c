@@ -25,6 +25,13 @@ static mm_status check(const mm_interval *items, size_t n, int64_t align) {
     return MM_OK;
 }
 
+/* As items mostly come: sorting all of them again and again would be most of what a plan takes. */
+static bool are_in_order(const mm_box *boxes, int32_t n) {
+    for (int32_t i = 1; i < n; i++)
+        if (boxes[i].first < boxes[i - 1].first) return false;
+    return true;
+}
+
 /* Replaces positions by ranks; boxes are sorted by first. */
 static int32_t rank_times(mm_box *boxes, int32_t n, int32_t *position) {
     int32_t times = 0;
@@ -78,7 +85,7 @@ mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *
                                        .last = items[i].last,
                                        .item = (int32_t)i};
     }
-    qsort(boxes, (size_t)problem->n, sizeof *boxes, compare_first);
+    if (!are_in_order(boxes, problem->n)) qsort(boxes, (size_t)problem->n, sizeof *boxes, compare_first);
     problem->boxes = boxes;
     problem->times = rank_times(boxes, problem->n, (int32_t *)scratch);
     problem->lower_bound = load_peak(problem, scratch);

@@ -20,13 +20,23 @@ typedef struct stretch {
     int64_t height;
 } stretch;
 
+/* What the search for a box looks at, side by side in memory. */
+typedef struct life {
+    int32_t first, last;
+} life;
+
+typedef struct beginner {
+    int32_t last, rank; /* rank: its place in the order; once it is placed, one behind all */
+} beginner;
+
 typedef struct skyline {
     const mm_layout_problem *problem;
-    int32_t *order, *rank; /* boxes by importance, and the inverse */
-    int32_t *next;         /* disjoint sets: leads from a place in the order to the next whose box is not placed */
-    int32_t *begin;        /* boxes [begin[t], begin[t + 1]) begin at time t */
-    bool *placed;          /* by box */
-    stretch *stretches;    /* at most one a time */
+    int32_t *order;      /* boxes by importance */
+    life *lives;         /* by place in the order */
+    beginner *beginners; /* by box, so by first */
+    int32_t *next;       /* disjoint sets: leads from a place in the order to the next whose box is not placed */
+    int32_t *begin;      /* boxes [begin[t], begin[t + 1]) begin at time t */
+    stretch *stretches;  /* at most one a time */
     int32_t n_stretches;
     int64_t *offset;
     int64_t height;
@@ -39,13 +49,13 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
     size_t n = (size_t)problem->n;
     *s = (skyline){.problem = problem, .work_limit = work_limit};
     s->order = malloc(n * sizeof *s->order);
-    s->rank = malloc(n * sizeof *s->rank);
+    s->lives = malloc(n * sizeof *s->lives);
+    s->beginners = malloc(n * sizeof *s->beginners);
     s->next = malloc((n + 1) * sizeof *s->next);
     s->begin = calloc((size_t)problem->times + 1, sizeof *s->begin);
-    s->placed = malloc(n * sizeof *s->placed);
     s->stretches = malloc((size_t)problem->times * sizeof *s->stretches);
     s->offset = malloc(n * sizeof *s->offset);
-    if (!s->order || !s->rank || !s->next || !s->begin || !s->placed || !s->stretches || !s->offset) {
+    if (!s->order || !s->lives || !s->beginners || !s->next || !s->begin || !s->stretches || !s->offset) {
         return mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
     }
     for (int32_t i = 0; i < problem->n; i++) s->begin[problem->boxes[i].first + 1]++;
@@ -55,10 +65,10 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
 
 static void skyline_fini(skyline *s) {
     free(s->order);
-    free(s->rank);
+    free(s->lives);
+    free(s->beginners);
     free(s->next);
     free(s->begin);
-    free(s->placed);
     free(s->stretches);
     free(s->offset);
 }
@@ -88,15 +98,18 @@ static int32_t next_unplaced(skyline *s, int32_t at) {
 /* The place in the order of the most important box that is not placed and lives within the stretch; n if none does.
  * Two scans side by side, until the shorter one knows: the order from the top, and all boxes that begin within. */
 static int32_t most_important(skyline *s, const stretch *within) {
-    const mm_box *boxes = s->problem->boxes;
     int32_t n = s->problem->n, best = n, at = next_unplaced(s, 0);
-    int32_t box = s->begin[within->first], end = s->begin[within->last + 1];
-    for (; at < n && box < end; at = next_unplaced(s, at + 1), box++) {
-        s->work++;
-        const mm_box *b = &boxes[s->order[at]];
-        if (b->first >= within->first && b->last <= within->last) return at;
-        if (!s->placed[box] && boxes[box].last <= within->last && s->rank[box] < best) best = s->rank[box];
+    int32_t first = within->first, last = within->last, looked = 0;
+    const beginner *box = &s->beginners[s->begin[first]], *end = &s->beginners[s->begin[last + 1]];
+    for (; at < n && box < end; at = next_unplaced(s, at + 1), box++, looked++) {
+        if (s->lives[at].first >= first && s->lives[at].last <= last) {
+            best = at;
+            looked++;
+            break;
+        }
+        if (box->last <= last && box->rank < best) best = box->rank;
     }
+    s->work += looked;
     return best;
 }
 
@@ -131,9 +144,12 @@ static void raise(skyline *s, int32_t at) {
  * blocked (-1), when the work is used up. */
 static bool place(skyline *s, int64_t goal) {
     int32_t n = s->problem->n;
-    for (int32_t i = 0; i < n; i++) s->rank[s->order[i]] = i;
+    for (int32_t i = 0; i < n; i++) {
+        const mm_box *box = &s->problem->boxes[s->order[i]];
+        s->lives[i] = (life){box->first, box->last};
+        s->beginners[s->order[i]] = (beginner){box->last, i};
+    }
     for (int32_t i = 0; i <= n; i++) s->next[i] = i;
-    memset(s->placed, 0, (size_t)n * sizeof *s->placed);
     s->stretches[0] = (stretch){0, s->problem->times - 1, 0};
     s->n_stretches = 1;
     s->height = 0;
@@ -154,7 +170,7 @@ static bool place(skyline *s, int64_t goal) {
         }
         s->offset[box] = offset;
         if (end > s->height) s->height = end;
-        s->placed[box] = true;
+        s->beginners[box].rank = n;
         s->next[at] = at + 1;
         stand(s, low, &s->problem->boxes[box]);
         left--;

@@ -16,6 +16,7 @@ static const struct proposal {
     {"recompute", "recompute:when=always"},
     {"swap-async", "swap-async:when=always"},
     {"recompute:mode=sqrt", "recompute:mode=sqrt,when=always"},
+    {"recompute-swap", "recompute-swap:when=always"},
     {"vdnn-all", "vdnn-all:when=always"},
     {"swap", "swap:when=always"},
     {"freelunch", "freelunch:when=always"},
@@ -32,11 +33,19 @@ typedef struct trial {
     bool lossy;
 } trial;
 
-/* Whether whoever was refused can run the plan, but for the device's memory. */
+enum { PROPOSALS = sizeof proposals / sizeof *proposals };
+
+/* Each as published, which does not depend on the limits. */
+typedef struct trials {
+    const mm_refused *refused;
+    trial of[PROPOSALS];
+} trials;
+
+/* Whether whoever was refused can run the plan, memory aside. */
 static bool can_run(const mm_refused *r, const mm_plan *plan) {
     for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
-    return plan->pinned_bytes <= r->limits.pinned_bytes;
+    return true;
 }
 
 /* A policy by its spec, in that form. */
@@ -46,6 +55,7 @@ static trial try_policy(const mm_refused *r, const char *spec, const char *form)
     mm_planned planned;
     if (mm_policy_parse(form, &policy) != MM_OK) return t;
     if (mm_planned_init(&planned, &policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
+    mm_planned_tell(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
     bool made = mm_planned_make(&planned, &policy, r->graph, &r->limits) == MM_OK;
     if (made && can_run(r, planned.plan)) {
@@ -56,41 +66,47 @@ static trial try_policy(const mm_refused *r, const char *spec, const char *form)
     return t;
 }
 
+static bool is_within(const trial *t, int64_t device_bytes, int64_t pinned_bytes) {
+    return t->bytes <= device_bytes && t->pinned_bytes <= pinned_bytes;
+}
+
 /* The first that fits; else what needs least. Its bytes are INT64_MAX if nothing can be had. */
-static trial find(const mm_refused *r) {
+static trial find(trials *all) {
+    const mm_refused *r = all->refused;
+    const int64_t pinned = r->limits.pinned_bytes;
     trial best[2] = {{.bytes = INT64_MAX}, {.bytes = INT64_MAX}}; /* without loss, with */
-    for (size_t p = 0; p < sizeof proposals / sizeof *proposals; p++) {
-        trial t = try_policy(r, proposals[p].spec, proposals[p].published);
-        if (t.bytes <= r->limits.device_bytes) return t;
-        if (t.bytes < best[t.lossy].bytes) best[t.lossy] = t;
+    for (size_t p = 0; p < PROPOSALS; p++) {
+        trial *t = &all->of[p];
+        *t = try_policy(r, proposals[p].spec, proposals[p].published);
+        if (is_within(t, r->limits.device_bytes, pinned)) return *t;
+        if (is_within(t, best[t->lossy].bytes - 1, pinned)) best[t->lossy] = *t;
     }
     for (int lossy = 0; lossy < 2 && !r->descended; lossy++) {
         trial t = {.bytes = INT64_MAX};
         if (best[lossy].spec) t = try_policy(r, best[lossy].spec, best[lossy].spec);
-        if (t.bytes < best[lossy].bytes) best[lossy] = t;
-        if (t.bytes <= r->limits.device_bytes) return t;
+        if (is_within(&t, best[lossy].bytes - 1, pinned)) best[lossy] = t;
+        if (is_within(&t, r->limits.device_bytes, pinned)) return t;
     }
     return best[best[1].bytes < best[0].bytes];
 }
 
-/* The first that would fit as published if there were pinned memory enough. */
-static trial find_pinning(const mm_refused *r) {
-    mm_refused unlimited = *r;
-    unlimited.limits.pinned_bytes = INT64_MAX;
-    trial t = {.bytes = INT64_MAX};
-    for (size_t p = 0; p < sizeof proposals / sizeof *proposals && t.bytes > r->limits.device_bytes; p++)
-        t = try_policy(&unlimited, proposals[p].spec, proposals[p].published);
-    return t;
+/* The first that would fit as published if there were pinned memory enough, once it was tried in vain with what there
+ * is. */
+static trial find_pinning(const trials *all) {
+    for (size_t p = 0; p < PROPOSALS; p++)
+        if (is_within(&all->of[p], all->refused->limits.device_bytes, INT64_MAX)) return all->of[p];
+    return (trial){.bytes = INT64_MAX};
 }
 
 mm_status mm_advise(const mm_refused *refused) {
     char refusal[MESSAGE];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    trial t = find(refused);
+    trials all = {.refused = refused};
+    trial t = find(&all);
     const char *lossy = t.lossy ? " (lossy)" : "";
     if (t.bytes <= refused->limits.device_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, t.spec, lossy);
-    trial pinning = find_pinning(refused);
+    trial pinning = find_pinning(&all);
     if (pinning.bytes <= refused->limits.device_bytes)
         return mm_fail(MM_ERR_INFEASIBLE,
                        "%s; no policy would fit with %lld bytes of pinned memory; with %lld bytes, policy %s%s would",

@@ -2,13 +2,14 @@
 #ifndef MM_ADVICE_H
 #define MM_ADVICE_H
 
-#include "mm/core/plan.h"
+#include "mm/planning.h"
 
 /* Who was refused. */
 typedef struct mm_refused {
     const mm_graph *graph;
     const char *device;
     mm_limits limits;
+    mm_rates rates;
     bool recomputes; /* its steps can be run again: somebody said how */
     bool descended;  /* all that may stand in was tried in vain: what needs least is known */
 } mm_refused;

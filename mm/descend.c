@@ -18,6 +18,7 @@ mm_status mm_manager_advise(const mm_manager *m, const mm_attempt *a, bool desce
     const mm_refused refused = {.graph = a->refused->graph,
                                 .device = m->options.device,
                                 .limits = mm_manager_limits(m),
+                                .rates = m->rates,
                                 .recomputes = a->refused->recompute != NULL,
                                 .descended = descended};
     return mm_advise(&refused);

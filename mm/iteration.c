@@ -248,6 +248,15 @@ mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {
     return m->running->planned.plan->segments[segment].content == MM_CONTENT_CODED ? MM_FORM_SIGN : MM_FORM_VALUE;
 }
 
+bool mm_tensor_given(mm_manager *m, mm_tensor tensor) {
+    if (!m || !m->running || !m->in_step) return false;
+    const mm_node *n = &m->running->planned.plan->nodes[m->node];
+    const mm_step_info *step = mm_graph_step(m->running->graph, n->step);
+    for (int u = 0; u < step->n_uses && n->given >> u; u++)
+        if (step->uses[u].tensor == tensor) return n->given >> u & 1;
+    return false;
+}
+
 void *mm_workspace_data(mm_manager *m) {
     if (!m || !m->running || !m->in_step) return NULL;
     const mm_plan *plan = m->running->planned.plan;

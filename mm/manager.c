@@ -131,6 +131,9 @@ static mm_status open_parts(mm_manager *m) {
                                .timed = o->measure_times};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->ops->name;
+    mm_device_description description;
+    mm_device_describe(m->device, &description);
+    m->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
     o->policy = NULL; /* the caller's string; m->policy has it */
     MM_TRY(mm_planned_try_codecs(&m->policy, o->device));
     strcpy(m->policy_now, m->policy.spec);

@@ -186,6 +186,11 @@ MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor in
  * addend). A policy may then let both share one storage: the step sees equal pointers and has nothing to copy. */
 MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
 
+/* Says of the last step added that, when it is run again (mm_recompute_fn), it can do with what it wrote to `output` the
+ * first time: it reads that instead of writing it (mm_tensor_given), and computes only the rest. A batch norm so needs no
+ * second look for the statistics that it saved. */
+MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
+
 /* Says of the last step added that it can do with less scratch, too: `workspace_bytes`, less than any said before of it.
  * Which it gets is decided when the graph is planned (mm_workspace_bytes); its results may differ in their rounding. */
 MM_API MM_CHECKED mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes);
@@ -373,6 +378,10 @@ MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 
 /* What mm_tensor_data points to for that read: MM_FORM_VALUE, or MM_FORM_SIGN for the mask's bits. */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
+
+/* Whether what mm_tensor_data points to, of a tensor that the step writes, holds its value already: to be read and left
+ * alone. Only where a step is run again, and it was declared so (mm_graph_allow_given). */
+MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
 
 /* Runs a layer's forward step again, for a policy that recomputes: called within mm_layer_begin of the step that needs
  * it, on the driving thread. As between begin and end of that forward step, pointers are mm_tensor_data's, which may be

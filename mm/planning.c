@@ -38,6 +38,13 @@ mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm
     return status;
 }
 
+void mm_planned_tell(mm_planned *planned, const mm_rates *rates) {
+    mm_facts *facts = planned->facts;
+    if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
+    if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
+    if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
+}
+
 mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                           const mm_limits *limits) {
     mm_plan *plan;

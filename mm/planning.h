@@ -16,6 +16,11 @@ typedef struct mm_planned {
     mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
 } mm_planned;
 
+/* What a device tells of itself (mm_device_description), for plans that are made without measured times. 0: not known. */
+typedef struct mm_rates {
+    int64_t memory_bytes_per_s, link_bytes_per_s;
+} mm_rates;
+
 /* Whether the codecs that the policy asks for can be had on `device`; the errors of mm_codec_create. */
 MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device);
 
@@ -23,6 +28,9 @@ MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *
  * measured ones to planned->facts (mm_facts_load) before it plans. */
 MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const char *device);
+/* Adds them to the facts that have none of their own. */
+void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
+
 /* Makes planned->plan. It is proved at the size that it needs: whether that is within the limits, mm_plan_fits tells.
  */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,

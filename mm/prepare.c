@@ -42,6 +42,7 @@ int mm_record_unable(const mm_record *r) {
 static mm_status make_plan(const mm_manager *m, mm_attempt *a, mm_record *r) {
     mm_limits limits = mm_manager_limits(m);
     MM_TRY(mm_planned_init(&r->planned, &a->policy, r->graph, m->options.device));
+    mm_planned_tell(&r->planned, &m->rates);
     if (a->least_workspaces) mm_facts_put_least_workspace_first(r->planned.facts);
     MM_TRY(mm_planned_make(&r->planned, &a->policy, r->graph, &limits));
     const mm_plan *plan = r->planned.plan;

@@ -241,7 +241,10 @@ static mm_status lower_forward(lowering *lo, int index) {
     if (train) MM_TRY(add_saved(lo, index, how->saved));
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
-    return add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors);
+    MM_TRY(add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors));
+    for (int i = 0; train && i < NETS_STEP_SAVED && how->saved[i].role != NETS_WORKSPACE; i++)
+        if (how->saved[i].channels_only) MM_TRY(mm_graph_allow_given(lo->out->graph, state->saved[how->saved[i].role]));
+    return MM_OK;
 }
 
 /* One more consumer's gradient map for `input`, and the one before it. */

@@ -26,7 +26,8 @@ typedef struct nets_step_spec {
 typedef struct nets_saved_spec {
     nets_role role; /* NETS_WORKSPACE (0) ends a list */
     mm_dtype dtype;
-    bool channels_only; /* one element for each channel, else for each of the output */
+    bool channels_only; /* one element for each channel, else for each of the output. A forward that is recomputed is
+                           given it (nets_op_args.given_roles) */
     const char *suffix; /* of its name, after the layer's */
 } nets_saved_spec;
 

@@ -47,12 +47,15 @@ typedef enum nets_role {
     NETS_ROLES
 } nets_role;
 
-#define NETS_ROLE_BIT(role) (UINT64_C(1) << (role))
+#define NETS_ROLE_BIT(role)  (UINT64_C(1) << (role))
+#define NETS_STATISTICS_BITS (NETS_ROLE_BIT(NETS_SAVED_MEAN) | NETS_ROLE_BIT(NETS_SAVED_VAR))
 _Static_assert(NETS_ROLES <= 64, "sets of roles are bits of 64");
 
 typedef struct nets_op_args {
     void *at[NETS_ROLES]; /* NULL: absent */
     uint64_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
+    uint64_t given_roles; /* bit r: role r, which the op writes, holds its value from the first time, and is to be read
+                             and left alone. Only NETS_STATISTICS_BITS, both, where a batch norm is recomputed */
     uint32_t layer;       /* the layer's number, to tell dropout layers apart */
 } nets_op_args;
 

@@ -16,7 +16,7 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     cudaStream_t s = mm_cuda_stream(stream);
     float *mean = args->at[op->training ? NETS_SAVED_MEAN : NETS_MEAN];
     float *var = args->at[op->training ? NETS_SAVED_VAR : NETS_VAR];
-    if (op->training)
+    if (op->training && !(args->given_roles & NETS_STATISTICS_BITS))
         nets_cuda_batch_norm_statistics(op->bn, args->at[NETS_X], args->at[NETS_WORKSPACE], mean, var,
                                         args->at[NETS_MEAN], args->at[NETS_VAR], s);
     nets_cuda_batch_norm_apply(op->bn, args->at[NETS_X], args->at[NETS_X2], mean, var, args->at[NETS_W],

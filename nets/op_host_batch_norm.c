@@ -36,7 +36,7 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
                                      .x2 = args->at[NETS_X2],
                                      .relu = op->relu,
                                      .y = args->at[NETS_Y]};
-    if (op->training) {
+    if (op->training && !(args->given_roles & NETS_STATISTICS_BITS)) {
         nets_channels_statistics(&op->channels, args->at[NETS_X], args->at[NETS_SAVED_MEAN], args->at[NETS_SAVED_VAR],
                                  args->at[NETS_WORKSPACE]);
         update_running(op, args);

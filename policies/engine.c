@@ -32,7 +32,7 @@ static int add_op(engine *e, mm_node_kind kind, const mm_map *m, int src, int co
     mm_schedule *s = &e->schedule;
     int group = mm_schedule_group(s, region, bytes);
     if (group < 0) return -1;
-    s->groups[group].rank = m->first_backward;
+    s->groups[group].rank = m->needed;
     mm_category category = region == MM_REGION_BUFFERS ? MM_CAT_BUFFER : codec >= 0 ? MM_CAT_CODE : MM_CAT_FEATURE_MAP;
     mm_content content = codec >= 0 ? MM_CONTENT_CODED : MM_CONTENT_RAW;
     int segment = mm_schedule_segment(s, content, category, m->tensor, bytes, group);
@@ -55,7 +55,7 @@ static bool add_stage(engine *e, int node, int64_t bytes) {
 static int encode(engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
     mm_schedule *s = &e->schedule;
     int64_t bytes = mm_facts_code(s->facts, codec, m->tensor)->code_bytes;
-    mm_region region = passing ? MM_REGION_GENERAL : e->config->naive_workspace ? MM_REGION_HEAP : MM_REGION_CODES;
+    mm_region region = passing ? MM_REGION_GENERAL : e->config->codes;
     int node = add_op(e, MM_NODE_ENCODE, m, s->value[m->tensor], codec, region, bytes, code_out);
     if (node < 0 || (region == MM_REGION_HEAP && !add_stage(e, node, bytes))) return -1;
     mm_plan_wait(s->plan, node, after);
@@ -195,7 +195,7 @@ static mm_status make_wanted(engine *e, int when) {
     for (int step = 0; e->n_wants > 0 && step < when; step++) {
         if (!e->again[step]) continue;
         e->again[step] = false;
-        if (mm_schedule_recompute(&e->schedule, step, e->wanted) < 0) return MM_ERR_NOMEM;
+        if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
     }
     for (int i = 0; i < e->n_wants; i++) {
         int index = e->maps.map_of[e->wants[i]];
@@ -226,12 +226,13 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
     return make_wanted(e, step);
 }
 
-/* One more for each map that this backward step was the last to read. */
+/* One more for each map that was fetched and that this backward step was the last to read. */
 static mm_status fetch_after(engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; e->config->fetch == MM_FETCH_DEPTH && u < info->n_uses; u++) {
         int index = e->maps.map_of[info->uses[u].tensor];
-        if (index >= 0 && e->maps.maps[index].last_value == step) MM_TRY(fetch_next(e));
+        const mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
+        if (m && m->action != MM_ACTION_RECOMPUTE && m->last_value == step) MM_TRY(fetch_next(e));
     }
     for (int i = 0; e->config->fetch == MM_FETCH_DEPTH && i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
     return MM_OK;
@@ -310,15 +311,20 @@ static void engine_fini(engine *e) {
 }
 
 mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                              const mm_engine_config *config, const mm_selection *selection, int *eligible_out,
-                              mm_plan **plan_out) {
+                              const mm_engine_config *config, const mm_selection *selection, const mm_sieve *sieve,
+                              mm_eligible *eligible_out, mm_plan **plan_out) {
     engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
     MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
     e.schedule.quick = selection->quick;
     mm_status status = engine_init(&e, graph);
     if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, selection);
     if (status == MM_OK) status = build(&e);
-    if (status == MM_OK) status = mm_schedule_finish(&e.schedule, e.maps.n > 0 ? config->k : 0, false, plan_out);
+    mm_bounds bounds;
+    if (status == MM_OK) status = mm_schedule_close(&e.schedule, e.maps.n > 0 ? config->k : 0, false, &bounds);
+    if (status == MM_OK && sieve && !sieve->passes(sieve->ctx, e.schedule.plan, &bounds))
+        *plan_out = NULL;
+    else if (status == MM_OK)
+        status = mm_schedule_finish(&e.schedule, plan_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
     return status;
@@ -334,9 +340,9 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (!facts->codecs[codec].gives_value && !rule->mask)
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
-    int eligible;
+    mm_eligible eligible;
     const mm_selection all = {.limit = INT32_MAX};
-    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, &eligible, plan_out);
+    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, NULL, &eligible, plan_out);
     return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 

@@ -56,9 +56,9 @@ typedef struct mm_engine_config {
     mm_region buffers; /* of maps that are put away and fetched */
     int k;             /* buffers wanted; 0: as many as needed */
     mm_recompute_mode recompute;
-    bool naive_workspace;
-    int throttle; /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
-    bool always;  /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
+    mm_region codes; /* of codes that stay on the device. HEAP: made elsewhere, and copied (the unoptimised workflow) */
+    int throttle;    /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
+    bool always;     /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
 } mm_engine_config;
 
 /* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap". MM_ERR_INVALID says where and what. */
@@ -69,16 +69,29 @@ int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CA
 
 /* Which of the maps that the rules name the engine acts on; the others are kept. */
 typedef struct mm_selection {
-    int limit;  /* so many */
-    int of;     /* spread evenly over so many, which is how many there are; 0: the first, those used longest ago at the
+    int limit; /* so many */
+    int of;    /* spread evenly over so many, which is how many there are; 0: the first, those used longest ago at the
                   turn of the iteration */
-    bool quick; /* without much search for places: the plan may take a little more than it could */
+    const int *of_rule; /* all that a rule acts on before any of the next rule's; those of the last one that is reached
+                           spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
+    bool quick;         /* without much search for places: the plan may take a little more than it could */
 } mm_selection;
 
-/* *eligible_out: how many maps there are. */
+/* Says of a plan that has no places yet whether it is worth the search for them. */
+typedef struct mm_sieve {
+    bool (*passes)(void *ctx, const mm_plan *plan, const mm_bounds *bounds);
+    void *ctx;
+} mm_sieve;
+
+/* How many maps each rule acts on if all are selected. */
+typedef struct mm_eligible {
+    int n, of_rule[MM_RULES_MAX];
+} mm_eligible;
+
+/* *eligible_out: how many maps there are. *plan_out: NULL if it does not pass the sieve (NULL: all do). */
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                          const mm_engine_config *config, const mm_selection *selection,
-                                         int *eligible_out, mm_plan **plan_out);
+                                         const mm_sieve *sieve, mm_eligible *eligible_out, mm_plan **plan_out);
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal ones
  * (nominal.h) if they have none. The set does not depend on the budget, so a larger one never makes the step longer; the

@@ -89,7 +89,10 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
-    mm_map found = {.tensor = tensor, .last_forward = info->last_forward, .first_backward = info->first_backward};
+    mm_map found = {.tensor = tensor,
+                    .last_forward = info->last_forward,
+                    .first_backward = info->first_backward,
+                    .needed = info->first_backward};
     backward_reads(s, &found);
     uint32_t makers = makers_of(s, tensor), readers = readers_of(s, tensor);
     for (int r = 0; r < config->n_rules; r++) {
@@ -97,6 +100,7 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
         if (!(rule->kinds & makers) && !(rule->readers & readers)) continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
+        m->rule = r;
         if (rule->action == MM_ACTION_RECOMPUTE && maps->kept[tensor]) continue;
         if (settle(s, maps, config, rule, m)) return true;
     }
@@ -109,6 +113,10 @@ static int by_key(const void *a, const void *b) {
 }
 
 static void order_fetches(mm_maps *maps) {
+    for (int i = 0; i < maps->n_queue; i++) {
+        int index = (int)(maps->keys[i] & INT32_MAX);
+        if (index != INT32_MAX) maps->keys[i] = (int64_t)maps->maps[index].needed << 32 | index;
+    }
     qsort(maps->keys, (size_t)maps->n_queue, sizeof *maps->keys, by_key);
     for (int i = 0; i < maps->n_queue; i++) {
         int index = (int)(maps->keys[i] & INT32_MAX);
@@ -123,10 +131,18 @@ static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
     if (kept) maps->ended[m->last_value]++;
 }
 
-static bool is_selected(const mm_selection *selection, int index) {
-    if (selection->of == 0) return index < selection->limit;
-    int64_t limit = selection->limit;
-    return (index + 1) * limit / selection->of > index * limit / selection->of;
+/* Of n things the index-th, where `limit` of them are picked, spread evenly. */
+static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index + 1) * limit / n > index * limit / n; }
+
+static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_eligible *before) {
+    if (selection->of == 0) return before->n < selection->limit;
+    if (!selection->of_rule) return is_picked(before->n, selection->limit, selection->of);
+    int limit = selection->limit, n = selection->of_rule[m->rule];
+    for (int r = 0; r < m->rule; r++) limit -= selection->of_rule[r];
+    if (limit <= 0 || limit >= n) return limit > 0;
+    /* Nothing goes beside the computation where it is done again: whole segments are better than parts of all. */
+    if (m->action == MM_ACTION_RECOMPUTE) return before->of_rule[m->rule] < limit;
+    return is_picked(before->of_rule[m->rule], limit, n);
 }
 
 /* In the order in which they are made, so that what a map is made of is settled before it. */
@@ -134,7 +150,9 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
                        mm_tensor t) {
     mm_map *m = &maps->maps[maps->n];
     if (!is_eligible(s, maps, config, t, m)) return;
-    bool kept = !is_selected(selection, maps->eligible++);
+    bool kept = !is_selected(selection, m, &maps->eligible);
+    maps->eligible.n++;
+    maps->eligible.of_rule[m->rule]++;
     if (!kept) maps->map_of[t] = maps->n++;
     queue_up(maps, m, kept);
     if (kept) return;

@@ -8,9 +8,11 @@
 typedef struct mm_map {
     mm_tensor tensor;
     mm_action action;
+    int rule;              /* that says so */
     int codec;             /* in the facts, of its elements; -1: none */
     int last_forward;      /* step after which it is put away */
-    int first_backward;    /* step that first needs it again */
+    int first_backward;    /* step that first reads it again */
+    int needed;            /* step that first needs it again: to read it, or what is made of it */
     int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
     bool value, sign;      /* what is put away: elements, mask */
     bool anew;             /* RECOMPUTE: for each backward step; else once, and kept */
@@ -30,7 +32,7 @@ typedef struct mm_maps {
     int n_queue;
     int *ended;         /* per step: how many of those that are kept it is the last to read */
     uint8_t *region_of; /* per tensor: where its storage is to lie */
-    int eligible;       /* how many could be selected */
+    mm_eligible eligible;
     uint8_t *kept;      /* per tensor: kept for the others to be made of */
     int64_t layer_peak; /* for recomputing by cost */
     int *mark, marks;   /* per tensor: the number of the last search that met it */

@@ -97,7 +97,9 @@ mm_status mm_schedule_guard(mm_plan *plan) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && s->bytes > 0 && s->first_node >= 0) order[n++] = ((int64_t)s->first_node << 32) | i;
     }
-    if (enough) qsort(order, n, sizeof *order, by_first_node);
+    bool sorted = true; /* as segments mostly come */
+    for (size_t i = 1; enough && i < n; i++) sorted &= order[i - 1] <= order[i];
+    if (enough && !sorted) qsort(order, n, sizeof *order, by_first_node);
     for (size_t i = 0; enough && i < n; i++) {
         int segment = (int)(order[i] & INT32_MAX);
         enough = take(plan, &memory[plan->segments[segment].pinned], segment, last);

@@ -9,7 +9,9 @@
 static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
     for (int step = 0; step < mm_graph_steps(s->graph); step++)
         if (mm_schedule_step(s, step, NULL) < 0) return MM_ERR_NOMEM;
-    return mm_schedule_finish(s, 0, keep_all, plan_out);
+    mm_bounds ignored;
+    MM_TRY(mm_schedule_close(s, 0, keep_all, &ignored));
+    return mm_schedule_finish(s, plan_out);
 }
 
 static mm_status naive_plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts,

@@ -16,16 +16,22 @@ bool mm_nominal_is_due(const mm_facts *facts) {
 }
 
 /* As long as a time may be (facts.h), however large the tensor. */
-static int64_t add_bytes(int64_t ns, int64_t bytes, int rate) {
-    return bytes / rate < MM_NS_MOST - ns ? ns + bytes / rate : MM_NS_MOST;
+static int64_t add_bytes(int64_t ns, int64_t bytes, double rate) {
+    double more = (double)bytes / rate;
+    return more < (double)(MM_NS_MOST - ns) ? ns + (int64_t)more : MM_NS_MOST;
 }
 
-static int64_t step_ns(const mm_graph *graph, const mm_step_info *step) {
+/* How much faster the device is. */
+static double scale_of(const mm_facts *facts) {
+    return facts->memory_bytes_per_s > 0 ? (double)facts->memory_bytes_per_s / (MEMORY_RATE * 1e9) : 1;
+}
+
+static int64_t step_ns(const mm_graph *graph, const mm_step_info *step, double scale) {
     mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
     int rate = kind == MM_LAYER_CONV || kind == MM_LAYER_LINEAR ? ARITHMETIC_RATE : MEMORY_RATE;
     int64_t ns = LAUNCH_NS;
     for (int u = 0; u < step->n_uses; u++)
-        ns = add_bytes(ns, mm_graph_tensor(graph, step->uses[u].tensor)->bytes, rate);
+        ns = add_bytes(ns, mm_graph_tensor(graph, step->uses[u].tensor)->bytes, scale * rate);
     return ns;
 }
 
@@ -36,15 +42,16 @@ static void time_link(int64_t *alone, int64_t *both) {
 }
 
 void mm_nominal_times(const mm_graph *graph, mm_facts *facts) {
+    const double scale = scale_of(facts);
     for (int s = 0; s < facts->n_steps; s++) {
-        int64_t ns = step_ns(graph, mm_graph_step(graph, s));
+        int64_t ns = step_ns(graph, mm_graph_step(graph, s), scale);
         for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) facts->variants[v].ns = ns;
     }
     for (int c = 0; c < facts->n_codecs; c++)
         for (int t = 0; t < facts->n_tensors; t++) {
             mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
             int rate = facts->codecs[c].gives_value ? CODEC_RATE : MEMORY_RATE;
-            code->encode_ns = code->decode_ns = add_bytes(LAUNCH_NS, mm_graph_tensor(graph, t)->bytes, rate);
+            code->encode_ns = code->decode_ns = add_bytes(LAUNCH_NS, mm_graph_tensor(graph, t)->bytes, scale * rate);
         }
     time_link(&facts->out_bytes_per_s, &facts->out_both_bytes_per_s);
     time_link(&facts->in_bytes_per_s, &facts->in_both_bytes_per_s);

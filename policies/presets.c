@@ -11,6 +11,8 @@
  *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
  *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
  *               all layers' within segments (Chen et al.)
+ *   recompute-swap  the same, and what all is made of is swapped asynchronously: the least memory without loss at little
+ *               more time, since between segments there is time for the link. Not published, as far as we know
  *   rules       whatever the user writes
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
@@ -39,6 +41,11 @@
     { .key = "codec", .fallback = otherwise, .help = "codec of the maps' elements, as in 'mm codecs'" }
 #define RATE                                                                                                           \
     { .key = "rate", .fallback = "", .help = "short for codec=zfp:rate=R, bits per value" }
+#define MODE(otherwise)                                                                                                \
+    {                                                                                                                  \
+        .key = "mode", .fallback = otherwise, .choices = "speed|memory|cost|sqrt",                                     \
+        .help = "cheap layers once, anew for each use, or by what it takes; or all of about sqrt(n) segments"          \
+    }
 
 static const mm_option_desc freelunch_options[] = {
     CODEC("zfp:rate=6.4"),
@@ -64,14 +71,8 @@ static const mm_option_desc freelunch_options[] = {
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
-static const mm_option_desc recompute_options[] = {
-    {.key = "mode",
-     .fallback = "cost",
-     .choices = "speed|memory|cost|sqrt",
-     .help = "cheap layers once, or anew for each use, or by what it takes; or all layers of about sqrt(n) segments"},
-    WHEN,
-    {0},
-};
+static const mm_option_desc recompute_options[] = {MODE("cost"), WHEN, {0}};
+static const mm_option_desc recompute_swap_options[] = {MODE("sqrt"), DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc cdma_options[] = {
     CODEC("raw"),
     RATE,
@@ -85,6 +86,7 @@ static const mm_option_desc cdma_options[] = {
 };
 static const mm_option_desc rules_options[] = {
     {.key = "rules", .fallback = "*=swap", .help = "SELECTOR=ACTION;...: the first that names a map's layer counts"},
+    MODE("cost"),
     DEPTH,
     BUFFERS,
     WHEN,
@@ -109,6 +111,7 @@ static const preset presets[] = {
     {&mm_policy_vdnn_conv, "conv-in=swap", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_cdma, "*=compress-swap(%s)", MM_FETCH_LAYER, 2, MM_REGION_GENERAL},
     {&mm_policy_recompute, "*=recompute", MM_FETCH_DEMAND, 0, MM_REGION_GENERAL},
+    {&mm_policy_recompute_swap, "*=recompute;*=swap", MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
     {&mm_policy_rules, NULL, MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS},
 };
 
@@ -178,7 +181,7 @@ static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *op
     config->throttle = atoi(mm_policy_option(ops, options, "throttle"));
     config->always = is_option(ops, options, "when", "always");
     config->recompute = recompute_mode(mm_policy_option(ops, options, "mode"));
-    config->naive_workspace = is_option(ops, options, "workspace", "naive");
+    config->codes = is_option(ops, options, "workspace", "naive") ? MM_REGION_HEAP : MM_REGION_CODES;
     if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
     return mm_rules_parse(rules, config);
 }
@@ -224,6 +227,9 @@ PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at on
        plain_options);
 PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers, or all of a segment, dropped and made again",
        recompute_options);
+PRESET(mm_policy_recompute_swap, "recompute-swap",
+       "layers of about sqrt(n) segments run again, what is kept for that swapped beside the computation",
+       recompute_swap_options);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options);
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",

@@ -42,6 +42,7 @@ static bool can_have(query *q, mm_tensor input) {
     const mm_map *m = q->maps->map_of[input] >= 0 ? &q->maps->maps[q->maps->map_of[input]] : NULL;
     if (m && m->action != MM_ACTION_RECOMPUTE) {
         if (m->codec >= 0 && !s->facts->codecs[m->codec].lossless) q->exact = false;
+        q->maps->mark[input] = q->maps->marks;
         return m->value;
     }
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
@@ -102,6 +103,9 @@ void mm_recompute_join(const mm_schedule *s, mm_maps *maps, int map) {
     m->segment = map;
     m->segment_bytes = bytes_of(s, m->tensor);
     for (int i = 0; i < map; i++) {
+        mm_map *source = &maps->maps[i];
+        bool read = maps->mark[source->tensor] == maps->marks;
+        if (read && source->needed > m->first_backward) source->needed = m->first_backward;
         int segment = was_met(maps, i) ? find_segment(maps, i) : map;
         if (segment == map) continue;
         maps->maps[segment].segment = map;

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffers/heap_size.h"
-#include "buffers/layout.h"
 #include "mm/core/status.h"
 
 static bool is_managed(const mm_graph *graph, mm_tensor t) {
@@ -90,6 +88,7 @@ void mm_schedule_fini(mm_schedule *s) {
     free(s->sign_node);
     free(s->segment_group);
     free(s->groups);
+    free(s->lives);
     memset(s, 0, sizeof *s);
 }
 
@@ -184,7 +183,14 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 
-int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted) {
+/* Whether use `u`, which writes, can find what it wrote the first time: nobody else writes it, and it is needed yet. */
+static bool is_given(const mm_schedule *s, const mm_step_info *info, int u, const uint8_t *wanted, int when) {
+    mm_tensor tensor = info->uses[u].tensor;
+    return u < MM_GIVEN_USES && info->given >> u & 1 && !wanted[tensor] && s->plan->alias[tensor] == tensor &&
+           mm_graph_tensor(s->graph, tensor)->writes == 1 && s->last_step[tensor] >= when && s->value[tensor] >= 0;
+}
+
+int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int when) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
     int node = mm_plan_recompute(s->plan, step);
     if (node < 0) return -1;
@@ -197,6 +203,11 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted) {
         const mm_use *use = &info->uses[u];
         int binding = s->plan->nodes[node].first_binding + u;
         if (use->access != MM_WRITE) continue;
+        if (is_given(s, info, u, wanted, when)) {
+            s->plan->nodes[node].given |= UINT64_C(1) << u;
+            if (bind_use(s, node, use, &s->plan->bindings[binding], NULL) < 0) return -1;
+            continue;
+        }
         mm_tensor input = s->over[use->tensor];
         bool over = wanted[use->tensor] && input >= 0 && wanted[input];
         int64_t bytes = mm_graph_tensor(s->graph, use->tensor)->bytes;
@@ -211,164 +222,4 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted) {
         s->value_node[use->tensor] = node;
     }
     return make_workspace(s, node, step) < 0 ? -1 : node;
-}
-
-/* ---------------------------------------------------------------- placement */
-
-/* Groups of one region as intervals; `which` maps interval to group. */
-typedef struct region_items {
-    mm_interval *items;
-    int32_t *which;
-    int32_t *extra; /* rank, or buffer */
-    size_t n;
-} region_items;
-
-static void items_fini(region_items *r) {
-    free(r->items);
-    free(r->which);
-    free(r->extra);
-}
-
-static mm_status items_init(const mm_schedule *s, const mm_interval *lives, mm_region region, region_items *r) {
-    size_t n = (size_t)s->n_groups + 1;
-    *r = (region_items){.items = malloc(n * sizeof *r->items),
-                        .which = malloc(n * sizeof *r->which),
-                        .extra = malloc(n * sizeof *r->extra)};
-    if (!r->items || !r->which || !r->extra) {
-        items_fini(r);
-        return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
-    }
-    for (int g = 0; g < s->n_groups; g++) {
-        if (s->groups[g].region != region || lives[g].first < 0) continue;
-        r->items[r->n] = lives[g];
-        r->which[r->n] = g;
-        r->extra[r->n++] = s->groups[g].rank;
-    }
-    return MM_OK;
-}
-
-/* Each group's life in issue order; first -1 if nothing uses it. */
-static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
-    mm_interval *lives = malloc(((size_t)s->n_groups + 1) * sizeof *lives);
-    if (!lives) return NULL;
-    for (int g = 0; g < s->n_groups; g++)
-        lives[g] = (mm_interval){.bytes = s->groups[g].bytes, .first = -1, .last = s->groups[g].hold};
-    for (int i = 0; i < s->plan->n_segments; i++) {
-        const mm_segment *segment = &s->plan->segments[i];
-        mm_interval *life = &lives[s->segment_group[i]];
-        if (segment->first_node < 0) continue;
-        if (life->first < 0 || segment->first_node < life->first) life->first = segment->first_node;
-        if (segment->last_node > life->last) life->last = segment->last_node;
-    }
-    for (int g = 0; keep_all && g < s->n_groups; g++)
-        if (lives[g].first >= 0) lives[g].first = 0, lives[g].last = s->plan->n_nodes - 1;
-    return lives;
-}
-
-static mm_status place_by_life(const mm_schedule *s, mm_region region, mm_interval *lives, int64_t *end) {
-    region_items r;
-    int64_t height = 0;
-    MM_TRY(items_init(s, lives, region, &r));
-    mm_status status = mm_layout_place(r.items, r.n, s->quick ? MM_LAYOUT_QUICK : MM_LAYOUT_BEST, MM_ALIGN, &height);
-    for (size_t i = 0; i < r.n; i++) lives[r.which[i]].offset = *end + r.items[i].offset;
-    *end += height;
-    items_fini(&r);
-    return status;
-}
-
-static mm_status place_codes(const mm_schedule *s, mm_interval *lives, int64_t *end) {
-    region_items r;
-    int64_t height = 0;
-    MM_TRY(items_init(s, lives, MM_REGION_CODES, &r));
-    mm_status status = mm_layout_sliding(r.items, r.extra, r.n, MM_ALIGN, &height);
-    for (size_t i = 0; i < r.n; i++) lives[r.which[i]].offset = *end + r.items[i].offset;
-    s->plan->code_region_bytes = height;
-    *end += height;
-    items_fini(&r);
-    return status;
-}
-
-static mm_status place_buffers(const mm_schedule *s, mm_interval *lives, int wanted, int64_t *end) {
-    region_items r;
-    int64_t height = 0;
-    int k = 0;
-    MM_TRY(items_init(s, lives, MM_REGION_BUFFERS, &r));
-    mm_status status = mm_layout_buffers(r.items, r.n, wanted, MM_ALIGN, r.extra, &k, &height);
-    for (size_t i = 0; i < r.n; i++) lives[r.which[i]].offset = *end + r.items[i].offset;
-    s->plan->buffers = k;
-    s->plan->buffer_region_bytes = height;
-    *end += height;
-    items_fini(&r);
-    return status;
-}
-
-/* Whether a group holds codes, which live long; what else is placed at run time comes and goes. */
-static bool holds_code(const mm_schedule *s, int group) {
-    for (int i = 0; i < s->plan->n_segments; i++)
-        if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;
-    return false;
-}
-
-/* Heap bytes for the most of these items that can be alive at once. */
-static mm_status heap_part(const mm_interval *items, size_t n, int64_t *bytes_out) {
-    int64_t largest = 0;
-    for (size_t i = 0; i < n; i++)
-        if (items[i].bytes > largest) largest = items[i].bytes;
-    int64_t live = mm_layout_lower_bound(items, n, 1);
-    if (live < 0) return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
-    *bytes_out = mm_heap_region_bytes(live, largest);
-    return MM_OK;
-}
-
-static mm_status place_heap(const mm_schedule *s, const mm_interval *lives, int64_t *end) {
-    enum { PAGE = 4096 };
-    region_items r;
-    MM_TRY(items_init(s, lives, MM_REGION_HEAP, &r));
-    /* Codes to the front. */
-    size_t codes = 0;
-    for (size_t i = 0; i < r.n; i++) {
-        r.items[i].bytes = mm_heap_class_bytes(r.items[i].bytes);
-        if (!holds_code(s, r.which[i])) continue;
-        mm_interval item = r.items[i];
-        r.items[i] = r.items[codes];
-        r.items[codes] = item;
-        int32_t which = r.which[i];
-        r.which[i] = r.which[codes];
-        r.which[codes++] = which;
-    }
-    mm_status status = MM_OK;
-    if (r.n > 0) {
-        int64_t code_bytes = 0, rest_bytes = 0;
-        status = heap_part(r.items, codes, &code_bytes);
-        if (status == MM_OK) status = heap_part(r.items + codes, r.n - codes, &rest_bytes);
-        s->plan->heap_offset = (*end + PAGE - 1) / PAGE * PAGE;
-        s->plan->heap_code_bytes = code_bytes;
-        s->plan->heap_bytes = code_bytes + rest_bytes;
-        *end = s->plan->heap_offset + s->plan->heap_bytes;
-    }
-    items_fini(&r);
-    return status;
-}
-
-mm_status mm_schedule_finish(mm_schedule *s, int wanted_buffers, bool keep_all, mm_plan **plan_out) {
-    mm_plan *plan = s->plan;
-    plan->keeps_all = keep_all;
-    MM_TRY(mm_plan_finish(plan));
-    mm_interval *lives = group_lives(s, keep_all);
-    if (!lives) return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
-    int64_t end = mm_align(plan->base_bytes), pinned_end = 0;
-    mm_status status = place_by_life(s, MM_REGION_GENERAL, lives, &end);
-    if (status == MM_OK) status = place_by_life(s, MM_REGION_PINNED, lives, &pinned_end);
-    if (status == MM_OK) status = place_codes(s, lives, &end);
-    if (status == MM_OK) status = place_buffers(s, lives, wanted_buffers, &end);
-    if (status == MM_OK) status = place_heap(s, lives, &end);
-    for (int i = 0; status == MM_OK && i < plan->n_segments; i++)
-        if (!plan->segments[i].dynamic) plan->segments[i].offset = lives[s->segment_group[i]].offset;
-    free(lives);
-    if (status == MM_OK) status = mm_plan_finish(plan);
-    if (status == MM_OK) status = mm_schedule_guard(plan);
-    if (status != MM_OK) return status;
-    s->plan = NULL;
-    *plan_out = plan;
-    return MM_OK;
 }

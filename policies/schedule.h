@@ -15,6 +15,7 @@ typedef enum mm_region {
     MM_REGION_BUFFERS, /* the persistent tensor buffers */
     MM_REGION_HEAP,    /* placed at run time */
     MM_REGION_PINNED,  /* pinned host memory, placed by lifetime */
+    MM_REGIONS
 } mm_region;
 
 typedef struct mm_group {
@@ -42,6 +43,9 @@ typedef struct mm_schedule {
     int n_groups, group_capacity;
     bool quick;              /* little time is spent on finding places */
     int32_t workspace_group; /* one for all steps, or -1: each step has its own */
+    /* once it is closed */
+    struct mm_interval *lives;        /* per group, with its offset in its region */
+    int64_t region_bytes[MM_REGIONS]; /* of those that are placed by lifetime at least, until they are */
 } mm_schedule;
 
 /* share: recognise aliases and in-place pairs (an input that nobody needs after the step). */
@@ -66,12 +70,22 @@ int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
 /* Appends a recomputation of a forward step, for those of its outputs that are `wanted` (per tensor). Each of them gets
  * a segment of its own, or over that of the input in whose place it was written at first, if that was wanted too and so
- * made before. What else the step writes goes where nobody looks. Returns the node, or -1. */
-int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted);
+ * made before. What else the step writes, and need not be given, goes where nobody looks. `when`: the step that is to come
+ * next. Returns the node, or -1. */
+int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
-/* Places every group, adds the waits that shared bytes need, and gives the plan away. wanted_buffers 0: as many as the
- * largest overlap. keep_all: no group's bytes are used again (naive). On error the schedule is as before. */
-MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_plan **plan_out);
+/* What a plan takes at the least, however it is placed. */
+typedef struct mm_bounds {
+    int64_t peak_bytes, pinned_bytes;
+} mm_bounds;
+
+/* Nothing more is appended. Settles how long each group lives, and all places but those by lifetime. wanted_buffers 0: as
+ * many as the largest overlap; MM_ERR_INFEASIBLE if there must be more. keep_all: no group's bytes are used again
+ * (naive). */
+MM_CHECKED mm_status mm_schedule_close(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_bounds *bounds_out);
+
+/* Then places the rest, adds the waits that shared bytes need, and gives the plan away. */
+MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, mm_plan **plan_out);
 
 /* Waits so that the first user of a segment comes after everything that used its bytes before, for segments whose
  * [first, last] nodes do not overlap in issue order. Called by finish. */

@@ -42,6 +42,8 @@ typedef struct mm_facts {
     mm_code_facts *codes;                              /* [codec * n_tensors + tensor] */
     int64_t out_bytes_per_s, in_bytes_per_s;           /* the link, one way alone */
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* each way with both busy */
+    int64_t memory_bytes_per_s;                        /* of the device; where nothing is measured, nominal times go by
+                                                          it (policies/nominal.h). 0: not known */
     int contention_permille;                           /* how much longer compute takes while a codec works */
     int link_contention_permille;                      /* and while a copy over the link does; they add up */
     int64_t issue_ns;    /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */

@@ -267,6 +267,21 @@ mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor outpu
     return add_pair(graph, input, output, true);
 }
 
+mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output) {
+    MM_TRY(check_open(graph));
+    if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: what is given, before any step", graph->name);
+    mm_step_info *last = &graph->steps[graph->n_steps - 1].info;
+    const mm_use *out = find_use(last, output);
+    if (last->phase != MM_FORWARD || !out || out->access != MM_WRITE || out - last->uses >= MM_GIVEN_USES ||
+        graph->tensors[output].ownership != MM_MANAGED)
+        return mm_fail(MM_ERR_INVALID,
+                       "%s %s: only what a forward step writes can be given, of its first %d managed "
+                       "tensors",
+                       graph->layers[last->layer].name, mm_phase_name(last->phase), MM_GIVEN_USES);
+    last->given |= UINT64_C(1) << (out - last->uses);
+    return MM_OK;
+}
+
 mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes) {
     MM_TRY(check_open(graph));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a workspace before any step", graph->name);

@@ -32,6 +32,8 @@ typedef struct mm_pair {
     bool alias; /* output equals input (share); else in place */
 } mm_pair;
 
+enum { MM_GIVEN_USES = 64 };
+
 typedef struct mm_step_info {
     mm_layer layer;
     mm_phase phase;
@@ -39,6 +41,7 @@ typedef struct mm_step_info {
     int n_uses;
     const mm_pair *pairs;
     int n_pairs;
+    uint64_t given; /* bit u: run again, it can do with what use u wrote the first time */
     int64_t workspace_bytes;
     const int64_t *less_bytes; /* workspaces that would do too, each less than the one before */
     int n_less;

@@ -49,7 +49,8 @@ typedef enum mm_node_kind {
     MM_NODE_IN,        /* src pinned -> dst on the device, the same bytes; in stream */
     MM_NODE_RECOMPUTE, /* a forward step run again for what it writes, compute stream. It must find the values that it
                           found the first time, may write persistent tensors no more (it gets them to look at), and what
-                          it writes goes to segments of its own */
+                          it writes goes to segments of its own. What it may be given (mm_graph_allow_given) and is
+                          there it reads where it is */
 } mm_node_kind;
 
 /* The stream that a kind of node runs on; and a word for messages. */
@@ -64,6 +65,7 @@ typedef struct mm_node {
     int32_t step;                  /* STEP, RECOMPUTE: which; else -1 */
     int32_t variant;               /* STEP: index among the step's variants in the facts */
     int32_t first_binding;         /* STEP: use u has segment bindings[first_binding + u] */
+    uint64_t given;                /* RECOMPUTE: bit u: what use u wrote the first time is still there: it is read */
     mm_tensor tensor;              /* operations: which; else -1 */
     int32_t src, dst;              /* operations: segments; else -1 */
     int32_t work;                  /* segment of the step's workspace, of the codec's scratch, or -1 */

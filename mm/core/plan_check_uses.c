@@ -166,12 +166,15 @@ static mm_status walk_step(mm_check *c, int node) {
     return use_work(c, node, n->work);
 }
 
+static bool is_given(const mm_node *n, int u) { return u < MM_GIVEN_USES && n->given >> u & 1; }
+
 /* Run again, a step finds what it found the first time; then it writes the same, as exactly as what it read was. */
 static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *seen, bool *exact) {
-    const int32_t *bindings = &c->plan->bindings[c->plan->nodes[node].first_binding];
+    const mm_node *n = &c->plan->nodes[node];
+    const int32_t *bindings = &c->plan->bindings[n->first_binding];
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        if (use->access != MM_READ) continue;
+        if (use->access != MM_READ && !is_given(n, u)) continue;
         if (bindings[u] < 0) {
             if (c->current[use->tensor] == seen[u]) continue;
             return mm_check_refuse(c, node, use->tensor, "has changed since the step ran");
@@ -195,7 +198,7 @@ static mm_status walk_recompute(mm_check *c, int node) {
     bool exact = n->variant == ran->variant && variant->deterministic;
     MM_TRY(recompute_reads(c, node, step, seen, &exact));
     for (int u = 0; u < step->n_uses; u++) {
-        if (bindings[u] < 0 || step->uses[u].access != MM_WRITE) continue;
+        if (bindings[u] < 0 || step->uses[u].access != MM_WRITE || is_given(n, u)) continue;
         if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
             return mm_check_refuse(c, node, step->uses[u].tensor, "is written into a code");
         MM_TRY(check_writable(c, node, step->uses[u].tensor, bindings[u]));
@@ -228,7 +231,8 @@ static mm_status check_recomputed(const mm_check *c, int node) {
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && c->residences[bindings[u]].last > node)
+        if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && !is_given(n, u) &&
+            c->residences[bindings[u]].last > node)
             return MM_OK;
     return mm_check_refuse(c, node, -1, "its result is not used by anything");
 }

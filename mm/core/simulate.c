@@ -34,12 +34,17 @@ static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
     return ns < (double)MM_NS_MOST ? (int64_t)ns : MM_NS_MOST + 1; /* refused, with all that is too long */
 }
 
+int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
+    int64_t ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
+    return n->given ? ns - ns / 3 : ns;
+}
+
 static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) {
     const mm_plan *plan = s->plan;
     const mm_facts *facts = s->facts;
     int64_t ns;
     if (mm_node_runs_step(n)) {
-        ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
+        ns = mm_simulate_step_ns(facts, n);
     } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
         ns = link_ns(facts, n, plan->segments[n->dst].bytes);
     } else {

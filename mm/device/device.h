@@ -33,6 +33,9 @@ typedef struct mm_device_config {
 
 typedef struct mm_device_description {
     char model[128];
+    /* To plan by where nothing is measured, so that plans do not depend on a measurement: what the device's memory moves,
+     * and the link to pinned memory each way. 0: not known. */
+    int64_t memory_bytes_per_s, link_bytes_per_s;
     int processors; /* multiprocessors of a GPU, CPUs of the host */
 } mm_device_description;
 

@@ -53,6 +53,24 @@ static mm_status find_driver(cuda_driver *driver) {
     return find_function("cuMemSetAccess", &driver->set_access);
 }
 
+/* Each way from pinned memory, over the PCI Express that GPUs of this architecture came with (measured: 55.2 GB/s of the
+ * fifth generation). */
+static int64_t link_rate(int architecture) {
+    static const int64_t GENERATION_3 = INT64_C(12000000000);
+    return architecture >= 9 ? GENERATION_3 * 46 / 10 : architecture == 8 ? GENERATION_3 * 2 : GENERATION_3;
+}
+
+/* Twice a clock, the bus; 0 where the driver does not tell. */
+static int64_t memory_rate(void) {
+    int kilohertz = 0, bits = 0;
+    if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0) != cudaSuccess ||
+        cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    return INT64_C(2000) * kilohertz * (bits / 8);
+}
+
 static mm_status describe_gpu(cuda_device *device) {
     struct cudaDeviceProp properties;
     int least;
@@ -60,6 +78,8 @@ static mm_status describe_gpu(cuda_device *device) {
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &device->most_urgent), "cudaDeviceGetStreamPriorityRange");
     snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
     device->description.processors = properties.multiProcessorCount;
+    device->description.memory_bytes_per_s = memory_rate();
+    device->description.link_bytes_per_s = link_rate(properties.major);
     return MM_OK;
 }
 

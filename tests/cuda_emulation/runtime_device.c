@@ -106,6 +106,12 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrMultiProcessorCount:
         *value = p->multiProcessorCount;
         return cudaSuccess;
+    case cudaDevAttrMemoryClockRate:
+        *value = 2619000;
+        return cudaSuccess;
+    case cudaDevAttrGlobalMemoryBusWidth:
+        *value = 6144;
+        return cudaSuccess;
     case cudaDevAttrL2CacheSize:
         *value = p->l2CacheSize;
         return cudaSuccess;

@@ -51,7 +51,7 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap", "more than",
            "12 rules");
     refuse("*=swap,depth=0", "depth=0", "from 1");
-    refuse("*=swap,conv=swap", "'conv'", "rules, depth, k, when");
+    refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, when");
 }
 
 static void good_rules_are_taken_with_or_without_their_key(void **state) {
