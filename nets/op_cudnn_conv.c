@@ -38,7 +38,7 @@ static void *get_weights(const conv_op *op, const nets_op_args *args, mm_stream 
 /* A part that applies the weights. */
 static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role in,
                        nets_role out, mm_stream *stream) {
-    bool forward = part->direction == NETS_CONV_FORWARD;
+    bool forward = part->shape.direction == NETS_CONV_FORWARD;
     return nets_cudnn_conv_enqueue(part, args->at[forward ? in : out], args->at[forward ? out : in],
                                    get_weights(op, args, stream), library_workspace(op, args), stream);
 }
@@ -123,19 +123,9 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
     return op->wants_dx ? make_part(&op->dx, backend, *s, op->transposed ? there : back) : MM_OK;
 }
 
-/* cuDNN's descriptions count elements in 32 bits. */
-static mm_status check_sizes(const nets_op_desc *desc) {
-    MM_TRY(nets_cuda_check_dims(desc));
-    if (nets_elems(desc->x) > INT32_MAX || nets_elems(desc->y) > INT32_MAX)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of %lld to %lld elements, at most %d: a smaller batch fits",
-                       nets_op_name(desc->kind), (long long)nets_elems(desc->x), (long long)nets_elems(desc->y),
-                       INT32_MAX);
-    return MM_OK;
-}
-
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
     bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
-    MM_TRY(check_sizes(desc));
+    MM_TRY(nets_cuda_check_dims(desc));
     conv_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     const nets_conv_shape s = shape_of(desc, transposed);
