@@ -11,7 +11,7 @@
 
 enum {
     CANDIDATES = 14,
-    PROPOSED = 24, /* engines that are looked at of each way to guess */
+    PROPOSED = 64, /* engines that are looked at of each way to guess */
     COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
     RUNS = 4,      /* timed together, after one that warms up */
     TEXT = 1200,

@@ -5,7 +5,7 @@
 
 #include "nets/cuda_ops.h"
 
-enum { NETS_CUDNN_DESCRIPTORS = NETS_CONV_KNOBS + 4 };
+enum { NETS_CUDNN_DESCRIPTORS = 66 };
 
 /* Each after those that it refers to. */
 typedef struct nets_cudnn_descriptors {

@@ -155,6 +155,7 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
 /* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(10);
     f->config.workspace_limit_bytes = EXACT_BYTES - 1;
     assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
     f->config.workspace_limit_bytes = SMALL - 1;
@@ -164,6 +165,7 @@ static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(vo
 /* The list has room for it, the precision that is set has not. */
 static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
     fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(10);
     f->config.workspace_limit_bytes = TENSORS_BYTES;
     assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
     f->config.precision = NETS_TF32;
@@ -172,6 +174,7 @@ static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
 
 static void deterministic_takes_only_what_is(void **state) {
     fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(10);
     assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + EXACT_BYTES);
     f->config.deterministic = true;
     assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
