@@ -109,6 +109,7 @@ typedef enum mm_layer_kind {
     MM_LAYER_CONV,
     MM_LAYER_LINEAR,
     MM_LAYER_BATCH_NORM,
+    MM_LAYER_BATCH_NORM_RELU, /* in one layer: batch norm, the sum with another map if any, ReLU */
     MM_LAYER_LRN,
     MM_LAYER_RELU,
     MM_LAYER_POOL,

@@ -15,12 +15,18 @@
 extern "C" {
 #endif
 
+/* What lets a gradient through: the ReLU's output y where it is positive, or, if `mask` is not NULL, its bits where they are
+ * set. Both NULL: everything. */
+typedef struct nets_cuda_gate {
+    const float *y;
+    const uint32_t *mask;
+} nets_cuda_gate;
+
 /* ---------------------------------------------------------------- op_cuda_elementwise_kernels.cu */
 
 void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream);
-/* Lets through where y > 0, or, if `mask` is not NULL, where its bit is set. */
-void nets_cuda_relu_backward(const float *y, const uint32_t *mask, const float *dy, const float *earlier, float *dx,
-                             int64_t n, cudaStream_t stream);
+void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t n,
+                             cudaStream_t stream);
 /* y = a + b; b NULL: a. */
 void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream);
 
@@ -106,6 +112,9 @@ void nets_cuda_upsample_backward(nets_cuda_upsample shape, const float *dy, cons
 
 /* values[r][c] += bias[c] */
 void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t channels, cudaStream_t stream);
+/* y[r][c] = max(0, x[r][c] + bias[c]) */
+void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t rows, int64_t channels,
+                         cudaStream_t stream);
 
 /* Scratch of a reduction over the rows of [rows, channels] in two steps. */
 int64_t nets_cuda_reduction_bytes(int64_t rows, int64_t channels);
@@ -114,21 +123,31 @@ int64_t nets_cuda_reduction_bytes(int64_t rows, int64_t channels);
 void nets_cuda_sum_rows(const float *values, int64_t rows, int64_t channels, void *scratch, float *sums,
                         cudaStream_t stream);
 
+/* The gradient of nets_cuda_bias_relu, its gate not open: dx what is let through, dbias the sum of its rows. */
+void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t rows,
+                                  int64_t channels, void *scratch, float *dbias, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_cuda_batch_norm_kernels.cu */
+
 typedef struct nets_cuda_batch_norm {
     int64_t rows, channels;
     float eps, momentum;
+    bool relu; /* y's negative elements become zero */
 } nets_cuda_batch_norm;
 
 /* The batch's mean and biased variance; the running ones move unless they are NULL. */
 void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
                                      float *running_mean, float *running_var, cudaStream_t stream);
-/* y = (x - mean) / sqrt(var + eps) * scale + shift */
-void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *mean, const float *var,
-                                const float *scale, const float *shift, float *y, cudaStream_t stream);
+/* y = (x - mean) / sqrt(var + eps) * scale + shift (+ x2 unless that is NULL) */
+void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
+                                const float *var, const float *scale, const float *shift, float *y,
+                                cudaStream_t stream);
 
 typedef struct nets_cuda_batch_norm_gradients {
-    const float *x, *mean, *var, *scale, *dy, *earlier;
-    float *dx; /* NULL: not wanted */
+    const float *x, *mean, *var, *scale, *dy;
+    nets_cuda_gate gate; /* open: there was no ReLU */
+    const float *earlier, *earlier2;
+    float *dx, *dx2; /* by x and x2, NULL: not wanted. dx may be dy; dx2 not, but earlier2 */
     float *dscale, *dshift;
 } nets_cuda_batch_norm_gradients;
 

@@ -34,6 +34,13 @@ extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                  
 /* op_cuda_elementwise.c */
 MM_CHECKED mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
 
+/* By a ReLU's output, NETS_Y. */
+static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
+    const void *y = args->at[NETS_Y];
+    bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
+    return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
+}
+
 /* Whether what was launched since the last call could be. */
 MM_CHECKED mm_status nets_cuda_launched(const char *what);
 

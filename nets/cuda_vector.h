@@ -1,7 +1,8 @@
 /* What the .cu files have in common: vectors of channels, and how threads are laid over elements and over maps. C++.
  *
  * A map is rows (pixels) of channels. Its threads: blockDim.x of them take neighbouring vectors of V channels of a row,
- * blockDim.y rows at a time; blockIdx.y counts tiles of channels, blockIdx.x starts rows. A thread keeps its channels. */
+ * blockDim.y rows at a time; blockIdx.y counts tiles of channels, blockIdx.x starts rows. A thread keeps its channels. Rows
+ * are counted in 32 bits: backends refuse more. */
 #ifndef NETS_CUDA_VECTOR_H
 #define NETS_CUDA_VECTOR_H
 
@@ -29,13 +30,26 @@ static __device__ inline void store(float *to, const vec<4> &v) {
     *reinterpret_cast<float4 *>(to) = make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
 }
 
+template <int V> static __device__ inline vec<V> loaded(const float *from) {
+    vec<V> v;
+    load(from, &v);
+    return v;
+}
+
+template <int V> static __device__ inline vec<V> sum_of(vec<V> a, const vec<V> &b) {
+    for (int k = 0; k < V; k++) a.at[k] += b.at[k];
+    return a;
+}
+
+/* What ReLU makes of it. Written so that a NaN stays one: a training that diverges shows. */
+template <int V> static __device__ inline vec<V> positive(vec<V> v) {
+    for (int k = 0; k < V; k++) v.at[k] = v.at[k] < 0 ? 0 : v.at[k];
+    return v;
+}
+
 /* Adds what came earlier, if anything, at `at`. */
 template <int V> static __device__ inline vec<V> plus(vec<V> v, const float *earlier, int64_t at) {
-    if (!earlier) return v;
-    vec<V> e;
-    load(earlier + at, &e);
-    for (int k = 0; k < V; k++) v.at[k] += e.at[k];
-    return v;
+    return earlier ? sum_of(v, loaded<V>(earlier + at)) : v;
 }
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -47,12 +61,22 @@ struct map_grid {
     int64_t tiles;
 };
 
-/* Threads over a map of which a thread takes V channels. */
-static inline map_grid map_over(int64_t rows, int64_t channels, int V) {
-    int64_t vectors = channels / V, lanes = 1;
+/* As many as leave the fewest without a vector: of 32 to 8, or few for the very few. */
+static inline int64_t lanes_for(int64_t vectors) {
+    int64_t lanes = 1;
     while (lanes < 32 && lanes < vectors) lanes *= 2;
-    int64_t tiles = ceil_div(vectors, lanes), height = THREADS / lanes;
-    int64_t blocks = larger(1, lesser(ceil_div(rows, height), MOST_BLOCKS / lesser(tiles, MOST_BLOCKS)));
+    if (lanes < 8) return lanes;
+    int64_t best = lanes;
+    for (; lanes >= 8; lanes /= 2)
+        if (ceil_div(vectors, lanes) * lanes < ceil_div(vectors, best) * best) best = lanes;
+    return best;
+}
+
+/* Threads over a map of which a thread takes V channels, of at least so many rows if there are. */
+static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_each) {
+    const int64_t vectors = channels / V, lanes = lanes_for(vectors);
+    const int64_t tiles = ceil_div(vectors, lanes), height = THREADS / lanes;
+    int64_t blocks = larger(1, lesser(ceil_div(rows, height * rows_each), MOST_BLOCKS / lesser(tiles, MOST_BLOCKS)));
     map_grid g;
     g.grid = dim3((unsigned)blocks, (unsigned)tiles);
     g.block = dim3((unsigned)lanes, (unsigned)height);
@@ -60,10 +84,11 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V) {
     return g;
 }
 
-/* Launches kernel<V>(...) over a map, with vectors of four channels where they are that many; needs a `stream`. */
-#define LAUNCH_MAP(kernel, rows, channels, ...)                                                                        \
+/* Launches kernel<V>(...) over a map, with vectors of four channels where they are that many; needs a `stream`. A thread
+ * has rows_each rows at least: AT_ONCE for what uses write_rows. */
+#define LAUNCH_MAP(kernel, rows, channels, rows_each, ...)                                                             \
     do {                                                                                                               \
-        const map_grid map_ = map_over(rows, channels, (channels) % 4 ? 1 : 4);                                        \
+        const map_grid map_ = map_over(rows, channels, (channels) % 4 ? 1 : 4, rows_each);                             \
         if ((channels) % 4)                                                                                            \
             MM_LAUNCH(kernel<1>, map_.grid, map_.block, 0, stream, __VA_ARGS__);                                       \
         else                                                                                                           \
@@ -75,25 +100,70 @@ template <int V> static __device__ inline int my_channel() { return (int)(blockI
 static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
 
-/* out[row * pitch] = value(row) for the thread's rows; value reads nothing that another thread writes. */
-template <int V, typename Value>
-static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Value &value) {
-    const int64_t step = row_step();
-    int64_t row = my_row();
-    for (; row + (AT_ONCE - 1) * step < rows; row += AT_ONCE * step) {
-        vec<V> v[AT_ONCE];
+/* out[row * pitch] = make(fetch(row), row) for the thread's rows, ROWS of which are fetched before the first is made: fetch
+ * only loads, and nothing that another thread writes. All of them go through the map from its end to its beginning,
+ * together: the kernel before mostly went the other way, and of a map larger than the level-2 cache its end is what is
+ * still there. */
+template <int V, int ROWS, typename Fetch, typename Make>
+static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Fetch &fetch,
+                                         const Make &make) {
+    const int step = (int)row_step();
+    for (int row = (int)(rows - 1 - my_row()); row >= 0; row -= ROWS * step) {
+        decltype(fetch(row)) item[ROWS];
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) v[i] = value(row + i * step);
+        for (int i = 0; i < ROWS; i++)
+            if (row >= i * step) item[i] = fetch(row - i * step);
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) store(out + (row + i * step) * pitch, v[i]);
-    }
-    for (; row < rows; row += step) {
-        const vec<V> v = value(row);
-        store(out + row * pitch, v);
+        for (int i = 0; i < ROWS; i++)
+            if (row >= i * step) store(out + (row - i * step) * pitch, make(item[i], row - i * step));
     }
 }
 
-/* A pixel of images of this size. Pixels are counted in 32 bits: backends refuse more. */
+/* ---------------------------------------------------------------- gradients behind a ReLU */
+
+/* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its sign
+ * mask. */
+enum gate_kind { OPEN, BY_VALUE, BY_MASK };
+
+template <int V> struct gated {
+    vec<V> dy, y;
+    uint32_t bits;
+};
+
+template <gate_kind GATE> struct gradient {
+    const float *dy;
+    nets_cuda_gate gate;
+
+    template <int V> __device__ void fetch(int64_t at, gated<V> *g) const {
+        load(dy + at, &g->dy);
+        if (GATE == BY_VALUE) load(gate.y + at, &g->y);
+        if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
+    }
+    /* A vector's bits do not cross a word: they begin at a multiple of V. */
+    template <int V> __device__ vec<V> get(int64_t at, const gated<V> &g) const {
+        vec<V> v = g.dy;
+        for (int k = 0; k < V; k++) {
+            if (GATE == BY_VALUE) v.at[k] = g.y.at[k] > 0 ? v.at[k] : 0;
+            if (GATE == BY_MASK) v.at[k] = g.bits >> (at % 32 + k) & 1 ? v.at[k] : 0;
+        }
+        return v;
+    }
+};
+
+/* Calls of(gate's kind) as a template argument. */
+#define BY_GATE(gate, function, ...)                                                                                   \
+    do {                                                                                                               \
+        if ((gate).mask)                                                                                               \
+            function<BY_MASK>(__VA_ARGS__);                                                                            \
+        else if ((gate).y)                                                                                             \
+            function<BY_VALUE>(__VA_ARGS__);                                                                           \
+        else                                                                                                           \
+            function<OPEN>(__VA_ARGS__);                                                                               \
+    } while (0)
+
+/* ---------------------------------------------------------------- images */
+
+/* A pixel of images of this size. */
 struct pixel {
     int image, y, x;
 };

@@ -1,4 +1,4 @@
-/* The ops of device "host": oneDNN for what multiplies, normalises, pools and resamples, own loops for the rest.
+/* The ops of device "host": oneDNN for what multiplies, pools and resamples, own loops for the rest.
  * Internal. */
 #ifndef NETS_HOST_OPS_H
 #define NETS_HOST_OPS_H
@@ -16,10 +16,11 @@ extern const nets_backend_ops nets_host_backend_ops;
 
 extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* op_onednn_conv.c */
 extern const nets_op_impl nets_host_linear;                         /* op_onednn_linear.c */
-extern const nets_op_impl nets_host_batch_norm;                     /* op_onednn_batch_norm.c */
+extern const nets_op_impl nets_host_batch_norm;                     /* op_host_batch_norm.c */
 extern const nets_op_impl nets_host_resize;                         /* op_onednn_resize.c */
 extern const nets_op_impl nets_host_lrn;                            /* op_host_lrn.c */
-extern const nets_op_impl nets_host_relu, nets_host_add;            /* op_host_elementwise.c */
+extern const nets_op_impl nets_host_relu;                           /* op_host_relu.c */
+extern const nets_op_impl nets_host_add;                            /* op_host_elementwise.c */
 extern const nets_op_impl nets_host_concat, nets_host_crop;         /* op_host_slices.c */
 extern const nets_op_impl nets_host_dropout;                        /* op_host_dropout.c */
 extern const nets_op_impl nets_host_loss;                           /* op_host_loss.c */
@@ -38,11 +39,5 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
 /* sum[i] += addend[i], where there is an addend. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
-
-/* Adds a bias (NULL: nothing) to each of the rows. */
-void nets_host_add_bias(float *values, const float *bias, int64_t rows, int64_t columns);
-
-/* A bias's gradient, the sum of the rows; NULL: nothing. `sums`: scratch of `columns` doubles. */
-void nets_host_sum_rows(const float *values, int64_t rows, int64_t columns, double *sums, float *gradient_out);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nets/fuse.h"
 #include "nets/lower_table.h"
 #include "nets/net_attrs.h"
 
@@ -23,7 +24,29 @@ typedef struct lowering {
     nets_backend *backend;
     nets_op_desc *descs; /* of out->ops */
     layer_state *layers;
+    nets_fused *fused; /* of each layer */
 } lowering;
+
+/* What is computed in a layer's place: the layer, or a batch norm and what is behind it, up to the layer. */
+typedef struct unit {
+    const nets_layer *layer; /* gives operation, parameters and name */
+    const nets_layer *bias;  /* gives the bias; NULL: none */
+    int inputs[NETS_MAX_INPUTS];
+    int n_inputs;
+    bool relu; /* of a batch norm: a ReLU is in it */
+} unit;
+
+static unit unit_of(const lowering *lo, int index) {
+    const nets_net *net = lo->out->net;
+    const nets_fused *fused = &lo->fused[index];
+    const nets_layer *layer = nets_net_layer(net, fused->norm >= 0 ? fused->norm : index);
+    unit u = {.layer = layer, .bias = fused->no_bias ? NULL : layer, .n_inputs = layer->n_inputs};
+    memcpy(u.inputs, layer->inputs, sizeof u.inputs);
+    u.relu = fused->norm >= 0;
+    if (fused->addend >= 0) u.inputs[u.n_inputs++] = fused->addend;
+    if (fused->biased >= 0) u.bias = nets_net_layer(net, fused->biased);
+    return u;
+}
 
 /* ---------------------------------------------------------------- tensors */
 
@@ -79,6 +102,7 @@ static mm_status add_global_tensors(lowering *lo) {
 
 /* The tensor that holds a layer's parameter of a role, as value or as gradient. */
 static mm_tensor param_tensor(const lowering *lo, const nets_layer *layer, nets_param_role role, bool gradient) {
+    if (!layer) return -1;
     for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++)
         if (nets_net_param(lo->out->net, i)->role == role)
             return gradient ? lo->out->params[i].gradient : lo->out->params[i].value;
@@ -98,7 +122,7 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     return a->kind == b->kind && attrs_equal(&a->attrs, &b->attrs) && memcmp(a->x, b->x, sizeof a->x) == 0 &&
            memcmp(a->y, b->y, sizeof a->y) == 0 && a->n_inputs == b->n_inputs &&
            memcmp(a->channels, b->channels, sizeof a->channels) == 0 && a->training == b->training &&
-           a->wants_dx == b->wants_dx;
+           a->wants_dx == b->wants_dx && a->relu == b->relu;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -115,33 +139,33 @@ static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_ou
 }
 
 static mm_status make_op(lowering *lo, int index) {
-    const nets_layer *layer = nets_net_layer(lo->out->net, index);
-    nets_op_desc desc = {.kind = layer->op, .attrs = layer->attrs, .n_inputs = layer->n_inputs};
-    for (int i = 0; i < layer->n_inputs; i++)
-        desc.channels[i] = nets_net_layer(lo->out->net, layer->inputs[i])->shape[2];
-    MM_TRY(nets_net_shape(lo->out->net, layer->inputs[0], lo->out->batch, desc.x));
+    const unit u = unit_of(lo, index);
+    nets_op_desc desc = {.kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .n_inputs = u.n_inputs};
+    desc.attrs.bias = u.bias && u.bias->attrs.bias;
+    for (int i = 0; i < u.n_inputs; i++) desc.channels[i] = nets_net_layer(lo->out->net, u.inputs[i])->shape[2];
+    MM_TRY(nets_net_shape(lo->out->net, u.inputs[0], lo->out->batch, desc.x));
     MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
-    desc.wants_dx = desc.training && lo->layers[layer->inputs[0]].wants_gradient;
+    desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
-    return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", layer->name);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", u.layer->name);
 }
 
 /* ---------------------------------------------------------------- steps */
 
 static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
-    const nets_layer *layer = nets_net_layer(lo->out->net, index);
+    const unit u = unit_of(lo, index);
     const layer_state *state = &lo->layers[index];
     for (int r = 0; r < NETS_ROLES; r++) tensors[r] = state->saved[r];
-    for (int i = 0; i < layer->n_inputs; i++) tensors[NETS_X + i] = lo->layers[layer->inputs[i]].value;
+    for (int i = 0; i < u.n_inputs; i++) tensors[NETS_X + i] = lo->layers[u.inputs[i]].value;
     tensors[NETS_Y] = state->value;
     tensors[NETS_DY] = state->gradient;
-    tensors[NETS_W] = param_tensor(lo, layer, NETS_PARAM_WEIGHT, false);
-    tensors[NETS_B] = param_tensor(lo, layer, NETS_PARAM_BIAS, false);
-    tensors[NETS_MEAN] = param_tensor(lo, layer, NETS_PARAM_RUNNING_MEAN, false);
-    tensors[NETS_VAR] = param_tensor(lo, layer, NETS_PARAM_RUNNING_VAR, false);
-    tensors[NETS_DW] = param_tensor(lo, layer, NETS_PARAM_WEIGHT, true);
-    tensors[NETS_DB] = param_tensor(lo, layer, NETS_PARAM_BIAS, true);
+    tensors[NETS_W] = param_tensor(lo, u.layer, NETS_PARAM_WEIGHT, false);
+    tensors[NETS_B] = param_tensor(lo, u.bias, NETS_PARAM_BIAS, false);
+    tensors[NETS_MEAN] = param_tensor(lo, u.layer, NETS_PARAM_RUNNING_MEAN, false);
+    tensors[NETS_VAR] = param_tensor(lo, u.layer, NETS_PARAM_RUNNING_VAR, false);
+    tensors[NETS_DW] = param_tensor(lo, u.layer, NETS_PARAM_WEIGHT, true);
+    tensors[NETS_DB] = param_tensor(lo, u.bias, NETS_PARAM_BIAS, true);
     tensors[NETS_LABELS] = lo->out->labels;
     tensors[NETS_RNG] = lo->out->rng;
     tensors[NETS_LOSS_VALUE] = lo->out->loss;
@@ -187,30 +211,32 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
 }
 
 static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[NETS_STEP_SAVED]) {
+    int named = lo->fused[index].norm >= 0 ? lo->fused[index].norm : index;
     for (int i = 0; i < NETS_STEP_SAVED && saved[i].role != NETS_WORKSPACE; i++)
-        MM_TRY(add_map(lo, index, MM_SAVED, saved[i].dtype, saved[i].channels_only, "", saved[i].suffix,
+        MM_TRY(add_map(lo, named, MM_SAVED, saved[i].dtype, saved[i].channels_only, "", saved[i].suffix,
                        &lo->layers[index].saved[saved[i].role]));
     return MM_OK;
 }
 
 static mm_status lower_forward(lowering *lo, int index) {
-    const nets_layer *layer = nets_net_layer(lo->out->net, index);
-    const nets_op_lowering *how = nets_op_lowering_of(layer->op);
+    const unit u = unit_of(lo, index);
+    const nets_op_lowering *how = nets_op_lowering_of(u.layer->op, u.relu);
     layer_state *state = &lo->layers[index];
     bool train = lo->out->mode == NETS_TRAIN;
-    state->wants_gradient = train && layer->n_params > 0;
-    for (int i = 0; i < layer->n_inputs; i++) state->wants_gradient |= lo->layers[layer->inputs[i]].wants_gradient;
-    for (int i = 0; i < layer->n_inputs; i++) lo->layers[layer->inputs[i]].consumers += state->wants_gradient;
+    if (lo->fused[index].within != index) return MM_OK;
+    state->wants_gradient = train && u.layer->n_params > 0;
+    for (int i = 0; i < u.n_inputs; i++) state->wants_gradient |= lo->layers[u.inputs[i]].wants_gradient;
+    for (int i = 0; i < u.n_inputs; i++) lo->layers[u.inputs[i]].consumers += state->wants_gradient;
     if (!train && how->identity_in_eval) {
-        state->value = lo->layers[layer->inputs[0]].value;
+        state->value = lo->layers[u.inputs[0]].value;
         return MM_OK;
     }
-    MM_TRY(mm_graph_add_layer(lo->out->graph, layer->name, how->kind, &state->graph_layer));
-    if (layer->op == NETS_DATA)
+    MM_TRY(mm_graph_add_layer(lo->out->graph, u.layer->name, how->kind, &state->graph_layer));
+    if (u.layer->op == NETS_DATA)
         state->value = lo->out->images;
     else
         MM_TRY(make_op(lo, index));
-    bool has_output = layer->op != NETS_DATA && (train || layer->op != NETS_LOSS);
+    bool has_output = u.layer->op != NETS_DATA && (train || u.layer->op != NETS_LOSS);
     if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, MM_F32, false, "", "out", &state->value));
     if (train) MM_TRY(add_saved(lo, index, how->saved));
     mm_tensor tensors[NETS_ROLES];
@@ -231,13 +257,13 @@ static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_ou
 }
 
 static mm_status lower_backward(lowering *lo, int index) {
-    const nets_layer *layer = nets_net_layer(lo->out->net, index);
+    const unit u = unit_of(lo, index);
     if (!lo->layers[index].wants_gradient) return MM_OK;
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
-    for (int i = 0; i < layer->n_inputs; i++)
-        MM_TRY(add_contribution(lo, layer->inputs[i], &tensors[NETS_EARLIER + i], &tensors[NETS_DX + i]));
-    return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(layer->op)->backward, tensors);
+    for (int i = 0; i < u.n_inputs; i++)
+        MM_TRY(add_contribution(lo, u.inputs[i], &tensors[NETS_EARLIER + i], &tensors[NETS_DX + i]));
+    return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(u.layer->op, u.relu)->backward, tensors);
 }
 
 static mm_status lower_update(lowering *lo) {
@@ -275,7 +301,8 @@ static mm_status allocate(lowering *lo) {
     out->ops = calloc(n, sizeof *out->ops);
     lo->descs = calloc(n, sizeof *lo->descs);
     lo->layers = calloc(n, sizeof *lo->layers);
-    if (!out->steps || !out->params || !out->ops || !lo->descs || !lo->layers)
+    lo->fused = calloc(n, sizeof *lo->fused);
+    if (!out->steps || !out->params || !out->ops || !lo->descs || !lo->layers || !lo->fused)
         return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower %zu layers", nets_net_name(out->net), n);
     for (size_t i = 0; i < n; i++) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
@@ -285,9 +312,22 @@ static mm_status allocate(lowering *lo) {
     return MM_OK;
 }
 
+static mm_status fuse(lowering *lo) {
+    if (lo->backend->no_fuse) {
+        nets_fuse_none(lo->out->net, lo->fused);
+        return MM_OK;
+    }
+    int *consumers = malloc((size_t)nets_net_layers(lo->out->net) * sizeof *consumers);
+    if (!consumers) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to fuse layers", nets_net_name(lo->out->net));
+    nets_fuse(lo->out->net, consumers, lo->fused);
+    free(consumers);
+    return MM_OK;
+}
+
 static mm_status lower_all(lowering *lo) {
     nets_lowered *out = lo->out;
     MM_TRY(allocate(lo));
+    MM_TRY(fuse(lo));
     char name[NETS_NAME_CAPACITY + 64];
     snprintf(name, sizeof name, "%s %s %lld", nets_net_name(out->net), out->mode == NETS_TRAIN ? "train" : "eval",
              (long long)out->batch);
@@ -314,6 +354,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     mm_status status = lower_all(&lo);
     free(lo.descs);
     free(lo.layers);
+    free(lo.fused);
     if (status != MM_OK) {
         nets_lowered_destroy(out);
         return status;

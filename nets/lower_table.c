@@ -55,9 +55,9 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
     },
     [NETS_RELU] = {
         .kind = MM_LAYER_RELU,
-        .forward = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
-        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
-        .backward = {.uses = {S(Y), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+        .forward = {.uses = {R(X), R(B), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .eval = {.uses = {R(X), R(B), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {S(Y), R(DY), GIVES_DX, W(DB)}, .pairs = {INPLACE(DY, DX)}},
     },
     [NETS_MAX_POOL] = {
         .kind = MM_LAYER_POOL,
@@ -121,6 +121,20 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
         .backward = {.uses = {R(Y), R(LABELS), GIVES_DX}, .pairs = {INPLACE(Y, DX)}},
     },
 };
+
+/* A batch norm with its ReLU, and the sum between them where it has a second input. */
+static const nets_op_lowering BATCH_NORM_RELU = {
+    .kind = MM_LAYER_BATCH_NORM_RELU,
+    .saved = {{NETS_SAVED_MEAN, MM_F32, true, "mean"}, {NETS_SAVED_VAR, MM_F32, true, "var"}},
+    .forward = {.uses = {R(X), R(X2), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)},
+                .pairs = {INPLACE(X2, Y)}},
+    .eval = {.uses = {R(X), R(X2), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
+    .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), S(Y), R(DY), GIVES_DX, GIVES_DX_OF(1), W(DW),
+                          W(DB)},
+                 .pairs = {INPLACE(DY, DX), EARLIER_INPLACE(1)}},
+};
 /* clang-format on */
 
-const nets_op_lowering *nets_op_lowering_of(nets_op_kind op) { return &TABLE[op]; }
+const nets_op_lowering *nets_op_lowering_of(nets_op_kind op, bool relu) {
+    return op == NETS_BATCH_NORM && relu ? &BATCH_NORM_RELU : &TABLE[op];
+}

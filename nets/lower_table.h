@@ -37,6 +37,7 @@ typedef struct nets_op_lowering {
     nets_step_spec forward, eval, backward;
 } nets_op_lowering;
 
-const nets_op_lowering *nets_op_lowering_of(nets_op_kind op);
+/* `relu`: of a batch norm that has its ReLU in it. */
+const nets_op_lowering *nets_op_lowering_of(nets_op_kind op, bool relu);
 
 #endif

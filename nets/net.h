@@ -44,7 +44,7 @@ typedef struct nets_attrs {
     int64_t output_pad[2]; /* conv_transpose: rows and columns more, below and on the right; less than the stride */
     int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements; 0 is 1 */
     int64_t groups;        /* conv, conv_transpose: of channels, each convolved for itself; 0 is 1 */
-    bool bias;             /* conv, conv_transpose, linear */
+    bool bias;             /* conv, conv_transpose, linear; a ReLU's when lowering gave it one (fuse.h) */
     bool ceil_mode;   /* pools: a last window may reach beyond the image, if it begins in it or in the padding before */
     bool exclude_pad; /* avg_pool: divide by the elements inside the image only (torch divides by the kernel's) */
     int64_t size;     /* lrn: channels of a window, odd */

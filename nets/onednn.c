@@ -30,10 +30,8 @@ void nets_dnn_fini(nets_dnn *dnn) {
 
 static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t pd, nets_dnn_kernel *kernel) {
     static const int ARGS[] = {
-        DNNL_ARG_SRC,       DNNL_ARG_DST,        DNNL_ARG_WEIGHTS,    DNNL_ARG_BIAS,
-        DNNL_ARG_MEAN,      DNNL_ARG_VARIANCE,   DNNL_ARG_SCALE,      DNNL_ARG_SHIFT,
-        DNNL_ARG_WORKSPACE, DNNL_ARG_DIFF_SRC,   DNNL_ARG_DIFF_DST,   DNNL_ARG_DIFF_WEIGHTS,
-        DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT, DNNL_ARG_SCRATCHPAD,
+        DNNL_ARG_SRC,      DNNL_ARG_DST,      DNNL_ARG_WEIGHTS,      DNNL_ARG_WORKSPACE,
+        DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD,
     };
     for (size_t i = 0; i < sizeof ARGS / sizeof ARGS[0]; i++) {
         const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ARGS[i]);

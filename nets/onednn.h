@@ -9,7 +9,7 @@
 
 #include "mm/core/status.h"
 
-enum { NETS_DNN_ARGS = 12 };
+enum { NETS_DNN_ARGS = 6 };
 
 typedef struct nets_dnn {
     dnnl_engine_t engine;
@@ -30,11 +30,11 @@ typedef struct nets_dnn_windows {
     int64_t groups; /* convolutions */
 } nets_dnn_windows;
 
-/* Of a matrix product y[rows, columns] = a[rows, inner] b[inner, columns] (+ bias[columns]): `transposed` means stored as
+/* Of a matrix product y[rows, columns] = a[rows, inner] b[inner, columns]: `transposed` means stored as
  * the transposed matrix; all are row by row. */
 typedef struct nets_dnn_product_desc {
     int64_t rows, inner, columns;
-    bool a_transposed, b_transposed, bias;
+    bool a_transposed, b_transposed;
 } nets_dnn_product_desc;
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
@@ -42,13 +42,12 @@ typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL
 MM_CHECKED mm_status nets_dnn_init(nets_dnn *dnn);
 void nets_dnn_fini(nets_dnn *dnn);
 
-/* Arguments by oneDNN's names: SRC, WEIGHTS, BIAS, DST and their DIFF_. Weights are in the layout that the primitive
+/* Arguments by oneDNN's names: SRC, WEIGHTS, DST and their DIFF_. Weights are in the layout that the primitive
  * likes; nets_dnn_weights_reorder makes the way from or to the plain one. */
-MM_CHECKED mm_status nets_dnn_conv_forward(const nets_dnn *dnn, const nets_dnn_windows *w, bool bias,
-                                           nets_dnn_kernel *kernel_out);
+MM_CHECKED mm_status nets_dnn_conv_forward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_kernel *kernel_out);
 MM_CHECKED mm_status nets_dnn_conv_backward_data(const nets_dnn *dnn, const nets_dnn_windows *w,
                                                  nets_dnn_kernel *kernel_out);
-MM_CHECKED mm_status nets_dnn_conv_backward_weights(const nets_dnn *dnn, const nets_dnn_windows *w, bool bias,
+MM_CHECKED mm_status nets_dnn_conv_backward_weights(const nets_dnn *dnn, const nets_dnn_windows *w,
                                                     nets_dnn_kernel *kernel_out);
 
 /* FROM plain TO the layout of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or the other way round. Its
@@ -56,7 +55,7 @@ MM_CHECKED mm_status nets_dnn_conv_backward_weights(const nets_dnn *dnn, const n
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_kernel *kernel, int arg,
                                               bool to_plain, nets_dnn_kernel *reorder_out);
 
-/* Arguments SRC (a), WEIGHTS (b), BIAS, DST (y), none of which oneDNN wants otherwise than as described. */
+/* Arguments SRC (a), WEIGHTS (b), DST (y), none of which oneDNN wants otherwise than as described. */
 MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,
                                       nets_dnn_kernel *kernel_out);
 
@@ -69,13 +68,6 @@ MM_CHECKED mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_w
                                            bool training, nets_dnn_kernel *kernel_out);
 MM_CHECKED mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
                                             nets_dnn_kernel *kernel_out);
-
-/* SRC, SCALE, SHIFT, DST, and MEAN, VARIANCE (biased): outputs in training, else inputs. */
-MM_CHECKED mm_status nets_dnn_batch_norm_forward(const nets_dnn *dnn, const int64_t x[4], float eps, bool training,
-                                                 nets_dnn_kernel *kernel_out);
-/* SRC, SCALE, SHIFT, MEAN, VARIANCE, DIFF_DST; DIFF_SRC, DIFF_SCALE, DIFF_SHIFT. */
-MM_CHECKED mm_status nets_dnn_batch_norm_backward(const nets_dnn *dnn, const int64_t x[4], float eps,
-                                                  nets_dnn_kernel *kernel_out);
 
 /* SRC, DST; DIFF_DST, DIFF_SRC. By whole factors, pixels being squares: bilinear does not align the corners. */
 MM_CHECKED mm_status nets_dnn_upsample_forward(const nets_dnn *dnn, const int64_t x[4], const int64_t y[4],

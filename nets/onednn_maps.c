@@ -1,4 +1,4 @@
-/* Descriptions of the kernels that map images to images without weights of their own: pools, batch norm, upsampling, and
+/* Descriptions of the kernels that map images to images without weights of their own: pools, upsampling, and
  * the change of layout. */
 #include "nets/onednn_internal.h"
 
@@ -32,32 +32,6 @@ mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w,
     dnnl_pooling_desc_t forward, backward;
     MM_TRY(describe_pool(w, kind, true, &forward, &backward));
     return nets_dnn_build(dnn, &backward, &forward, "a pool's gradient", kernel_out);
-}
-
-static const unsigned BATCH_NORM_FLAGS = dnnl_use_scale | dnnl_use_shift;
-
-mm_status nets_dnn_batch_norm_forward(const nets_dnn *dnn, const int64_t x[4], float eps, bool training,
-                                      nets_dnn_kernel *kernel_out) {
-    dnnl_memory_desc_t md;
-    dnnl_batch_normalization_desc_t forward;
-    MM_TRY(nets_dnn_nhwc(x, &md));
-    DNN_TRY(dnnl_batch_normalization_forward_desc_init(
-                &forward, training ? dnnl_forward_training : dnnl_forward_inference, &md, eps,
-                BATCH_NORM_FLAGS | (training ? 0u : (unsigned)dnnl_use_global_stats)),
-            "a batch norm");
-    return nets_dnn_build(dnn, &forward, NULL, "a batch norm", kernel_out);
-}
-
-mm_status nets_dnn_batch_norm_backward(const nets_dnn *dnn, const int64_t x[4], float eps,
-                                       nets_dnn_kernel *kernel_out) {
-    dnnl_memory_desc_t md;
-    dnnl_batch_normalization_desc_t forward, backward;
-    MM_TRY(nets_dnn_nhwc(x, &md));
-    DNN_TRY(dnnl_batch_normalization_forward_desc_init(&forward, dnnl_forward_training, &md, eps, BATCH_NORM_FLAGS),
-            "a batch norm");
-    DNN_TRY(dnnl_batch_normalization_backward_desc_init(&backward, dnnl_backward, &md, &md, eps, BATCH_NORM_FLAGS),
-            "a batch norm's gradient");
-    return nets_dnn_build(dnn, &backward, &forward, "a batch norm's gradient", kernel_out);
 }
 
 static mm_status describe_upsample(const int64_t x[4], const int64_t y[4], bool bilinear,

@@ -17,10 +17,17 @@ static const nets_backend_ops *const BACKENDS[] = {
 #endif
 };
 
+static mm_status open_on(const nets_backend_ops *ops, const nets_backend_config *config, nets_backend **backend_out) {
+    MM_TRY(ops->open(config, backend_out));
+    (*backend_out)->no_fuse = config->no_fuse;
+    return MM_OK;
+}
+
 mm_status nets_backend_open(const char *device, const nets_backend_config *config, nets_backend **backend_out) {
     const nets_backend_config defaults = {0};
     for (size_t i = 0; i < sizeof BACKENDS / sizeof BACKENDS[0]; i++)
-        if (strcmp(BACKENDS[i]->name, device) == 0) return BACKENDS[i]->open(config ? config : &defaults, backend_out);
+        if (strcmp(BACKENDS[i]->name, device) == 0)
+            return open_on(BACKENDS[i], config ? config : &defaults, backend_out);
     return mm_fail(MM_ERR_NOT_FOUND, "no network operations for device %s", device);
 }
 

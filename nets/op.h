@@ -59,6 +59,8 @@ typedef struct nets_op_args {
 typedef struct nets_op_desc {
     nets_op_kind kind;
     nets_attrs attrs;
+    bool relu; /* of a batch norm: y = max(0, bn(x)), or max(0, bn(x) + x2) where it has two inputs. (A ReLU with
+                           attrs.bias: y = max(0, x + b).) The bits are those of the single operations. */
     int64_t x[4], y[4]; /* NHWC; x: of the first input */
     int n_inputs;
     int64_t channels[NETS_MAX_INPUTS]; /* of each */
@@ -77,6 +79,7 @@ typedef struct nets_backend_config {
     nets_precision precision;
     bool deterministic;            /* only algorithms that give the same bits for the same inputs every time */
     int64_t workspace_limit_bytes; /* of one library call; 0: NETS_WORKSPACE_LIMIT_BYTES */
+    bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
     const char *algorithms_path;   /* where the algorithms chosen by timing are kept; NULL: nowhere */
     mm_log log;
 } nets_backend_config;
@@ -102,6 +105,7 @@ typedef struct nets_backend_ops {
 /* The first member of every implementation's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
+    bool no_fuse; /* of its configuration; set by nets_backend_open */
 };
 struct nets_op {
     const nets_op_impl *impl;

@@ -1,5 +1,6 @@
-/* Batch norm: glue to op_cuda_channels_kernels.cu. It normalises with the biased variance of the batch and keeps the
- * unbiased one in the running statistics, as torch does. The workspace is the scratch of the reductions. */
+/* Batch norm, with the sum and the ReLU behind it where they are of one layer: glue to op_cuda_batch_norm_kernels.cu. It
+ * normalises with the biased variance of the batch and keeps the unbiased one in the running statistics, as torch does.
+ * The workspace is the scratch of the reductions. */
 #include <stdlib.h>
 
 #include "nets/cuda_ops.h"
@@ -18,20 +19,24 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     if (op->training)
         nets_cuda_batch_norm_statistics(op->bn, args->at[NETS_X], args->at[NETS_WORKSPACE], mean, var,
                                         args->at[NETS_MEAN], args->at[NETS_VAR], s);
-    nets_cuda_batch_norm_apply(op->bn, args->at[NETS_X], mean, var, args->at[NETS_W], args->at[NETS_B],
-                               args->at[NETS_Y], s);
+    nets_cuda_batch_norm_apply(op->bn, args->at[NETS_X], args->at[NETS_X2], mean, var, args->at[NETS_W],
+                               args->at[NETS_B], args->at[NETS_Y], s);
     return nets_cuda_launched("a batch norm");
 }
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const batch_norm_op *op = (const batch_norm_op *)base;
-    const nets_cuda_batch_norm_gradients g = {.x = args->at[NETS_X],
+    const nets_cuda_gate open = {.y = NULL};
+    const nets_cuda_batch_norm_gradients g = {.gate = op->bn.relu ? nets_cuda_gate_of(args) : open,
+                                              .x = args->at[NETS_X],
                                               .mean = args->at[NETS_SAVED_MEAN],
                                               .var = args->at[NETS_SAVED_VAR],
                                               .scale = args->at[NETS_W],
                                               .dy = args->at[NETS_DY],
                                               .earlier = args->at[NETS_EARLIER],
+                                              .earlier2 = args->at[NETS_EARLIER2],
                                               .dx = op->wants_dx ? args->at[NETS_DX] : NULL,
+                                              .dx2 = args->at[NETS_DX2],
                                               .dscale = args->at[NETS_DW],
                                               .dshift = args->at[NETS_DB]};
     nets_cuda_batch_norm_backward(op->bn, g, args->at[NETS_WORKSPACE], mm_cuda_stream(stream));
@@ -54,7 +59,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .bn = {.rows = desc->x[0] * desc->x[1] * desc->x[2],
                                  .channels = desc->x[3],
                                  .eps = desc->attrs.eps,
-                                 .momentum = desc->attrs.momentum},
+                                 .momentum = desc->attrs.momentum,
+                                 .relu = desc->relu},
                           .training = desc->training,
                           .wants_dx = desc->wants_dx};
     *op_out = &op->base;

@@ -1,11 +1,12 @@
-/* ReLU, residual sum, dropout and the update step: glue to op_cuda_elementwise_kernels.cu and op_cuda_sgd_kernels.cu. */
+/* ReLU, residual sum, dropout and the update step: glue to op_cuda_elementwise_kernels.cu and op_cuda_sgd_kernels.cu, and
+ * for a ReLU with a bias to op_cuda_channels_kernels.cu. */
 #include <stdlib.h>
 
 #include "nets/cuda_ops.h"
 
 typedef struct elementwise_op {
     nets_op base;
-    int64_t elems;
+    int64_t elems, channels;
     nets_cuda_dropout dropout;
 } elementwise_op;
 
@@ -14,6 +15,7 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     op->base.impl = impl;
     op->elems = nets_elems(desc->x);
+    op->channels = desc->x[3];
     op->dropout.threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
     op->dropout.scale = 1.0f / (1.0f - desc->attrs.p);
     *op_out = &op->base;
@@ -32,16 +34,41 @@ static mm_status relu_forward(nets_op *op, const nets_op_args *args, mm_stream *
 }
 
 static mm_status relu_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    const void *y = args->at[NETS_Y];
-    bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
-    nets_cuda_relu_backward(by_mask ? NULL : y, by_mask ? y : NULL, args->at[NETS_DY], args->at[NETS_EARLIER],
-                            args->at[NETS_DX], elems_of(op), mm_cuda_stream(stream));
+    nets_cuda_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
+                            elems_of(op), mm_cuda_stream(stream));
     return nets_cuda_launched("relu's gradient");
 }
 
+/* ---------------------------------------------------------------- ReLU with a bias */
+
+static int64_t rows_of(const elementwise_op *op) { return op->elems / op->channels; }
+
+static mm_status bias_relu_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const elementwise_op *op = (const elementwise_op *)base;
+    nets_cuda_bias_relu(args->at[NETS_X], args->at[NETS_B], args->at[NETS_Y], rows_of(op), op->channels,
+                        mm_cuda_stream(stream));
+    return nets_cuda_launched("relu with a bias");
+}
+
+static mm_status bias_relu_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const elementwise_op *op = (const elementwise_op *)base;
+    nets_cuda_bias_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
+                                 rows_of(op), op->channels, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+                                 mm_cuda_stream(stream));
+    return nets_cuda_launched("the gradient of relu with a bias");
+}
+
+static int64_t bias_relu_workspace_bytes(const nets_op *base, mm_phase phase) {
+    const elementwise_op *op = (const elementwise_op *)base;
+    return phase == MM_BACKWARD ? nets_cuda_reduction_bytes(rows_of(op), op->channels) : 0;
+}
+
+static const nets_op_impl bias_relu = {NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward, bias_relu_backward};
+
 static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     (void)backend;
-    return create(&nets_cuda_relu_op, desc, op_out);
+    MM_TRY(nets_cuda_check_dims(desc));
+    return create(desc->attrs.bias ? &bias_relu : &nets_cuda_relu_op, desc, op_out);
 }
 
 /* ---------------------------------------------------------------- residual sum */

@@ -31,32 +31,18 @@ struct relu {
     const float *x;
     float *out;
 
-    template <int V> __device__ vec<V> at(int64_t i) const {
-        vec<V> v;
-        load(x + i, &v);
-        /* Written so that a NaN stays one: a training that diverges shows. */
-        for (int k = 0; k < V; k++) v.at[k] = v.at[k] < 0 ? 0 : v.at[k];
-        return v;
-    }
+    template <int V> __device__ vec<V> at(int64_t i) const { return positive(loaded<V>(x + i)); }
 };
 
-struct relu_backward {
-    const float *y;
-    const uint32_t *mask;
-    const float *dy, *earlier;
+template <gate_kind GATE> struct relu_backward {
+    gradient<GATE> from;
+    const float *earlier;
     float *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
-        vec<V> v, gradient;
-        load(dy + i, &gradient);
-        if (mask) {
-            const uint32_t bits = mask[i / 32] >> (i % 32); /* of V elements: they do not cross a word */
-            for (int k = 0; k < V; k++) v.at[k] = bits >> k & 1 ? gradient.at[k] : 0;
-        } else {
-            load(y + i, &v);
-            for (int k = 0; k < V; k++) v.at[k] = v.at[k] > 0 ? gradient.at[k] : 0;
-        }
-        return plus(v, earlier, i);
+        gated<V> g;
+        from.fetch(i, &g);
+        return plus(from.get(i, g), earlier, i);
     }
 };
 
@@ -66,11 +52,7 @@ struct sum {
     const float *a, *b;
     float *out;
 
-    template <int V> __device__ vec<V> at(int64_t i) const {
-        vec<V> v;
-        load(a + i, &v);
-        return plus(v, b, i);
-    }
+    template <int V> __device__ vec<V> at(int64_t i) const { return plus(loaded<V>(a + i), b, i); }
 };
 
 /* ---------------------------------------------------------------- dropout */
@@ -101,10 +83,14 @@ void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream) {
     launch(f, n, stream);
 }
 
-void nets_cuda_relu_backward(const float *y, const uint32_t *mask, const float *dy, const float *earlier, float *dx,
-                             int64_t n, cudaStream_t stream) {
-    const relu_backward f = {y, mask, dy, earlier, dx};
-    launch(f, n, stream);
+void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t n,
+                             cudaStream_t stream) {
+    const relu_backward<BY_MASK> by_mask = {{dy, gate}, earlier, dx};
+    const relu_backward<BY_VALUE> by_value = {{dy, gate}, earlier, dx};
+    if (gate.mask)
+        launch(by_mask, n, stream);
+    else
+        launch(by_value, n, stream);
 }
 
 void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream) {

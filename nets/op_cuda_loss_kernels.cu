@@ -87,17 +87,33 @@ static __global__ void loss_total(const part *parts, int n, int64_t n_labels, fl
     *correct = all[0].bad == NO_LABEL ? all[0].correct : -1 - all[0].bad;
 }
 
+template <int V> struct scored {
+    int label;
+    vec<V> p, earlier;
+};
+
+template <int V>
 static __global__ void loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
                                      const float *earlier, float *dx) {
-    const int c = my_channel<1>();
+    const int c = my_channel<V>();
     if (c >= classes) return;
-    write_rows<1>(n_labels, classes, dx + c, [&](int64_t row) {
-        const int label = labels[row];
-        const int64_t at = row * classes + c;
-        vec<1> v = {{(probabilities[at] - (c == label ? 1.0f : 0.0f)) / (float)n_labels}};
-        if (label < 0 || label >= classes) v.at[0] = 0;
-        return plus(v, earlier, at);
-    });
+    write_rows<V, AT_ONCE>(
+        n_labels, classes, dx + c,
+        [&](int row) {
+            const int64_t at = (int64_t)row * classes + c;
+            scored<V> i;
+            i.label = labels[row];
+            load(probabilities + at, &i.p);
+            if (earlier) load(earlier + at, &i.earlier);
+            return i;
+        },
+        [&](const scored<V> &i, int) {
+            const bool is_class = i.label >= 0 && i.label < classes;
+            vec<V> v;
+            for (int k = 0; k < V; k++)
+                v.at[k] = is_class ? (i.p.at[k] - (c + k == i.label ? 1.0f : 0.0f)) / (float)n_labels : 0;
+            return earlier ? sum_of(v, i.earlier) : v;
+        });
 }
 
 void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,
@@ -111,6 +127,5 @@ void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels
 
 void nets_cuda_loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
                              const float *earlier, float *dx, cudaStream_t stream) {
-    const map_grid g = map_over(n_labels, classes, 1);
-    MM_LAUNCH(loss_backward, g.grid, g.block, 0, stream, probabilities, labels, n_labels, classes, earlier, dx);
+    LAUNCH_MAP(loss_backward, n_labels, classes, AT_ONCE, probabilities, labels, n_labels, classes, earlier, dx);
 }

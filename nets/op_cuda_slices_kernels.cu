@@ -1,15 +1,21 @@
 /* Copies: of rows (concatenation), of rectangles (crop), and with rows and columns exchanged (the order of weights). */
 #include "nets/cuda_vector.h"
 
+template <int V> struct copied { vec<V> v, earlier; };
+
 template <int V>
 static __global__ void copy_rows(nets_cuda_rows s, const float *from, const float *earlier, float *to) {
     const int c = my_channel<V>();
     if (c >= s.width) return;
-    write_rows<V>(s.rows, s.to_pitch, to + c, [&](int64_t row) {
-        vec<V> v;
-        load(from + row * s.from_pitch + c, &v);
-        return plus(v, earlier, row * s.to_pitch + c);
-    });
+    write_rows<V, AT_ONCE>(
+        s.rows, s.to_pitch, to + c,
+        [&](int row) {
+            copied<V> i;
+            load(from + row * s.from_pitch + c, &i.v);
+            if (earlier) load(earlier + row * s.to_pitch + c, &i.earlier);
+            return i;
+        },
+        [&](const copied<V> &i, int) { return earlier ? sum_of(i.v, i.earlier) : i.v; });
 }
 
 static bool in_fours(const void *a, const void *b, const void *c) {
@@ -18,10 +24,10 @@ static bool in_fours(const void *a, const void *b, const void *c) {
 
 void nets_cuda_copy_rows(nets_cuda_rows s, const float *from, const float *earlier, float *to, cudaStream_t stream) {
     if ((s.width | s.from_pitch | s.to_pitch) % 4 == 0 && in_fours(from, earlier, to)) {
-        const map_grid g = map_over(s.rows, s.width, 4);
+        const map_grid g = map_over(s.rows, s.width, 4, AT_ONCE);
         MM_LAUNCH(copy_rows<4>, g.grid, g.block, 0, stream, s, from, earlier, to);
     } else {
-        const map_grid g = map_over(s.rows, s.width, 1);
+        const map_grid g = map_over(s.rows, s.width, 1, AT_ONCE);
         MM_LAUNCH(copy_rows<1>, g.grid, g.block, 0, stream, s, from, earlier, to);
     }
 }
@@ -58,11 +64,11 @@ static __global__ void crop_backward(nets_cuda_crop s, const float *dy, const fl
 }
 
 void nets_cuda_crop_forward(nets_cuda_crop s, const float *x, float *y, cudaStream_t stream) {
-    LAUNCH_MAP(crop_forward, (int64_t)s.images * s.y_size[0] * s.y_size[1], s.channels, s, x, y);
+    LAUNCH_MAP(crop_forward, (int64_t)s.images * s.y_size[0] * s.y_size[1], s.channels, 1, s, x, y);
 }
 
 void nets_cuda_crop_backward(nets_cuda_crop s, const float *dy, const float *earlier, float *dx, cudaStream_t stream) {
-    LAUNCH_MAP(crop_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, s, dy, earlier, dx);
+    LAUNCH_MAP(crop_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s, dy, earlier, dx);
 }
 
 /* ---------------------------------------------------------------- transposition */

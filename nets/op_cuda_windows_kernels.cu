@@ -33,6 +33,23 @@ static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) {
     return (int64_t)w.images * w.x_size[0] * w.x_size[1];
 }
 
+/* Calls each(y, x, what is there) for a window's pixels of an image, row by row; `image` is at the thread's channels. AHEAD
+ * of a row are loaded before the first is used. */
+template <int V, int AHEAD, typename Each>
+static __device__ inline void over_window(const nets_cuda_windows &w, const inside &in, const float *image,
+                                          const Each &each) {
+    for (int y = in.y0; y < in.y1; y++)
+        for (int x = in.x0; x < in.x1; x += AHEAD) {
+            vec<V> v[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+                if (x + k < in.x1) load(image + ((int64_t)y * w.x_size[1] + x + k) * w.channels, &v[k]);
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++)
+                if (x + k < in.x1) each(y, x + k, v[k]);
+        }
+}
+
 /* ---------------------------------------------------------------- maximum */
 
 static __device__ inline void store_index(uint8_t *to, const int (&index)[1]) { *to = (uint8_t)index[0]; }
@@ -56,19 +73,19 @@ template <int V> static __global__ void max_pool(nets_cuda_windows w, const floa
         const int top = p.y * w.stride[0] - w.pad[0], left = p.x * w.stride[1] - w.pad[1];
         vec<V> best;
         int place[V];
-        load(x + row_of(p.image, in.y0, in.x0, w.x_size) * w.channels + c, &best);
-        for (int k = 0; k < V; k++) place[k] = (in.y0 - top) * w.kernel[1] + in.x0 - left;
-        for (int iy = in.y0; iy < in.y1; iy++)
-            for (int ix = in.x0; ix < in.x1; ix++) {
-                vec<V> v;
-                load(x + row_of(p.image, iy, ix, w.x_size) * w.channels + c, &v);
-                const int here = (iy - top) * w.kernel[1] + ix - left;
-                for (int k = 0; k < V; k++)
-                    if (v.at[k] > best.at[k] || v.at[k] != v.at[k]) {
-                        best.at[k] = v.at[k];
-                        place[k] = here;
-                    }
-            }
+        for (int k = 0; k < V; k++) {
+            best.at[k] = -INFINITY;
+            place[k] = (in.y0 - top) * w.kernel[1] + in.x0 - left;
+        }
+        over_window<V, 4>(w, in, x + row_of(p.image, 0, 0, w.x_size) * w.channels + c,
+                          [&](int iy, int ix, const vec<V> &v) {
+                              const int here = (iy - top) * w.kernel[1] + ix - left;
+                              for (int k = 0; k < V; k++)
+                                  if (v.at[k] > best.at[k] || v.at[k] != v.at[k]) {
+                                      best.at[k] = v.at[k];
+                                      place[k] = here;
+                                  }
+                          });
         const int64_t at = row * w.channels + c;
         store(y + at, best);
         if (index) store_index(index + at, place);
@@ -108,12 +125,8 @@ template <int V> static __global__ void avg_pool(nets_cuda_windows w, const floa
         const pixel p = pixel_at(row, w.y_size);
         const inside in = window_at(w, p.y, p.x);
         vec<V> sum = {};
-        for (int iy = in.y0; iy < in.y1; iy++)
-            for (int ix = in.x0; ix < in.x1; ix++) {
-                vec<V> v;
-                load(x + row_of(p.image, iy, ix, w.x_size) * w.channels + c, &v);
-                for (int k = 0; k < V; k++) sum.at[k] += v.at[k];
-            }
+        over_window<V, 8>(w, in, x + row_of(p.image, 0, 0, w.x_size) * w.channels + c,
+                          [&](int, int, const vec<V> &v) { sum = sum_of(sum, v); });
         const float by = divisor(w, in);
         for (int k = 0; k < V; k++) sum.at[k] /= by;
         store(y + row * w.channels + c, sum);
@@ -216,29 +229,29 @@ static __global__ void upsample_backward(nets_cuda_upsample s, const float *dy, 
 /* ---------------------------------------------------------------- launchers */
 
 void nets_cuda_max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index, cudaStream_t stream) {
-    LAUNCH_MAP(max_pool, y_rows(w), w.channels, w, x, y, index);
+    LAUNCH_MAP(max_pool, y_rows(w), w.channels, 1, w, x, y, index);
 }
 
 void nets_cuda_max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index, const float *earlier,
                                  float *dx, cudaStream_t stream) {
-    LAUNCH_MAP(max_pool_backward, x_rows(w), w.channels, w, dy, index, earlier, dx);
+    LAUNCH_MAP(max_pool_backward, x_rows(w), w.channels, 1, w, dy, index, earlier, dx);
 }
 
 void nets_cuda_avg_pool(nets_cuda_windows w, const float *x, float *y, cudaStream_t stream) {
-    LAUNCH_MAP(avg_pool, y_rows(w), w.channels, w, x, y);
+    LAUNCH_MAP(avg_pool, y_rows(w), w.channels, 1, w, x, y);
 }
 
 void nets_cuda_avg_pool_backward(nets_cuda_windows w, const float *dy, const float *earlier, float *dx,
                                  cudaStream_t stream) {
-    LAUNCH_MAP(avg_pool_backward, x_rows(w), w.channels, w, dy, earlier, dx);
+    LAUNCH_MAP(avg_pool_backward, x_rows(w), w.channels, 1, w, dy, earlier, dx);
 }
 
 void nets_cuda_upsample_forward(nets_cuda_upsample s, const float *x, float *y, cudaStream_t stream) {
     const int64_t rows = (int64_t)s.images * s.x_size[0] * s.scale[0] * s.x_size[1] * s.scale[1];
-    LAUNCH_MAP(upsample, rows, s.channels, s, x, y);
+    LAUNCH_MAP(upsample, rows, s.channels, 1, s, x, y);
 }
 
 void nets_cuda_upsample_backward(nets_cuda_upsample s, const float *dy, const float *earlier, float *dx,
                                  cudaStream_t stream) {
-    LAUNCH_MAP(upsample_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, s, dy, earlier, dx);
+    LAUNCH_MAP(upsample_backward, (int64_t)s.images * s.x_size[0] * s.x_size[1], s.channels, 1, s, dy, earlier, dx);
 }

@@ -1,6 +1,7 @@
 /* Convolution and transposed convolution, on oneDNN's convolutions. The transposed one is the gradient of a convolution
  * that leads from its output to its input: the same three kernels, the first two with their places exchanged, and that
- * convolution's weights. Its bias is added and summed by own loops.
+ * convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where lowering gives it the
+ * bias (fuse.h).
  *
  * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other:
  *
@@ -9,6 +10,7 @@
  */
 #include <stdlib.h>
 
+#include "nets/host_channels.h"
 #include "nets/host_ops.h"
 
 /* A primitive and the reorder of its weights, before it (WEIGHTS) or after it (DIFF_WEIGHTS). */
@@ -22,8 +24,9 @@ typedef struct conv_op {
     nets_op base;
     const nets_dnn *dnn;
     conv_part y, dx, dw; /* what gives these */
-    int64_t x_elems, y_pixels, y_channels;
-    bool transposed, wants_dx;
+    int64_t x_elems;
+    nets_channels channels; /* of the output */
+    bool bias, transposed, wants_dx;
 } conv_op;
 
 static mm_status finish_part(const nets_dnn *dnn, conv_part *part, int weights_arg) {
@@ -53,7 +56,6 @@ static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args
     MM_TRY(reorder(op, part, args, args->at[NETS_W], weights));
     MM_TRY(nets_dnn_bind(&part->kernel, part->in, args->at[in]));
     MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_WEIGHTS, weights));
-    MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_BIAS, args->at[NETS_B]));
     MM_TRY(nets_dnn_bind(&part->kernel, part->out, args->at[out]));
     return nets_dnn_run(op->dnn, &part->kernel, args->at[NETS_WORKSPACE]);
 }
@@ -61,7 +63,9 @@ static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
     MM_TRY(run_part(op, &op->y, args, NETS_X, NETS_Y));
-    if (op->transposed) nets_host_add_bias(args->at[NETS_Y], args->at[NETS_B], op->y_pixels, op->y_channels);
+    if (op->bias)
+        nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
+                               args->at[NETS_WORKSPACE]);
     return MM_OK;
 }
 
@@ -71,12 +75,10 @@ static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
     MM_TRY(nets_dnn_bind(&part->kernel, part->in, args->at[NETS_X]));
     MM_TRY(nets_dnn_bind(&part->kernel, part->out, args->at[NETS_DY]));
     MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_DIFF_WEIGHTS, gradient));
-    MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_DIFF_BIAS, args->at[NETS_DB]));
     MM_TRY(nets_dnn_run(op->dnn, &part->kernel, args->at[NETS_WORKSPACE]));
     MM_TRY(reorder(op, part, args, gradient, args->at[NETS_DW]));
-    if (op->transposed)
-        nets_host_sum_rows(args->at[NETS_DY], op->y_pixels, op->y_channels, args->at[NETS_WORKSPACE],
-                           args->at[NETS_DB]);
+    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
+    if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
     return MM_OK;
 }
 
@@ -99,9 +101,9 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const conv_op *op = (const conv_op *)base;
-    if (phase == MM_FORWARD) return op->y.workspace_bytes;
-    int64_t sums = op->transposed ? nets_aligned(op->y_channels * (int64_t)sizeof(double)) : 0;
-    return nets_larger(sums, nets_larger(op->dx.workspace_bytes, op->dw.workspace_bytes));
+    int64_t bias = op->bias ? op->channels.scratch_bytes : 0;
+    if (phase == MM_FORWARD) return nets_larger(bias, op->y.workspace_bytes);
+    return nets_larger(bias, nets_larger(op->dx.workspace_bytes, op->dw.workspace_bytes));
 }
 
 static void fini_part(conv_part *part) {
@@ -119,10 +121,10 @@ static void destroy(nets_op *base) {
 
 /* ---------------------------------------------------------------- creation */
 
-static mm_status make_direct(const nets_dnn *dnn, const nets_dnn_windows *w, bool bias, conv_part *part) {
+static mm_status make_direct(const nets_dnn *dnn, const nets_dnn_windows *w, conv_part *part) {
     part->in = DNNL_ARG_SRC;
     part->out = DNNL_ARG_DST;
-    MM_TRY(nets_dnn_conv_forward(dnn, w, bias, &part->kernel));
+    MM_TRY(nets_dnn_conv_forward(dnn, w, &part->kernel));
     return finish_part(dnn, part, DNNL_ARG_WEIGHTS);
 }
 
@@ -133,21 +135,21 @@ static mm_status make_transposed(const nets_dnn *dnn, const nets_dnn_windows *w,
     return finish_part(dnn, part, DNNL_ARG_WEIGHTS);
 }
 
-static mm_status make_dw(conv_op *op, const nets_dnn_windows *w, bool bias) {
+static mm_status make_dw(conv_op *op, const nets_dnn_windows *w) {
     op->dw.in = op->transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC;
     op->dw.out = op->transposed ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST;
-    MM_TRY(nets_dnn_conv_backward_weights(op->dnn, w, bias, &op->dw.kernel));
+    MM_TRY(nets_dnn_conv_backward_weights(op->dnn, w, &op->dw.kernel));
     return finish_part(op->dnn, &op->dw, DNNL_ARG_DIFF_WEIGHTS);
 }
 
 /* `w`: the convolution's windows; the transposed one's are from its output to its input. */
 static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_op_desc *desc) {
-    bool transposed = op->transposed, bias = desc->attrs.bias && !transposed;
-    MM_TRY(transposed ? make_transposed(op->dnn, w, &op->y) : make_direct(op->dnn, w, bias, &op->y));
+    bool transposed = op->transposed;
+    MM_TRY(transposed ? make_transposed(op->dnn, w, &op->y) : make_direct(op->dnn, w, &op->y));
     if (!desc->training) return MM_OK;
-    MM_TRY(make_dw(op, w, bias));
+    MM_TRY(make_dw(op, w));
     if (!desc->wants_dx) return MM_OK;
-    return transposed ? make_direct(op->dnn, w, false, &op->dx) : make_transposed(op->dnn, w, &op->dx);
+    return transposed ? make_direct(op->dnn, w, &op->dx) : make_transposed(op->dnn, w, &op->dx);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
@@ -158,8 +160,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->transposed = desc->kind == NETS_CONV_TRANSPOSE;
     op->wants_dx = desc->wants_dx;
     op->x_elems = nets_elems(desc->x);
-    op->y_pixels = desc->y[0] * desc->y[1] * desc->y[2];
-    op->y_channels = desc->y[3];
+    op->channels = nets_channels_of(desc->y[0] * desc->y[1] * desc->y[2], desc->y[3]);
+    op->bias = desc->attrs.bias;
     nets_op_desc from_y = *desc;
     for (int d = 0; d < 4; d++) {
         from_y.x[d] = desc->y[d];

@@ -6,10 +6,11 @@
  *
  *   0            scratch_bytes        scratch_bytes + planes
  *   | scratchpad | images as planes   |
- *   | sums of the bias's gradient |     after the products
+ *   | the bias's scratch          |     after the products
  */
 #include <stdlib.h>
 
+#include "nets/host_channels.h"
 #include "nets/host_ops.h"
 
 typedef struct linear_op {
@@ -17,9 +18,10 @@ typedef struct linear_op {
     const nets_dnn *dnn;
     nets_dnn_kernel y, dx, dw;              /* what gives these */
     nets_dnn_kernel to_planes, from_planes; /* not made where an image is one pixel */
-    int64_t x_elems, batch, out_features;
+    int64_t x_elems, batch;
+    nets_channels channels;                 /* of the output */
     int64_t scratch_bytes, workspace_bytes; /* of either phase */
-    bool wants_dx;
+    bool bias, wants_dx;
 } linear_op;
 
 static mm_status run_reorder(const linear_op *op, nets_dnn_kernel *kernel, const void *from, void *to, void *scratch) {
@@ -44,7 +46,6 @@ static mm_status run_product(const linear_op *op, nets_dnn_kernel *kernel, const
                              const void *b, void *y) {
     MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_SRC, a));
     MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_WEIGHTS, b));
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_BIAS, args->at[NETS_B]));
     MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_DST, y));
     return nets_dnn_run(op->dnn, kernel, args->at[NETS_WORKSPACE]);
 }
@@ -53,7 +54,11 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     linear_op *op = (linear_op *)base;
     void *features;
     MM_TRY(get_features(op, args, &features));
-    return run_product(op, &op->y, args, features, args->at[NETS_W], args->at[NETS_Y]);
+    MM_TRY(run_product(op, &op->y, args, features, args->at[NETS_W], args->at[NETS_Y]));
+    if (op->bias)
+        nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
+                               args->at[NETS_WORKSPACE]);
+    return MM_OK;
 }
 
 static mm_status run_backward_data(linear_op *op, const nets_op_args *args) {
@@ -71,7 +76,8 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     MM_TRY(get_features(op, args, &features));
     MM_TRY(run_product(op, &op->dw, args, args->at[NETS_DY], features, args->at[NETS_DW]));
     if (op->wants_dx) MM_TRY(run_backward_data(op, args));
-    nets_host_sum_rows(args->at[NETS_DY], op->batch, op->out_features, args->at[NETS_WORKSPACE], args->at[NETS_DB]);
+    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
+    if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
     return MM_OK;
 }
 
@@ -99,10 +105,9 @@ static void destroy(nets_op *base) {
 }
 
 static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
-    int64_t batch = op->batch, in = op->x_elems / batch, out = op->out_features;
+    int64_t batch = op->batch, in = op->x_elems / batch, out = desc->y[3];
     bool maps = desc->x[1] * desc->x[2] > 1;
-    const nets_dnn_product_desc y = {
-        .rows = batch, .inner = in, .columns = out, .b_transposed = true, .bias = desc->attrs.bias};
+    const nets_dnn_product_desc y = {.rows = batch, .inner = in, .columns = out, .b_transposed = true};
     const nets_dnn_product_desc dx = {.rows = batch, .inner = out, .columns = in};
     const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true};
     MM_TRY(nets_dnn_product(op->dnn, &y, &op->y));
@@ -114,15 +119,14 @@ static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     return maps ? nets_dnn_planes_reorder(op->dnn, desc->x, false, &op->from_planes) : MM_OK;
 }
 
-static void measure_workspace(linear_op *op, const nets_op_desc *desc) {
+static void measure_workspace(linear_op *op) {
     const nets_dnn_kernel *const kernels[] = {&op->y, &op->dx, &op->dw, &op->to_planes, &op->from_planes};
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
         op->scratch_bytes = nets_larger(op->scratch_bytes, kernels[i]->scratch_bytes);
     op->scratch_bytes = nets_aligned(op->scratch_bytes);
     op->workspace_bytes = op->scratch_bytes;
     if (op->to_planes.primitive) op->workspace_bytes += nets_aligned(op->x_elems * (int64_t)sizeof(float));
-    int64_t sums = desc->training && desc->attrs.bias ? op->out_features * (int64_t)sizeof(double) : 0;
-    op->workspace_bytes = nets_larger(op->workspace_bytes, nets_aligned(sums));
+    if (op->bias) op->workspace_bytes = nets_larger(op->workspace_bytes, op->channels.scratch_bytes);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -132,14 +136,15 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_elems(desc->x);
     op->batch = desc->x[0];
-    op->out_features = desc->y[3];
+    op->channels = nets_channels_of(desc->x[0], desc->y[3]);
+    op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
     mm_status status = make_kernels(op, desc);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;
     }
-    measure_workspace(op, desc);
+    measure_workspace(op);
     *op_out = &op->base;
     return MM_OK;
 }

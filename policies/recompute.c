@@ -1,9 +1,10 @@
 #include "policies/recompute.h"
 
 /* Layers that are cheap to run again: no convolution, no matrix product. */
-static const uint32_t cheap_kinds = 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_LRN | 1u << MM_LAYER_RELU |
-                                    1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD | 1u << MM_LAYER_CONCAT |
-                                    1u << MM_LAYER_CROP | 1u << MM_LAYER_UPSAMPLE | 1u << MM_LAYER_DROPOUT;
+static const uint32_t cheap_kinds = 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_BATCH_NORM_RELU | 1u << MM_LAYER_LRN |
+                                    1u << MM_LAYER_RELU | 1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD |
+                                    1u << MM_LAYER_CONCAT | 1u << MM_LAYER_CROP | 1u << MM_LAYER_UPSAMPLE |
+                                    1u << MM_LAYER_DROPOUT;
 static const uint32_t dear_kinds = 1u << MM_LAYER_CONV | 1u << MM_LAYER_LINEAR;
 
 /* ---------------------------------------------------------------- what can be made again */
@@ -134,11 +135,19 @@ void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
 
 /* ---------------------------------------------------------------- a rule's word */
 
+/* How many maps the layer that writes a tensor makes it of. */
+static int count_sources(const mm_graph *graph, mm_tensor tensor) {
+    const mm_step_info *step = mm_graph_step(graph, mm_maps_producer(graph, tensor));
+    int n = 0;
+    for (int u = 0; u < step->n_uses; u++)
+        n += step->uses[u].access == MM_READ && mm_graph_tensor(graph, step->uses[u].tensor)->kind == MM_FEATURE_MAP;
+    return n;
+}
+
 /* Whether a sum or a concatenation is among the layers whose outputs lie in the map's storage. */
 static bool is_join(const mm_schedule *s, mm_tensor tensor) {
-    static const uint32_t joins = 1u << MM_LAYER_ADD | 1u << MM_LAYER_CONCAT;
     for (; tensor >= 0; tensor = s->over[tensor])
-        if (1u << mm_graph_layer(s->graph, mm_graph_tensor(s->graph, tensor)->producer)->kind & joins) return true;
+        if (count_sources(s->graph, tensor) > 1) return true;
     return false;
 }
 

@@ -18,8 +18,15 @@ static const struct action_name {
     {"compress-swap", MM_ACTION_CODE_SWAP, true},
 };
 
-static const char selectors[] = "*, or a kind of layer (conv, linear, bn, relu, pool, add, dropout, ...), or with -in "
-                                "what such a layer reads (conv-in)";
+static const char selectors[] =
+    "*, or a kind of layer (conv, linear, bn, relu, bn-relu, pool, add, dropout, ...), or with -in "
+    "what such a layer reads (conv-in)";
+
+/* The kinds of layers that a kind's name stands for: a batch norm with its ReLU is both. */
+static uint32_t kinds_named(int kind) {
+    bool in_both = kind == MM_LAYER_BATCH_NORM || kind == MM_LAYER_RELU;
+    return 1u << kind | (in_both ? 1u << MM_LAYER_BATCH_NORM_RELU : 0);
+}
 
 static mm_status parse_selector(const char *text, mm_rule *rule) {
     if (strcmp(text, "*") == 0) {
@@ -32,7 +39,7 @@ static mm_status parse_selector(const char *text, mm_rule *rule) {
     for (int k = 0; k < MM_LAYER_KINDS; k++) {
         const char *name = mm_layer_kind_name(k);
         if (strlen(name) != length || memcmp(name, text, length) != 0) continue;
-        *(input ? &rule->readers : &rule->kinds) = 1u << k;
+        *(input ? &rule->readers : &rule->kinds) = kinds_named(k);
         return MM_OK;
     }
     return mm_fail(MM_ERR_INVALID, "rule '%s=...': must name %s", text, selectors);

@@ -33,6 +33,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     snprintf(r->policy, sizeof r->policy, "%s", policy);
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
+    snprintf(r->fuse, sizeof r->fuse, "%s", b->target.fuse);
     r->batch = batch;
     r->asked_bytes = r->budget_bytes = budget;
     return r;
@@ -275,7 +276,7 @@ static const char help_text[] =
     "facts were measured of the same plan), codec_hidden_share,\n"
     "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
     "cuda:\n"
-    "its computation beside codecs and copies, to that under liveness), precision, loss_first, loss_last, "
+    "its computation beside codecs and copies, to that under liveness), precision, fuse, loss_first, loss_last, "
     "test_accuracy,\n"
     "iterations, replays (on cuda: iterations that were recorded work, enqueued as a whole), status (ok, or why not).\n"
     "\n"

@@ -166,7 +166,7 @@ static const char help_text[] =
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
 int cmd_device(int argc, char **argv) {
-    options o = {.target = {.precision = "fp32"},
+    options o = {.target = {.precision = "fp32", .fuse = "on"},
                  .net = "resnet32",
                  .policy_list = FACTS_POLICIES,
                  .batch = 128,

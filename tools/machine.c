@@ -54,7 +54,7 @@ static mm_status read_link(const reader *r, const json_t *link, machine *m) {
 
 static mm_status read_passes(const reader *r, const json_t *passes, machine *m) {
     for (int kind = 0; kind < MM_LAYER_KINDS; kind++) {
-        m->passes[kind] = 1;
+        m->passes[kind] = kind == MM_LAYER_BATCH_NORM_RELU ? m->passes[MM_LAYER_BATCH_NORM] : 1;
         if (json_object_get(passes, mm_layer_kind_name(kind)))
             MM_TRY(get_number(r, passes, "passes: ", mm_layer_kind_name(kind), 0, 100, &m->passes[kind]));
     }

@@ -12,7 +12,7 @@
  *   arithmetic   two for each multiply-add of convolutions and linear layers, at their rate; winograd_flops_per_s is that
  *                of 3x3 convolutions of stride 1. The backward pass does it twice, once without a gradient by the input
  *   traffic      the bytes of every tensor that it reads and writes, at memory_bytes_per_s; times `passes` of its
- *                layer's kind (1): a batch norm reads its input twice
+ *                layer's kind (1; of "bn-relu" those of "bn"): a batch norm reads its input twice
  * What only shares storage (the gradient of a sum) costs nothing but the launch. A codec takes the map's bytes at its
  * rate, and a launch. Codecs are looked up by their whole spec, else by name. */
 #ifndef TOOLS_MACHINE_H

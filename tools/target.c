@@ -23,8 +23,12 @@ mm_status target_init(target *t) {
     bool tf32 = strcmp(t->precision, "tf32") == 0;
     if (!tf32 && strcmp(t->precision, "fp32") != 0)
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
-    const nets_backend_config config = {
-        .precision = tf32 ? NETS_TF32 : NETS_FP32, .deterministic = t->deterministic, .algorithms_path = t->algorithms};
+    bool fuse = strcmp(t->fuse, "on") == 0;
+    if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
+    const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
+                                        .deterministic = t->deterministic,
+                                        .no_fuse = !fuse,
+                                        .algorithms_path = t->algorithms};
     return nets_backend_open(t->device, &config, &t->backend);
 }
 

@@ -6,13 +6,13 @@
 #include "tools/args.h"
 
 typedef struct target {
-    const char *device, *precision, *algorithms; /* algorithms NULL: nowhere */
+    const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: nowhere */
     bool deterministic;
     nets_backend *backend; /* made of these; of all that a command plans and runs: what it times, it times once */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
-    { .device = "host", .precision = "fp32" }
+    { .device = "host", .precision = "fp32", .fuse = "on" }
 
 /* Rows of a command's table of options: what to compute on, and how. */
 #define TARGET_ARGS(t)                                                                                                 \
@@ -22,6 +22,9 @@ typedef struct target {
         TARGET_HOW_ARGS(t)
 #define TARGET_HOW_ARGS(t)                                                                                             \
     {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},                \
+        {"--fuse", "on|off",   "batch norm, sum and ReLU, or bias and ReLU, as one layer; the bits are the same (on)", \
+         ARG_TEXT, &(t)->fuse, 0,                                                                                      \
+         0},                                                                                                           \
         {"--deterministic",                                                                                            \
          NULL,                                                                                                         \
          "same bits on every run; the host device always is",                                                          \
@@ -37,7 +40,7 @@ typedef struct target {
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
-/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision. */
+/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision, --fuse neither on nor off. */
 MM_CHECKED mm_status target_init(target *target);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);

@@ -46,11 +46,14 @@ const char *mm_tensor_kind_name(mm_tensor_kind kind) {
 
 const char *mm_layer_kind_name(mm_layer_kind kind) {
     static const char *const names[MM_LAYER_KINDS] = {
-        [MM_LAYER_OTHER] = "other",     [MM_LAYER_DATA] = "data",     [MM_LAYER_CONV] = "conv",
-        [MM_LAYER_LINEAR] = "linear",   [MM_LAYER_BATCH_NORM] = "bn", [MM_LAYER_LRN] = "lrn",
-        [MM_LAYER_RELU] = "relu",       [MM_LAYER_POOL] = "pool",     [MM_LAYER_ADD] = "add",
-        [MM_LAYER_CONCAT] = "concat",   [MM_LAYER_CROP] = "crop",     [MM_LAYER_UPSAMPLE] = "upsample",
-        [MM_LAYER_DROPOUT] = "dropout", [MM_LAYER_LOSS] = "loss",     [MM_LAYER_UPDATE] = "update",
+        [MM_LAYER_OTHER] = "other",     [MM_LAYER_DATA] = "data",
+        [MM_LAYER_CONV] = "conv",       [MM_LAYER_LINEAR] = "linear",
+        [MM_LAYER_BATCH_NORM] = "bn",   [MM_LAYER_LRN] = "lrn",
+        [MM_LAYER_RELU] = "relu",       [MM_LAYER_POOL] = "pool",
+        [MM_LAYER_ADD] = "add",         [MM_LAYER_CONCAT] = "concat",
+        [MM_LAYER_CROP] = "crop",       [MM_LAYER_UPSAMPLE] = "upsample",
+        [MM_LAYER_DROPOUT] = "dropout", [MM_LAYER_LOSS] = "loss",
+        [MM_LAYER_UPDATE] = "update",   [MM_LAYER_BATCH_NORM_RELU] = "bn-relu",
     };
     return (unsigned)kind < MM_LAYER_KINDS ? names[kind] : "unknown";
 }

@@ -517,6 +517,29 @@ static void enqueuing_calls_nothing_that_allocates_or_waits(void **state) {
     }
 }
 
+/* What fused layers are for. A batch norm's passes over memory are two of three launches a phase; the third joins sums. */
+static void fused_layers_take_no_launches_of_their_own(void **state) {
+    (void)state;
+    static const struct {
+        nets_op_kind kind;
+        int inputs;
+        long launches[2];
+    } ops[] = {{NETS_BATCH_NORM, 1, {3, 3}}, {NETS_BATCH_NORM, 2, {3, 3}}, {NETS_RELU, 1, {1, 2}}};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        op_rig rig;
+        op_rig_init_fused(&rig, ops[i].kind, NULL, (const int64_t[4]){2, 6, 6, 8}, ops[i].inputs, true, true);
+        for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+            counts before = count();
+            const long launches = cuda_emulation_calls_here("kernel_launch");
+            assert_int_equal(nets_op_enqueue(rig.op, phase, &rig.args, rig.stream), MM_OK);
+            assert_int_equal(cuda_emulation_calls_here("kernel_launch") - launches, ops[i].launches[phase]);
+            check_calls(&before);
+        }
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        op_rig_fini(&rig);
+    }
+}
+
 static void what_libraries_get_no_memory_for_is_no_failure_of_the_device(void **state) {
     (void)state;
     static const nets_op_kind kinds[] = {NETS_CONV, NETS_LINEAR};
@@ -649,6 +672,7 @@ int main(void) {
         CASE(maps_beyond_the_legacy_apis_counters_are_left_to_engines),
         CASE(tf32_rounds_the_factors_of_each_product_and_fp32_none),
         CASE(enqueuing_calls_nothing_that_allocates_or_waits),
+        CASE(fused_layers_take_no_launches_of_their_own),
         CASE(what_libraries_get_no_memory_for_is_no_failure_of_the_device),
         CASE(captured_work_reads_learning_rate_and_iteration_when_it_runs),
         CASE(captured_library_calls_and_kernels_replay),

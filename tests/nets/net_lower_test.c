@@ -16,10 +16,20 @@ typedef struct fixture {
     nets_lowered *lowered;
 } fixture;
 
-static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
+static void start_with(fixture *f, const char *net, int64_t batch, nets_mode mode, bool no_fuse) {
+    const nets_backend_config config = {.no_fuse = no_fuse};
     assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
-    assert_int_equal(nets_backend_open("host", NULL, &f->backend), MM_OK);
+    assert_int_equal(nets_backend_open("host", &config, &f->backend), MM_OK);
     if (nets_lower(f->net, f->backend, batch, mode, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
+    start_with(f, net, batch, mode, false);
+}
+
+/* Layer by layer, as the net is declared. */
+static void start_unfused(fixture *f, const char *net, int64_t batch, nets_mode mode) {
+    start_with(f, net, batch, mode, true);
 }
 
 static void finish(fixture *f) {
@@ -71,7 +81,7 @@ enum { RESNET20_LAYERS = 4 + 9 * 7 + 2 * 2 + 3 };
 static void training_has_a_step_for_each_layer_both_ways_and_an_update(void **state) {
     (void)state;
     fixture f;
-    start(&f, "resnet20", 4, NETS_TRAIN);
+    start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_true(mm_graph_frozen(f.lowered->graph));
     assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_LAYERS + (RESNET20_LAYERS - 1) + 1);
     assert_int_equal(f.lowered->n_steps, mm_graph_steps(f.lowered->graph));
@@ -86,7 +96,7 @@ static void training_has_a_step_for_each_layer_both_ways_and_an_update(void **st
 static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **state) {
     (void)state;
     fixture f;
-    start(&f, "resnet20", 4, NETS_EVAL);
+    start_unfused(&f, "resnet20", 4, NETS_EVAL);
     assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_LAYERS);
     for (int t = 0; t < mm_graph_tensors(f.lowered->graph); t++) {
         mm_tensor_kind kind = mm_graph_tensor(f.lowered->graph, t)->kind;
@@ -97,6 +107,69 @@ static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **s
     assert_int_equal(use_of(&f, "bn1 forward", "bn1.running_mean")->access, MM_READ);
     assert_int_equal(pair_of(&f, "bn1 forward", "conv1.out", "bn1.out"), 'i');
     finish(&f);
+}
+
+/* 3 layers before the blocks, 9 blocks of 4, 2 projections of 2 (of the two batch norms that are added, one runs with the sum
+ * and the ReLU), 3 layers after. */
+enum { RESNET20_FUSED = 3 + 9 * 4 + 2 * 2 + 3 };
+
+static void fused_layers_are_one_by_the_batch_norms_name(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    assert_int_equal(mm_graph_layers(f.lowered->graph), RESNET20_FUSED + 1);
+    assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_FUSED + (RESNET20_FUSED - 1) + 1);
+    const mm_step_info *step = step_of(&f, "layer1.0.bn2 forward");
+    assert_int_equal(mm_graph_layer(f.lowered->graph, step->layer)->kind, MM_LAYER_BATCH_NORM_RELU);
+    assert_int_equal(use_of(&f, "layer1.0.bn2 forward", "layer1.0.conv2.out")->access, MM_READ);
+    assert_int_equal(use_of(&f, "layer1.0.bn2 forward", "relu.out")->access, MM_READ);
+    assert_int_equal(use_of(&f, "layer1.0.bn2 forward", "layer1.0.bn2.mean")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, "layer1.0.bn2 forward", "layer1.0.bn2.running_var")->access, MM_MODIFY);
+    assert_int_equal(use_of(&f, "layer1.0.bn2 forward", "layer1.0.relu2.out")->access, MM_WRITE);
+    static const char *const gone[] = {"layer1.0.bn1.out", "layer1.0.bn2.out", "layer1.0.add.out",
+                                       "grad.layer1.0.bn2.out", "grad.layer1.0.add.out"};
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) assert_int_equal(find(&f, gone[i]), -1);
+    finish(&f);
+}
+
+static void fused_layers_give_both_gradients_and_need_signs_alone_of_their_output(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    const char *step = "layer1.1.bn2 backward";
+    assert_int_equal(use_of(&f, step, "layer1.1.relu2.out")->form, MM_FORM_SIGN);
+    assert_int_equal(use_of(&f, step, "layer1.1.conv2.out")->form, MM_FORM_VALUE);
+    assert_int_equal(use_of(&f, step, "grad.layer1.1.relu2.out")->access, MM_READ);
+    assert_int_equal(use_of(&f, step, "grad.layer1.1.conv2.out")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, step, "grad.layer1.0.relu2.out.1")->access, MM_WRITE);
+    assert_int_equal(use_of(&f, "layer1.1.conv1 backward", "grad.layer1.0.relu2.out.1")->access, MM_READ);
+    assert_int_equal(pair_of(&f, step, "grad.layer1.1.relu2.out", "grad.layer1.1.conv2.out"), 'i');
+    assert_int_equal(pair_of(&f, "layer1.1.bn2 forward", "layer1.0.relu2.out", "layer1.1.relu2.out"), 'i');
+    assert_int_equal(pair_of(&f, "layer1.1.bn2 forward", "layer1.1.conv2.out", "layer1.1.relu2.out"), '-');
+    finish(&f);
+    start(&f, "resnet20", 4, NETS_EVAL);
+    assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_FUSED);
+    assert_int_equal(use_of(&f, "bn1 forward", "bn1.running_mean")->access, MM_READ);
+    assert_int_equal(pair_of(&f, "layer1.1.bn2 forward", "layer1.1.conv2.out", "layer1.1.relu2.out"), 'i');
+    finish(&f);
+}
+
+static void a_fused_bias_is_the_relus(void **state) {
+    (void)state;
+    static const nets_mode modes[] = {NETS_TRAIN, NETS_EVAL};
+    for (size_t m = 0; m < 2; m++) {
+        fixture f;
+        start(&f, "tiny", 4, modes[m]);
+        assert_int_equal(use_of(&f, "relu1 forward", "conv1.bias")->access, MM_READ);
+        assert_int_equal(mm_graph_layer(f.lowered->graph, step_of(&f, "relu1 forward")->layer)->kind, MM_LAYER_RELU);
+        assert_int_equal(step_of(&f, "conv1 forward")->n_uses, 3);
+        if (modes[m] == NETS_TRAIN) {
+            assert_int_equal(use_of(&f, "relu1 backward", "grad.conv1.bias")->access, MM_WRITE);
+            assert_int_equal(pair_of(&f, "relu1 backward", "grad.relu1.out", "grad.conv1.out"), 'i');
+        }
+        assert_int_equal(pair_of(&f, "relu1 forward", "conv1.out", "relu1.out"), 'i');
+        finish(&f);
+    }
 }
 
 static void first_access_of_every_managed_tensor_is_a_write(void **state) {
@@ -171,7 +244,7 @@ static void images_get_no_gradient(void **state) {
 static void two_consumers_contribute_one_after_the_other(void **state) {
     (void)state;
     fixture f;
-    start(&f, "resnet20", 4, NETS_TRAIN);
+    start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(use_of(&f, "layer1.1.add backward", "grad.layer1.0.relu2.out.1")->access, MM_WRITE);
     assert_int_equal(pair_of(&f, "layer1.1.add backward", "grad.layer1.1.add.out", "grad.layer1.0.relu2.out.1"), 'a');
     assert_int_equal(pair_of(&f, "layer1.1.add backward", "grad.layer1.1.add.out", "grad.layer1.1.bn2.out"), 'a');
@@ -185,7 +258,7 @@ static void two_consumers_contribute_one_after_the_other(void **state) {
 static void relu_needs_only_the_sign_of_its_output(void **state) {
     (void)state;
     fixture f;
-    start(&f, "resnet20", 4, NETS_TRAIN);
+    start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(use_of(&f, "layer1.0.relu1 backward", "layer1.0.relu1.out")->form, MM_FORM_SIGN);
     assert_int_equal(use_of(&f, "layer1.0.conv2 backward", "layer1.0.relu1.out")->form, MM_FORM_VALUE);
     int sign_reads = 0;
@@ -200,7 +273,7 @@ static void relu_needs_only_the_sign_of_its_output(void **state) {
 static void what_may_run_in_place_is_said(void **state) {
     (void)state;
     fixture f;
-    start(&f, "resnet20", 4, NETS_TRAIN);
+    start_unfused(&f, "resnet20", 4, NETS_TRAIN);
     assert_int_equal(pair_of(&f, "relu forward", "bn1.out", "relu.out"), 'i');
     assert_int_equal(pair_of(&f, "relu backward", "grad.relu.out", "grad.bn1.out"), 'i');
     assert_int_equal(pair_of(&f, "bn1 backward", "grad.bn1.out", "grad.conv1.out"), 'i');
@@ -208,7 +281,7 @@ static void what_may_run_in_place_is_said(void **state) {
     assert_int_equal(pair_of(&f, "layer1.0.add forward", "relu.out", "layer1.0.add.out"), 'i');
     assert_int_equal(pair_of(&f, "loss backward", "loss.out", "grad.fc.out"), 'i');
     finish(&f);
-    start(&f, "tiny", 4, NETS_TRAIN);
+    start_unfused(&f, "tiny", 4, NETS_TRAIN);
     assert_int_equal(pair_of(&f, "dropout forward", "relu2.out", "dropout.out"), 'i');
     assert_int_equal(pair_of(&f, "dropout backward", "grad.dropout.out", "grad.relu2.out"), 'i');
     finish(&f);
@@ -311,7 +384,7 @@ static void equal_layers_share_one_op(void **state) {
     fixture small, large;
     start(&small, "resnet20", 4, NETS_TRAIN);
     start(&large, "resnet110", 4, NETS_TRAIN);
-    assert_true(large.lowered->n_steps > 5 * small.lowered->n_steps);
+    assert_true(large.lowered->n_steps > 4 * small.lowered->n_steps);
     assert_int_equal(large.lowered->n_ops, small.lowered->n_ops);
     finish(&small);
     finish(&large);
@@ -339,6 +412,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_has_a_step_for_each_layer_both_ways_and_an_update),
         cmocka_unit_test(evaluation_has_only_forward_steps_and_shares_the_parameters),
+        cmocka_unit_test(fused_layers_are_one_by_the_batch_norms_name),
+        cmocka_unit_test(fused_layers_give_both_gradients_and_need_signs_alone_of_their_output),
+        cmocka_unit_test(a_fused_bias_is_the_relus),
         cmocka_unit_test(first_access_of_every_managed_tensor_is_a_write),
         cmocka_unit_test(tensors_are_named_and_kept_as_documented),
         cmocka_unit_test(images_get_no_gradient),

@@ -170,6 +170,46 @@ static void batch_norm_agrees(void **state) {
     check_op(NETS_BATCH_NORM, &(nets_attrs){.eps = 0.01f, .momentum = 0.5f}, (const int64_t[4]){5, 33, 31, 12}, 1e-5);
 }
 
+/* Backwards get what the host's forward gave: where an output is nearly zero its sign need not be the same. */
+static void share_forward(pair *p) {
+    const nets_role shared[] = {NETS_Y, NETS_SAVED_MEAN, NETS_SAVED_VAR};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
+        if (p->host.bytes[shared[i]]) give(p, shared[i], p->host.args.at[shared[i]], (size_t)p->host.bytes[shared[i]]);
+}
+
+static void check_fused(nets_op_kind kind, const int64_t x[4], int n_inputs) {
+    static const nets_role FORWARD[] = {NETS_Y, NETS_SAVED_MEAN, NETS_SAVED_VAR, NETS_MEAN, NETS_VAR};
+    static const nets_role BACKWARD[] = {NETS_DX, NETS_DX2, NETS_DW, NETS_DB};
+    pair p;
+    op_rig_use("cuda");
+    op_rig_init_fused(&p.cuda, kind, NULL, x, n_inputs, true, true);
+    op_rig_use("host");
+    op_rig_init_fused(&p.host, kind, NULL, x, n_inputs, true, true);
+    run(&p, MM_FORWARD);
+    for (size_t i = 0; i < sizeof FORWARD / sizeof FORWARD[0]; i++) check_near(&p, FORWARD[i], 1e-5);
+    share_forward(&p);
+    for (int earlier = 0; earlier < 2; earlier++) {
+        for (int i = 0; i < n_inputs && earlier; i++) {
+            p.host.args.at[NETS_EARLIER + i] = p.host.args.at[NETS_X + i];
+            p.cuda.args.at[NETS_EARLIER + i] = p.cuda.args.at[NETS_X + i];
+        }
+        run(&p, MM_BACKWARD);
+        for (size_t i = 0; i < sizeof BACKWARD / sizeof BACKWARD[0]; i++) check_near(&p, BACKWARD[i], 1e-5);
+    }
+    finish(&p);
+}
+
+static void fused_layers_agree(void **state) {
+    (void)state;
+    for (int i = 1; i < N_SIZES; i++) {
+        check_fused(NETS_BATCH_NORM, SIZES[i], 1);
+        check_fused(NETS_BATCH_NORM, SIZES[i], 2);
+        check_fused(NETS_RELU, SIZES[i], 1);
+    }
+    check_fused(NETS_BATCH_NORM, (const int64_t[4]){5, 33, 31, 12}, 2);
+    check_fused(NETS_RELU, (const int64_t[4]){5, 33, 31, 12}, 1);
+}
+
 static void average_pools_agree(void **state) {
     (void)state;
     for (int i = 2; i < N_SIZES; i++) {
@@ -263,6 +303,7 @@ int main(void) {
         cmocka_unit_test(concat_agrees_bit_for_bit),
         cmocka_unit_test(max_pool_agrees_bit_for_bit_also_where_maxima_tie),
         cmocka_unit_test(batch_norm_agrees),
+        cmocka_unit_test(fused_layers_agree),
         cmocka_unit_test(average_pools_agree),
         cmocka_unit_test(upsampling_agrees),
         cmocka_unit_test(lrn_agrees),

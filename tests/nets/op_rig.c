@@ -131,18 +131,36 @@ static void make_op(op_rig *rig) {
     give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + GUARD_BYTES);
 }
 
+/* Storage, op and inputs of what the description says. */
+static void make_ready(op_rig *rig) {
+    give_all(rig);
+    make_op(rig);
+    const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
+    for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
+    for (int i = 2; i < rig->desc.n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
+    if (!rig->desc.wants_dx) rig->args.at[NETS_DX] = NULL;
+}
+
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx) {
     op_rig_open(rig, NULL);
     rig->desc = (nets_op_desc){.kind = kind, .n_inputs = n_inputs, .training = training, .wants_dx = wants_dx};
     memcpy(rig->desc.channels, channels, (size_t)n_inputs * sizeof *channels);
     infer(rig, attrs, x);
-    give_all(rig);
-    make_op(rig);
-    const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
-    for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
-    for (int i = 2; i < n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
-    if (!wants_dx) rig->args.at[NETS_DX] = NULL;
+    make_ready(rig);
+}
+
+void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
+                       bool training, bool wants_dx) {
+    op_rig_open(rig, NULL);
+    rig->desc = (nets_op_desc){.kind = kind, .n_inputs = 1, .training = training, .wants_dx = wants_dx};
+    infer(rig, attrs, x);
+    rig->desc.n_inputs = n_inputs;
+    for (int i = 0; i < n_inputs; i++) rig->desc.channels[i] = x[3];
+    rig->desc.relu = kind == NETS_BATCH_NORM;
+    rig->desc.attrs.bias = kind == NETS_RELU;
+    rig->b_elems = x[3];
+    make_ready(rig);
 }
 
 void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,

@@ -53,6 +53,9 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
  * numbers, too. */
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
+/* What a layer with a ReLU has in one op: a batch norm, of two inputs with the sum between them, or a ReLU with a bias. */
+void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
+                       bool training, bool wants_dx);
 void op_rig_fini(op_rig *rig);
 
 /* Makes the op anew on a backend opened with this configuration. */

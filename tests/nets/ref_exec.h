@@ -8,6 +8,7 @@
 typedef struct ref_options {
     bool share;     /* storage is shared wherever the graph allows it and nobody needs the input later */
     bool sign_mask; /* readers of the sign get the mask */
+    bool no_fuse;   /* layer by layer */
 } ref_options;
 
 typedef struct ref_exec {

@@ -1,12 +1,14 @@
 /* Ten steps of training on CUDA, through the manager, go as on the host: losses within 1e-4 of the first, weights within 1e-4
- * of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); and a second run on
- * CUDA gives the bits of the first. */
+ * of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); a second run on
+ * CUDA gives the bits of the first, and so does one whose layers are not fused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,6 +20,7 @@ enum { BATCH = 4, STEPS = 10, BATCHES = 3 };
 
 /* What remains of a training. */
 typedef struct outcome {
+    int steps; /* of an iteration */
     float loss[STEPS];
     float **weights; /* by parameter */
 } outcome;
@@ -41,8 +44,11 @@ static void take_weights(const nets_net *net, nets_exec *exec, outcome *o) {
     }
 }
 
-static void train(const nets_net *net, const char *device, mm_manager *manager, outcome *o) {
-    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 1 << 20};
+/* What was chosen by timing in one run is for all of them. */
+static void train(const nets_net *net, const char *device, mm_manager *manager, bool no_fuse, const char *algorithms,
+                  outcome *o) {
+    const nets_backend_config config = {
+        .deterministic = true, .no_fuse = no_fuse, .workspace_limit_bytes = 1 << 20, .algorithms_path = algorithms};
     const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
     nets_backend *backend;
     nets_exec *exec;
@@ -60,6 +66,7 @@ static void train(const nets_net *net, const char *device, mm_manager *manager, 
         free(labels);
     }
     take_weights(net, exec, o);
+    o->steps = nets_exec_lowered(exec)->n_steps;
     nets_exec_destroy(exec);
     nets_backend_close(backend);
     mm_manager_destroy(manager);
@@ -87,27 +94,49 @@ static void check_near(const nets_net *net, const outcome *host, const outcome *
     }
 }
 
-static void check_training(nets_net *net) {
+static void check_same(const nets_net *net, const outcome *one, const outcome *other, const char *what) {
+    if (memcmp(one->loss, other->loss, sizeof one->loss) != 0)
+        fail_msg("%s, %s: other losses", nets_net_name(net), what);
+    for (int i = 0; i < nets_net_params(net); i++) {
+        const nets_param *param = nets_net_param(net, i);
+        if (memcmp(one->weights[i], other->weights[i], (size_t)param->elems * sizeof(float)) != 0)
+            fail_msg("%s, %s: other bits in %s", nets_net_name(net), what, param->name);
+    }
+}
+
+static void train_on(const nets_net *net, const char *device, bool no_fuse, const char *algorithms, outcome *o) {
     mm_manager *manager;
-    outcome host, cuda, again;
+    expect_ok(create_manager(device, &manager));
+    train(net, device, manager, no_fuse, algorithms, o);
+}
+
+/* `fused`: how many layers become part of others, so that forward and backward are one step less each. */
+static void check_training(nets_net *net, int fused) {
+    mm_manager *manager;
+    outcome host, cuda, again, apart;
+    char algorithms[512];
     if (create_manager("cuda", &manager) != MM_OK) {
         print_message("%s\n", mm_last_error());
         nets_net_destroy(net);
         skip();
     }
-    train(net, "cuda", manager, &cuda);
-    expect_ok(create_manager("cuda", &manager));
-    train(net, "cuda", manager, &again);
-    expect_ok(create_manager("host", &manager));
-    train(net, "host", manager, &host);
+    mm_manager_destroy(manager);
+    const char *folder = getenv("TEST_TMPDIR");
+    snprintf(algorithms, sizeof algorithms, "%s/train_agree.%d", folder ? folder : "/tmp", (int)getpid());
+    train_on(net, "cuda", false, algorithms, &cuda);
+    train_on(net, "cuda", false, algorithms, &again);
+    train_on(net, "cuda", true, algorithms, &apart);
+    train_on(net, "host", false, NULL, &host);
+    unlink(algorithms);
     assert_true(host.loss[STEPS - 1] != host.loss[0]);
+    assert_int_equal(apart.steps - cuda.steps, 2 * fused);
     check_near(net, &host, &cuda);
-    assert_memory_equal(cuda.loss, again.loss, sizeof cuda.loss);
-    for (int i = 0; i < nets_net_params(net); i++)
-        assert_memory_equal(cuda.weights[i], again.weights[i], (size_t)nets_net_param(net, i)->elems * sizeof(float));
+    check_same(net, &cuda, &again, "once more");
+    check_same(net, &cuda, &apart, "not fused");
     free_outcome(net, &host);
     free_outcome(net, &cuda);
     free_outcome(net, &again);
+    free_outcome(net, &apart);
     nets_net_destroy(net);
 }
 
@@ -115,7 +144,7 @@ static void tiny(void **state) {
     (void)state;
     nets_net *net;
     expect_ok(nets_zoo_build("tiny", &net));
-    check_training(net);
+    check_training(net, 1);
 }
 
 static int conv(nets_net *net, const char *name, int64_t channels, int64_t kernel, int64_t groups, int input) {
@@ -152,7 +181,7 @@ static void branching(void **state) {
     int scores = nets_add1(net, "scores", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, drop);
     nets_add1(net, "loss", NETS_LOSS, NULL, scores);
     expect_ok(nets_net_finish(net));
-    check_training(net);
+    check_training(net, 0);
 }
 
 /* A label for each pixel. */
@@ -166,7 +195,41 @@ static void segmenting(void **state) {
     const nets_attrs doubling = {.out_channels = 4, .kernel = {4, 4}, .stride = {2, 2}, .pad = {1, 1}};
     nets_add1(net, "loss", NETS_LOSS, NULL, nets_add1(net, "scores", NETS_CONV_TRANSPOSE, &doubling, relu));
     expect_ok(nets_net_finish(net));
-    check_training(net);
+    check_training(net, 1);
+}
+
+static int norm(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_BATCH_NORM, NULL, input);
+}
+
+static int relu(nets_net *net, const char *name, int input) { return nets_add1(net, name, NETS_RELU, NULL, input); }
+
+static int add(nets_net *net, const char *name, int a, int b) {
+    return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
+}
+
+/* All that is fused: batch norm and ReLU, the sum with the input of a block (which has other consumers, before and behind)
+ * and with another batch norm's output, biases of convolutions and of a linear layer; of channels that are no fours, too. */
+static void residual(void **state) {
+    (void)state;
+    nets_net *net;
+    expect_ok(nets_net_create("residual", &net));
+    int x = nets_add_data(net, 9, 8, 3, 5);
+    int stem = relu(net, "stem-relu", norm(net, "stem-norm", conv(net, "stem", 12, 3, 1, x)));
+    int first = norm(net, "first-norm", conv(net, "first", 12, 3, 1, stem));
+    int block = relu(net, "block", add(net, "sum", first, stem));
+    int second = norm(net, "second-norm", conv(net, "second", 7, 3, 1, block));
+    int shortcut = norm(net, "shortcut-norm", conv(net, "shortcut", 7, 1, 1, block));
+    int wide = relu(net, "wide", add(net, "wide-sum", shortcut, second));
+    int biased = relu(net, "biased-relu", conv(net, "biased", 7, 3, 7, wide));
+    const nets_attrs doubling = {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true};
+    int up = relu(net, "up-relu", nets_add1(net, "up", NETS_CONV_TRANSPOSE, &doubling, biased));
+    int mean = nets_add1(net, "mean", NETS_GLOBAL_AVG_POOL, NULL, up);
+    int hidden = nets_add1(net, "hidden", NETS_LINEAR, &(nets_attrs){.out_channels = 9, .bias = true}, mean);
+    const nets_attrs out = {.out_channels = 5, .bias = true};
+    nets_add1(net, "loss", NETS_LOSS, NULL, nets_add1(net, "scores", NETS_LINEAR, &out, relu(net, "last", hidden)));
+    expect_ok(nets_net_finish(net));
+    check_training(net, 5);
 }
 
 int main(void) {
@@ -174,6 +237,7 @@ int main(void) {
         cmocka_unit_test(tiny),
         cmocka_unit_test(branching),
         cmocka_unit_test(segmenting),
+        cmocka_unit_test(residual),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ typedef struct subject {
 
 static const subject SUBJECTS[] = {
     {"relu", NETS_RELU, {0}, {56, 56, 256}, {56, 56, 256}, true},
+    {"bias + relu", NETS_RELU, {.bias = true}, {56, 56, 256}, {56, 56, 256}, true},
     {"add", NETS_ADD, {0}, {56, 56, 256}, {56, 56, 256}, true},
     {"batch norm, wide", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
     {"batch norm, deep", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {7, 7, 2048}, {7, 7, 2048}, true},
@@ -50,6 +51,12 @@ static const subject SUBJECTS[] = {
     {"conv 3x3 / 2", NETS_CONV, CONV(128, 3, 2, 1), {56, 56, 128}, {28, 28, 128}, false},
     {"conv 1x1, deep", NETS_CONV, CONV(2048, 1, 1, 0), {7, 7, 512}, {7, 7, 2048}, false},
     {"conv 3x3, deep", NETS_CONV, CONV(512, 3, 1, 1), {7, 7, 512}, {7, 7, 512}, false},
+};
+
+/* Batch norms with their ReLU, and with the sum between them. */
+static const subject FUSED[] = {
+    {"bn + relu", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
+    {"bn + sum + relu", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {14, 14, 1024}, {14, 14, 1024}, true},
 };
 
 typedef struct bench {
@@ -87,7 +94,7 @@ static void count_bytes(rig *r) {
     of[NETS_X] = of[NETS_DX] = x;
     of[NETS_Y] = of[NETS_DY] = y;
     of[NETS_W] = of[NETS_DW] = w;
-    if (d->kind == NETS_ADD) of[NETS_X2] = of[NETS_DX2] = x;
+    if (d->n_inputs == 2) of[NETS_X2] = of[NETS_DX2] = x;
     if (d->kind == NETS_BATCH_NORM) {
         for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) of[role] = c;
         of[NETS_B] = of[NETS_DB] = c;
@@ -118,13 +125,13 @@ static void end_rig(bench *b, rig *r) {
     nets_op_destroy(r->op);
 }
 
-static mm_status start_rig(bench *b, const subject *s, rig *r) {
-    *r = (rig){.desc = {.kind = s->kind, .attrs = s->attrs, .n_inputs = 1, .training = true, .wants_dx = true}};
+static mm_status start_rig(bench *b, const subject *s, bool relu, int n_inputs, rig *r) {
+    *r = (rig){.desc = {.kind = s->kind, .attrs = s->attrs, .relu = relu, .training = true, .wants_dx = true}};
     r->desc.x[0] = r->desc.y[0] = b->batch;
     memcpy(r->desc.x + 1, s->x, sizeof s->x);
     memcpy(r->desc.y + 1, s->y, sizeof s->y);
     r->desc.channels[0] = r->desc.channels[1] = s->x[2];
-    if (s->kind == NETS_ADD) r->desc.n_inputs = 2;
+    r->desc.n_inputs = n_inputs;
     MM_TRY(nets_op_create(b->backend, &r->desc, &r->op));
     return take_places(b, r);
 }
@@ -135,6 +142,7 @@ static int64_t needed_bytes(const rig *r, mm_phase phase) {
     if (phase == MM_FORWARD) return of[NETS_X] + of[NETS_X2] + of[NETS_Y] + of[NETS_INDEX];
     int64_t also = r->desc.kind == NETS_BATCH_NORM || r->desc.kind == NETS_LRN ? of[NETS_X] : of[NETS_INDEX];
     if (r->desc.kind == NETS_RELU) also = of[NETS_Y];
+    if (r->desc.relu) also += of[NETS_Y];
     if (r->desc.kind == NETS_LOSS) return of[NETS_Y] + of[NETS_DX];
     return of[NETS_DY] + of[NETS_DX] + of[NETS_DX2] + also;
 }
@@ -194,9 +202,9 @@ static mm_status measure_phase(bench *b, const subject *s, rig *r, mm_phase phas
     return status;
 }
 
-static mm_status measure_subject(bench *b, const subject *s) {
+static mm_status measure_subject(bench *b, const subject *s, bool relu, int n_inputs) {
     rig r;
-    mm_status status = start_rig(b, s, &r);
+    mm_status status = start_rig(b, s, relu, n_inputs, &r);
     for (mm_phase phase = MM_FORWARD; status == MM_OK && phase <= MM_BACKWARD; phase++)
         status = measure_phase(b, s, &r, phase);
     end_rig(b, &r);
@@ -226,7 +234,9 @@ static mm_status run(bench *b) {
     MM_TRY(open_all(b));
     samples_print_head("ops");
     MM_TRY(measure_copy(b));
-    for (size_t i = 0; i < sizeof SUBJECTS / sizeof SUBJECTS[0]; i++) MM_TRY(measure_subject(b, &SUBJECTS[i]));
+    for (size_t i = 0; i < sizeof SUBJECTS / sizeof SUBJECTS[0]; i++)
+        MM_TRY(measure_subject(b, &SUBJECTS[i], false, SUBJECTS[i].kind == NETS_ADD ? 2 : 1));
+    for (int i = 0; i < 2; i++) MM_TRY(measure_subject(b, &FUSED[i], true, i + 1));
     return MM_OK;
 }
 

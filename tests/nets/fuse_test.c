@@ -1,0 +1,269 @@
+/* Which layers are computed as one: over the zoo, and where they must not be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/fuse.h"
+#include "nets/zoo.h"
+
+typedef struct fixture {
+    nets_net *net;
+    nets_fused *fused;
+} fixture;
+
+static void fuse(fixture *f) {
+    int n = nets_net_layers(f->net), *consumers = malloc((size_t)n * sizeof *consumers);
+    f->fused = malloc((size_t)n * sizeof *f->fused);
+    assert_true(consumers && f->fused);
+    nets_fuse(f->net, consumers, f->fused);
+    free(consumers);
+}
+
+static void finish(fixture *f) {
+    free(f->fused);
+    nets_net_destroy(f->net);
+}
+
+static int find(const fixture *f, const char *name) {
+    for (int i = 0; i < nets_net_layers(f->net); i++)
+        if (strcmp(nets_net_layer(f->net, i)->name, name) == 0) return i;
+    fail_msg("no layer %s", name);
+    return -1;
+}
+
+static const nets_fused *at(const fixture *f, const char *name) { return &f->fused[find(f, name)]; }
+
+/* What a fusion says of one layer, the other one says, too. */
+static void check_consistent(const fixture *f) {
+    for (int i = 0; i < nets_net_layers(f->net); i++) {
+        const nets_fused *one = &f->fused[i];
+        const nets_layer *layer = nets_net_layer(f->net, i);
+        assert_true(one->within >= i);
+        assert_true(one->within == i || layer->op == NETS_BATCH_NORM || layer->op == NETS_ADD);
+        assert_int_equal(f->fused[one->within].within, one->within);
+        if (one->norm >= 0) assert_int_equal(f->fused[one->norm].within, i);
+        if (one->biased >= 0) assert_true(f->fused[one->biased].no_bias);
+        if (one->norm >= 0 || one->biased >= 0) assert_int_equal(layer->op, NETS_RELU);
+        assert_true(one->norm < 0 || one->biased < 0);
+        assert_true(one->addend < 0 || one->norm >= 0);
+    }
+}
+
+/* How many batch norms run with their ReLU, how many of them with a sum, how many biases move. */
+static void expect_zoo(const char *name, int norms, int sums, int biases) {
+    fixture f;
+    int found[3] = {0};
+    assert_int_equal(nets_zoo_build(name, &f.net), MM_OK);
+    fuse(&f);
+    check_consistent(&f);
+    for (int i = 0; i < nets_net_layers(f.net); i++) {
+        found[0] += f.fused[i].norm >= 0;
+        found[1] += f.fused[i].addend >= 0;
+        found[2] += f.fused[i].biased >= 0;
+    }
+    if (found[0] != norms || found[1] != sums || found[2] != biases)
+        fail_msg("%s: %d batch norms, %d sums, %d biases", name, found[0], found[1], found[2]);
+    finish(&f);
+}
+
+static void what_is_fused_in_the_zoo(void **state) {
+    (void)state;
+    /* The stem; three in each of 16 blocks, one of them with the sum. Four batch norms of projections, or those that the
+     * projections are added to, are by themselves. */
+    expect_zoo("resnet50", 1 + 3 * 16, 16, 0);
+    expect_zoo("resnet18", 1 + 2 * 8, 8, 0);
+    expect_zoo("resnet20", 1 + 2 * 9, 9, 0);
+    expect_zoo("vgg16", 0, 0, 13 + 2);
+    expect_zoo("alexnet", 0, 0, 5 + 2);
+    expect_zoo("unet", 0, 0, 2 * 9);
+    expect_zoo("googlenet", 57, 0, 0);
+    expect_zoo("densenet121", 1 + 2 * 58 + 3 + 1, 0, 0);
+}
+
+static void the_later_one_of_two_batch_norms_takes_the_sum(void **state) {
+    (void)state;
+    fixture f;
+    assert_int_equal(nets_zoo_build("resnet50", &f.net), MM_OK);
+    fuse(&f);
+    assert_int_equal(at(&f, "layer1.0.relu3")->norm, find(&f, "layer1.0.downsample.1"));
+    assert_int_equal(at(&f, "layer1.0.relu3")->addend, find(&f, "layer1.0.bn3"));
+    assert_int_equal(at(&f, "layer1.0.add")->within, find(&f, "layer1.0.relu3"));
+    assert_int_equal(at(&f, "layer1.0.bn3")->within, find(&f, "layer1.0.bn3"));
+    assert_int_equal(at(&f, "layer1.1.relu3")->norm, find(&f, "layer1.1.bn3"));
+    assert_int_equal(at(&f, "layer1.1.relu3")->addend, find(&f, "layer1.0.relu3"));
+    finish(&f);
+}
+
+static void nothing_is_fused_unless_asked(void **state) {
+    (void)state;
+    fixture f;
+    assert_int_equal(nets_zoo_build("tiny", &f.net), MM_OK);
+    fuse(&f);
+    assert_true(at(&f, "relu1")->biased >= 0 && at(&f, "relu2")->norm >= 0);
+    nets_fuse_none(f.net, f.fused);
+    for (int i = 0; i < nets_net_layers(f.net); i++) {
+        const nets_fused *one = &f.fused[i];
+        assert_true(one->within == i && one->norm == -1 && one->addend == -1 && one->biased == -1 && !one->no_bias);
+    }
+    finish(&f);
+}
+
+/* ---------------------------------------------------------------- where it must not be */
+
+static int conv(nets_net *net, const char *name, bool bias, int input) {
+    return nets_add1(net, name, NETS_CONV,
+                     &(nets_attrs){.out_channels = 4, .kernel = {3, 3}, .pad = {1, 1}, .bias = bias}, input);
+}
+
+static int norm(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_BATCH_NORM, NULL, input);
+}
+static int relu(nets_net *net, const char *name, int input) { return nets_add1(net, name, NETS_RELU, NULL, input); }
+static int sum(nets_net *net, const char *name, int a, int b) {
+    return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
+}
+
+static int begin(fixture *f) {
+    assert_int_equal(nets_net_create("net", &f->net), MM_OK);
+    return conv(f->net, "stem", false, nets_add_data(f->net, 6, 6, 3, 5));
+}
+
+static void end(fixture *f, int x) {
+    x = nets_add1(f->net, "pool", NETS_GLOBAL_AVG_POOL, NULL, x);
+    x = nets_add1(f->net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
+    nets_add1(f->net, "loss", NETS_LOSS, NULL, x);
+    if (nets_net_finish(f->net) != MM_OK) fail_msg("%s", mm_last_error());
+    fuse(f);
+    check_consistent(f);
+}
+
+static void expect_alone(const fixture *f, const char *relu_name) {
+    assert_int_equal(at(f, relu_name)->norm, -1);
+    assert_int_equal(at(f, relu_name)->addend, -1);
+    assert_int_equal(at(f, relu_name)->biased, -1);
+}
+
+static void a_batch_norm_that_two_layers_read(void **state) {
+    (void)state;
+    fixture f;
+    int x = begin(&f);
+    x = norm(f.net, "bn", x);
+    end(&f, sum(f.net, "sum", relu(f.net, "relu", x), x));
+    expect_alone(&f, "relu");
+    finish(&f);
+}
+
+static void a_bias_whose_sum_two_layers_read(void **state) {
+    (void)state;
+    fixture f;
+    int x = begin(&f);
+    x = conv(f.net, "conv", true, x);
+    end(&f, sum(f.net, "sum", relu(f.net, "relu", x), x));
+    expect_alone(&f, "relu");
+    assert_false(at(&f, "conv")->no_bias);
+    finish(&f);
+}
+
+static void a_sum_that_two_layers_read(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f), x = norm(f.net, "bn", conv(f.net, "conv", false, stem));
+    x = sum(f.net, "sum", x, stem);
+    end(&f, sum(f.net, "end", relu(f.net, "relu", x), x));
+    expect_alone(&f, "relu");
+    finish(&f);
+}
+
+static void a_sum_without_a_batch_norm(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f);
+    end(&f, relu(f.net, "relu", sum(f.net, "sum", conv(f.net, "conv", true, stem), stem)));
+    expect_alone(&f, "relu");
+    assert_false(at(&f, "conv")->no_bias);
+    finish(&f);
+}
+
+/* Its two gradients would be one tensor. */
+static void a_batch_norm_that_its_own_input_is_added_to(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f);
+    end(&f, relu(f.net, "relu", sum(f.net, "sum", norm(f.net, "bn", stem), stem)));
+    expect_alone(&f, "relu");
+    finish(&f);
+}
+
+static void no_relu_behind_it_or_no_bias_before_it(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f), x = norm(f.net, "bn", stem);
+    x = nets_add1(f.net, "drop", NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, x);
+    end(&f, relu(f.net, "relu2", conv(f.net, "conv", false, relu(f.net, "relu", x))));
+    expect_alone(&f, "relu");
+    expect_alone(&f, "relu2");
+    assert_int_equal(at(&f, "bn")->within, find(&f, "bn"));
+    finish(&f);
+}
+
+/* Three layers add their gradients by the stem in the order in which they stand. The first batch norm would move behind
+ * the second one; the second has nothing between it and its ReLU. */
+static void no_consumer_of_the_same_map_is_overtaken(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f), a = norm(f.net, "a", stem), b = norm(f.net, "b", stem);
+    int x = sum(f.net, "sum", relu(f.net, "relu_a", a), relu(f.net, "relu_b", b));
+    end(&f, sum(f.net, "end", x, stem));
+    expect_alone(&f, "relu_a");
+    assert_int_equal(at(&f, "relu_b")->norm, b);
+    finish(&f);
+}
+
+static void nor_one_of_the_addend(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f), a = norm(f.net, "a", conv(f.net, "conv_a", false, stem));
+    int x = sum(f.net, "sum", a, stem), b = conv(f.net, "conv_b", false, stem);
+    end(&f, sum(f.net, "end", relu(f.net, "relu", x), b));
+    expect_alone(&f, "relu");
+    finish(&f);
+}
+
+static void biases_move_from_convolutions_and_linear_layers(void **state) {
+    (void)state;
+    fixture f;
+    int x = begin(&f);
+    x = relu(f.net, "relu1", conv(f.net, "conv", true, x));
+    x = nets_add1(f.net, "up", NETS_CONV_TRANSPOSE,
+                  &(nets_attrs){.out_channels = 4, .kernel = {2, 2}, .stride = {2, 2}, .bias = true}, x);
+    x = relu(f.net, "relu2", x);
+    x = nets_add1(f.net, "hidden", NETS_LINEAR, &(nets_attrs){.out_channels = 7, .bias = true}, x);
+    end(&f, relu(f.net, "relu3", x));
+    assert_int_equal(at(&f, "relu1")->biased, find(&f, "conv"));
+    expect_alone(&f, "relu2");
+    assert_int_equal(at(&f, "relu3")->biased, find(&f, "hidden"));
+    assert_true(at(&f, "hidden")->no_bias && !at(&f, "fc")->no_bias);
+    finish(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_fused_in_the_zoo),
+        cmocka_unit_test(the_later_one_of_two_batch_norms_takes_the_sum),
+        cmocka_unit_test(nothing_is_fused_unless_asked),
+        cmocka_unit_test(a_batch_norm_that_two_layers_read),
+        cmocka_unit_test(a_bias_whose_sum_two_layers_read),
+        cmocka_unit_test(a_sum_that_two_layers_read),
+        cmocka_unit_test(a_sum_without_a_batch_norm),
+        cmocka_unit_test(a_batch_norm_that_its_own_input_is_added_to),
+        cmocka_unit_test(no_relu_behind_it_or_no_bias_before_it),
+        cmocka_unit_test(no_consumer_of_the_same_map_is_overtaken),
+        cmocka_unit_test(nor_one_of_the_addend),
+        cmocka_unit_test(biases_move_from_convolutions_and_linear_layers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
