@@ -5,7 +5,8 @@
 
 stable_keys=(net batch device policy codec budget_bytes peak_bytes predicted_peak_bytes minimum_bytes outside_bytes
     stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 iteration_seconds_predicted
-    simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy iterations status)
+    simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy fuse iterations
+    status)
 
 narrow() { # FILE: for a terminal of 120 columns
     local line

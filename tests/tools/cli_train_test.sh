@@ -88,6 +88,15 @@ freelunch_has_equal_bits_however_it_is_carried_out_() {
     differ reference rate_8
 }
 
+layers_that_are_fused_give_the_weights_of_those_that_are_not_() {
+    local policy
+    for policy in liveness freelunch:rate=4,when=always recompute:when=always; do
+        trained fused --policy "$policy"
+        trained apart --policy "$policy" --fuse off
+        equal fused apart
+    done
+}
+
 a_lossless_codec_gives_the_weights_of_liveness_() {
     trained liveness --policy liveness
     trained freelunch --policy freelunch:codec=raw,eligible=all,when=always --self-check

@@ -15,11 +15,13 @@ explain_tells_what_holds_the_memory_() {
     expect 0 plan --net tiny --batch 32 --policy $policies --explain
     for text in "declared  at the peak" "stashed feature maps" "weight gradients" "optimizer state" \
         "alive at the peak" "stashed maps of" "relu1.out, made by relu1 (relu)" "relu1 backward (sign)" \
-        "as mask, for only the sign is read: 32KiB" "bn2 backward (value)" "recomputed (bn, relu)" "swapped: 0B" \
+        "as mask, for only the sign is read: 32KiB" "bn2 backward (value)" "recomputed (bn-relu)" "swapped: 0B" \
         "32KiB by freelunch:eligible=all" "lower bounds (moDNN, equation 7)" "weights offloaded" \
         "x less than naive"; do
         says out "$text"
     done
+    expect 0 plan --net tiny --batch 32 --policy $policies --explain --fuse off
+    says out "recomputed (bn, relu)"
     expect 0 plan --net tiny --batch 32 --policy liveness
     [[ $(<out) != *declared* && $(<out) != *"than naive"* ]] || fail "explains without being asked"
 }
