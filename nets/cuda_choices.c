@@ -17,10 +17,10 @@ typedef struct nets_kept_choice {
     nets_conv_choice choice;
 } nets_kept_choice;
 
-enum { SHAPE_NUMBERS = sizeof(nets_conv_shape) / sizeof(int), LINE_CAPACITY = 1024 };
-_Static_assert(sizeof(nets_conv_shape) == 18 * sizeof(int), "a shape is read and written as its numbers");
+enum { SHAPE_NUMBERS = sizeof(nets_conv_shape) / sizeof(int), LINE_CAPACITY = 2048 };
+_Static_assert(sizeof(nets_conv_shape) == 19 * sizeof(int), "a shape is read and written as its numbers");
 
-static const char HEADER[] = "mm: algorithms of convolutions, 1\n";
+static const char HEADER[] = "mm: algorithms of convolutions, 2\n";
 
 /* ---------------------------------------------------------------- text */
 
@@ -31,43 +31,73 @@ static uint64_t checksum(const char *text, size_t length) {
     return hash;
 }
 
-static int format_line(const nets_kept_choice *k, char line[LINE_CAPACITY]) {
-    int at =
-        snprintf(line, LINE_CAPACITY, "%s %d %d %" PRId64, k->device, k->precision, k->deterministic, k->limit_bytes);
-    const int *numbers = (const int *)&k->shape;
-    for (int i = 0; i < SHAPE_NUMBERS; i++) at += snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %d", numbers[i]);
-    return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %d %d %" PRId64 "\n", k->choice.algorithm,
-                         k->choice.math, k->choice.workspace_bytes);
+static int format_number(char line[LINE_CAPACITY], int at, int64_t number) {
+    return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %" PRId64, number);
 }
 
-static bool read_number(const char **at, int64_t *number_out) {
+/* At most 1919 bytes: the device's name and all numbers with all their digits. */
+static int format_line(const nets_kept_choice *k, char line[LINE_CAPACITY]) {
+    const nets_conv_choice *c = &k->choice;
+    const int *numbers = (const int *)&k->shape;
+    int at = snprintf(line, LINE_CAPACITY, "%s", k->device);
+    at = format_number(line, at, k->precision);
+    at = format_number(line, at, k->deterministic);
+    at = format_number(line, at, k->limit_bytes);
+    for (int i = 0; i < SHAPE_NUMBERS; i++) at = format_number(line, at, numbers[i]);
+    at = format_number(line, at, c->api);
+    at = format_number(line, at, c->algorithm);
+    at = format_number(line, at, c->math);
+    at = format_number(line, at, c->workspace_bytes);
+    at = format_number(line, at, c->n_knobs);
+    for (int i = 0; i < c->n_knobs; i++) {
+        at = format_number(line, at, c->knobs[i].type);
+        at = format_number(line, at, c->knobs[i].value);
+    }
+    return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), "\n");
+}
+
+static bool read_number(const char **at, int64_t least, int64_t most, int64_t *number_out) {
     char *end;
     errno = 0;
     long long number = strtoll(*at, &end, 10);
-    if (end == *at || errno || number < 0) return false;
+    if (end == *at || errno || number < least || number > most) return false;
     *number_out = number;
     *at = end;
     return true;
 }
 
+static bool read_int(const char **at, int *number_out) {
+    int64_t number;
+    if (!read_number(at, 0, INT32_MAX, &number)) return false;
+    *number_out = (int)number;
+    return true;
+}
+
+static bool read_choice(const char **at, nets_conv_choice *c) {
+    if (!read_int(at, &c->api) || !read_int(at, &c->algorithm) || !read_int(at, &c->math) ||
+        !read_number(at, 0, INT64_MAX, &c->workspace_bytes) || !read_int(at, &c->n_knobs) ||
+        c->n_knobs > NETS_CONV_KNOBS)
+        return false;
+    for (int i = 0; i < c->n_knobs; i++)
+        if (!read_int(at, &c->knobs[i].type) || !read_number(at, INT64_MIN, INT64_MAX, &c->knobs[i].value))
+            return false;
+    return true;
+}
+
 /* What format_line gives, and only that. */
 static bool parse_line(const char *line, nets_kept_choice *k) {
-    int64_t n[3 + SHAPE_NUMBERS + 3];
     size_t length = strcspn(line, " ");
     if (length == 0 || length >= sizeof k->device) return false;
     memset(k, 0, sizeof *k);
     memcpy(k->device, line, length);
     const char *at = line + length;
-    for (size_t i = 0; i < sizeof n / sizeof n[0]; i++) {
-        if (!read_number(&at, &n[i])) return false;
-        if (i != 2 && i != 3 + SHAPE_NUMBERS + 2 && n[i] > INT32_MAX) return false;
-    }
-    k->precision = (int)n[0];
-    k->deterministic = (int)n[1];
-    k->limit_bytes = n[2];
     int *numbers = (int *)&k->shape;
-    for (int i = 0; i < SHAPE_NUMBERS; i++) numbers[i] = (int)n[3 + i];
-    k->choice = (nets_conv_choice){(int)n[3 + SHAPE_NUMBERS], (int)n[4 + SHAPE_NUMBERS], n[5 + SHAPE_NUMBERS]};
+    if (!read_int(&at, &k->precision) || !read_int(&at, &k->deterministic) ||
+        !read_number(&at, 0, INT64_MAX, &k->limit_bytes))
+        return false;
+    for (int i = 0; i < SHAPE_NUMBERS; i++)
+        if (!read_int(&at, &numbers[i])) return false;
+    if (!read_choice(&at, &k->choice)) return false;
     char again[LINE_CAPACITY];
     int written = format_line(k, again);
     return strncmp(again, line, (size_t)written) == 0;

@@ -1,4 +1,5 @@
-/* Which algorithm of cuDNN computes a convolution: chosen once, by timing, and kept in a file.
+/* What of cuDNN computes a convolution: an algorithm of its legacy API or an engine of its graph API, chosen once, by
+ * timing, and kept in a file.
  *
  * The file is text: a line for each choice, with the device, cuDNN's version and all that the choice depends on, and at
  * the end their number and a checksum of all before. A file that is not exactly that is ignored with a warning, and
@@ -15,11 +16,23 @@ typedef struct nets_conv_shape {
     int direction; /* nets_direction */
     int x[4], y[4];
     int kernel[2], stride[2], pad[2], dilation[2], groups;
+    int adds; /* 1: to what the output holds already */
 } nets_conv_shape;
 
+typedef enum nets_conv_api { NETS_CONV_UNCHOSEN /* no device has */, NETS_CONV_LEGACY, NETS_CONV_GRAPH } nets_conv_api;
+
+enum { NETS_CONV_KNOBS = 44 }; /* an engine has at most */
+
+/* All as cuDNN numbers it. */
 typedef struct nets_conv_choice {
-    int algorithm, math;     /* as cuDNN numbers them; algorithm -1: no device has chosen */
+    int api;                 /* nets_conv_api */
+    int algorithm, math;     /* of the graph API: the engine's index, 0 */
     int64_t workspace_bytes; /* of cuDNN */
+    int n_knobs;             /* of an engine */
+    struct nets_conv_knob {
+        int type;
+        int64_t value;
+    } knobs[NETS_CONV_KNOBS];
 } nets_conv_choice;
 
 typedef struct nets_cuda_choices {

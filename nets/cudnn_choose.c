@@ -1,29 +1,80 @@
-/* Choosing a convolution's algorithm: cuDNN runs those that it has in memory that is taken for that time, and lists them by
- * time. It is the only work of this backend that allocates and waits; it happens when an op is created. */
+/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, and the engines that the
+ * graph API proposes are run one after the other, in memory that is taken for that time. It is the only work of this backend that
+ * allocates and waits; it happens when an op is created.
+ *
+ * Whatever the graph API cannot do for a convolution only means that there are fewer candidates. The log says at level
+ * debug what each candidate was, and why another was none. */
+#include <stdio.h>
+#include <string.h>
+
 #include "nets/cudnn_conv.h"
 
-enum { CANDIDATES = 16 };
+enum {
+    CANDIDATES = 14,
+    PROPOSED = 64, /* engines that are looked at of each way to guess */
+    COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
+    RUNS = 4,      /* timed together, after one that warms up */
+    TEXT = 1200,
+};
 
-static const float NO_SLOWER = 1.02f;
-
-/* What cuDNN's three lists say of an algorithm. */
 typedef struct candidate {
-    int algorithm, math;
-    cudnnStatus_t status;
-    cudnnDeterminism_t determinism;
-    size_t memory;
-    float time; /* ms, of those that were run */
+    nets_conv_choice choice;
+    nets_cudnn_plan plan; /* of an engine */
+    float ms;
 } candidate;
 
-typedef struct candidates {
+typedef struct selection {
+    nets_cudnn_trial memory;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    nets_cudnn_graph graph;
     candidate of[CANDIDATES];
-    int n;
-} candidates;
+    int n, compiled;
+    bool timed;
+} selection;
 
-/* What the algorithms are tried on. */
-typedef struct trial {
-    void *x, *y, *weights, *workspace; /* of the device */
-} trial;
+/* ---------------------------------------------------------------- the log */
+
+static const mm_log *log_of(const nets_cudnn_conv *c) { return &c->cuda->config.log; }
+
+static void tell_shape(const nets_cudnn_conv *c) {
+    static const char *const DIRECTIONS[] = {"forward", "by input", "by weights"};
+    const nets_conv_shape *s = &c->shape;
+    mm_log_send(log_of(c), MM_LOG_DEBUG,
+                "a convolution %s%s: %d x %d x %d x %d to %d x %d x %d, window %d x %d, stride %d x %d, groups %d",
+                DIRECTIONS[s->direction], s->adds ? ", added" : "", s->x[0], s->x[1], s->x[2], s->x[3], s->y[1],
+                s->y[2], s->y[3], s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->groups);
+}
+
+static void describe(const nets_conv_choice *c, char text[TEXT]) {
+    int at = snprintf(text, TEXT, c->api == NETS_CONV_GRAPH ? "engine %d" : "algorithm %d", c->algorithm);
+    if (c->api == NETS_CONV_LEGACY) snprintf(text + at, (size_t)(TEXT - at), ", math %d", c->math);
+    for (int i = 0; i < c->n_knobs; i++)
+        at += snprintf(text + at, (size_t)(TEXT - at), " %d=%lld", c->knobs[i].type, (long long)c->knobs[i].value);
+}
+
+static void tell(const nets_cudnn_conv *c, const nets_conv_choice *choice, const char *verdict) {
+    char text[TEXT];
+    describe(choice, text);
+    mm_log_send(log_of(c), MM_LOG_DEBUG, "  %s: %s", text, verdict);
+}
+
+static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *what) {
+    char verdict[128];
+    snprintf(verdict, sizeof verdict, "%s%.4f ms, %lld bytes", what, (double)a->ms,
+             (long long)a->choice.workspace_bytes);
+    tell(c, &a->choice, verdict);
+}
+
+/* Once: it is the same for all. */
+static void tell_untimed(const nets_cudnn_conv *c) {
+    if (!c->cuda->told_untimed)
+        mm_log_send(log_of(c), MM_LOG_WARNING, "a convolution's algorithms are not timed, cuDNN's guess is taken: %s",
+                    mm_last_error());
+    c->cuda->told_untimed = true;
+}
+
+/* ---------------------------------------------------------------- running candidates */
 
 static mm_status take(int64_t bytes, void **memory_out) {
     cudaError_t error = cudaMalloc(memory_out, (size_t)nets_larger(bytes, 1));
@@ -32,138 +83,214 @@ static mm_status take(int64_t bytes, void **memory_out) {
 }
 
 /* Of small numbers: some data take longer, and none at all would be garbage that is read. */
-static mm_status take_tensor(int64_t bytes, void **memory_out) {
+static mm_status take_tensor(int64_t bytes, cudaStream_t stream, void **memory_out) {
     MM_TRY(take(bytes, memory_out));
-    return mm_cuda_check(cudaMemset(*memory_out, 0x3c, (size_t)bytes), "cudaMemset");
+    return mm_cuda_check(cudaMemsetAsync(*memory_out, 0x3c, (size_t)bytes, stream), "cudaMemsetAsync");
 }
 
-static mm_status start_trial(const nets_cudnn_conv *c, trial *t) {
-    MM_TRY(take_tensor(c->x_bytes, &t->x));
-    MM_TRY(take_tensor(c->y_bytes, &t->y));
-    MM_TRY(take_tensor(c->weights_bytes, &t->weights));
-    return take(c->cuda->config.workspace_limit_bytes, &t->workspace);
+static mm_status start(const nets_cudnn_conv *c, selection *s) {
+    MM_TRY(mm_cuda_check(cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, 0),
+                         "cudaStreamCreateWithPriority"));
+    MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->begin, cudaEventDefault), "cudaEventCreateWithFlags"));
+    MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->end, cudaEventDefault), "cudaEventCreateWithFlags"));
+    MM_TRY(take_tensor(c->x_bytes, s->stream, &s->memory.x));
+    MM_TRY(take_tensor(c->y_bytes, s->stream, &s->memory.y));
+    MM_TRY(take_tensor(c->weights_bytes, s->stream, &s->memory.weights));
+    MM_TRY(take(c->cuda->config.workspace_limit_bytes, &s->memory.workspace));
+    return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
 }
 
-static void end_trial(trial *t) {
-    void *const memory[] = {t->x, t->y, t->weights, t->workspace};
+static void end(const nets_cudnn_conv *c, selection *s) {
+    void *const memory[] = {s->memory.x, s->memory.y, s->memory.weights, s->memory.workspace};
+    (void)cudnnSetStream(c->cuda->dnn, NULL);
+    if (s->stream) (void)cudaStreamSynchronize(s->stream);
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i]) (void)cudaFree(memory[i]);
+    if (s->begin) (void)cudaEventDestroy(s->begin);
+    if (s->end) (void)cudaEventDestroy(s->end);
+    if (s->stream) (void)cudaStreamDestroy(s->stream);
+    s->memory = (nets_cudnn_trial){0};
+    s->stream = NULL;
+    s->begin = s->end = NULL;
 }
 
-/* The three structs have the same members. */
-#define COPY_LIST(from, list)                                                                                          \
-    for (int i = 0; i < (list)->n; i++) (list)->of[i] = (candidate) {                                                  \
-            .algorithm = (int)(from)[i].algo, .math = (int)(from)[i].mathType, .status = (from)[i].status,             \
-            .determinism = (from)[i].determinism, .memory = (from)[i].memory, .time = (from)[i].time                   \
-        }
-
-/* `t` NULL: not by running them, but as cuDNN expects it. */
-static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
-    cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
-    cudnnStatus_t status =
-        t ? cudnnFindConvolutionForwardAlgorithmEx(c->cuda->dnn, c->x, t->x, c->weights, t->weights, c->conv, c->y,
-                                                   t->y, CANDIDATES, &list->n, found, t->workspace, limit)
-          : cudnnGetConvolutionForwardAlgorithm_v7(c->cuda->dnn, c->x, c->weights, c->conv, c->y, CANDIDATES, &list->n,
-                                                   found);
-    if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);
-    return status;
-}
-
-static cudnnStatus_t list_by_input(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
-    cudnnConvolutionBwdDataAlgoPerf_t found[CANDIDATES];
-    cudnnStatus_t status =
-        t ? cudnnFindConvolutionBackwardDataAlgorithmEx(c->cuda->dnn, c->weights, t->weights, c->y, t->y, c->conv, c->x,
-                                                        t->x, CANDIDATES, &list->n, found, t->workspace, limit)
-          : cudnnGetConvolutionBackwardDataAlgorithm_v7(c->cuda->dnn, c->weights, c->y, c->conv, c->x, CANDIDATES,
-                                                        &list->n, found);
-    if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);
-    return status;
-}
-
-static cudnnStatus_t list_by_weights(const nets_cudnn_conv *c, const trial *t, size_t limit, candidates *list) {
-    cudnnConvolutionBwdFilterAlgoPerf_t found[CANDIDATES];
-    cudnnStatus_t status =
-        t ? cudnnFindConvolutionBackwardFilterAlgorithmEx(c->cuda->dnn, c->x, t->x, c->y, t->y, c->conv, c->weights,
-                                                          t->weights, CANDIDATES, &list->n, found, t->workspace, limit)
-          : cudnnGetConvolutionBackwardFilterAlgorithm_v7(c->cuda->dnn, c->x, c->y, c->conv, c->weights, CANDIDATES,
-                                                          &list->n, found);
-    if (status == CUDNN_STATUS_SUCCESS) COPY_LIST(found, list);
-    return status;
-}
-
-static mm_status list_candidates(const nets_cudnn_conv *c, const trial *t, candidates *list) {
-    cudnnStatus_t (*const of[])(const nets_cudnn_conv *, const trial *, size_t, candidates *) = {
-        [NETS_CONV_FORWARD] = list_forward,
-        [NETS_CONV_BY_INPUT] = list_by_input,
-        [NETS_CONV_BY_WEIGHTS] = list_by_weights,
-    };
-    list->n = 0;
-    cudnnStatus_t status = of[c->direction](c, t, (size_t)c->cuda->config.workspace_limit_bytes, list);
-    return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
-}
-
-/* Lists may call an algorithm's precision a wider one than that which was set, and give the bytes of that. */
-static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
-    if (c->cuda->config.precision != NETS_FP32 || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS)
-        return;
-    int64_t bytes = nets_cudnn_bytes(c, a->algorithm, CUDNN_FMA_MATH);
-    a->math = CUDNN_FMA_MATH;
-    if (bytes < 0)
-        a->status = CUDNN_STATUS_NOT_SUPPORTED;
-    else if ((size_t)bytes > a->memory)
-        a->memory = (size_t)bytes;
-}
-
-static bool allowed(const nets_backend_config *config, const candidate *a) {
-    return a->status == CUDNN_STATUS_SUCCESS && a->memory <= (size_t)config->workspace_limit_bytes &&
-           (!config->deterministic || a->determinism == CUDNN_DETERMINISTIC);
-}
-
-/* Of those that take no longer than the fastest, but for what the timing is not sure of, the one with the least workspace. */
-static mm_status choose_from(nets_cudnn_conv *c, const candidates *list, bool timed) {
-    const nets_backend_config *config = &c->cuda->config;
-    const candidate *fastest = NULL, *best = NULL;
-    for (int i = 0; i < list->n; i++) {
-        const candidate *a = &list->of[i];
-        if (!allowed(config, a)) continue;
-        if (!fastest) fastest = best = a;
-        if (timed && a->time <= NO_SLOWER * fastest->time && a->memory < best->memory) best = a;
-    }
-    if (!best)
-        return mm_fail(MM_ERR_UNSUPPORTED,
-                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace",
-                       config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes);
-    c->choice = (nets_conv_choice){best->algorithm, best->math, (int64_t)best->memory};
+static mm_status run(const nets_cudnn_conv *c, const selection *s, int runs, float *ms_out) {
+    const nets_cudnn_trial *t = &s->memory;
+    MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
+    for (int i = 0; i < runs; i++) MM_TRY(nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace));
+    MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
+    MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
+    MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
+    *ms_out /= (float)runs;
     return MM_OK;
 }
 
-/* Timed twice: a kernel is loaded when it first runs, and that would count. */
-static mm_status list_by_time(const nets_cudnn_conv *c, const trial *t, candidates *list) {
-    MM_TRY(list_candidates(c, t, list));
-    return list_candidates(c, t, list);
+/* Once before: a kernel is loaded when it first runs, and that would count. */
+static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
+    c->choice = a->choice;
+    c->plan = a->plan;
+    mm_status status = run(c, s, 1, &a->ms);
+    if (status == MM_OK) status = run(c, s, RUNS, &a->ms);
+    c->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
+    c->plan = (nets_cudnn_plan){.plan = NULL};
+    if (status == MM_OK) tell_time(c, a, "");
+    return status;
 }
 
-/* Once: it is the same for all. */
-static void tell_untimed(const nets_cudnn_conv *c) {
-    if (!c->cuda->told_untimed)
-        mm_log_send(&c->cuda->config.log, MM_LOG_WARNING,
-                    "a convolution's algorithms are not timed, cuDNN's guess is taken: %s", mm_last_error());
-    c->cuda->told_untimed = true;
+/* ---------------------------------------------------------------- candidates */
+
+static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
+
+/* That it has no algorithm leaves the engines. */
+static mm_status add_legacy(nets_cudnn_conv *c, selection *s) {
+    candidate *a = &s->of[s->n];
+    if (!has_legacy(c)) return MM_OK;
+    mm_status status = nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice);
+    if (status == MM_ERR_UNSUPPORTED) return MM_OK;
+    if (status == MM_OK && s->timed) status = time_candidate(c, s, a);
+    s->n += status == MM_OK;
+    return status;
+}
+
+static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
+    if (a->api != b->api || a->algorithm != b->algorithm || a->n_knobs != b->n_knobs) return false;
+    for (int i = 0; i < a->n_knobs; i++)
+        if (a->knobs[i].type != b->knobs[i].type || a->knobs[i].value != b->knobs[i].value) return false;
+    return true;
+}
+
+static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
+    for (int i = 0; i < s->n; i++)
+        if (same_engine(&s->of[i].choice, choice)) return true;
+    return false;
+}
+
+/* Why an engine is no candidate; NULL: it may be. TF32 keeps float32's range, other roundings do not. */
+static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
+    const nets_backend_config *config = &c->cuda->config;
+    if (config->deterministic && e->nondeterministic) return "not deterministic";
+    if (e->converts) return "converts its inputs";
+    if (e->coarse_sums) return "does not sum in float32";
+    if (config->precision == NETS_FP32 && e->tensor_core) return "rounds to TF32";
+    if (e->compiles && s->compiled == COMPILED) return "has to be compiled, as others were";
+    return NULL;
+}
+
+static mm_status make_candidate(nets_cudnn_conv *c, selection *s, candidate *a) {
+    int64_t limit = c->cuda->config.workspace_limit_bytes;
+    MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
+    a->choice.workspace_bytes = a->plan.workspace_bytes;
+    mm_status status = MM_OK;
+    if (a->plan.workspace_bytes > limit)
+        status = mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
+                         (long long)a->plan.workspace_bytes);
+    else if (s->timed)
+        status = time_candidate(c, s, a);
+    if (status != MM_OK) nets_cudnn_plan_fini(&a->plan);
+    return status;
+}
+
+static void add_engine(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e) {
+    const char *no = objection(c, s, e);
+    candidate *a = &s->of[s->n];
+    if (!no) {
+        *a = (candidate){.choice = e->choice};
+        s->compiled += e->compiles;
+        if (make_candidate(c, s, a) != MM_OK) no = mm_last_error();
+    }
+    if (no)
+        tell(c, &e->choice, no);
+    else
+        s->n++;
+}
+
+/* Until there are `most` candidates; each way to guess is heard while there are fewer than its share. */
+static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
+    static const struct {
+        cudnnBackendHeurMode_t mode;
+        int share;
+    } WAYS[] = {{CUDNN_HEUR_MODE_A, 9}, {CUDNN_HEUR_MODE_B, 12}, {CUDNN_HEUR_MODE_FALLBACK, CANDIDATES}};
+    nets_cudnn_engine proposed[PROPOSED];
+    if (nets_cudnn_graph_init(&s->graph, c->cuda->dnn, &c->shape) != MM_OK) {
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
+        return;
+    }
+    for (size_t way = 0; way < sizeof WAYS / sizeof WAYS[0]; way++) {
+        int n, share = WAYS[way].share < most ? WAYS[way].share : most;
+        if (nets_cudnn_engines(&s->graph, WAYS[way].mode, PROPOSED, proposed, &n) != MM_OK)
+            mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more engines of mode %d: %s", (int)WAYS[way].mode,
+                        mm_last_error());
+        for (int i = 0; i < n && s->n < share; i++)
+            if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
+    }
+}
+
+/* ---------------------------------------------------------------- the choice */
+
+static mm_status time_all(nets_cudnn_conv *c, selection *s) {
+    s->timed = true;
+    MM_TRY(start(c, s));
+    MM_TRY(add_legacy(c, s));
+    add_engines(c, s, CANDIDATES);
+    return MM_OK;
+}
+
+/* What the library would take. */
+static mm_status guess(nets_cudnn_conv *c, selection *s) {
+    s->timed = false;
+    s->n = s->compiled = 0;
+    MM_TRY(add_legacy(c, s));
+    if (!s->n) add_engines(c, s, 1);
+    return MM_OK;
+}
+
+static candidate *best_of(selection *s) {
+    candidate *fastest = NULL, *best = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+    for (int i = 0; i < s->n; i++) {
+        candidate *a = &s->of[i];
+        bool as_fast = a->ms <= NETS_CUDNN_NO_SLOWER * fastest->ms;
+        if (as_fast && (!best || a->choice.workspace_bytes < best->choice.workspace_bytes)) best = a;
+    }
+    return best;
+}
+
+static mm_status take_best(nets_cudnn_conv *c, selection *s) {
+    const nets_backend_config *config = &c->cuda->config;
+    candidate *best = best_of(s);
+    if (!best)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace%s",
+                       config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes,
+                       has_legacy(c) ? "" : "; with a smaller batch there are more");
+    c->choice = best->choice;
+    if (best->choice.api == NETS_CONV_GRAPH) {
+        c->plan = best->plan;
+        c->graph = s->graph;
+        best->plan = (nets_cudnn_plan){.plan = NULL};
+        s->graph = (nets_cudnn_graph){.graph = NULL};
+    }
+    tell_time(c, best, "taken: ");
+    return MM_OK;
+}
+
+static void drop_rest(selection *s) {
+    for (int i = 0; i < s->n; i++) nets_cudnn_plan_fini(&s->of[i].plan);
+    nets_cudnn_graph_fini(&s->graph);
 }
 
 mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
-    trial t = {0};
-    candidates list;
-    /* The one it ran on last may be gone with its manager. */
-    MM_TRY(nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, NULL), "setting a stream"));
-    mm_status status = start_trial(c, &t);
-    if (status == MM_OK) status = list_by_time(c, &t, &list);
-    end_trial(&t);
+    selection s = {.n = 0};
+    tell_shape(c);
+    mm_status status = time_all(c, &s);
     *timed_out = status == MM_OK;
+    end(c, &s);
     if (status != MM_OK) {
         tell_untimed(c);
-        MM_TRY(list_candidates(c, NULL, &list));
+        status = guess(c, &s);
     }
-    for (int i = 0; i < list.n; i++) round_as_configured(c, &list.of[i]);
-    return choose_from(c, &list, *timed_out);
+    if (status == MM_OK) status = take_best(c, &s);
+    drop_rest(&s);
+    return status;
 }

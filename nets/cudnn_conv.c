@@ -1,145 +1,76 @@
 #include "nets/cudnn_conv.h"
 
-static mm_status describe_image(const int dims[4], cudnnTensorDescriptor_t *image_out) {
-    MM_TRY(nets_cuda_dnn_check(cudnnCreateTensorDescriptor(image_out), "describing an image"));
-    return nets_cuda_dnn_check(
-        cudnnSetTensor4dDescriptor(*image_out, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, dims[0], dims[3], dims[1], dims[2]),
-        "describing an image");
+static void keep_none(nets_cudnn_conv *conv) {
+    nets_cudnn_plan_fini(&conv->plan);
+    nets_cudnn_graph_fini(&conv->graph);
+    conv->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
 }
 
-static mm_status describe_weights(const nets_conv_shape *s, cudnnFilterDescriptor_t *weights_out) {
-    MM_TRY(nets_cuda_dnn_check(cudnnCreateFilterDescriptor(weights_out), "describing weights"));
-    return nets_cuda_dnn_check(cudnnSetFilter4dDescriptor(*weights_out, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, s->y[3],
-                                                          s->x[3] / s->groups, s->kernel[0], s->kernel[1]),
-                               "describing weights");
-}
-
-static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescriptor_t *conv_out) {
-    MM_TRY(nets_cuda_dnn_check(cudnnCreateConvolutionDescriptor(conv_out), "describing a convolution"));
-    MM_TRY(nets_cuda_dnn_check(cudnnSetConvolution2dDescriptor(*conv_out, s->pad[0], s->pad[1], s->stride[0],
-                                                               s->stride[1], s->dilation[0], s->dilation[1],
-                                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-                               "describing a convolution"));
-    return nets_cuda_dnn_check(cudnnSetConvolutionGroupCount(*conv_out, s->groups), "describing a convolution");
-}
-
-/* What factors may be rounded to: FMA is plain float32; the default lets tensor cores take TF32. */
-static cudnnMathType_t widest_math(const nets_cuda_backend *cuda) {
-    switch (cuda->config.precision) {
-    case NETS_FP32:
-        return CUDNN_FMA_MATH;
-    case NETS_TF32:
-        return CUDNN_DEFAULT_MATH;
-    }
-    return CUDNN_FMA_MATH;
-}
-
-static mm_status set_math(const nets_cudnn_conv *conv, int math) {
-    return nets_cuda_dnn_check(cudnnSetConvolutionMathType(conv->conv, (cudnnMathType_t)math), "setting the precision");
-}
-
-static int64_t library_bytes(const nets_cudnn_conv *c, int algorithm) {
-    cudnnHandle_t dnn = c->cuda->dnn;
-    cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
-    size_t bytes = 0;
-    switch (c->direction) {
-    case NETS_CONV_FORWARD:
-        status = cudnnGetConvolutionForwardWorkspaceSize(dnn, c->x, c->weights, c->conv, c->y,
-                                                         (cudnnConvolutionFwdAlgo_t)algorithm, &bytes);
-        break;
-    case NETS_CONV_BY_INPUT:
-        status = cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, c->weights, c->y, c->conv, c->x,
-                                                              (cudnnConvolutionBwdDataAlgo_t)algorithm, &bytes);
-        break;
-    case NETS_CONV_BY_WEIGHTS:
-        status = cudnnGetConvolutionBackwardFilterWorkspaceSize(dnn, c->x, c->y, c->conv, c->weights,
-                                                                (cudnnConvolutionBwdFilterAlgo_t)algorithm, &bytes);
-        break;
-    }
-    return status == CUDNN_STATUS_SUCCESS ? (int64_t)bytes : -1;
-}
-
-int64_t nets_cudnn_bytes(const nets_cudnn_conv *conv, int algorithm, int math) {
-    return set_math(conv, math) == MM_OK ? library_bytes(conv, algorithm) : -1;
+static mm_status take_engine(nets_cudnn_conv *conv, const nets_conv_choice *choice) {
+    MM_TRY(nets_cudnn_graph_init(&conv->graph, conv->cuda->dnn, &conv->shape));
+    MM_TRY(nets_cudnn_plan_init(&conv->plan, &conv->graph, choice));
+    if (conv->plan.workspace_bytes <= choice->workspace_bytes) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now", (long long)conv->plan.workspace_bytes);
 }
 
 /* A choice kept by another build of the library may no longer hold. */
-static bool still_holds(const nets_cudnn_conv *conv, const nets_conv_choice *choice) {
-    int64_t bytes = nets_cudnn_bytes(conv, choice->algorithm, choice->math);
-    return bytes >= 0 && bytes <= choice->workspace_bytes;
+static bool take_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) {
+    if (kept->api == NETS_CONV_LEGACY && !nets_cudnn_legacy_holds(conv, kept)) return false;
+    if (kept->api == NETS_CONV_GRAPH && take_engine(conv, kept) != MM_OK) {
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "the engine kept for a convolution is chosen anew: %s",
+                    mm_last_error());
+        keep_none(conv);
+        return false;
+    }
+    conv->choice = *kept;
+    return true;
 }
 
-static mm_status choose(nets_cudnn_conv *conv, const nets_conv_shape *shape) {
+static mm_status choose(nets_cudnn_conv *conv) {
     nets_cuda_backend *cuda = conv->cuda;
-    const nets_conv_choice *kept = nets_cuda_choices_find(&cuda->choices, shape);
-    if (kept && (!cuda->dnn || still_holds(conv, kept))) {
-        conv->choice = *kept;
-        return MM_OK;
-    }
+    const nets_conv_choice *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape);
     if (!cuda->dnn) {
-        conv->choice = (nets_conv_choice){.algorithm = -1, .workspace_bytes = cuda->config.workspace_limit_bytes};
+        conv->choice = kept ? *kept : (nets_conv_choice){.workspace_bytes = cuda->config.workspace_limit_bytes};
         return MM_OK;
     }
+    if (kept && take_kept(conv, kept)) return MM_OK;
     bool timed;
-    MM_TRY(set_math(conv, widest_math(cuda)));
     MM_TRY(nets_cudnn_choose(conv, &timed));
-    MM_TRY(set_math(conv, conv->choice.math));
-    return timed ? nets_cuda_choices_keep(&cuda->choices, shape, &conv->choice) : MM_OK;
+    return timed ? nets_cuda_choices_keep(&cuda->choices, &conv->shape, &conv->choice) : MM_OK;
 }
 
-static int64_t float_bytes(int64_t a, int64_t b, int64_t c, int64_t d) {
-    return a * b * c * d * (int64_t)sizeof(float);
-}
+static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d; }
 
-static mm_status init(nets_cudnn_conv *conv, const nets_conv_shape *s) {
-    conv->x_bytes = float_bytes(s->x[0], s->x[1], s->x[2], s->x[3]);
-    conv->y_bytes = float_bytes(s->y[0], s->y[1], s->y[2], s->y[3]);
-    conv->weights_bytes = float_bytes(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups);
-    MM_TRY(describe_image(s->x, &conv->x));
-    MM_TRY(describe_image(s->y, &conv->y));
-    MM_TRY(describe_weights(s, &conv->weights));
-    MM_TRY(describe_conv(s, &conv->conv));
-    return choose(conv, s);
+static mm_status init(nets_cudnn_conv *conv) {
+    const nets_conv_shape *s = &conv->shape;
+    const int64_t x = elems(s->x[0], s->x[1], s->x[2], s->x[3]), y = elems(s->y[0], s->y[1], s->y[2], s->y[3]);
+    conv->x_bytes = x * (int64_t)sizeof(float);
+    conv->y_bytes = y * (int64_t)sizeof(float);
+    conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * (int64_t)sizeof(float);
+    if (x <= INT32_MAX && y <= INT32_MAX) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
+    return choose(conv);
 }
 
 mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape) {
-    *conv = (nets_cudnn_conv){.cuda = cuda, .direction = (nets_direction)shape->direction};
-    mm_status status = init(conv, shape);
+    *conv = (nets_cudnn_conv){.cuda = cuda, .shape = *shape};
+    mm_status status = init(conv);
     if (status != MM_OK) nets_cudnn_conv_fini(conv);
     return status;
 }
 
 void nets_cudnn_conv_fini(nets_cudnn_conv *conv) {
-    if (conv->x) cudnnDestroyTensorDescriptor(conv->x);
-    if (conv->y) cudnnDestroyTensorDescriptor(conv->y);
-    if (conv->weights) cudnnDestroyFilterDescriptor(conv->weights);
-    if (conv->conv) cudnnDestroyConvolutionDescriptor(conv->conv);
-    *conv = (nets_cudnn_conv){0};
+    keep_none(conv);
+    nets_cudnn_legacy_fini(&conv->legacy);
 }
 
-mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *c, void *x, void *y, void *weights, void *workspace,
+mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, void *x, void *y, void *weights, void *workspace) {
+    if (conv->choice.api == NETS_CONV_GRAPH) return nets_cudnn_plan_enqueue(&conv->plan, x, y, weights, workspace);
+    return nets_cudnn_legacy_launch(conv, x, y, weights, workspace);
+}
+
+mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights, void *workspace,
                                   mm_stream *stream) {
-    const float one = 1, zero = 0;
-    size_t bytes = (size_t)c->choice.workspace_bytes;
-    int algorithm = c->choice.algorithm;
-    cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
     cudnnHandle_t dnn;
-    MM_TRY(nets_cuda_dnn_on(c->cuda, stream, &dnn));
-    switch (c->direction) {
-    case NETS_CONV_FORWARD:
-        status = cudnnConvolutionForward(dnn, &one, c->x, x, c->weights, weights, c->conv,
-                                         (cudnnConvolutionFwdAlgo_t)algorithm, workspace, bytes, &zero, c->y, y);
-        break;
-    case NETS_CONV_BY_INPUT:
-        status =
-            cudnnConvolutionBackwardData(dnn, &one, c->weights, weights, c->y, y, c->conv,
-                                         (cudnnConvolutionBwdDataAlgo_t)algorithm, workspace, bytes, &zero, c->x, x);
-        break;
-    case NETS_CONV_BY_WEIGHTS:
-        status = cudnnConvolutionBackwardFilter(dnn, &one, c->x, x, c->y, y, c->conv,
-                                                (cudnnConvolutionBwdFilterAlgo_t)algorithm, workspace, bytes, &zero,
-                                                c->weights, weights);
-        break;
-    }
-    return nets_cuda_dnn_check(status, "a convolution");
+    MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
+    return nets_cudnn_conv_launch(conv, x, y, weights, workspace);
 }

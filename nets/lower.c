@@ -122,7 +122,7 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     return a->kind == b->kind && attrs_equal(&a->attrs, &b->attrs) && memcmp(a->x, b->x, sizeof a->x) == 0 &&
            memcmp(a->y, b->y, sizeof a->y) == 0 && a->n_inputs == b->n_inputs &&
            memcmp(a->channels, b->channels, sizeof a->channels) == 0 && a->training == b->training &&
-           a->wants_dx == b->wants_dx && a->relu == b->relu;
+           a->wants_dx == b->wants_dx && a->adds_earlier == b->adds_earlier && a->relu == b->relu;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -138,6 +138,16 @@ static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_ou
     return MM_OK;
 }
 
+/* Whether a later layer reads it, too: that one's contribution to its gradient is there first. */
+static bool is_read_after(const lowering *lo, int index, int input) {
+    for (int later = index + 1; later < nets_net_layers(lo->out->net); later++) {
+        const unit u = unit_of(lo, later);
+        for (int i = 0; i < u.n_inputs; i++)
+            if (lo->fused[later].within == later && u.inputs[i] == input) return true;
+    }
+    return false;
+}
+
 static mm_status make_op(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     nets_op_desc desc = {.kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .n_inputs = u.n_inputs};
@@ -147,6 +157,7 @@ static mm_status make_op(lowering *lo, int index) {
     MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
+    desc.adds_earlier = desc.wants_dx && is_read_after(lo, index, u.inputs[0]);
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", u.layer->name);
 }

@@ -31,13 +31,13 @@ static const nets_op_lowering TABLE[NETS_OP_KINDS] = {
         .kind = MM_LAYER_CONV,
         .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
         .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
-        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}, .pairs = {EARLIER_INPLACE(0)}},
     },
     [NETS_CONV_TRANSPOSE] = {
         .kind = MM_LAYER_CONV,
         .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
         .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
-        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}, .pairs = {EARLIER_INPLACE(0)}},
     },
     [NETS_BATCH_NORM] = {
         .kind = MM_LAYER_BATCH_NORM,

@@ -69,6 +69,7 @@ typedef struct nets_op_desc {
     int64_t channels[NETS_MAX_INPUTS]; /* of each */
     bool training;                     /* else evaluation: no backward */
     bool wants_dx;                     /* by the first input; the others' DX may be absent too */
+    bool adds_earlier;                 /* EARLIER is there in every backward; else in none. Convolutions want to know */
 } nets_op_desc;
 
 typedef struct nets_backend nets_backend;

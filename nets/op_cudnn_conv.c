@@ -15,7 +15,7 @@
 typedef struct conv_op {
     nets_op base;
     nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
-    bool transposed, training, wants_dx, bias;
+    bool transposed, training, wants_dx, adds_earlier, bias;
     int64_t outer, inner, window; /* of the weights: O, I, HW */
     int64_t weights_bytes;        /* of the workspace */
     int64_t x_elems, y_rows, y_channels;
@@ -38,7 +38,7 @@ static void *get_weights(const conv_op *op, const nets_op_args *args, mm_stream 
 /* A part that applies the weights. */
 static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role in,
                        nets_role out, mm_stream *stream) {
-    bool forward = part->direction == NETS_CONV_FORWARD;
+    bool forward = part->shape.direction == NETS_CONV_FORWARD;
     return nets_cudnn_conv_enqueue(part, args->at[forward ? in : out], args->at[forward ? out : in],
                                    get_weights(op, args, stream), library_workspace(op, args), stream);
 }
@@ -63,14 +63,28 @@ static mm_status backward_weights(const conv_op *op, const nets_op_args *args, m
     return MM_OK;
 }
 
+static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
+    if ((args->at[NETS_EARLIER] != NULL) == op->adds_earlier) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "a convolution was made %s an earlier contribution to its gradient",
+                   op->adds_earlier ? "for" : "without");
+}
+
+/* cuDNN adds to what is there, wherever that came from: so the bits are the same. */
+static mm_status put_earlier(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    const void *earlier = args->at[NETS_EARLIER];
+    if (!op->adds_earlier || earlier == args->at[NETS_DX]) return MM_OK;
+    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)op->x_elems * sizeof(float),
+                                         cudaMemcpyDefault, mm_cuda_stream(stream)),
+                         "cudaMemcpyAsync");
+}
+
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const conv_op *op = (const conv_op *)base;
+    MM_TRY(check_earlier(op, args));
     MM_TRY(backward_weights(op, args, stream));
     if (op->wants_dx) {
+        MM_TRY(put_earlier(op, args, stream));
         MM_TRY(apply(op, &op->dx, args, NETS_DY, NETS_DX, stream));
-        if (args->at[NETS_EARLIER])
-            nets_cuda_sum(args->at[NETS_DX], args->at[NETS_EARLIER], args->at[NETS_DX], op->x_elems,
-                          mm_cuda_stream(stream));
     }
     return nets_cuda_launched("a convolution's gradients");
 }
@@ -110,32 +124,24 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
 }
 
 static mm_status make_part(nets_cudnn_conv *part, nets_backend *backend, nets_conv_shape shape,
-                           nets_direction direction) {
+                           nets_direction direction, bool adds) {
     shape.direction = direction;
+    shape.adds = adds;
     return nets_cudnn_conv_init(part, (nets_cuda_backend *)backend, &shape);
 }
 
 static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_shape *s) {
     nets_direction there = NETS_CONV_FORWARD, back = NETS_CONV_BY_INPUT;
-    MM_TRY(make_part(&op->y, backend, *s, op->transposed ? back : there));
+    MM_TRY(make_part(&op->y, backend, *s, op->transposed ? back : there, false));
     if (!op->training) return MM_OK;
-    MM_TRY(make_part(&op->dw, backend, *s, NETS_CONV_BY_WEIGHTS));
-    return op->wants_dx ? make_part(&op->dx, backend, *s, op->transposed ? there : back) : MM_OK;
-}
-
-/* cuDNN's descriptions count elements in 32 bits. */
-static mm_status check_sizes(const nets_op_desc *desc) {
-    MM_TRY(nets_cuda_check_dims(desc));
-    if (nets_elems(desc->x) > INT32_MAX || nets_elems(desc->y) > INT32_MAX)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a %s of %lld to %lld elements, at most %d: a smaller batch fits",
-                       nets_op_name(desc->kind), (long long)nets_elems(desc->x), (long long)nets_elems(desc->y),
-                       INT32_MAX);
-    return MM_OK;
+    MM_TRY(make_part(&op->dw, backend, *s, NETS_CONV_BY_WEIGHTS, false));
+    if (!op->wants_dx) return MM_OK;
+    return make_part(&op->dx, backend, *s, op->transposed ? there : back, op->adds_earlier);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
     bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
-    MM_TRY(check_sizes(desc));
+    MM_TRY(nets_cuda_check_dims(desc));
     conv_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     const nets_conv_shape s = shape_of(desc, transposed);
@@ -143,6 +149,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->transposed = transposed;
     op->training = desc->training;
     op->wants_dx = desc->wants_dx;
+    op->adds_earlier = desc->adds_earlier;
     op->bias = desc->attrs.bias;
     op->outer = s.y[3];
     op->inner = s.x[3] / s.groups;

@@ -7,6 +7,9 @@
  *
  *   0           scratch_bytes                 scratch_bytes + weights
  *   | scratchpad | weights in oneDNN's layout |
+ *
+ * Behind what the gradient by the input takes of it lies, where that is added to an earlier contribution, the gradient alone:
+ * it goes there if it is to be added in that contribution's place.
  */
 #include <stdlib.h>
 
@@ -26,7 +29,7 @@ typedef struct conv_op {
     conv_part y, dx, dw; /* what gives these */
     int64_t x_elems;
     nets_channels channels; /* of the output */
-    bool bias, transposed, wants_dx;
+    bool bias, transposed, wants_dx, adds_earlier;
 } conv_op;
 
 static mm_status finish_part(const nets_dnn *dnn, conv_part *part, int weights_arg) {
@@ -51,18 +54,18 @@ static mm_status reorder(const conv_op *op, conv_part *part, const nets_op_args 
 }
 
 /* A part that applies the weights. */
-static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, nets_role in, nets_role out) {
+static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, nets_role in, void *out) {
     void *weights = inner_weights(part, args, args->at[NETS_W]);
     MM_TRY(reorder(op, part, args, args->at[NETS_W], weights));
     MM_TRY(nets_dnn_bind(&part->kernel, part->in, args->at[in]));
     MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_WEIGHTS, weights));
-    MM_TRY(nets_dnn_bind(&part->kernel, part->out, args->at[out]));
+    MM_TRY(nets_dnn_bind(&part->kernel, part->out, out));
     return nets_dnn_run(op->dnn, &part->kernel, args->at[NETS_WORKSPACE]);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
-    MM_TRY(run_part(op, &op->y, args, NETS_X, NETS_Y));
+    MM_TRY(run_part(op, &op->y, args, NETS_X, args->at[NETS_Y]));
     if (op->bias)
         nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
                                args->at[NETS_WORKSPACE]);
@@ -86,8 +89,10 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
     MM_TRY(run_backward_weights(op, args));
     if (!op->wants_dx) return MM_OK;
-    MM_TRY(run_part(op, &op->dx, args, NETS_DY, NETS_DX));
-    nets_host_accumulate(args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
+    void *dx = args->at[NETS_DX], *earlier = args->at[NETS_EARLIER];
+    void *alone = dx == earlier ? (char *)args->at[NETS_WORKSPACE] + op->dx.workspace_bytes : dx;
+    MM_TRY(run_part(op, &op->dx, args, NETS_DY, alone));
+    nets_host_accumulate(dx, dx == earlier ? alone : earlier, op->x_elems);
     return MM_OK;
 }
 
@@ -95,7 +100,14 @@ static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *strea
     return nets_host_enqueue(op, run_forward, args, stream);
 }
 
+static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
+    if ((args->at[NETS_EARLIER] != NULL) == op->adds_earlier) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "a convolution was made %s an earlier contribution to its gradient",
+                   op->adds_earlier ? "for" : "without");
+}
+
 static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    MM_TRY(check_earlier((const conv_op *)op, args));
     return nets_host_enqueue(op, run_backward, args, stream);
 }
 
@@ -103,7 +115,9 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const conv_op *op = (const conv_op *)base;
     int64_t bias = op->bias ? op->channels.scratch_bytes : 0;
     if (phase == MM_FORWARD) return nets_larger(bias, op->y.workspace_bytes);
-    return nets_larger(bias, nets_larger(op->dx.workspace_bytes, op->dw.workspace_bytes));
+    int64_t dx = op->dx.workspace_bytes;
+    if (op->adds_earlier) dx += nets_aligned(op->x_elems * (int64_t)sizeof(float));
+    return nets_larger(bias, nets_larger(dx, op->dw.workspace_bytes));
 }
 
 static void fini_part(conv_part *part) {
@@ -159,6 +173,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->transposed = desc->kind == NETS_CONV_TRANSPOSE;
     op->wants_dx = desc->wants_dx;
+    op->adds_earlier = desc->adds_earlier;
     op->x_elems = nets_elems(desc->x);
     op->channels = nets_channels_of(desc->y[0] * desc->y[1] * desc->y[2], desc->y[3]);
     op->bias = desc->attrs.bias;

@@ -1,20 +1,15 @@
-/* See include/cudnn.h. Algorithms differ in what they ask for only: each direction has one that is fast, needs as much
+/* See include/cudnn.h. The legacy API's algorithms differ in what they ask for only: each direction has one that is fast, needs as much
  * workspace as its tensors, in plain float32 somewhat more than its list says, and (backwards) is not deterministic, two that need little, of which the one that needs less
  * is hardly slower, one that needs none, and one that it cannot. Running one overwrites all the workspace that it asked for. */
 #include <cudnn.h>
-#include <math.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/cuda_emulation/cudnn_loops.h"
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/cuda_emulation/libraries.h"
 
-struct cudnnContext {
-    cudaStream_t stream;
-};
 struct cudnnTensorStruct {
     int n, c, h, w;
 };
@@ -32,14 +27,6 @@ static atomic_long timed, listed;
 long cuda_emulation_dnn_timed(void) { return atomic_load(&timed); }
 long cuda_emulation_dnn_listed(void) { return atomic_load(&listed); }
 
-float cuda_emulation_tf32(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7f800000) != 0x7f800000) bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
-    memcpy(&x, &bits, sizeof bits);
-    return x;
-}
-
 size_t cudnnGetVersion(void) { return 90000; }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
@@ -53,12 +40,6 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
     default:
         return "CUDNN_STATUS_OTHER";
     }
-}
-
-static cudnnStatus_t status_of(cudaError_t error) {
-    return error == cudaSuccess                 ? CUDNN_STATUS_SUCCESS
-           : error == cudaErrorMemoryAllocation ? CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
-                                                : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 /* ---------------------------------------------------------------- descriptions */
@@ -139,108 +120,6 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cud
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---------------------------------------------------------------- a convolution */
-
-typedef enum direction { FORWARD, BY_INPUT, BY_WEIGHTS } direction;
-
-/* What is enqueued. */
-typedef struct job {
-    direction of;
-    struct cudnnTensorStruct x, y;
-    struct cudnnFilterStruct w;
-    struct cudnnConvolutionStruct conv;
-    float *x_data, *y_data, *w_data;
-    unsigned char *workspace;
-    size_t memory;
-} job;
-
-static int64_t x_elems(const job *j) { return (int64_t)j->x.n * j->x.c * j->x.h * j->x.w; }
-static int64_t y_elems(const job *j) { return (int64_t)j->y.n * j->y.c * j->y.h * j->y.w; }
-static int64_t w_elems(const job *j) { return (int64_t)j->w.k * j->w.c * j->w.h * j->w.w; }
-
-static float *output(const job *j) { return j->of == FORWARD ? j->y_data : j->of == BY_INPUT ? j->x_data : j->w_data; }
-
-static int64_t output_elems(const job *j) {
-    return j->of == FORWARD ? y_elems(j) : j->of == BY_INPUT ? x_elems(j) : w_elems(j);
-}
-
-/* Adds what channel o of one of y's pixels has to do with the window's element {ky, kx}, at a pixel of x. */
-static void multiply(const job *j, double *sums, int64_t y_pixel, int64_t x_pixel, int o, int ky, int kx) {
-    int per_group = j->y.c / j->conv.groups, channels = j->w.c;
-    int64_t y_at = y_pixel * j->y.c + o, x_at = x_pixel * j->x.c + (int64_t)(o / per_group) * channels;
-    int64_t w_at = (((int64_t)o * j->w.h + ky) * j->w.w + kx) * channels;
-    switch (j->of) {
-    case FORWARD:
-        for (int c = 0; c < channels; c++) sums[y_at] += (double)j->x_data[x_at + c] * j->w_data[w_at + c];
-        break;
-    case BY_INPUT:
-        for (int c = 0; c < channels; c++) sums[x_at + c] += (double)j->y_data[y_at] * j->w_data[w_at + c];
-        break;
-    case BY_WEIGHTS:
-        for (int c = 0; c < channels; c++) sums[w_at + c] += (double)j->y_data[y_at] * j->x_data[x_at + c];
-        break;
-    }
-}
-
-static void convolve_pixel(const job *j, double *sums, int n, int oy, int ox) {
-    const struct cudnnConvolutionStruct *conv = &j->conv;
-    int64_t y_pixel = ((int64_t)n * j->y.h + oy) * j->y.w + ox;
-    for (int ky = 0; ky < j->w.h; ky++)
-        for (int kx = 0; kx < j->w.w; kx++) {
-            int iy = oy * conv->stride[0] + ky * conv->dilation[0] - conv->pad[0];
-            int ix = ox * conv->stride[1] + kx * conv->dilation[1] - conv->pad[1];
-            if (iy < 0 || iy >= j->x.h || ix < 0 || ix >= j->x.w) continue;
-            int64_t x_pixel = ((int64_t)n * j->x.h + iy) * j->x.w + ix;
-            for (int o = 0; o < j->y.c; o++) multiply(j, sums, y_pixel, x_pixel, o, ky, kx);
-        }
-}
-
-static void convolve(const job *j) {
-    int64_t n = output_elems(j);
-    double *sums = calloc((size_t)n, sizeof *sums);
-    if (!sums) abort();
-    for (int image = 0; image < j->y.n; image++)
-        for (int oy = 0; oy < j->y.h; oy++)
-            for (int ox = 0; ox < j->y.w; ox++) convolve_pixel(j, sums, image, oy, ox);
-    for (int64_t i = 0; i < n; i++) output(j)[i] = (float)sums[i];
-    free(sums);
-}
-
-static float *rounded(const float *data, int64_t n) {
-    float *copy = malloc((size_t)n * sizeof *copy);
-    if (!copy) abort();
-    for (int64_t i = 0; i < n; i++) copy[i] = cuda_emulation_tf32(data[i]);
-    return copy;
-}
-
-static void run(void *arg) {
-    const job *j = arg;
-    memset(j->workspace, 0xa5, j->memory);
-    if (j->conv.math == CUDNN_FMA_MATH) {
-        convolve(j);
-        return;
-    }
-    job r = *j;
-    if (j->of != BY_INPUT) r.x_data = rounded(j->x_data, x_elems(j));
-    if (j->of != FORWARD) r.y_data = rounded(j->y_data, y_elems(j));
-    if (j->of != BY_WEIGHTS) r.w_data = rounded(j->w_data, w_elems(j));
-    convolve(&r);
-    if (j->of != BY_INPUT) free(r.x_data);
-    if (j->of != FORWARD) free(r.y_data);
-    if (j->of != BY_WEIGHTS) free(r.w_data);
-}
-
-static bool extent_fits(const job *j, int d, int x, int y, int kernel) {
-    const struct cudnnConvolutionStruct *c = &j->conv;
-    int room = x + 2 * c->pad[d] - (c->dilation[d] * (kernel - 1) + 1);
-    return room >= 0 && room / c->stride[d] + 1 == y;
-}
-
-static bool fits(const job *j) {
-    return j->x.n == j->y.n && j->y.c == j->w.k && j->x.c == j->w.c * j->conv.groups && j->y.c % j->conv.groups == 0 &&
-           extent_fits(j, 0, j->x.h, j->y.h, j->w.h) && extent_fits(j, 1, j->x.w, j->y.w, j->w.w);
-}
-
 /* ---------------------------------------------------------------- algorithms */
 
 enum { ALGORITHMS = 5, FASTEST = 0, IMPOSSIBLE = 4 };
@@ -254,7 +133,7 @@ typedef struct algorithm {
 } algorithm;
 
 /* Best first. */
-static void list_algorithms(const job *j, algorithm list[ALGORITHMS]) {
+static void list_algorithms(const conv_job *j, algorithm list[ALGORITHMS]) {
     static const int NUMBERS[3][ALGORITHMS] = {
         [FORWARD] = {CUDNN_CONVOLUTION_FWD_ALGO_GEMM, 5, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
                      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_FFT},
@@ -264,7 +143,8 @@ static void list_algorithms(const job *j, algorithm list[ALGORITHMS]) {
                         CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT},
     };
     static const float TIMES[ALGORITHMS] = {1, 2, 2.02f, 3, 0};
-    const size_t memory[ALGORITHMS] = {4 * (size_t)(x_elems(j) + y_elems(j) + w_elems(j)), 2000, 1000, 0, 0};
+    const size_t memory[ALGORITHMS] = {4 * (size_t)(conv_x_elems(j) + conv_y_elems(j) + conv_w_elems(j)), 2000, 1000, 0,
+                                       0};
     for (int i = 0; i < ALGORITHMS; i++)
         list[i] = (algorithm){.number = NUMBERS[j->of][i],
                               .memory = memory[i],
@@ -273,35 +153,49 @@ static void list_algorithms(const job *j, algorithm list[ALGORITHMS]) {
                               .time = TIMES[i]};
 }
 
-static job describe(direction of, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y, cudnnFilterDescriptor_t w,
-                    cudnnConvolutionDescriptor_t conv) {
-    const job j = {.of = of, .x = *x, .y = *y, .w = *w, .conv = *conv};
+static conv_job describe(conv_direction of, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
+                         cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv) {
+    const conv_job j = {.of = of,
+                        .x = {x->n, x->c, x->h, x->w},
+                        .y = {y->n, y->c, y->h, y->w},
+                        .w = {w->k, w->c, w->h, w->w},
+                        .pad = {conv->pad[0], conv->pad[1]},
+                        .stride = {conv->stride[0], conv->stride[1]},
+                        .dilation = {conv->dilation[0], conv->dilation[1]},
+                        .groups = conv->groups,
+                        .tf32 = conv->math != CUDNN_FMA_MATH};
     return j;
 }
 
-static cudnnStatus_t memory_of(const job *j, int number, size_t *bytes_out) {
-    algorithm list[ALGORITHMS];
-    if (!fits(j)) return CUDNN_STATUS_BAD_PARAM;
-    list_algorithms(j, list);
-    for (int i = 0; i < ALGORITHMS; i++) {
-        if (list[i].number != number) continue;
-        *bytes_out = list[i].memory + (i == FASTEST && j->conv.math == CUDNN_FMA_MATH ? CUDA_EMULATION_FMA_BYTES : 0);
-        return list[i].status;
-    }
-    return CUDNN_STATUS_BAD_PARAM;
+/* NULL: the direction has none of that number. */
+static const algorithm *find(const algorithm list[ALGORITHMS], int number) {
+    for (int i = 0; i < ALGORITHMS; i++)
+        if (list[i].number == number) return &list[i];
+    return NULL;
 }
 
-static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void *alpha, const void *beta,
+static cudnnStatus_t memory_of(const conv_job *j, int number, size_t *bytes_out) {
+    algorithm list[ALGORITHMS];
+    if (!conv_fits(j)) return CUDNN_STATUS_BAD_PARAM;
+    list_algorithms(j, list);
+    const algorithm *a = find(list, number);
+    if (!a) return CUDNN_STATUS_BAD_PARAM;
+    *bytes_out = a->memory + (a == &list[FASTEST] && !j->tf32 ? CUDA_EMULATION_FMA_BYTES : 0);
+    return a->status;
+}
+
+static cudnnStatus_t enqueue(cudnnHandle_t handle, conv_job j, int number, const void *alpha, const void *beta,
                              void *workspace, size_t workspace_bytes) {
+    algorithm list[ALGORITHMS];
     cudnnStatus_t status = memory_of(&j, number, &j.memory);
     if (status != CUDNN_STATUS_SUCCESS) return status;
-    if (*(const float *)alpha != 1 || *(const float *)beta != 0) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (*(const float *)alpha != 1) return CUDNN_STATUS_NOT_SUPPORTED;
     if (j.memory > workspace_bytes || (j.memory && !workspace)) return CUDNN_STATUS_BAD_PARAM;
+    list_algorithms(&j, list);
+    j.time = (double)find(list, number)->time;
+    j.beta = *(const float *)beta;
     j.workspace = workspace;
-    job *copy = malloc(sizeof *copy);
-    if (!copy) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-    *copy = j;
-    return status_of(cuda_emulation_enqueue(handle->stream, run, copy));
+    return conv_enqueue(handle->stream, &j);
 }
 
 /* Fills found[] from the list: all, or those that `limit` allows first. */
@@ -326,9 +220,9 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
 
 #define LIST(of, x, y, w, conv, limit, wanted, got, found)                                                             \
     algorithm list[ALGORITHMS];                                                                                        \
-    const job j = describe(of, x, y, w, conv);                                                                         \
+    const conv_job j = describe(of, x, y, w, conv);                                                                    \
     (void)handle;                                                                                                      \
-    if (!fits(&j)) return CUDNN_STATUS_BAD_PARAM;                                                                      \
+    if (!conv_fits(&j)) return CUDNN_STATUS_BAD_PARAM;                                                                 \
     list_algorithms(&j, list);                                                                                         \
     GIVE(list, limit, wanted, got, found, CUDNN_DEFAULT_MATH);                                                         \
     return CUDNN_STATUS_SUCCESS
@@ -340,7 +234,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, job j, int number, const void
 #define TIMED(of, x, y, w, conv, wanted, got, found)                                                                   \
     atomic_fetch_add(&timed, 1);                                                                                       \
     if (!x_data || !y_data || !w_data || !workspace) return CUDNN_STATUS_BAD_PARAM;                                    \
-    cudnnStatus_t launched = status_of(cuda_emulation_launch_check(handle->stream));                                   \
+    cudnnStatus_t launched = dnn_status(cuda_emulation_launch_check(handle->stream));                                  \
     if (launched != CUDNN_STATUS_SUCCESS) return launched;                                                             \
     LIST(of, x, y, w, conv, workspace_bytes, wanted, got, found)
 
@@ -366,7 +260,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cudn
                                                       cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t conv,
                                                       cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algorithm,
                                                       size_t *bytes) {
-    const job j = describe(FORWARD, x, y, w, conv);
+    const conv_job j = describe(FORWARD, x, y, w, conv);
     (void)handle;
     return memory_of(&j, (int)algorithm, bytes);
 }
@@ -376,7 +270,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, c
                                       cudnnConvolutionDescriptor_t conv, cudnnConvolutionFwdAlgo_t algorithm,
                                       void *workspace, size_t workspace_bytes, const void *beta,
                                       cudnnTensorDescriptor_t y, void *y_data) {
-    job j = describe(FORWARD, x, y, w, conv);
+    conv_job j = describe(FORWARD, x, y, w, conv);
     j.x_data = (float *)x_data;
     j.w_data = (float *)w_data;
     j.y_data = y_data;
@@ -406,7 +300,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
                                                            cudnnConvolutionDescriptor_t conv,
                                                            cudnnTensorDescriptor_t dx,
                                                            cudnnConvolutionBwdDataAlgo_t algorithm, size_t *bytes) {
-    const job j = describe(BY_INPUT, dx, dy, w, conv);
+    const conv_job j = describe(BY_INPUT, dx, dy, w, conv);
     (void)handle;
     return memory_of(&j, (int)algorithm, bytes);
 }
@@ -416,7 +310,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
                                            cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t algorithm,
                                            void *workspace, size_t workspace_bytes, const void *beta,
                                            cudnnTensorDescriptor_t dx, void *dx_data) {
-    job j = describe(BY_INPUT, dx, dy, w, conv);
+    conv_job j = describe(BY_INPUT, dx, dy, w, conv);
     j.w_data = (float *)w_data;
     j.y_data = (float *)dy_data;
     j.x_data = dx_data;
@@ -447,7 +341,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
                                                              cudnnConvolutionDescriptor_t conv,
                                                              cudnnFilterDescriptor_t dw,
                                                              cudnnConvolutionBwdFilterAlgo_t algorithm, size_t *bytes) {
-    const job j = describe(BY_WEIGHTS, x, dy, dw, conv);
+    const conv_job j = describe(BY_WEIGHTS, x, dy, dw, conv);
     (void)handle;
     return memory_of(&j, (int)algorithm, bytes);
 }
@@ -458,7 +352,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
                                              size_t workspace_bytes, const void *beta, cudnnFilterDescriptor_t dw,
                                              void *dw_data) {
-    job j = describe(BY_WEIGHTS, x, dy, dw, conv);
+    conv_job j = describe(BY_WEIGHTS, x, dy, dw, conv);
     j.x_data = (float *)x_data;
     j.y_data = (float *)dy_data;
     j.w_data = dw_data;

@@ -8,6 +8,32 @@
 long cuda_emulation_dnn_timed(void);
 long cuda_emulation_dnn_listed(void);
 
+/* Factors that are nothing but this byte are a trial's: they are not multiplied, but time passes for events, so much that what
+ * really passes does not count. An algorithm's or engine's is always the same. */
+enum { CUDA_EMULATION_TRIAL_BYTE = 0x3c };
+
+/* The graph API's engines (cudnn_backend.c) take `factor` times as long as they do at first, which is 1: longer than the legacy
+ * algorithms, but for gradients by weights. */
+void cuda_emulation_dnn_slow_engines(double factor);
+/* Convolutions enqueued by that API since the process began; its descriptors that were not destroyed. */
+long cuda_emulation_dnn_executed(void);
+long cuda_emulation_dnn_descriptors(void);
+
+/* Its engines by their index, and what those ask for as workspace that have one. */
+typedef enum cuda_emulation_engine {
+    ENGINE_PLAIN,
+    ENGINE_TENSOR_CORE,
+    ENGINE_NONDETERMINISTIC,
+    ENGINE_CONVERTS, /* this and the next are the fastest, and must not be taken */
+    ENGINE_COARSE,
+    ENGINE_UNPLANNED, /* no plan of it can be made */
+    ENGINE_FAILS,     /* when it runs */
+    ENGINE_COMPILED,  /* cannot add to what is there */
+    ENGINE_HUNGRY,    /* takes more workspace than there is */
+    ENGINES
+} cuda_emulation_engine;
+enum { ENGINE_PLAIN_BYTES = 500, ENGINE_TENSOR_CORE_BYTES = 700, ENGINE_NONDETERMINISTIC_BYTES = 900 };
+
 /* What the fastest algorithm takes in plain float32 beyond what is listed. */
 enum { CUDA_EMULATION_FMA_BYTES = 640 };
 

@@ -69,6 +69,11 @@
     X(cuMemMap)                                                                                                        \
     X(cuMemUnmap)                                                                                                      \
     X(cuMemSetAccess)                                                                                                  \
+    X(cudnnBackendCreateDescriptor)                                                                                    \
+    X(cudnnBackendSetAttribute)                                                                                        \
+    X(cudnnBackendFinalize)                                                                                            \
+    X(cudnnBackendGetAttribute)                                                                                        \
+    X(cudnnBackendExecute)                                                                                             \
     X(kernel_launch) /* cuda_emulation_enqueue: kernels and libraries */
 
 typedef enum runtime_call {

@@ -58,6 +58,8 @@ static runtime_call find(const char *name) {
     abort();
 }
 
+cudaError_t cuda_emulation_enter(const char *name) { return runtime_enter(find(name)); }
+
 long cuda_emulation_calls(const char *name) { return atomic_load(&calls[find(name)]); }
 
 long cuda_emulation_calls_here(const char *name) { return calls_here[find(name)]; }

@@ -34,10 +34,18 @@ void task_perform(const task *t) {
 
 /* ---------------------------------------------------------------- the thread */
 
-static int64_t now_ns(void) {
+static int64_t passed_ns; /* beside the time that there is; under runtime.lock */
+
+static int64_t now_ns_locked(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return passed_ns + (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void cuda_emulation_pass(int64_t ns) {
+    pthread_mutex_lock(&runtime.lock);
+    passed_ns += ns;
+    pthread_mutex_unlock(&runtime.lock);
 }
 
 /* Device memory is open from a stream's first task to when it has none, or stands waiting. */
@@ -57,7 +65,7 @@ static void perform_locked(cudaStream_t stream, task *t) {
         break;
     case TASK_RECORD:
         if (!stream->head) open_locked(stream, false); /* who learns of it may look at once */
-        t->recording->ns = now_ns();
+        t->recording->ns = now_ns_locked();
         t->recording->done = true;
         break;
     case TASK_WAIT:

@@ -18,7 +18,11 @@ static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .pad = {1, 1},
                                       .dilation = {1, 1},
                                       .groups = 1};
-static const nets_conv_choice CHOICE = {.algorithm = 1, .math = 3, .workspace_bytes = INT64_C(5000000000)};
+static const nets_conv_choice CHOICE = {.api = NETS_CONV_GRAPH,
+                                        .algorithm = 31,
+                                        .workspace_bytes = INT64_C(5000000000),
+                                        .n_knobs = 2,
+                                        .knobs = {{2, 130}, {14, -1}}};
 static const char DEVICE[] = "NVIDIA_H200/cudnn-91900";
 
 typedef struct fixture {
@@ -81,6 +85,34 @@ static void what_was_kept_is_found_in_the_file(void **state) {
     assert_int_equal(f->warnings, 0);
 }
 
+static void check_kept(fixture *f, const nets_conv_choice *choice) {
+    nets_cuda_choices choices;
+    open_choices(f, &choices, DEVICE);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, choice), MM_OK);
+    nets_cuda_choices_fini(&choices);
+    open_choices(f, &choices, DEVICE);
+    const nets_conv_choice *found = nets_cuda_choices_find(&choices, &SHAPE);
+    assert_non_null(found);
+    assert_memory_equal(found, choice, sizeof *choice);
+    assert_int_equal(f->warnings, 0);
+    nets_cuda_choices_fini(&choices);
+}
+
+static void an_algorithm_and_an_engine_with_the_most_and_longest_knobs_are_found(void **state) {
+    nets_conv_choice longest;
+    memset(&longest, 0, sizeof longest);
+    longest.api = NETS_CONV_GRAPH;
+    longest.algorithm = INT32_MAX;
+    longest.workspace_bytes = INT64_MAX;
+    longest.n_knobs = NETS_CONV_KNOBS;
+    for (int i = 0; i < NETS_CONV_KNOBS; i++) {
+        longest.knobs[i].type = INT32_MAX - i;
+        longest.knobs[i].value = INT64_MIN + i;
+    }
+    check_kept(*state, &longest);
+    check_kept(*state, &(nets_conv_choice){.api = NETS_CONV_LEGACY, .algorithm = 5, .math = 3, .workspace_bytes = 7});
+}
+
 static void each_part_of_the_key_counts(void **state) {
     fixture *f = *state;
     keep_one(f);
@@ -111,7 +143,7 @@ static void without_a_device_those_of_any_count(void **state) {
 static void a_choice_takes_the_place_of_the_one_before(void **state) {
     fixture *f = *state;
     nets_cuda_choices choices;
-    const nets_conv_choice before = {.algorithm = 7};
+    const nets_conv_choice before = {.api = NETS_CONV_LEGACY, .algorithm = 7};
     open_choices(f, &choices, DEVICE);
     assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &before), MM_OK);
     assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
@@ -159,6 +191,16 @@ static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
+/* As it was before engines were choices. */
+static void an_older_file_is_ignored_with_a_warning(void **state) {
+    fixture *f = *state;
+    static const char OLD[] = "mm: algorithms of convolutions, 1\n"
+                              "NVIDIA_H200/cudnn-91900 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 1 3 5000\n"
+                              "end 1 04bc78ea23facf23\n";
+    write_text(f, OLD, sizeof OLD - 1);
+    check_ignored(f);
+}
+
 static void a_damaged_file_is_written_anew(void **state) {
     fixture *f = *state;
     write_text(f, "something else\n", 15);
@@ -199,10 +241,12 @@ static void without_a_file_choices_are_kept_in_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(what_was_kept_is_found_in_the_file),
+        CASE(an_algorithm_and_an_engine_with_the_most_and_longest_knobs_are_found),
         CASE(each_part_of_the_key_counts),
         CASE(without_a_device_those_of_any_count),
         CASE(a_choice_takes_the_place_of_the_one_before),
         CASE(a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning),
+        CASE(an_older_file_is_ignored_with_a_warning),
         CASE(a_damaged_file_is_written_anew),
         CASE(a_file_that_cannot_be_written_is_a_warning),
         CASE(without_a_file_choices_are_kept_in_memory),

@@ -343,6 +343,28 @@ static void later_slices_may_take_the_place_of_earlier_contributions(void **stat
     finish(&f);
 }
 
+/* Of two convolutions of one input, the first one's gradient is the later; of a transposed one and another, too. */
+static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void **state) {
+    (void)state;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        fixture f;
+        assert_int_equal(nets_net_create("fork", &f.net), MM_OK);
+        const nets_attrs conv = {.out_channels = 4, .kernel = {1, 1}};
+        int a = nets_add1(f.net, "a", NETS_CONV, &conv, nets_add_data(f.net, 4, 4, 3, 10));
+        int b = nets_add1(f.net, "b", transposed ? NETS_CONV_TRANSPOSE : NETS_CONV, &conv, a);
+        int c = nets_add1(f.net, "c", NETS_CONV, &conv, a);
+        int sum = nets_add(f.net, "sum", NETS_ADD, NULL, (const int[]){b, c}, 2);
+        sum = nets_add1(f.net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, sum);
+        nets_add1(f.net, "loss", NETS_LOSS, NULL, sum);
+        assert_int_equal(nets_net_finish(f.net), MM_OK);
+        assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
+        assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+        assert_int_equal(step_of(&f, "c backward")->n_pairs, 0);
+        assert_int_equal(pair_of(&f, "b backward", "grad.a.out.1", "grad.a.out"), 'i');
+        finish(&f);
+    }
+}
+
 /* oneDNN would keep a map for it; a pool keeps bytes, an upsampling nothing. */
 static void normalisation_keeps_only_its_input(void **state) {
     (void)state;
@@ -423,6 +445,7 @@ int main(void) {
         cmocka_unit_test(what_may_run_in_place_is_said),
         cmocka_unit_test(concat_needs_no_map_in_its_backward_and_skips_the_images),
         cmocka_unit_test(later_slices_may_take_the_place_of_earlier_contributions),
+        cmocka_unit_test(a_convolutions_gradient_may_take_the_place_of_the_earlier_one),
         cmocka_unit_test(normalisation_keeps_only_its_input),
         cmocka_unit_test(dropout_is_the_identity_in_evaluation),
         cmocka_unit_test(equal_layers_share_one_op),

@@ -157,8 +157,8 @@ static void check_op(nets_op_kind kind, const nets_attrs *attrs, const int64_t x
     for (size_t i = 0; i < sizeof FORWARD / sizeof FORWARD[0]; i++) check_near(&p, FORWARD[i], tolerance);
     run(&p, MM_BACKWARD);
     for (size_t i = 0; i < sizeof BACKWARD / sizeof BACKWARD[0]; i++) check_near(&p, BACKWARD[i], tolerance);
-    p.host.args.at[NETS_EARLIER] = p.host.args.at[NETS_X];
-    p.cuda.args.at[NETS_EARLIER] = p.cuda.args.at[NETS_X];
+    op_rig_give_earlier(&p.host, p.host.args.at[NETS_X]);
+    op_rig_give_earlier(&p.cuda, p.cuda.args.at[NETS_X]);
     run(&p, MM_BACKWARD);
     check_near(&p, NETS_DX, tolerance);
     finish(&p);

@@ -122,6 +122,30 @@ static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
     op_rig_fini(&rig);
 }
 
+static void earlier_contribution_is_added_in_its_place_with_the_same_bits(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_CONV_TRANSPOSE, &OVERLAPPING, X, true, true);
+    float *earlier = op_rig_alloc(&rig, rig.bytes[NETS_DX]);
+    for (int64_t i = 0; i < op_rig_elems(&rig, NETS_DX); i++) earlier[i] = 0.3f * (float)(i % 17 - 8);
+    op_rig_give_earlier(&rig, earlier);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_check_inplace(&rig, MM_BACKWARD, NETS_EARLIER, NETS_DX);
+    op_rig_fini(&rig);
+}
+
+static void an_op_is_made_for_an_earlier_contribution_or_for_none(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_CONV_TRANSPOSE, &OVERLAPPING, X, true, true);
+    rig.args.at[NETS_EARLIER] = rig.args.at[NETS_X];
+    assert_int_equal(nets_op_enqueue(rig.op, MM_BACKWARD, &rig.args, rig.stream), MM_ERR_INVALID);
+    op_rig_give_earlier(&rig, rig.args.at[NETS_X]);
+    rig.args.at[NETS_EARLIER] = NULL;
+    assert_int_equal(nets_op_enqueue(rig.op, MM_BACKWARD, &rig.args, rig.stream), MM_ERR_INVALID);
+    op_rig_fini(&rig);
+}
+
 static void bits_do_not_depend_on_where_tensors_lie(void **state) {
     (void)state;
     op_rig rig;
@@ -140,6 +164,8 @@ int main(void) {
         cmocka_unit_test(evaluation_computes_the_same),
         cmocka_unit_test(without_input_gradient_the_weight_gradient_is_the_same),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
+        cmocka_unit_test(earlier_contribution_is_added_in_its_place_with_the_same_bits),
+        cmocka_unit_test(an_op_is_made_for_an_earlier_contribution_or_for_none),
         cmocka_unit_test(bits_do_not_depend_on_where_tensors_lie),
     };
     OP_RIG_RUN(tests);

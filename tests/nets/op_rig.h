@@ -76,7 +76,11 @@ void op_rig_run(op_rig *rig, mm_phase phase);
  * times the largest gradient. */
 void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, double tolerance);
 
-/* The backward with an earlier contribution gives DX of the backward without, plus that contribution, exactly. */
+/* Makes the op anew as one that gets EARLIER, and gives it that; NULL: as one that gets none. */
+void op_rig_give_earlier(op_rig *rig, void *earlier);
+
+/* The backward with an earlier contribution gives DX of the backward without, plus that contribution: exactly, but for
+ * a GPU's convolutions, which may sum up in another order then. */
 void op_rig_check_earlier(op_rig *rig);
 
 /* Both phases give the same bits wherever the tensors and the workspace lie. */

@@ -1,11 +1,13 @@
 /* How fast a device's ops are, beside its own copy measured in the same run.
  *
- *      op_bench [--device host|cuda] [--batch N] [--jobs N] [--rounds N] [--precision fp32|tf32]
+ *      op_bench [--device host|cuda] [--batch N] [--jobs N] [--rounds N] [--precision fp32|tf32] [--workspace SIZE]
+ *               [--all]
  *
  * A line for each op and phase, on maps as ResNet-50 and its elders have them: microseconds of one, and, for those that
  * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of a
  * copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows there.
- * A round is JOBS of them enqueued together, so that launches do not count. */
+ * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution what the
+ * device's library has for each of its directions: what each candidate takes, why others are none, and which is taken. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@ typedef struct subject {
     nets_attrs attrs;
     int64_t x[3], y[3]; /* of one image */
     bool bound;         /* by memory */
+    bool adds;          /* its gradient to an earlier one, in place */
 } subject;
 
 #define WINDOWS(k, s, p) .kernel = {k, k}, .stride = {s, s}, .pad = {p, p}
@@ -45,6 +48,11 @@ static const subject SUBJECTS[] = {
     {"conv 7x7 / 2", NETS_CONV, CONV(64, 7, 2, 3), {224, 224, 3}, {112, 112, 64}, false},
     {"conv 1x1", NETS_CONV, CONV(256, 1, 1, 0), {56, 56, 64}, {56, 56, 256}, false},
     {"conv 3x3", NETS_CONV, CONV(64, 3, 1, 1), {56, 56, 64}, {56, 56, 64}, false},
+    {"conv 1x1, back", NETS_CONV, CONV(64, 1, 1, 0), {56, 56, 256}, {56, 56, 64}, false},
+    {"conv 1x1, added", NETS_CONV, CONV(64, 1, 1, 0), {56, 56, 256}, {56, 56, 64}, false, true},
+    {"conv 1x1 / 2", NETS_CONV, CONV(512, 1, 2, 0), {56, 56, 256}, {28, 28, 512}, false},
+    {"conv 3x3 / 2", NETS_CONV, CONV(128, 3, 2, 1), {56, 56, 128}, {28, 28, 128}, false},
+    {"conv 1x1, deep", NETS_CONV, CONV(2048, 1, 1, 0), {7, 7, 512}, {7, 7, 2048}, false},
     {"conv 3x3, deep", NETS_CONV, CONV(512, 3, 1, 1), {7, 7, 512}, {7, 7, 512}, false},
 };
 
@@ -56,7 +64,8 @@ static const subject FUSED[] = {
 
 typedef struct bench {
     const char *device_name, *precision;
-    int64_t batch, jobs, rounds;
+    int64_t batch, jobs, rounds, workspace_bytes;
+    bool all;
     mm_device *device;
     mm_stream *stream;
     nets_backend *backend;
@@ -110,12 +119,14 @@ static mm_status take_places(bench *b, rig *r) {
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, r->bytes[role], &r->args.at[role]));
         MM_TRY(mm_fill_async(b->stream, r->args.at[role], 0, r->bytes[role]));
     }
+    if (r->desc.adds_earlier) r->args.at[NETS_EARLIER] = r->args.at[NETS_DX]; /* no bytes of its own */
     return mm_stream_sync(b->stream);
 }
 
 static void end_rig(bench *b, rig *r) {
     for (int role = 0; role < ROLES; role++)
-        if (r->args.at[role]) mm_device_release(b->device, MM_MEMORY_DEVICE, r->args.at[role], r->bytes[role]);
+        if (r->bytes[role] && r->args.at[role])
+            mm_device_release(b->device, MM_MEMORY_DEVICE, r->args.at[role], r->bytes[role]);
     nets_op_destroy(r->op);
 }
 
@@ -126,6 +137,7 @@ static mm_status start_rig(bench *b, const subject *s, bool relu, int n_inputs, 
     memcpy(r->desc.y + 1, s->y, sizeof s->y);
     r->desc.channels[0] = r->desc.channels[1] = s->x[2];
     r->desc.n_inputs = n_inputs;
+    r->desc.adds_earlier = s->adds;
     MM_TRY(nets_op_create(b->backend, &r->desc, &r->op));
     return take_places(b, r);
 }
@@ -207,8 +219,15 @@ static mm_status measure_subject(bench *b, const subject *s, bool relu, int n_in
 
 /* ---------------------------------------------------------------- the whole */
 
+static void print_message(void *ctx, mm_log_level level, const char *message) {
+    (void)ctx;
+    printf("%s%s\n", level == MM_LOG_WARNING ? "warning: " : "", message);
+}
+
 static mm_status open_all(bench *b) {
-    nets_backend_config config = {.precision = NETS_FP32};
+    nets_backend_config config = {.precision = NETS_FP32,
+                                  .workspace_limit_bytes = b->workspace_bytes,
+                                  .log = {print_message, NULL, b->all ? MM_LOG_DEBUG : MM_LOG_WARNING}};
     if (strcmp(b->precision, "tf32") == 0)
         config.precision = NETS_TF32;
     else if (strcmp(b->precision, "fp32") != 0)
@@ -237,6 +256,8 @@ int main(int argc, char **argv) {
         {"--jobs", "N", "enqueued together (4)", ARG_COUNT, &b.jobs, 1, 1000},
         {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
         {"--precision", "P", "fp32 or tf32 (fp32)", ARG_TEXT, &b.precision, 0, 0},
+        {"--workspace", "SIZE", "that a convolution may take (256MiB)", ARG_SIZE, &b.workspace_bytes, 0, 0},
+        {"--all", NULL, "say what was tried for convolutions", ARG_FLAG, &b.all, 0, 0},
         {0},
     };
     mm_status status =
