@@ -302,6 +302,12 @@ MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *n
 MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
                                               int64_t bytes);
 
+/* Adds a persistent tensor that no graph declares: room for what the caller keeps on the device beside them, zeroed. Every
+ * prepared graph is planned anew around it. MM_ERR_INFEASIBLE: one would not fit any more under the policy that is run;
+ * there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken. Between iterations
+ * only. */
+MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *name, int64_t bytes);
+
 /* The compute stream that work can be enqueued on. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
