@@ -94,9 +94,12 @@ const nets_lowered *nets_exec_lowered(const nets_exec *exec) { return exec->lowe
 
 /* ---------------------------------------------------------------- batches beside the computation */
 
-int64_t nets_exec_stage_bytes(const nets_exec *exec) {
-    return nets_slot_batch_bytes(nets_exec_bytes_of(exec, exec->lowered->images),
-                                 nets_exec_bytes_of(exec, exec->lowered->labels));
+int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
+    int64_t shape[4], elems = 1;
+    if (nets_net_shape(net, 0, batch, shape) != MM_OK) return 0;
+    for (int i = 0; i < 4; i++) elems *= shape[i];
+    return nets_slot_batch_bytes(elems * (int64_t)sizeof(float),
+                                 batch * nets_net_labels(net) * (int64_t)sizeof(int32_t));
 }
 
 mm_status nets_exec_stage(nets_exec *exec) {
@@ -105,7 +108,8 @@ mm_status nets_exec_stage(nets_exec *exec) {
         return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
                        mm_graph_name(exec->lowered->graph));
     snprintf(name, sizeof name, "batch of %.200s", mm_graph_name(exec->lowered->graph));
-    return nets_staging_init(&exec->staging, exec->manager, name, nets_exec_stage_bytes(exec));
+    return nets_staging_init(&exec->staging, exec->manager, name,
+                             nets_exec_stage_bytes(exec->net, exec->lowered->batch));
 }
 
 /* ---------------------------------------------------------------- iteration */

@@ -79,7 +79,7 @@ MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out)
  * batches come over the compute stream before their iteration's first step, as without. MM_ERR_INVALID: another executor
  * of such a graph has used that buffer in this manager. With nothing submitted. */
 MM_CHECKED mm_status nets_exec_stage(nets_exec *exec);
-int64_t nets_exec_stage_bytes(const nets_exec *exec);
+int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);
