@@ -50,18 +50,21 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
     return MM_OK;
 }
 
-/* What others have taken for now is the ladder's affair, what the device does not have at all is not. */
+/* Where the device knows what others have, that is not the ladder's affair. */
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;
     char size[32];
     int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
     MM_TRY(look_at_device(s, &ops, &info));
-    int64_t there = s->config.no_ladder ? info.free_bytes : info.total_bytes;
+    bool given = s->config.budget_bytes > 0, free = s->config.no_ladder || ops->knows_free_memory;
+    int64_t there = free ? info.free_bytes : info.total_bytes;
     if (wanted <= there) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
-                   s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
-                   mm_size_format(wanted, size, sizeof size), s->config.target.device, (long long)there);
+    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld%s; %s", given ? "the budget is" : "this needs",
+                   (long long)wanted, mm_size_format(wanted, size, sizeof size), s->config.target.device,
+                   (long long)there, free ? " free" : "",
+                   given ? "give a smaller one, or end what else uses the device"
+                         : "choose a policy that does with less, a smaller batch, or end what else uses the device");
 }
 
 mm_status session_memory_default(session *s) {

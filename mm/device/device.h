@@ -52,6 +52,8 @@ typedef struct mm_stream_stats {
 typedef struct mm_device_ops {
     const char *name, *summary;
     bool cpu_reaches_memory; /* device memory may be read and written by the CPU */
+    bool knows_free_memory;  /* more than mm_memory_info.free_bytes is never given; the host's is what nobody has asked
+                                for, whoever has it */
     bool always_timed;       /* events know when they completed, whatever mm_device_config.timed says */
 
     mm_status (*create)(const mm_device_config *config, mm_device **device_out);

@@ -116,6 +116,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .name = "cuda",
     .summary = "an NVIDIA GPU, the first that CUDA_VISIBLE_DEVICES leaves",
     .cpu_reaches_memory = false,
+    .knows_free_memory = true,
     .create = cuda_create,
     .destroy = cuda_destroy,
     .describe = cuda_describe,

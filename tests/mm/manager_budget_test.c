@@ -227,6 +227,44 @@ static mm_status create(const mm_options *options) {
     return status;
 }
 
+static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void **state) {
+    (void)state;
+    enum { BYTES = 1000, TAKEN = 1024 };
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    int64_t minimum = rig_minimum(graph, "liveness");
+    mm_options options = {.device_bytes = minimum + TAKEN, .policy = "liveness", .measure_touched = true};
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    mm_stats stats;
+    mm_touched touched;
+    size_t bytes;
+    uint64_t expected;
+    rig_init(&r, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(mm_persistent_add(m, "mine", TAKEN + 1), MM_ERR_INFEASIBLE);
+    assert_null(mm_persistent_data(m, "mine", NULL));
+    assert_int_equal(mm_persistent_add(m, "mine", 0), MM_ERR_INVALID);
+    assert_int_equal(mm_persistent_add(m, "mine", BYTES), MM_OK);
+    assert_int_equal(mm_persistent_add(m, "mine", 1), MM_ERR_INVALID);
+    assert_says("is there already");
+    uint8_t *mine = mm_persistent_data(m, "mine", &bytes);
+    assert_int_equal(bytes, BYTES);
+    for (int i = 0; i < BYTES; i++) assert_int_equal(mine[i], 0);
+    memset(mine, 7, BYTES);
+    for (int i = 0; i < 2; i++) assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    for (int i = 0; i < BYTES; i++) assert_int_equal(mine[i], 7);
+    assert_int_equal(random_graph_reference(graph, SEED, 2, &expected), MM_OK);
+    assert_true(rig_digest(&r, m) == expected);
+    mm_stats_get(m, &stats);
+    assert_int_equal(stats.predicted_peak_bytes, minimum + TAKEN);
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes <= minimum + TAKEN);
+    mm_manager_destroy(m);
+    rig_fini(&r);
+    mm_graph_destroy(graph);
+}
+
 static void a_budget_beyond_the_machine_is_refused_with_the_sizes(void **state) {
     (void)state;
     mm_options options = {.device_bytes = INT64_C(1) << 60};
@@ -277,6 +315,7 @@ int main(void) {
         cmocka_unit_test(statistics_count_what_ran),
         cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
         cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
+        cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
         cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),
         cmocka_unit_test(senseless_options_are_refused),
         cmocka_unit_test(unknown_names_are_answered_with_those_there_are),
