@@ -33,7 +33,8 @@ typedef struct mm_device_config {
 
 typedef struct mm_device_description {
     char model[128];
-    int processors; /* multiprocessors of a GPU, CPUs of the host */
+    int processors;     /* multiprocessors of a GPU, CPUs of the host */
+    const char *pinned; /* how large pinned memory is taken; static */
 } mm_device_description;
 
 typedef struct mm_memory_info {

@@ -60,6 +60,7 @@ static mm_status describe_gpu(cuda_device *device) {
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &device->most_urgent), "cudaDeviceGetStreamPriorityRange");
     snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
     device->description.processors = properties.multiProcessorCount;
+    atomic_store(&device->registers, properties.canUseHostPointerForRegisteredMem && properties.hostRegisterSupported);
     return MM_OK;
 }
 
@@ -102,7 +103,9 @@ static mm_status cuda_create(const mm_device_config *config, mm_device **device_
 }
 
 static void cuda_describe(mm_device *base, mm_device_description *description_out) {
-    *description_out = ((cuda_device *)base)->description;
+    cuda_device *device = (cuda_device *)base;
+    *description_out = device->description;
+    description_out->pinned = atomic_load(&device->registers) ? "mapped in huge pages and registered" : "cudaHostAlloc";
 }
 
 /* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */

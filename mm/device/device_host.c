@@ -123,7 +123,8 @@ static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
 /* The CPU's name as /proc has it. */
 static void host_describe(mm_device *base, mm_device_description *description_out) {
     (void)base;
-    mm_device_description description = {.model = "CPU", .processors = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    mm_device_description description = {
+        .model = "CPU", .processors = (int)sysconf(_SC_NPROCESSORS_ONLN), .pinned = "mapped"};
     char line[256];
     FILE *info = fopen("/proc/cpuinfo", "re");
     while (info != NULL && fgets(line, sizeof line, info) != NULL)
