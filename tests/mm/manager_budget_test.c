@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mm/device/device.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 12 };
@@ -161,7 +162,8 @@ static void statistics_count_what_ran(void **state) {
     assert_true(one.encodes > 0);
     assert_true(one.decodes > 0 && one.decodes <= one.encodes);
     assert_true(one.stash_bytes > 0 && one.stash_bytes < one.predicted_peak_bytes);
-    assert_true(one.compute_busy_ns > 0 && one.codec_busy_ns > 0);
+    bool timed = RIG_DEVICE.cpu_reaches_memory; /* the host always is */
+    assert_true((one.compute_busy_ns > 0) == timed && (one.codec_busy_ns > 0) == timed);
     assert_true(one.coded_bytes > 0 && one.coded_bytes < one.encoded_bytes); /* raw, and some masks */
     assert_int_equal(two.iterations, 2);
     assert_int_equal(two.encodes, 2 * one.encodes);
@@ -206,7 +208,8 @@ static void bytes_written_outside_of_every_segment_are_stray(void **state) {
     assert_int_equal(rig_bind(&r, m), MM_OK);
     assert_int_equal(rig_iteration(&r, m, RIG_INLINE), MM_OK);
     char *sum = mm_persistent_data(m, "sum", NULL);
-    memset(sum + 8192, 1, 64);
+    assert_int_equal(mm_fill_async(mm_compute_stream(m), sum + 8192, 1, 64), MM_OK);
+    assert_int_equal(mm_stream_sync(mm_compute_stream(m)), MM_OK);
     assert_int_equal(mm_touched_get(m, &touched), MM_OK);
     assert_int_equal(touched.stray_bytes, 64);
     assert_int_equal(touched.total_bytes, 256 + 64);
@@ -247,11 +250,16 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     assert_int_equal(mm_persistent_add(m, "mine", BYTES), MM_OK);
     assert_int_equal(mm_persistent_add(m, "mine", 1), MM_ERR_INVALID);
     assert_says("is there already");
-    uint8_t *mine = mm_persistent_data(m, "mine", &bytes);
+    char mine[BYTES], zeros[BYTES] = "";
+    assert_non_null(mm_persistent_data(m, "mine", &bytes));
     assert_int_equal(bytes, BYTES);
-    for (int i = 0; i < BYTES; i++) assert_int_equal(mine[i], 0);
+    assert_int_equal(mm_persistent_get(m, "mine", 0, mine, BYTES), MM_OK);
+    assert_memory_equal(mine, zeros, BYTES);
     memset(mine, 7, BYTES);
+    assert_int_equal(mm_persistent_set(m, "mine", 0, mine, BYTES), MM_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    memset(mine, 0, BYTES);
+    assert_int_equal(mm_persistent_get(m, "mine", 0, mine, BYTES), MM_OK);
     for (int i = 0; i < BYTES; i++) assert_int_equal(mine[i], 7);
     assert_int_equal(random_graph_reference(graph, SEED, 2, &expected), MM_OK);
     assert_true(rig_digest(&r, m) == expected);
