@@ -49,7 +49,10 @@ static mm_status take_back(mm_manager *m, int64_t bytes) {
         m->there_bytes = bytes;
     else
         mm_pool_trim(m->pool, there);
-    return status;
+    char budget[32];
+    return status == MM_OK
+               ? MM_OK
+               : mm_fail_in(status, "a budget of %s, more than now", mm_size_format(bytes, budget, sizeof budget));
 }
 
 static void put_budget(mm_manager *m, int64_t bytes) {

@@ -90,21 +90,27 @@ static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, 
     return MM_ERR_NOMEM;
 }
 
-/* All of it, or most of what the device gives: others may have taken some, and it need not have what it says. The rest is
- * left for what libraries allocate beside the arena; and of the host's memory half, for the system. More than the device
- * has at all is a mistake, not a shortage; and next to nothing would be of no use. */
+/* More than the device can have to give is a mistake, not a shortage. */
+static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
+    mm_memory_info info;
+    if (kind == MM_MEMORY_PINNED) return INT64_MAX;
+    mm_device_memory_info(device, &info);
+    return device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
+}
+
+/* All of it, or most of what the device gives: it need not have what it says, others may take some meanwhile. The rest is
+ * left for what libraries allocate beside the arena; and of the host's memory half, for the system. Next to nothing would
+ * be of no use. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
     enum { PARTS = 32 };
     const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;
+    int64_t most = most_to_ask(m->device, kind);
     mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
-    mm_memory_info info;
-    mm_device_memory_info(m->device, &info);
-    bool mistake = kind == MM_MEMORY_DEVICE && bytes > info.total_bytes;
-    if (status != MM_ERR_NOMEM || m->options.no_ladder || mistake) return status;
+    if (status != MM_ERR_NOMEM || m->options.no_ladder || bytes > most) return status;
     char refused[512], message[256], asked[32], taken[32];
     snprintf(refused, sizeof refused, "%s", mm_last_error());
-    int64_t most = kind == MM_MEMORY_DEVICE && info.free_bytes < bytes ? info.free_bytes : bytes;
-    status = reserve_less(m, kind, most, bytes / PARTS, pool_out);
+    most = most_to_ask(m->device, kind); /* by now */
+    status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);
     if (status == MM_OK) {
         most = mm_pool_bytes(*pool_out);
         mm_pool_destroy(*pool_out);

@@ -237,7 +237,7 @@ typedef struct mm_options {
     const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU, which becomes the
                                  calling thread's current one (cudaSetDevice) */
     int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required.
-                                 If the device has less to give: see "When memory is short" */
+                                 More than the device has free is refused; if it gives less: "When memory is short" */
     int64_t pinned_bytes;     /* the host-side budget for offloaded tensors; reserved at once */
     const char *policy;       /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;           /* who issues side-stream operations */
@@ -254,14 +254,16 @@ typedef struct mm_options {
     void *event_ctx;
 } mm_options;
 
-/* When memory is short. The device may give less than was asked for, the budget may be made smaller, memory may run out
- * in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does not fit is
- * replaced by the next of its ladder that does: the same with smaller workspaces, with later decodes, with more
+/* When memory is short. The device may give less than it says it has free, the budget may be made smaller, memory may run
+ * out in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does not fit
+ * is replaced by the next of its ladder that does: the same with smaller workspaces, with later decodes, with more
  * swapping, then a stronger one, never a lossy one in place of a lossless one. Each such step is logged as a warning,
  * counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up again as soon as it
  * fits: after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits, MM_ERR_INFEASIBLE says what
- * the least would be, nothing is changed and nothing lost. A budget that was too small from the start is no shortage: it
- * is refused. */
+ * the least would be, nothing is changed and nothing lost.
+ *
+ * What is no shortage is refused: a budget that was too small from the start; and one above what the device has free (the
+ * host: above what the machine has), at creation and by mm_budget_set, with MM_ERR_NOMEM and both numbers. */
 
 /* A manager, its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_NOMEM. */
 MM_API MM_CHECKED mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out);
@@ -307,6 +309,12 @@ MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *n
                                               int64_t bytes);
 MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
                                               int64_t bytes);
+
+/* Adds a persistent tensor that no graph declares: room for what the caller keeps on the device beside them, zeroed. Every
+ * prepared graph is planned anew around it. MM_ERR_INFEASIBLE: one would not fit any more under the policy that is run;
+ * there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken. Between iterations
+ * only. */
+MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *name, int64_t bytes);
 
 /* The compute stream that work can be enqueued on. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);

@@ -13,22 +13,22 @@ const mm_persistent *mm_directory_find(const mm_directory *d, const char *name) 
 /* Far above any memory, and far below where sums of a few such could overflow. */
 static const int64_t MAX_BYTES = INT64_C(1) << 60;
 
-static mm_status append(mm_directory *d, const mm_tensor_info *tensor) {
-    if (tensor->bytes > MAX_BYTES - MM_ALIGN - d->bytes)
+mm_status mm_directory_append(mm_directory *d, const char *tensor, int64_t bytes) {
+    if (bytes > MAX_BYTES - MM_ALIGN - d->bytes)
         return mm_fail(MM_ERR_INVALID, "persistent tensor %s: with it, persistent tensors have more than 2^60 bytes",
-                       tensor->name);
+                       tensor);
     if ((d->n & (d->n - 1)) == 0) { /* capacity is the next power of two */
         mm_persistent *entries = realloc(d->entries, (d->n ? 2 * (size_t)d->n : 1) * sizeof *entries);
-        if (!entries) return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor->name);
+        if (!entries) return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor);
         d->entries = entries;
     }
-    char *name = strdup(tensor->name);
+    char *name = strdup(tensor);
     if (!name || mm_names_add(&d->names, name, d->n) != MM_OK) {
         free(name);
-        return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor->name);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor);
     }
-    d->entries[d->n++] = (mm_persistent){.name = name, .offset = d->bytes, .bytes = tensor->bytes};
-    d->bytes += mm_align(tensor->bytes);
+    d->entries[d->n++] = (mm_persistent){.name = name, .offset = d->bytes, .bytes = bytes};
+    d->bytes += mm_align(bytes);
     return MM_OK;
 }
 
@@ -40,7 +40,7 @@ mm_status mm_directory_add(mm_directory *d, const mm_graph *graph) {
         if (known && known->bytes != tensor->bytes)
             return mm_fail(MM_ERR_INVALID, "graph %s: persistent tensor %s has %lld bytes, but %lld in a graph before",
                            mm_graph_name(graph), tensor->name, (long long)tensor->bytes, (long long)known->bytes);
-        if (!known) MM_TRY(append(d, tensor));
+        if (!known) MM_TRY(mm_directory_append(d, tensor->name, tensor->bytes));
     }
     return MM_OK;
 }

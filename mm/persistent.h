@@ -26,6 +26,9 @@ const mm_persistent *mm_directory_find(const mm_directory *directory, const char
  * what was added stays until mm_directory_cut. */
 MM_CHECKED mm_status mm_directory_add(mm_directory *directory, const mm_graph *graph);
 
+/* Adds one, whose name is none of those that are there. */
+MM_CHECKED mm_status mm_directory_append(mm_directory *directory, const char *name, int64_t bytes);
+
 /* Takes back everything after the first n entries. */
 void mm_directory_cut(mm_directory *directory, int n);
 void mm_directory_fini(mm_directory *directory);

@@ -139,13 +139,8 @@ static mm_status add_graph(mm_manager *m, const mm_record *added, bool moved) {
     return mm_manager_replan(m, &m->policy, added, why);
 }
 
-static mm_status prepare(mm_manager *m, const mm_record *added) {
-    int entries = m->directory.n;
-    int64_t base = m->directory.bytes;
-    mm_status status = mm_directory_add(&m->directory, added->graph);
-    /* Plans lie above the persistent tensors: when those grow, every plan moves up. */
-    bool moved = m->directory.bytes != base && m->n_records > 0;
-    if (status == MM_OK) status = add_graph(m, added, moved);
+/* What was added to the directory since stays if it could be made room for. */
+static mm_status keep_or_cut(mm_manager *m, int entries, mm_status status) {
     if (status != MM_OK) {
         mm_directory_cut(&m->directory, entries);
         return status;
@@ -154,6 +149,37 @@ static mm_status prepare(mm_manager *m, const mm_record *added) {
     m->persistent_bytes = m->directory.bytes;
     pthread_mutex_unlock(&m->lock);
     return MM_OK;
+}
+
+static mm_status prepare(mm_manager *m, const mm_record *added) {
+    int entries = m->directory.n;
+    int64_t base = m->directory.bytes;
+    mm_status status = mm_directory_add(&m->directory, added->graph);
+    /* Plans lie above the persistent tensors: when those grow, every plan moves up. */
+    bool moved = m->directory.bytes != base && m->n_records > 0;
+    if (status == MM_OK) status = add_graph(m, added, moved);
+    return keep_or_cut(m, entries, status);
+}
+
+/* Plans what is prepared around a larger directory, by what is run now. */
+static mm_status move_up(mm_manager *m) {
+    mm_attempt a = {.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
+    if (m->directory.bytes > mm_manager_limit_bytes(m))
+        return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %lld bytes, the budget is %lld",
+                       (long long)m->directory.bytes, (long long)mm_manager_limit_bytes(m));
+    MM_TRY(mm_policy_parse(m->policy_now, &a.policy));
+    return mm_manager_try(m, &a, NULL);
+}
+
+mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
+    MM_TRY(mm_manager_settle(m, "mm_persistent_add"));
+    if (bytes <= 0 || mm_directory_find(&m->directory, name))
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s of %lld bytes%s", name, (long long)bytes,
+                       bytes > 0 ? " is there already" : "");
+    int entries = m->directory.n;
+    mm_status status = mm_directory_append(&m->directory, name, bytes);
+    if (status == MM_OK) status = move_up(m);
+    return keep_or_cut(m, entries, status);
 }
 
 static mm_status check_frozen(const mm_graph *graph) {

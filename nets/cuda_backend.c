@@ -93,7 +93,7 @@ static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config
     if (devices) MM_TRY(name_device(device));
     MM_TRY(nets_cuda_choices_init(&cuda->choices, &cuda->config, device));
     cuda->config.algorithms_path = cuda->choices.path;
-    return devices ? make_handles(cuda) : MM_OK;
+    return devices && !config->untimed ? make_handles(cuda) : MM_OK;
 }
 
 static mm_status open_cuda(const nets_backend_config *config, nets_backend **backend_out) {
@@ -109,11 +109,17 @@ static mm_status open_cuda(const nets_backend_config *config, nets_backend **bac
     return MM_OK;
 }
 
+static const nets_backend_config *config_of(const nets_backend *backend) {
+    const nets_cuda_backend *cuda = (const nets_cuda_backend *)backend;
+    return cuda->dnn ? &cuda->config : NULL;
+}
+
 const nets_backend_ops nets_cuda_backend_ops = {
     .name = "cuda",
     .open = open_cuda,
     .close = close_cuda,
     .sgd = nets_cuda_sgd_step,
+    .config = config_of,
     .impls =
         {
             [NETS_CONV] = &nets_cuda_conv,

@@ -1,38 +1,11 @@
+/* The executor: its life, and its iterations. */
 #include "nets/exec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/graph.h"
-#include "nets/exec_slots.h"
-#include "nets/init.h"
-
-struct nets_exec {
-    const nets_net *net;
-    mm_manager *manager;
-    nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
-    nets_lowered *lowered;
-    nets_sgd sgd;
-    bool prepared;
-    nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
-    int n_sgd_params;
-    nets_slots slots;
-    void *recorded_images, *recorded_labels; /* where the recorded iteration looks for its batch */
-};
-
-static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
-    return mm_graph_tensor(exec->lowered->graph, tensor)->name;
-}
-
-static int64_t bytes_of(const nets_exec *exec, mm_tensor tensor) {
-    return mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
-}
-
-/* A persistent tensor's place, the same for the manager's life. NULL for an absent tensor. */
-static void *place(const nets_exec *exec, mm_tensor tensor) {
-    return tensor < 0 ? NULL : mm_persistent_data(exec->manager, name_of(exec, tensor), NULL);
-}
+#include "nets/exec_internal.h"
 
 static mm_status collect_params(nets_exec *exec) {
     int n = nets_net_params(exec->net);
@@ -48,15 +21,27 @@ static mm_status collect_params(nets_exec *exec) {
     return MM_OK;
 }
 
+/* Whether the manager has gone down its ladder since this was asked last. */
+static bool stepped_down(nets_exec *exec) {
+    mm_stats stats;
+    mm_stats_get(exec->manager, &stats);
+    bool down = stats.ladder_steps > exec->ladder_steps;
+    exec->ladder_steps = stats.ladder_steps;
+    return down;
+}
+
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
     exec->prepared = true;
-    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), bytes_of(exec, exec->lowered->images),
-                           bytes_of(exec, exec->lowered->labels)));
-    return mode == NETS_TRAIN ? collect_params(exec) : MM_OK;
+    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager),
+                           nets_exec_bytes_of(exec, exec->lowered->images),
+                           nets_exec_bytes_of(exec, exec->lowered->labels)));
+    if (mode != NETS_TRAIN) return MM_OK;
+    MM_TRY(nets_kept_init(&exec->kept, exec->manager, exec->lowered));
+    return collect_params(exec);
 }
 
 mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
@@ -68,6 +53,7 @@ mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode
     exec->backend = backend;
     if (sgd) exec->sgd = *sgd;
     mm_status status = create(exec, batch, mode);
+    stepped_down(exec);
     if (status != MM_OK) {
         nets_exec_destroy(exec);
         return status;
@@ -95,7 +81,9 @@ void nets_exec_destroy(nets_exec *exec) {
     if (!exec) return;
     /* Refused only within an iteration, where destroying is not allowed: then the graph must stay. */
     if (exec->prepared && mm_manager_forget(exec->manager, exec->lowered->graph) != MM_OK) return;
+    nets_staging_fini(&exec->staging);
     nets_slots_fini(&exec->slots);
+    nets_kept_fini(&exec->kept);
     nets_lowered_destroy(exec->lowered);
     nets_backend_close(exec->own_backend);
     free(exec->sgd_params);
@@ -104,65 +92,24 @@ void nets_exec_destroy(nets_exec *exec) {
 
 const nets_lowered *nets_exec_lowered(const nets_exec *exec) { return exec->lowered; }
 
-/* ---------------------------------------------------------------- parameters */
+/* ---------------------------------------------------------------- batches beside the computation */
 
-static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
-    const nets_param_tensors *tensors = &exec->lowered->params[param];
-    switch (part) {
-    case NETS_VALUE:
-        return tensors->value;
-    case NETS_GRADIENT:
-        return tensors->gradient;
-    case NETS_MOMENTUM:
-        return tensors->momentum;
-    }
-    return -1;
+int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
+    int64_t shape[4], elems = 1;
+    if (nets_net_shape(net, 0, batch, shape) != MM_OK) return 0;
+    for (int i = 0; i < 4; i++) elems *= shape[i];
+    return nets_slot_batch_bytes(elems * (int64_t)sizeof(float),
+                                 batch * nets_net_labels(net) * (int64_t)sizeof(int32_t));
 }
 
-float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
-    return place(exec, part_tensor(exec, param, part));
-}
-
-static mm_status no_part(const nets_exec *exec, int param) {
-    return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such part here", nets_net_param(exec->net, param)->name,
-                   nets_net_name(exec->net));
-}
-
-mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
-    mm_tensor tensor = part_tensor(exec, param, part);
-    if (tensor < 0) return no_part(exec, param);
-    return mm_persistent_get(exec->manager, name_of(exec, tensor), 0, values_out, bytes_of(exec, tensor));
-}
-
-mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values) {
-    mm_tensor tensor = part_tensor(exec, param, part);
-    if (tensor < 0) return no_part(exec, param);
-    return mm_persistent_set(exec->manager, name_of(exec, tensor), 0, values, bytes_of(exec, tensor));
-}
-
-/* `values`: room for the largest parameter. */
-static mm_status init_params(nets_exec *exec, uint64_t seed, float *values) {
-    for (int i = 0; i < nets_net_params(exec->net); i++) {
-        nets_init_param(exec->net, i, seed, values);
-        MM_TRY(nets_exec_param_set(exec, i, NETS_VALUE, values));
-        if (exec->lowered->params[i].momentum < 0) continue;
-        memset(values, 0, (size_t)nets_net_param(exec->net, i)->elems * sizeof *values);
-        MM_TRY(nets_exec_param_set(exec, i, NETS_MOMENTUM, values));
-    }
-    return MM_OK;
-}
-
-mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
-    int64_t most = 1;
-    for (int i = 0; i < nets_net_params(exec->net); i++)
-        if (nets_net_param(exec->net, i)->elems > most) most = nets_net_param(exec->net, i)->elems;
-    float *values = malloc((size_t)most * sizeof *values);
-    if (!values) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
-    mm_status status = init_params(exec, seed, values);
-    free(values);
-    if (status != MM_OK || exec->lowered->rng < 0) return status;
-    const uint32_t rng[4] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    return mm_persistent_set(exec->manager, name_of(exec, exec->lowered->rng), 0, rng, sizeof rng);
+mm_status nets_exec_stage(nets_exec *exec) {
+    char name[256];
+    if (exec->staging.stream || nets_exec_outstanding(exec) > 0)
+        return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
+                       mm_graph_name(exec->lowered->graph));
+    snprintf(name, sizeof name, "batch of %.200s", mm_graph_name(exec->lowered->graph));
+    return nets_staging_init(&exec->staging, exec->manager, name,
+                             nets_exec_stage_bytes(exec->net, exec->lowered->batch));
 }
 
 /* ---------------------------------------------------------------- iteration */
@@ -174,33 +121,37 @@ typedef struct iteration {
     nets_slot *slot;
     bool ahead;    /* it ends without a drain */
     bool recorded; /* its work is recorded: batch and result are yet to come */
+    bool undone;   /* it failed, and is as if it had never begun */
     mm_stream *stream;
 } iteration;
 
-static mm_status enqueue_in(const iteration *it, const nets_exec *exec, mm_tensor tensor, void *to, const void *from) {
-    return tensor < 0 ? MM_OK : mm_copy_async(it->stream, to, from, bytes_of(exec, tensor), MM_COPY_IN);
-}
-
-static mm_status enqueue_data(const nets_exec *exec, const iteration *it, void *images, void *labels) {
+static mm_status enqueue_batch(nets_exec *exec, const iteration *it, void *images, void *labels) {
     const nets_lowered *lowered = exec->lowered;
-    MM_TRY(enqueue_in(it, exec, lowered->images, images, it->images));
-    MM_TRY(enqueue_in(it, exec, lowered->labels, labels, it->labels));
-    return enqueue_in(it, exec, lowered->lr, place(exec, lowered->lr), it->slot->lr);
+    const nets_staged parts[NETS_STAGED] = {
+        {it->images, images, nets_exec_bytes_of(exec, lowered->images)},
+        {it->labels, labels, nets_exec_bytes_of(exec, lowered->labels)},
+        {it->slot->lr, nets_exec_place(exec, lowered->lr), nets_exec_bytes_of(exec, lowered->lr)},
+    };
+    if (exec->staging.stream) return nets_staging_pass(&exec->staging, it->stream, parts);
+    for (int i = 0; i < NETS_STAGED; i++)
+        if (parts[i].to) MM_TRY(mm_copy_async(it->stream, parts[i].to, parts[i].from, parts[i].bytes, MM_COPY_IN));
+    return MM_OK;
 }
 
 static mm_status enqueue_result(const nets_exec *exec, const iteration *it) {
     nets_result *to = it->slot->result;
-    MM_TRY(mm_copy_async(it->stream, &to->loss, place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
-    return mm_copy_async(it->stream, &to->correct, place(exec, exec->lowered->correct), sizeof to->correct,
+    MM_TRY(
+        mm_copy_async(it->stream, &to->loss, nets_exec_place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
+    return mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
                          MM_COPY_OUT);
 }
 
 static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
     const nets_sgd_args args = {.params = exec->sgd_params,
                                 .n_params = exec->n_sgd_params,
-                                .lr = place(exec, exec->lowered->lr),
+                                .lr = nets_exec_place(exec, exec->lowered->lr),
                                 .sgd = exec->sgd,
-                                .rng = place(exec, exec->lowered->rng)};
+                                .rng = nets_exec_place(exec, exec->lowered->rng)};
     return exec->backend->ops->sgd(exec->backend, &args, stream);
 }
 
@@ -232,7 +183,7 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
 static mm_status run_data(nets_exec *exec, const iteration *it) {
     void *images = mm_tensor_data(exec->manager, exec->lowered->images);
     void *labels = mm_tensor_data(exec->manager, exec->lowered->labels);
-    if (!it->recorded) return enqueue_data(exec, it, images, labels);
+    if (!it->recorded) return enqueue_batch(exec, it, images, labels);
     exec->recorded_images = images;
     exec->recorded_labels = labels;
     return MM_OK;
@@ -276,29 +227,35 @@ static bool has_recording(nets_exec *exec, mm_stream *stream) {
 /* The batch is put where the data step would put it. That place is free: what came before is over on the compute stream,
  * and of this iteration nothing has begun. */
 static mm_status run_recorded(nets_exec *exec, const iteration *it) {
-    MM_TRY(enqueue_data(exec, it, exec->recorded_images, exec->recorded_labels));
+    MM_TRY(enqueue_batch(exec, it, exec->recorded_images, exec->recorded_labels));
     MM_TRY(mm_iteration_replay(exec->manager, exec->lowered->graph));
     return enqueue_result(exec, it);
 }
 
+static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
+
 static mm_status run_iteration(nets_exec *exec, const iteration *it) {
+    MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
     MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
     return mm_event_record(it->slot->done, it->stream);
 }
 
-static int64_t ladder_steps(const nets_exec *exec) {
-    mm_stats stats;
-    mm_stats_get(exec->manager, &stats);
-    return stats.ladder_steps;
+/* Of an iteration that failed, what was enqueued is over: whether it could be undone. */
+static bool take_back(nets_exec *exec, const nets_slot *slot) {
+    bool undone;
+    mm_stream *stream = mm_compute_stream(exec->manager);
+    return nets_staging_settle(&exec->staging, stream) == MM_OK &&
+           nets_kept_undo(&exec->kept, index_of(exec, slot), stream, &undone) == MM_OK && undone;
 }
 
 /* Gives an iteration up that could not be enqueued: what is enqueued of it ends before its slot is used again. */
-static mm_status undo(nets_exec *exec, mm_stream *stream, mm_status status) {
+static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
     mm_iteration_abort(exec->manager);
     char message[512];
     snprintf(message, sizeof message, "%s", mm_last_error());
-    mm_status synced = mm_stream_sync(stream), settled = mm_manager_sync(exec->manager);
+    mm_status synced = mm_stream_sync(it->stream), settled = mm_manager_sync(exec->manager);
     (void)synced, (void)settled; /* what counts is what failed first */
+    it->undone = take_back(exec, it->slot);
     return mm_fail(status, "%s", message);
 }
 
@@ -306,7 +263,7 @@ static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
     mm_status status = run_iteration(exec, it);
-    if (status != MM_OK) return undo(exec, it->stream, status);
+    if (status != MM_OK) return undo(exec, it, status);
     exec->slots.submitted++;
     return MM_OK;
 }
@@ -323,34 +280,23 @@ static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
 mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr,
                               nets_result *result_out) {
     MM_TRY(check_batch(exec, n, NETS_AHEAD));
-    iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
-    int64_t before = 0, now = 0, steps;
-    if (exec->lowered->rng >= 0) MM_TRY(nets_exec_updates(exec, &before));
     mm_status status;
+    bool again;
     do {
-        steps = ladder_steps(exec);
+        iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
-        /* Memory ran out, the manager has a plan that needs less, and nothing that is learned has changed: once more. */
-    } while (status == MM_ERR_NOMEM && ladder_steps(exec) > steps &&
-             (exec->lowered->rng < 0 || (nets_exec_updates(exec, &now) == MM_OK && now == before)));
+        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: once more. */
+        again = status == MM_ERR_NOMEM && it.undone && stepped_down(exec);
+    } while (again);
     return status;
-}
-
-mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out) {
-    if (exec->lowered->rng < 0)
-        return mm_fail(MM_ERR_NOT_FOUND, "net %s: nothing is updated in an evaluation", nets_net_name(exec->net));
-    uint32_t rng[4];
-    MM_TRY(mm_persistent_get(exec->manager, name_of(exec, exec->lowered->rng), 0, rng, sizeof rng));
-    *updates_out = (int64_t)((uint64_t)rng[3] << 32 | rng[2]);
-    return MM_OK;
 }
 
 mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr) {
     MM_TRY(check_batch(exec, n, 1));
     nets_slot *slot = nets_slots_next(&exec->slots);
-    if (images) memcpy(slot->images, images, (size_t)bytes_of(exec, exec->lowered->images));
-    if (labels) memcpy(slot->labels, labels, (size_t)bytes_of(exec, exec->lowered->labels));
+    if (images) memcpy(slot->images, images, (size_t)nets_exec_bytes_of(exec, exec->lowered->images));
+    if (labels) memcpy(slot->labels, labels, (size_t)nets_exec_bytes_of(exec, exec->lowered->labels));
     iteration it = {.images = slot->images, .labels = slot->labels, .slot = slot, .ahead = true};
     return submit(exec, &it, lr);
 }
@@ -362,12 +308,17 @@ static mm_status bad_label(const nets_exec *exec, int32_t at) {
 }
 
 /* The iterations behind one that failed did not run either. */
-static mm_status give_up(nets_exec *exec, mm_status status) {
+static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status status) {
     exec->slots.collected = exec->slots.submitted;
     char message[512];
     snprintf(message, sizeof message, "%s", mm_last_error());
     mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
-    return settled != MM_OK ? settled : mm_fail(status, "%s", message);
+    if (settled != MM_OK) {
+        status = settled;
+        snprintf(message, sizeof message, "%s", mm_last_error());
+    }
+    take_back(exec, slot);
+    return mm_fail(status, "%s", message);
 }
 
 mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
@@ -375,8 +326,8 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
         return mm_fail(MM_ERR_ORDER, "net %s: no iteration is submitted", nets_net_name(exec->net));
     nets_slot *slot = nets_slots_oldest(&exec->slots);
     mm_status status = mm_event_sync(slot->done);
-    if (status != MM_OK) return give_up(exec, status);
-    if (slot->result->correct < 0) return give_up(exec, bad_label(exec, -1 - slot->result->correct));
+    if (status != MM_OK) return give_up(exec, slot, status);
+    if (slot->result->correct < 0) return give_up(exec, slot, bad_label(exec, -1 - slot->result->correct));
     *result_out = *slot->result;
     exec->slots.collected++;
     return MM_OK;

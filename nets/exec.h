@@ -3,7 +3,8 @@
  * One executor is one graph: training at a batch size, a last smaller batch, evaluation. Executors of one net share
  * their persistent tensors through the manager, by name. They belong to the thread that drives the manager.
  *
- * Each has pinned memory of its own, beside the manager's pinned_bytes: NETS_AHEAD batches. */
+ * Each has pinned memory of its own, beside the manager's pinned_bytes: NETS_AHEAD batches, and in training the running
+ * statistics as they were before the iteration. */
 #ifndef NETS_EXEC_H
 #define NETS_EXEC_H
 
@@ -45,9 +46,12 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the
  * executor's batch. Blocks until it is done, allocates nothing. In training the weights are updated with the learning
- * rate `lr`. Where memory runs out, it is run again as the manager's ladder allows: what is learned ends as if nothing
- * had been, running statistics may have seen the batch twice. On failure the iteration was aborted, and the manager is
- * usable. Nothing may be submitted and not collected. */
+ * rate `lr`. Where memory runs out, it is run again as the manager's ladder allows: weights and running statistics end as
+ * if nothing had been. On failure the iteration was aborted, and the manager is usable. Nothing may be submitted and not
+ * collected.
+ *
+ * An iteration that failed before it updated the weights, by this call or those below, leaves weights, momenta and running
+ * statistics as they were before it (unless the device is lost). */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
 
@@ -68,6 +72,14 @@ MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, cons
 /* Waits for the oldest iteration that was not collected, and gives its result. On failure those submitted after it are
  * void too, and not to be collected; the manager is usable. MM_ERR_ORDER: there is none. */
 MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out);
+
+/* Batches come in beside the computation from now on: while an iteration runs, the batch of the next that is submitted is
+ * copied to a buffer on the device, nets_exec_stage_bytes of the budget for the manager's life (mm_persistent_add). Bits
+ * stay the same. MM_ERR_INFEASIBLE: these do not fit the budget under the policy that is run: nothing changed, and
+ * batches come over the compute stream before their iteration's first step, as without. MM_ERR_INVALID: another executor
+ * of such a graph has used that buffer in this manager. With nothing submitted. */
+MM_CHECKED mm_status nets_exec_stage(nets_exec *exec);
+int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);

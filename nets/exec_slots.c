@@ -6,9 +6,13 @@ enum { SLOT_ALIGN = 256 };
 
 static int64_t aligned(int64_t bytes) { return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN; }
 
+int64_t nets_slot_batch_bytes(int64_t images_bytes, int64_t labels_bytes) {
+    return aligned(images_bytes) + aligned(labels_bytes) + SLOT_ALIGN;
+}
+
 mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes) {
     slots->device = stream->device;
-    slots->bytes = NETS_AHEAD * (aligned(images_bytes) + aligned(labels_bytes) + 2 * SLOT_ALIGN);
+    slots->bytes = NETS_AHEAD * (nets_slot_batch_bytes(images_bytes, labels_bytes) + SLOT_ALIGN);
     MM_TRY(mm_device_reserve(slots->device, MM_MEMORY_PINNED, slots->bytes, &slots->memory));
     char *at = slots->memory;
     for (int i = 0; i < NETS_AHEAD; i++) {

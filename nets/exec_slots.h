@@ -21,6 +21,9 @@ typedef struct nets_slots {
     int64_t submitted, collected; /* iterations; the i-th has slot i % NETS_AHEAD */
 } nets_slots;
 
+/* Bytes that a batch and its learning rate take, each part aligned. */
+int64_t nets_slot_batch_bytes(int64_t images_bytes, int64_t labels_bytes);
+
 /* Reserves the memory, on the device of the stream. Undo with fini, also where it failed. */
 MM_CHECKED mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes);
 /* Waits for iterations that were not collected. Legal on a zeroed one. */

@@ -82,16 +82,25 @@ static mm_status add_param_tensors(lowering *lo, int index) {
     return add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->momentum);
 }
 
+/* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
+static mm_status add_params(lowering *lo) {
+    const nets_net *net = lo->out->net;
+    const int64_t four = 4;
+    for (int learned = 1; learned >= 0; learned--)
+        for (int i = 0; i < nets_net_params(net); i++)
+            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(lo, i));
+    if (lo->out->mode != NETS_TRAIN) return MM_OK;
+    return add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &lo->out->rng);
+}
+
 static mm_status add_global_tensors(lowering *lo) {
     nets_lowered *out = lo->out;
-    for (int i = 0; i < nets_net_params(out->net); i++) MM_TRY(add_param_tensors(lo, i));
-    const int64_t one = 1, four = 4;
+    const int64_t one = 1;
+    MM_TRY(add_params(lo));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (out->mode == NETS_TRAIN) {
-        MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &out->rng));
+    if (out->mode == NETS_TRAIN)
         MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
-    }
     int64_t images[4], scores[4];
     MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
     MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, scores));

@@ -35,6 +35,16 @@ void nets_backend_close(nets_backend *backend) {
     if (backend) backend->ops->close(backend);
 }
 
+mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bound_out) {
+    const nets_backend_config *timed = backend->ops->config ? backend->ops->config(backend) : NULL;
+    if (!timed) return mm_fail(MM_ERR_UNSUPPORTED, "device %s times no network operations", backend->ops->name);
+    nets_backend_config config = *timed;
+    config.untimed = true;
+    config.workspace_limit_bytes = 1;
+    config.algorithms_path = NULL;
+    return nets_backend_open(backend->ops->name, &config, bound_out);
+}
+
 mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
     if (!impl) return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));

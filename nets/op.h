@@ -84,6 +84,7 @@ typedef struct nets_backend_config {
     bool deterministic;            /* only algorithms that give the same bits for the same inputs every time */
     int64_t workspace_limit_bytes; /* of one library call; 0: NETS_WORKSPACE_LIMIT_BYTES */
     bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
+    bool untimed;                  /* nothing is timed: as without a device. For planning only */
     const char *algorithms_path;   /* where the algorithms chosen by timing are kept; NULL: nowhere */
     mm_log log;
 } nets_backend_config;
@@ -103,6 +104,8 @@ typedef struct nets_backend_ops {
     mm_status (*open)(const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*sgd)(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
+    /* Of a backend that times algorithms when ops are created; NULL, or gives NULL: it does not. */
+    const nets_backend_config *(*config)(const nets_backend *backend);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL: cannot */
 } nets_backend_ops;
 
@@ -122,6 +125,11 @@ struct nets_op {
 MM_CHECKED mm_status nets_backend_open(const char *device, const nets_backend_config *config,
                                        nets_backend **backend_out);
 void nets_backend_close(nets_backend *backend);
+
+/* Of a backend that times algorithms when ops are created: one of the same configuration that does not, and whose
+ * workspaces are no larger than those will be: what does not fit with them does not fit. For planning only.
+ * MM_ERR_UNSUPPORTED: the backend times nothing. */
+MM_CHECKED mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bound_out);
 
 /* MM_ERR_UNSUPPORTED if the backend cannot do it; MM_ERR_NOMEM. Destroy after its work was done. */
 MM_CHECKED mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);

@@ -36,9 +36,9 @@ static mm_status look(const mm_device_ops *ops, seen *s) {
         return MM_OK;
     }
     MM_TRY(status);
-    mm_device_describe(device, &s->description);
     mm_device_memory_info(device, &s->memory);
     status = device_speed_measure(device, &s->speed);
+    mm_device_describe(device, &s->description); /* how pinned memory was got */
     mm_device_destroy(device);
     return status;
 }
@@ -65,6 +65,8 @@ static void print_seen(const seen *s) {
     printf("  %-18s out %s, in %s\n", "link", rate(s->speed.out, a), rate(s->speed.in, b));
     printf("  %-18s %s each\n", "  both at once", rate(s->speed.both, a));
     printf("  %-18s %s copied\n", "within", rate(s->speed.copy, a));
+    if (!s->ops->cpu_reaches_memory)
+        printf("  %-18s got at %s, %s\n", "pinned memory", rate(s->speed.pinned, a), s->description.pinned);
     for (int i = 0; i < s->speed.n_codecs; i++) {
         printf("  %-18s encode %s", s->speed.codec[i].spec, rate(s->speed.codec[i].encode, a));
         if (s->speed.codec[i].decode > 0) printf(", decode %s", rate(s->speed.codec[i].decode, a));
@@ -79,12 +81,13 @@ static json_t *seen_json(const seen *s) {
         json_array_append_new(codecs, json_pack("{s:s, s:I, s:I}", "codec", s->speed.codec[i].spec,
                                                 "encode_bytes_per_s", (json_int_t)s->speed.codec[i].encode,
                                                 "decode_bytes_per_s", (json_int_t)s->speed.codec[i].decode));
-    return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "device", s->ops->name, "usable", 1,
-                     "model", s->description.model, "processors", s->description.processors, "free_bytes",
+    return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "device", s->ops->name,
+                     "usable", 1, "model", s->description.model, "processors", s->description.processors, "free_bytes",
                      (json_int_t)s->memory.free_bytes, "total_bytes", (json_int_t)s->memory.total_bytes,
                      "out_bytes_per_s", (json_int_t)s->speed.out, "in_bytes_per_s", (json_int_t)s->speed.in,
                      "both_bytes_per_s", (json_int_t)s->speed.both, "copy_bytes_per_s", (json_int_t)s->speed.copy,
-                     "codecs", codecs);
+                     "pinned_bytes_per_s", (json_int_t)s->speed.pinned, "pinned", s->description.pinned, "codecs",
+                     codecs);
 }
 
 /* Every device of the build, or the one named. */

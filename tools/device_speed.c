@@ -16,7 +16,8 @@ typedef struct bench {
     uint8_t *pinned[STREAMS];
     mm_shape shape; /* of the block's bytes as a feature map */
     mm_codec *codec;
-    void *scratch; /* of the codec */
+    void *scratch;         /* of the codec */
+    double pinned_seconds; /* to get what is pinned */
 } bench;
 
 static double now(void) {
@@ -140,8 +141,10 @@ static mm_status open_bench(bench *b) {
     for (int i = 0; i < STREAMS; i++) MM_TRY(mm_stream_create(b->device, "speed", 0, &b->stream[i]));
     for (int i = 0; i < BLOCKS; i++)
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, (void **)&b->block[i]));
+    double start = now();
     for (int i = 0; i < STREAMS; i++)
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_PINNED, b->bytes, (void **)&b->pinned[i]));
+    b->pinned_seconds = now() - start;
     put_map((float *)b->pinned[0], b->bytes / 4);
     memset(b->pinned[1], 0, (size_t)b->bytes);
     return mm_copy_async(b->stream[0], b->block[0], b->pinned[0], b->bytes, MM_COPY_IN);
@@ -165,6 +168,7 @@ mm_status device_speed_measure(mm_device *device, device_speed *speed_out) {
     mm_status status = open_bench(&b);
     if (status == MM_OK) status = measure_link(&b, &speed);
     if (status == MM_OK) status = measure(&b, copy_within, &speed.copy);
+    if (status == MM_OK) speed.pinned = (int64_t)((double)(STREAMS * b.bytes) / b.pinned_seconds);
     if (status == MM_OK) status = measure_codecs(&b, &speed);
     close_bench(&b);
     if (status == MM_OK) *speed_out = speed;

@@ -15,6 +15,7 @@ typedef struct device_codec_speed {
 typedef struct device_speed {
     int64_t out, in; /* between device and pinned memory, one way alone */
     int64_t both;    /* each way while both are busy */
+    int64_t pinned;  /* how fast pinned memory is got; the host's is not touched yet */
     int64_t copy;    /* within the device: bytes copied, each of which is read and written */
     int n_codecs;
     device_codec_speed codec[DEVICE_CODECS_MAX];

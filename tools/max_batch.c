@@ -51,6 +51,42 @@ static mm_status close_in(search *s) {
     return MM_OK;
 }
 
+/* With nothing known. */
+static mm_status find(search *s) {
+    int64_t over;
+    do {
+        MM_TRY(climb(s));
+        if (s->over > 0) MM_TRY(close_in(s));
+        over = s->over;
+        if (s->fits == 0 || over == 0 || over == BATCH_MAX) return MM_OK;
+        int64_t over_bytes = s->over_bytes;
+        s->over = 0;
+        MM_TRY(probe(s, over + 1));
+        if (s->over > 0) s->over = over, s->over_bytes = over_bytes;
+    } while (s->over == 0);
+    return MM_OK;
+}
+
+/* From a batch that is known not to fit downwards, by what the bytes per image are about, until one fits. */
+static mm_status descend(search *s) {
+    for (int64_t stride = 1; s->fits == 0 && s->over > 1; stride *= 2) {
+        int64_t less = s->bytes_per_image > 0 ? (s->over_bytes - s->budget_bytes) / s->bytes_per_image : 0;
+        int64_t next = s->over - (less > stride ? less : stride);
+        MM_TRY(probe(s, next > 1 ? next : 1));
+    }
+    return s->fits > 0 ? close_in(s) : MM_OK;
+}
+
+/* What does not fit without any workspace need not be timed: only batches up to there are. */
+static mm_status find_below(search *s, const search *bound) {
+    s->over = bound->over;
+    s->over_bytes = bound->over_bytes;
+    s->bytes_per_image = bound->bytes_per_image;
+    if (bound->fits == 0) return MM_OK;
+    MM_TRY(probe(s, bound->fits));
+    return s->fits == 0 ? descend(s) : MM_OK;
+}
+
 mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
                          int64_t pinned_bytes, const char *facts_path, max_batch *found_out) {
     search s = {.net = net,
@@ -59,15 +95,17 @@ mm_status max_batch_find(const nets_net *net, const target *target, const char *
                 .facts_path = facts_path,
                 .budget_bytes = budget_bytes,
                 .pinned_bytes = pinned_bytes};
-    int64_t over;
-    do {
-        MM_TRY(climb(&s));
-        if (s.over > 0) MM_TRY(close_in(&s));
-        *found_out = (max_batch){s.fits, s.over, s.over_bytes};
-        over = s.over;
-        if (s.fits == 0 || over == 0 || over == BATCH_MAX) return MM_OK;
-        s.over = 0;
-        MM_TRY(probe(&s, over + 1));
-    } while (s.over == 0);
-    return MM_OK;
+    struct target untimed = *target;
+    mm_status status = nets_backend_open_bound(target->backend, &untimed.backend);
+    if (status == MM_ERR_UNSUPPORTED) {
+        status = find(&s);
+    } else if (status == MM_OK) {
+        search bound = s;
+        bound.target = &untimed;
+        status = find(&bound);
+        target_fini(&untimed);
+        if (status == MM_OK) status = find_below(&s, &bound);
+    }
+    if (status == MM_OK) *found_out = (max_batch){s.fits, s.over, s.over_bytes};
+    return status;
 }

@@ -90,6 +90,7 @@ static mm_status open_manager(session *s) {
     for (int g = 0; g < n; g++)
         MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
                                    wanted[g].exec));
+    if (s->ahead) MM_TRY(session_memory_stage(s));
     return nets_exec_init(s->train, c->seed);
 }
 
@@ -106,7 +107,7 @@ static mm_status init(session *s) {
     for (int g = 1; g < n; g++) MM_TRY(session_memory_raise(s, wanted[g].batch, wanted[g].mode, &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
-    if (s->config.budget_bytes == 0) s->config.budget_bytes = s->minimum_bytes;
+    MM_TRY(session_memory_default(s));
     s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
     return open_manager(s);
 }

@@ -41,20 +41,49 @@ mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_
     return MM_OK;
 }
 
-/* What others have taken for now is the ladder's affair, what the device does not have at all is not. */
-static mm_status check_device(const session *s) {
+static mm_status look_at_device(const session *s, const mm_device_ops **ops_out, mm_memory_info *info_out) {
     mm_device *device;
+    MM_TRY(mm_device_create(s->config.target.device, NULL, &device));
+    *ops_out = device->ops;
+    mm_device_memory_info(device, info_out);
+    mm_device_destroy(device);
+    return MM_OK;
+}
+
+/* Where the device knows what others have, that is not the ladder's affair. */
+static mm_status check_device(const session *s) {
+    const mm_device_ops *ops;
     mm_memory_info info;
     char size[32];
     int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
-    MM_TRY(mm_device_create(s->config.target.device, NULL, &device));
-    mm_device_memory_info(device, &info);
-    mm_device_destroy(device);
-    int64_t there = s->config.no_ladder ? info.free_bytes : info.total_bytes;
+    MM_TRY(look_at_device(s, &ops, &info));
+    bool given = s->config.budget_bytes > 0, free = s->config.no_ladder || ops->knows_free_memory;
+    int64_t there = free ? info.free_bytes : info.total_bytes;
     if (wanted <= there) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld",
-                   s->config.budget_bytes > 0 ? "the budget is" : "this needs", (long long)wanted,
-                   mm_size_format(wanted, size, sizeof size), s->config.target.device, (long long)there);
+    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld%s; %s", given ? "the budget is" : "this needs",
+                   (long long)wanted, mm_size_format(wanted, size, sizeof size), s->config.target.device,
+                   (long long)there, free ? " free" : "",
+                   given ? "give a smaller one, or end what else uses the device"
+                         : "choose a policy that does with less, a smaller batch, or end what else uses the device");
+}
+
+mm_status session_memory_default(session *s) {
+    const mm_device_ops *ops;
+    mm_memory_info info;
+    if (s->config.budget_bytes > 0) return MM_OK;
+    MM_TRY(look_at_device(s, &ops, &info));
+    int64_t staged = !ops->cpu_reaches_memory ? nets_exec_stage_bytes(s->config.net, s->config.batch) : 0;
+    s->config.budget_bytes = s->minimum_bytes;
+    if (staged <= info.free_bytes - s->minimum_bytes) s->config.budget_bytes += staged;
+    return MM_OK;
+}
+
+mm_status session_memory_stage(session *s) {
+    int64_t staged = nets_exec_stage_bytes(s->config.net, s->config.batch);
+    for (int p = 1; p < s->config.policies.n; p++)
+        if (s->need_bytes[p] + staged > s->config.budget_bytes) return MM_OK;
+    mm_status status = nets_exec_stage(s->train);
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status; /* a tight budget does without */
 }
 
 mm_status session_memory_check(const session *s) {

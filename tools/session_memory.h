@@ -8,6 +8,13 @@
  * if that is not known: then it becomes what this graph's take. */
 MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes);
 
+/* Lets batches come in beside the computation, where all policies that will be switched to fit with that, too. */
+MM_CHECKED mm_status session_memory_stage(session *s);
+
+/* Without a budget it becomes what the first policy needs, and what it takes that batches come in beside the computation,
+ * if the device has that much. */
+MM_CHECKED mm_status session_memory_default(session *s);
+
 /* Whether the first policy fits the budget, and that the device. */
 MM_CHECKED mm_status session_memory_check(const session *s);
 

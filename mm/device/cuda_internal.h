@@ -46,7 +46,8 @@ typedef struct cuda_device {
     mm_device_config config;
     cuda_driver driver;
     size_t granule_bytes;
-    int most_urgent; /* priority of streams */
+    int most_urgent;       /* priority of streams */
+    atomic_bool registers; /* memory that is not CUDA's, at the addresses that it has */
     mm_device_description description;
     int64_t total_bytes, free_at_creation_bytes;
     mm_stream *service; /* the device's own: zeroes reservations, records base events */
@@ -82,6 +83,13 @@ void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t by
 void cuda_trim(mm_device *base, void *memory, int64_t bytes);
 mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes);
 void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
+
+/* ---------------------------------------------------------------- pinned memory (cuda_pinned.c) */
+
+/* own: the device's, released by fini. */
+mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out);
+void cuda_pinned_release(cuda_device *device, const void *memory);
+void cuda_pinned_fini(cuda_device *device);
 
 /* ---------------------------------------------------------------- streams and events (cuda_stream.c) */
 

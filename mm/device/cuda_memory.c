@@ -1,4 +1,4 @@
-/* Reservations. Device memory is a range of addresses, mapped in chunks so that parts of it can go and come back without
+/* Reservations of device memory. It is a range of addresses, mapped in chunks so that parts of it can go and come back without
  * anything moving:
  *
  *      bytes asked for
@@ -7,7 +7,6 @@
  */
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/device/cuda_internal.h"
 
@@ -20,13 +19,6 @@ struct cuda_range {
     int64_t chunk_bytes;
     int chunks;
     bool mapped[]; /* per chunk */
-};
-
-/* Pinned memory: aligned within what CUDA gave. */
-struct cuda_pinned {
-    cuda_pinned *next;
-    void *memory, *given;
-    bool own; /* the device's slots */
 };
 
 static int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
@@ -202,53 +194,11 @@ mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- pinned memory */
-
-static mm_status pinned_alloc(int64_t bytes, cuda_pinned *pinned) {
-    unsigned flags = cudaHostAllocPortable | cudaHostAllocMapped;
-    CUDA_TRY(cudaHostAlloc(&pinned->given, (size_t)bytes, flags), "cudaHostAlloc");
-    pinned->memory = pinned->given;
-    if ((uintptr_t)pinned->given % PAGE_BYTES == 0) return MM_OK;
-    /* CUDA cuts small ones from a page that they share. */
-    CUDA_TRY(cudaFreeHost(pinned->given), "cudaFreeHost");
-    CUDA_TRY(cudaHostAlloc(&pinned->given, (size_t)bytes + PAGE_BYTES, flags), "cudaHostAlloc");
-    pinned->memory = (void *)round_up((intptr_t)pinned->given, PAGE_BYTES);
-    return MM_OK;
-}
-
-static mm_status reserve_pinned(cuda_device *device, int64_t bytes, bool own, void **memory_out) {
-    cuda_pinned *pinned = calloc(1, sizeof *pinned);
-    if (pinned == NULL) return no_memory("a reservation");
-    mm_status status = pinned_alloc(bytes, pinned);
-    if (status != MM_OK) {
-        free(pinned);
-        char asked[32];
-        return mm_fail_in(status, "%s of pinned memory asked", mm_size_format(bytes, asked, sizeof asked));
-    }
-    memset(pinned->memory, 0, (size_t)bytes);
-    pinned->own = own;
-    pthread_mutex_lock(&device->lock);
-    pinned->next = device->pinned;
-    device->pinned = pinned;
-    pthread_mutex_unlock(&device->lock);
-    *memory_out = pinned->memory;
-    return MM_OK;
-}
-
-static void release_pinned(cuda_device *device, const void *memory) {
-    pthread_mutex_lock(&device->lock);
-    cuda_pinned **at = &device->pinned;
-    while ((*at)->memory != memory) at = &(*at)->next;
-    cuda_pinned *pinned = *at;
-    *at = pinned->next;
-    pthread_mutex_unlock(&device->lock);
-    cudaFreeHost(pinned->given);
-    free(pinned);
-}
+/* ---------------------------------------------------------------- the device's own */
 
 mm_status cuda_slots_add(cuda_device *device) {
     void *page;
-    MM_TRY(reserve_pinned(device, PAGE_BYTES, true, &page));
+    MM_TRY(cuda_pinned_reserve(device, PAGE_BYTES, true, &page));
     cuda_slot *slots = page;
     pthread_mutex_lock(&device->lock);
     for (size_t i = 0; i < PAGE_BYTES / sizeof *slots; i++) {
@@ -276,16 +226,13 @@ mm_status cuda_memory_init(cuda_device *device) {
 
 void cuda_memory_fini(cuda_device *device) {
     assert(device->ranges == NULL && device->reserved_bytes == 0);
-    while (device->pinned != NULL) {
-        assert(device->pinned->own);
-        release_pinned(device, device->pinned->memory);
-    }
+    cuda_pinned_fini(device);
 }
 
 mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out) {
     cuda_device *device = (cuda_device *)base;
     return kind == MM_MEMORY_DEVICE ? reserve_device(device, bytes, memory_out)
-                                    : reserve_pinned(device, bytes, false, memory_out);
+                                    : cuda_pinned_reserve(device, bytes, false, memory_out);
 }
 
 void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes) {
@@ -293,7 +240,7 @@ void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t by
     if (kind == MM_MEMORY_DEVICE)
         release_device((cuda_device *)base, memory);
     else
-        release_pinned((cuda_device *)base, memory);
+        cuda_pinned_release((cuda_device *)base, memory);
 }
 
 /* What CUDA does not tell after a fault is as it was at the creation. */

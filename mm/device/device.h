@@ -37,6 +37,7 @@ typedef struct mm_device_description {
      * and the link to pinned memory each way. 0: not known. */
     int64_t memory_bytes_per_s, link_bytes_per_s;
     int processors; /* multiprocessors of a GPU, CPUs of the host */
+    const char *pinned; /* how large pinned memory is taken; static */
 } mm_device_description;
 
 typedef struct mm_memory_info {
@@ -55,6 +56,8 @@ typedef struct mm_stream_stats {
 typedef struct mm_device_ops {
     const char *name, *summary;
     bool cpu_reaches_memory; /* device memory may be read and written by the CPU */
+    bool knows_free_memory;  /* more than mm_memory_info.free_bytes is never given; the host's is what nobody has asked
+                                for, whoever has it */
     bool always_timed;       /* events know when they completed, whatever mm_device_config.timed says */
 
     mm_status (*create)(const mm_device_config *config, mm_device **device_out);

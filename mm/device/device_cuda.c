@@ -80,6 +80,7 @@ static mm_status describe_gpu(cuda_device *device) {
     device->description.processors = properties.multiProcessorCount;
     device->description.memory_bytes_per_s = memory_rate();
     device->description.link_bytes_per_s = link_rate(properties.major);
+    atomic_store(&device->registers, properties.canUseHostPointerForRegisteredMem && properties.hostRegisterSupported);
     return MM_OK;
 }
 
@@ -122,7 +123,9 @@ static mm_status cuda_create(const mm_device_config *config, mm_device **device_
 }
 
 static void cuda_describe(mm_device *base, mm_device_description *description_out) {
-    *description_out = ((cuda_device *)base)->description;
+    cuda_device *device = (cuda_device *)base;
+    *description_out = device->description;
+    description_out->pinned = atomic_load(&device->registers) ? "mapped in huge pages and registered" : "cudaHostAlloc";
 }
 
 /* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */
@@ -136,6 +139,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .name = "cuda",
     .summary = "an NVIDIA GPU, the first that CUDA_VISIBLE_DEVICES leaves",
     .cpu_reaches_memory = false,
+    .knows_free_memory = true,
     .create = cuda_create,
     .destroy = cuda_destroy,
     .describe = cuda_describe,

@@ -125,7 +125,8 @@ static void host_describe(mm_device *base, mm_device_description *description_ou
     static const int64_t memory_bytes_per_s = INT64_C(16000000000); /* about what one core computes by */
     int64_t out = ((host_device *)base)->config.link_out_bytes_per_s;
     int64_t in = ((host_device *)base)->config.link_in_bytes_per_s;
-    mm_device_description description = {.model = "CPU", .processors = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    mm_device_description description = {
+        .model = "CPU", .processors = (int)sysconf(_SC_NPROCESSORS_ONLN), .pinned = "mapped"};
     char line[256];
     FILE *info = fopen("/proc/cpuinfo", "re");
     while (info != NULL && fgets(line, sizeof line, info) != NULL)

@@ -33,6 +33,8 @@
     X(cudaFree)                                                                                                        \
     X(cudaHostAlloc)                                                                                                   \
     X(cudaFreeHost)                                                                                                    \
+    X(cudaHostRegister)                                                                                                \
+    X(cudaHostUnregister)                                                                                              \
     X(cudaHostGetDevicePointer)                                                                                        \
     X(cudaMemcpyAsync)                                                                                                 \
     X(cudaMemcpy2DAsync)                                                                                               \

@@ -28,6 +28,8 @@ static const struct cudaDeviceProp device_properties = {
     .asyncEngineCount = 3,
     .l2CacheSize = 50 << 20,
     .memoryBusWidth = 6144,
+    .canUseHostPointerForRegisteredMem = 1,
+    .hostRegisterSupported = 1,
 };
 
 void cuda_emulation_set_devices(int count) {

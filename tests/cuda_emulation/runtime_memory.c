@@ -400,6 +400,47 @@ cudaError_t cudaFreeHost(void *memory) {
     return error;
 }
 
+/* Ranges of the process's own memory, by where they begin. */
+enum { REGISTERED_MOST = 64 };
+static struct {
+    void *memory;
+    size_t bytes;
+} registered[REGISTERED_MOST];
+
+/* bytes 0: forgets it. Under runtime.lock. */
+static cudaError_t register_range(void *memory, size_t bytes) {
+    void *wanted = bytes > 0 ? NULL : memory;
+    for (int i = 0; i < REGISTERED_MOST; i++)
+        if (bytes > 0 && registered[i].memory == memory) return cudaErrorInvalidValue;
+    for (int i = 0; i < REGISTERED_MOST; i++) {
+        if (registered[i].memory != wanted) continue;
+        runtime.alive.pinned_bytes += bytes - registered[i].bytes;
+        registered[i].memory = bytes > 0 ? memory : NULL;
+        registered[i].bytes = bytes;
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidValue;
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned int flags) {
+    ENTER_UNSAFE(cudaHostRegister);
+    (void)flags;
+    if (!memory || bytes == 0 || (uintptr_t)memory % PAGE != 0) return runtime_failed(cudaErrorInvalidValue);
+    pthread_mutex_lock(&runtime.lock);
+    cudaError_t error = register_range(memory, bytes);
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(error);
+}
+
+cudaError_t cudaHostUnregister(void *memory) {
+    cudaError_t error = runtime_enter_unsafe(CALL_cudaHostUnregister);
+    if (!memory || error == cudaErrorStreamCaptureUnsupported) return error;
+    pthread_mutex_lock(&runtime.lock);
+    cudaError_t found = register_range(memory, 0);
+    pthread_mutex_unlock(&runtime.lock);
+    return error != cudaSuccess ? error : runtime_failed(found);
+}
+
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags) {
     ENTER(cudaHostGetDevicePointer);
     if (!host || flags != 0) return runtime_failed(cudaErrorInvalidValue);

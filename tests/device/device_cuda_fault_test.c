@@ -184,6 +184,38 @@ static void out_of_device_memory_midway_is_out_of_memory(void **state) {
     mm_device_destroy(r.device);
 }
 
+enum { LARGE_BYTES = 40 * MIB + 1000 };
+
+static void reserve_large(rig *r, const char *how) {
+    mm_device_description description;
+    assert_int_equal(mm_device_reserve(r->device, MM_MEMORY_PINNED, LARGE_BYTES, (void **)&r->pinned), MM_OK);
+    assert_int_equal((uintptr_t)r->pinned % 4096, 0);
+    for (int i = 0; i < LARGE_BYTES; i++)
+        if (r->pinned[i] != 0) fail_msg("byte %d is not zero", i);
+    memset(r->pinned, 1, LARGE_BYTES);
+    mm_device_describe(r->device, &description);
+    assert_string_equal(description.pinned, how);
+}
+
+static void large_pinned_memory_is_registered_or_else_cudas(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(mm_device_create("cuda", NULL, &r.device), MM_OK);
+    long before = cuda_emulation_calls("cudaHostAlloc");
+    reserve_large(&r, "mapped in huge pages and registered");
+    assert_int_equal(cuda_emulation_calls("cudaHostRegister"), 1);
+    assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before);
+    mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
+    cuda_emulation_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
+    for (int i = 1; i <= 2; i++) { /* it is not tried again */
+        reserve_large(&r, "cudaHostAlloc");
+        assert_int_equal(cuda_emulation_calls("cudaHostRegister"), 2);
+        assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before + i);
+        mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
+    }
+    mm_device_destroy(r.device);
+}
+
 static void what_others_took_meanwhile_cannot_be_restored(void **state) {
     (void)state;
     rig r = {0};
@@ -281,6 +313,7 @@ int main(void) {
         CASE(each_call_refused_in_turn_is_told_and_leaves_nothing),
         CASE(each_call_of_a_timed_device_refused_in_turn_leaves_nothing),
         CASE(out_of_device_memory_midway_is_out_of_memory),
+        CASE(large_pinned_memory_is_registered_or_else_cudas),
         CASE(what_others_took_meanwhile_cannot_be_restored),
         CASE(no_gpu_is_told_with_what_to_do),
         CASE(a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed),

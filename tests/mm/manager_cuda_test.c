@@ -14,7 +14,7 @@
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/mm/manager_rig.h"
 
-enum { SEED = 11, LAYERS = 12, ITERATIONS = 4, ARG_BYTES = 128 };
+enum { SEED = 11, LAYERS = 12, ITERATIONS = 4 };
 
 /* How iterations follow each other. */
 typedef enum follow { DRAINED, AHEAD, REPLAYED, FOLLOWS } follow;
@@ -25,26 +25,6 @@ static const char *const POLICIES[] = {
     "naive", "liveness", "swap", "swap-async:when=always", "vdnn-all:when=always", "rules:*=swap,depth=3,when=always",
 };
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
-
-/* ---------------------------------------------------------------- mock steps */
-
-typedef struct job {
-    mm_status (*fn)(void *arg);
-    char arg[ARG_BYTES];
-} job;
-
-static void run_job(void *arg) {
-    job copy = *(job *)arg;
-    if (copy.fn(copy.arg) != MM_OK) cuda_emulation_fault(cudaErrorLaunchFailure);
-}
-
-static mm_status launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
-    job *j = calloc(1, sizeof *j);
-    assert_true(j && arg_bytes <= sizeof j->arg);
-    j->fn = fn;
-    memcpy(j->arg, arg, arg_bytes);
-    return mm_cuda_check(cuda_emulation_enqueue(mm_cuda_stream(stream), run_job, j), "mock step");
-}
 
 /* ---------------------------------------------------------------- running */
 
@@ -86,7 +66,6 @@ static void start(fixture *f, const char *policy, mm_issue issue, mm_options opt
     if (options.device_bytes == 0) options.device_bytes = need.device_bytes;
     f->m = rig_manager(&options);
     rig_init(&f->rig, f->graph, SEED);
-    f->rig.launch = launch;
     expect_ok(policy, rig_bind(&f->rig, f->m));
 }
 

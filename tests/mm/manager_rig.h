@@ -4,8 +4,9 @@
 
 #include "mm/mm.h"
 #include "tests/core/random_graph.h"
+#include "tests/mm/rig_device.h"
 
-/* Who computes a step. */
+/* Who computes a step. Where the CPU does not reach the device's memory, the compute stream all of them. */
 typedef enum rig_mode {
     RIG_INLINE, /* the caller, between begin and end */
     RIG_STREAM, /* the compute stream */
@@ -21,8 +22,6 @@ typedef struct rig {
     uint64_t seed;                        /* of what tensors hold before the first iteration */
     void **external;                      /* per tensor; NULL unless external */
     random_operand (*operands)[RIG_USES]; /* per step: a stream's tasks read them until the iteration has ended */
-    /* What enqueues a step's work on a stream; mm_host_launch, or another device's. */
-    mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 } rig;
 
 void rig_init(rig *rig, const mm_graph *graph, uint64_t seed);
@@ -74,7 +73,7 @@ int64_t rig_minimum(const mm_graph *graph, const char *policy);
 /* A random graph; fails the test if there is none. */
 mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels);
 
-/* A manager; fails the test, naming the policy, if there is none. */
+/* A manager, on RIG_DEVICE unless another is named; fails the test, naming the policy, if there is none. */
 mm_manager *rig_manager(const mm_options *options);
 
 #endif

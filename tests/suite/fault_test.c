@@ -52,7 +52,8 @@ static mm_status iterate(suite_run *r) {
     return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
 }
 
-/* Running statistics and gradients may have been written by the steps that did run. A failed iteration leaves what is learned as it was before, or as it is after one that does not fail. */
+/* Gradients may have been written by the steps that did run. A failed iteration leaves weights, momenta and running
+ * statistics as they were before, or as they are after one that does not fail. */
 static void expect_whole(const fault_case *c, const suite_run *r, const float *before, const float *after) {
     size_t n;
     float *now = weights_of(r, &n);

@@ -52,7 +52,7 @@ typedef struct suite_run {
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options);
 void suite_run_fini(suite_run *r);
 
-/* Whether what is learned and its momenta are the same in two of suite_weights. */
+/* Whether what is learned, its momenta and the running statistics are the same in two of suite_weights. */
 bool suite_same_learned(const suite_net *s, const float *a, const float *b);
 
 /* One iteration; the loss. */

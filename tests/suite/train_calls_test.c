@@ -35,6 +35,7 @@ static void start(loop *l, const char *net, const char *policy, mm_issue issue) 
         suite_net_init_dropped(&l->s, "cuda", BATCH);
     expect_ok(mm_manager_create(&options, &l->manager));
     expect_ok(nets_exec_create(l->s.net, BATCH, NETS_TRAIN, l->manager, "cuda", &SUITE_SGD, &l->exec));
+    expect_ok(nets_exec_stage(l->exec));
     expect_ok(nets_exec_init(l->exec, SUITE_SEED));
 }
 
@@ -113,10 +114,11 @@ static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
         }
 }
 
-/* Batch, labels, rate; the graph; loss, correct, their event; the wait for an earlier one's. */
-static void a_recorded_iteration_takes_eight_calls_however_many_layers(void **state) {
+/* Statistics kept; batch, labels, rate to the buffer, between two events; from there; the graph; loss, correct, their event;
+ * the wait for an earlier one's. */
+static void a_recorded_iteration_takes_sixteen_calls_however_many_layers(void **state) {
     (void)state;
-    enum { CALLS = 8 };
+    enum { CALLS = 16 };
     static const char policy[] = "hybrid:rate=8,when=always";
     long calls[2];
     loop l;
@@ -200,7 +202,7 @@ static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_of_the_loop_synchronises_allocates_or_frees),
-        cmocka_unit_test(a_recorded_iteration_takes_eight_calls_however_many_layers),
+        cmocka_unit_test(a_recorded_iteration_takes_sixteen_calls_however_many_layers),
         cmocka_unit_test(a_call_that_fails_is_told_once_and_training_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,10 +18,11 @@ typedef enum way {
     BLOCKING, /* nets_exec_iteration, issued by threads: step by step */
     AHEAD,    /* submitted, issued by threads */
     RECORDED, /* submitted, issued inline: recorded and replayed where that can be */
+    STAGED,   /* the same, and batches come in beside the computation */
     WAYS
 } way;
 
-static const char *const WAY_NAMES[] = {"blocking", "ahead", "recorded"};
+static const char *const WAY_NAMES[] = {"blocking", "ahead", "recorded", "staged"};
 
 static const char *const LOSSLESS[] = {
     "naive",
@@ -56,12 +57,13 @@ static void start(training *t, const suite_net *s, const char *device, const cha
                                 .device_bytes = BUDGET,
                                 .pinned_bytes = PINNED,
                                 .policy = policy,
-                                .issue = w == RECORDED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
+                                .issue = w >= RECORDED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
     const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20};
     *t = (training){.s = s, .way = w};
     expect_ok(nets_backend_open(device, &config, &t->backend));
     expect_ok(mm_manager_create(&options, &t->manager));
     expect_ok(nets_exec_create_on(s->net, s->batch, NETS_TRAIN, t->manager, t->backend, &SUITE_SGD, &t->exec));
+    if (w == STAGED) expect_ok(nets_exec_stage(t->exec));
     expect_ok(nets_exec_init(t->exec, SUITE_SEED));
 }
 
@@ -245,6 +247,31 @@ static void policies_change_between_replays(void **state) {
     suite_net_fini(&s);
 }
 
+/* Blocking iterations among those that are submitted, and iterations that are undone. */
+static void staged_batches_come_in_whatever_runs_them(void **state) {
+    (void)state;
+    suite_net s;
+    training t;
+    outcome expected;
+    float losses[ITERATIONS];
+    suite_net_init_dropped(&s, "cuda", BATCH);
+    train(&s, "cuda", "liveness", BLOCKING, ITERATIONS, &expected);
+    start(&t, &s, "cuda", "swap-async:when=always", STAGED);
+    for (int i = 0; i < 2; i++) {
+        t.way = STAGED;
+        expect_ok(nets_exec_init(t.exec, SUITE_SEED));
+        iterate(&t, ITERATIONS, losses);
+        assert_memory_equal(losses, expected.losses, sizeof losses);
+        t.way = BLOCKING;
+        expect_ok(nets_exec_init(t.exec, SUITE_SEED));
+        iterate(&t, ITERATIONS, losses);
+        assert_memory_equal(losses, expected.losses, sizeof losses);
+    }
+    free(expected.weights);
+    finish(&t);
+    suite_net_fini(&s);
+}
+
 static void a_label_that_is_no_class_is_told_when_collected(void **state) {
     (void)state;
     suite_net s;
@@ -302,6 +329,7 @@ int main(void) {
         cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
         cmocka_unit_test(ten_steps_agree_with_the_host),
         cmocka_unit_test(policies_change_between_replays),
+        cmocka_unit_test(staged_batches_come_in_whatever_runs_them),
         cmocka_unit_test(a_label_that_is_no_class_is_told_when_collected),
         cmocka_unit_test(evaluation_shares_the_weights),
     };

@@ -73,4 +73,23 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     refused 2 "--link codec/10: a link of a given speed is device host's" "${run[@]}" --link codec/10
 }
 
+# Where one answers: what cannot fit is found out without timing anything.
+the_largest_batch_is_found_with_few_batches_timed_() {
+    expect 0 device --json seen
+    [[ $(values seen usable) == *true*true* ]] || return 0
+    local plan=(plan --device cuda --net tiny --algorithms algorithms --budget 3MiB) policy largest line words
+    for policy in liveness swap; do
+        expect 0 "${plan[@]}" --policy $policy --max-batch --json largest
+        largest=$(value largest batch)
+        expect 0 "${plan[@]}" --policy $policy --batch "$largest"
+        expect 1 "${plan[@]}" --policy $policy --batch $((largest + 1))
+        local -A batches=()
+        while IFS= read -r line; do
+            read -ra words <<<"$line"
+            ((${#words[@]} < 8)) || batches[${words[5]}]=1
+        done <algorithms
+        ((${#batches[@]} <= 8)) || fail "$policy, batch $largest: ${#batches[@]} were timed"
+    done
+}
+
 run_cases

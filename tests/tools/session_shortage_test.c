@@ -29,14 +29,14 @@ static session_config config_of(const nets_net *net, const target *target) {
     return config;
 }
 
-/* All that is learned, in one piece. */
+/* All that is learned, and running statistics, in one piece. */
 static float *learned(const session *s, size_t *n_out) {
     const nets_net *net = s->config.net;
-    size_t n = 0;
-    float *all = malloc((size_t)nets_net_learned_elems(net) * sizeof *all);
+    size_t n = 0, most = 0;
+    for (int p = 0; p < nets_net_params(net); p++) most += (size_t)nets_net_param(net, p)->elems;
+    float *all = malloc(most * sizeof *all);
     assert_non_null(all);
     for (int p = 0; p < nets_net_params(net); p++) {
-        if (!nets_net_param(net, p)->learned) continue;
         expect_ok(nets_exec_param_get(s->train, p, NETS_VALUE, all + n));
         n += (size_t)nets_net_param(net, p)->elems;
     }

@@ -69,6 +69,7 @@ struct cudaDeviceProp {
     int l2CacheSize;
     int memoryBusWidth;
     int pciBusID, pciDeviceID, pciDomainID;
+    int canUseHostPointerForRegisteredMem, hostRegisterSupported;
 };
 
 enum cudaDeviceAttr {
@@ -112,10 +113,16 @@ enum cudaMemcpyKind {
 #define cudaHostAllocWriteCombined 0x04
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+#define cudaHostRegisterDefault  0x00
+#define cudaHostRegisterPortable 0x01
+#define cudaHostRegisterMapped   0x02
+
 cudaError_t cudaMalloc(void **memory, size_t bytes);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned int flags);
 cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned int flags);
+cudaError_t cudaHostUnregister(void *memory);
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int flags);
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,

@@ -1,0 +1,162 @@
+/* Pinned memory. CUDA takes small pages one after the other for it, and clears them in one thread: a second for each GiB and
+ * a half. Large pieces are mapped here, in huge pages, cleared by several threads as they touch them, and then registered
+ * with CUDA; where it does not register, it gives them itself, as it does small ones. */
+#include <assert.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "mm/device/cuda_internal.h"
+
+enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20, LARGE_BYTES = 16 << 20, TOUCHERS = 8, TOUCHER_BYTES = 64 << 20 };
+
+struct cuda_pinned {
+    cuda_pinned *next;
+    void *memory;
+    void *given;         /* it lies within: at a page */
+    size_t mapped_bytes; /* of given, which is mapped here and registered; 0: it is CUDA's */
+    bool own;            /* the device's slots */
+};
+
+static uintptr_t round_up(uintptr_t value, uintptr_t to) { return (value + to - 1) / to * to; }
+
+/* ---------------------------------------------------------------- mapped here */
+
+/* A file's first number, or that after `key`; INT64_MAX: it has none. */
+static int64_t read_number(const char *path, const char *key) {
+    char line[128];
+    long long value = INT64_MAX;
+    size_t length = strlen(key);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && value == INT64_MAX && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, length) == 0 && sscanf(line + length, "%lld", &value) != 1) value = INT64_MAX;
+    if (file != NULL) fclose(file);
+    return value;
+}
+
+/* Whoever touches more than there is, is killed; CUDA says that there is no more. So nearly all of it is left to CUDA. */
+static bool has_room(int64_t bytes) {
+    int64_t free_kib = read_number("/proc/meminfo", "MemAvailable:");
+    int64_t limit = read_number("/sys/fs/cgroup/memory.max", ""),
+            used = read_number("/sys/fs/cgroup/memory.current", "");
+    int64_t room = free_kib == INT64_MAX ? 0 : free_kib * 1024;
+    if (limit != INT64_MAX && limit - used < room) room = limit - used;
+    return bytes <= room - room / 8;
+}
+
+typedef struct touching {
+    volatile char *from;
+    size_t bytes;
+} touching;
+
+static void *touch(void *arg) {
+    const touching *t = arg;
+    for (size_t i = 0; i < t->bytes; i += PAGE_BYTES) t->from[i] = 0;
+    return NULL;
+}
+
+static int touchers(size_t bytes) {
+    cpu_set_t cpus;
+    size_t most = 1 + bytes / TOUCHER_BYTES;
+    if (most > TOUCHERS) most = TOUCHERS;
+    size_t here = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? (size_t)CPU_COUNT(&cpus) : 1;
+    return (int)(most < here ? most : here);
+}
+
+static void touch_all(char *memory, size_t bytes) {
+    pthread_t thread[TOUCHERS];
+    touching part[TOUCHERS];
+    bool started[TOUCHERS];
+    int n = touchers(bytes);
+    size_t each = round_up(bytes / (size_t)n + 1, HUGE_PAGE_BYTES);
+    for (int i = 0; i < n; i++) {
+        size_t begin = each * (size_t)i < bytes ? each * (size_t)i : bytes;
+        part[i] = (touching){memory + begin, bytes - begin < each ? bytes - begin : each};
+        started[i] = i > 0 && pthread_create(&thread[i], NULL, touch, &part[i]) == 0;
+    }
+    for (int i = 0; i < n; i++)
+        if (!started[i]) touch(&part[i]);
+    for (int i = 0; i < n; i++)
+        if (started[i]) pthread_join(thread[i], NULL);
+}
+
+/* False: it is for CUDA to give. */
+static bool map_and_register(cuda_device *device, size_t bytes, cuda_pinned *pinned) {
+    if (!atomic_load(&device->registers) || bytes < LARGE_BYTES || !has_room((int64_t)bytes)) return false;
+    size_t mapped = round_up(bytes, PAGE_BYTES) + HUGE_PAGE_BYTES;
+    void *given = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (given == MAP_FAILED) return false;
+    char *memory = (char *)round_up((uintptr_t)given, HUGE_PAGE_BYTES);
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* small ones do, too */
+    touch_all(memory, bytes);
+    if (cudaHostRegister(memory, round_up(bytes, PAGE_BYTES), cudaHostRegisterPortable | cudaHostRegisterMapped) !=
+        cudaSuccess) {
+        cudaGetLastError();
+        munmap(given, mapped);
+        atomic_store(&device->registers, false);
+        return false;
+    }
+    *pinned = (cuda_pinned){.memory = memory, .given = given, .mapped_bytes = mapped};
+    return true;
+}
+
+/* ---------------------------------------------------------------- CUDA's */
+
+static mm_status alloc(size_t bytes, cuda_pinned *pinned) {
+    unsigned flags = cudaHostAllocPortable | cudaHostAllocMapped;
+    CUDA_TRY(cudaHostAlloc(&pinned->given, bytes, flags), "cudaHostAlloc");
+    pinned->memory = pinned->given;
+    if ((uintptr_t)pinned->given % PAGE_BYTES != 0) {
+        /* CUDA cuts small ones from a page that they share. */
+        CUDA_TRY(cudaFreeHost(pinned->given), "cudaFreeHost");
+        CUDA_TRY(cudaHostAlloc(&pinned->given, bytes + PAGE_BYTES, flags), "cudaHostAlloc");
+        pinned->memory = (void *)round_up((uintptr_t)pinned->given, PAGE_BYTES);
+    }
+    memset(pinned->memory, 0, bytes);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- either */
+
+mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out) {
+    cuda_pinned *pinned = calloc(1, sizeof *pinned);
+    if (pinned == NULL) return mm_fail(MM_ERR_NOMEM, "cuda: no memory for a reservation");
+    mm_status status = map_and_register(device, (size_t)bytes, pinned) ? MM_OK : alloc((size_t)bytes, pinned);
+    if (status != MM_OK) {
+        free(pinned);
+        char asked[32];
+        return mm_fail_in(status, "%s of pinned memory asked", mm_size_format(bytes, asked, sizeof asked));
+    }
+    pinned->own = own;
+    pthread_mutex_lock(&device->lock);
+    pinned->next = device->pinned;
+    device->pinned = pinned;
+    pthread_mutex_unlock(&device->lock);
+    *memory_out = pinned->memory;
+    return MM_OK;
+}
+
+void cuda_pinned_release(cuda_device *device, const void *memory) {
+    pthread_mutex_lock(&device->lock);
+    cuda_pinned **at = &device->pinned;
+    while ((*at)->memory != memory) at = &(*at)->next;
+    cuda_pinned *pinned = *at;
+    *at = pinned->next;
+    pthread_mutex_unlock(&device->lock);
+    if (pinned->mapped_bytes > 0) {
+        cudaHostUnregister(pinned->memory);
+        munmap(pinned->given, pinned->mapped_bytes);
+    } else {
+        cudaFreeHost(pinned->given);
+    }
+    free(pinned);
+}
+
+void cuda_pinned_fini(cuda_device *device) {
+    while (device->pinned != NULL) {
+        assert(device->pinned->own);
+        cuda_pinned_release(device, device->pinned->memory);
+    }
+}

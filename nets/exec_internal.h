@@ -1,0 +1,40 @@
+/* Inside the executor: exec.c (its life, iterations), exec_params.c; exec_slots.h, exec_kept.h, exec_staging.h. */
+#ifndef NETS_EXEC_INTERNAL_H
+#define NETS_EXEC_INTERNAL_H
+
+#include "mm/core/graph.h"
+#include "nets/exec_kept.h"
+#include "nets/exec_slots.h"
+#include "nets/exec_staging.h"
+
+struct nets_exec {
+    const nets_net *net;
+    mm_manager *manager;
+    nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
+    nets_lowered *lowered;
+    nets_sgd sgd;
+    bool prepared;
+    nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
+    int n_sgd_params;
+    nets_slots slots;
+    nets_kept kept;                          /* in training */
+    nets_staging staging;                    /* its stream NULL: batches come over the compute stream */
+    void *recorded_images, *recorded_labels; /* where the recorded iteration looks for its batch */
+    int64_t ladder_steps;                    /* of the manager, when last looked at */
+};
+
+static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor tensor) {
+    return mm_graph_tensor(exec->lowered->graph, tensor)->name;
+}
+
+/* 0 for an absent tensor. */
+static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor) {
+    return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
+}
+
+/* A persistent tensor's place, the same for the manager's life. NULL for an absent tensor. */
+static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
+    return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the budget,
+ * left out where they do not fit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/exec.h"
+#include "nets/exec_staging.h"
+#include "nets/zoo.h"
+#include "tests/device/host_fixture.h"
+#include "tests/nets/ref_exec.h"
+
+enum { BATCH = 4, ITERATIONS = 5, BATCHES = 2 };
+static const nets_sgd SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const float RATE = 0.05f;
+
+typedef struct fixture {
+    nets_net *net;
+    mm_manager *manager;
+    nets_exec *exec;
+    float *images[BATCHES];
+    int32_t *labels[BATCHES];
+} fixture;
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void start(fixture *f, const char *policy, int64_t bytes) {
+    const mm_options options = {
+        .device_bytes = bytes, .pinned_bytes = 64 << 20, .policy = policy, .measure_touched = true};
+    *f = (fixture){0};
+    expect_ok(nets_zoo_build("tiny", &f->net));
+    expect_ok(mm_manager_create(&options, &f->manager));
+    expect_ok(nets_exec_create(f->net, BATCH, NETS_TRAIN, f->manager, "host", &SGD, &f->exec));
+    expect_ok(nets_exec_init(f->exec, 5));
+    for (int b = 0; b < BATCHES; b++) ref_batch(f->net, BATCH, (uint64_t)b + 1, &f->images[b], &f->labels[b]);
+}
+
+static void finish(fixture *f) {
+    nets_exec_destroy(f->exec);
+    mm_manager_destroy(f->manager);
+    nets_net_destroy(f->net);
+    for (int b = 0; b < BATCHES; b++) {
+        free(f->images[b]);
+        free(f->labels[b]);
+    }
+}
+
+static void submit(fixture *f, int batch) {
+    expect_ok(nets_exec_submit(f->exec, f->images[batch], f->labels[batch], BATCH, RATE));
+}
+
+/* Losses of ITERATIONS, ahead; the predicted peak. */
+static int64_t train(fixture *f, float losses[ITERATIONS]) {
+    nets_result result;
+    mm_stats stats;
+    int collected = 0;
+    for (int i = 0; i < ITERATIONS; i++) {
+        submit(f, i % BATCHES);
+        if (nets_exec_outstanding(f->exec) < NETS_AHEAD) continue;
+        expect_ok(nets_exec_collect(f->exec, &result));
+        losses[collected++] = result.loss;
+    }
+    expect_ok(nets_exec_collect(f->exec, &result));
+    losses[collected++] = result.loss;
+    assert_int_equal(collected, ITERATIONS);
+    mm_stats_get(f->manager, &stats);
+    return stats.predicted_peak_bytes;
+}
+
+static int64_t staged_bytes(const fixture *f) { return nets_exec_stage_bytes(f->net, BATCH); }
+
+static void expect_counted(fixture *f, int64_t predicted) {
+    mm_touched touched;
+    expect_ok(mm_touched_get(f->manager, &touched));
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes <= predicted);
+}
+
+static void the_buffer_is_counted_and_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const policies[] = {"liveness", "swap-async:when=always", "naive", "recompute:when=always"};
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        fixture plain, staged;
+        float expected[ITERATIONS], losses[ITERATIONS];
+        start(&plain, policies[p], 64 << 20);
+        int64_t without = train(&plain, expected);
+        start(&staged, policies[p], 64 << 20);
+        expect_ok(nets_exec_stage(staged.exec));
+        int64_t with = train(&staged, losses);
+        assert_memory_equal(losses, expected, sizeof losses);
+        assert_int_equal(with, without + staged_bytes(&staged));
+        expect_counted(&staged, with);
+        finish(&plain);
+        finish(&staged);
+    }
+}
+
+static void the_next_batch_arrives_while_the_computation_is_held(void **state) {
+    (void)state;
+    enum { WORDS = 1000 };
+    static float batches[BATCHES][WORDS], target[WORDS];
+    mm_manager *manager;
+    nets_staging staging = {0};
+    host_gate gate = HOST_GATE_INITIALIZER;
+    expect_ok(mm_manager_create(&(mm_options){.device_bytes = 1 << 20}, &manager));
+    expect_ok(nets_staging_init(&staging, manager, "batch", sizeof target));
+    mm_stream *compute = mm_compute_stream(manager);
+    for (int b = 0; b < BATCHES; b++) {
+        for (int i = 0; i < WORDS; i++) batches[b][i] = (float)(b * WORDS + i);
+        const nets_staged parts[NETS_STAGED] = {{batches[b], target, sizeof target}};
+        expect_ok(nets_staging_pass(&staging, compute, parts));
+        if (b == 0) host_gate_launch(&gate, compute);
+    }
+    host_gate_wait_reached(&gate);
+    expect_ok(mm_event_sync(staging.arrived));
+    assert_memory_equal(staging.buffer, batches[1], sizeof target);
+    assert_memory_equal(target, batches[0], sizeof target); /* what is computed on is left alone */
+    host_gate_open(&gate);
+    expect_ok(mm_stream_sync(compute));
+    assert_memory_equal(target, batches[1], sizeof target);
+    nets_staging_fini(&staging);
+    mm_manager_destroy(manager);
+}
+
+static void a_budget_without_room_for_it_trains_without(void **state) {
+    (void)state;
+    fixture f;
+    float expected[ITERATIONS], losses[ITERATIONS];
+    start(&f, "liveness", 64 << 20);
+    int64_t need = train(&f, expected);
+    int64_t staged = staged_bytes(&f);
+    finish(&f);
+    start(&f, "liveness", need + staged - 256);
+    assert_int_equal(nets_exec_stage(f.exec), MM_ERR_INFEASIBLE);
+    assert_int_equal(train(&f, losses), need);
+    assert_memory_equal(losses, expected, sizeof losses);
+    finish(&f);
+    start(&f, "liveness", need + staged);
+    expect_ok(nets_exec_stage(f.exec));
+    assert_int_equal(train(&f, losses), need + staged);
+    assert_memory_equal(losses, expected, sizeof losses);
+    finish(&f);
+}
+
+static void it_is_refused_twice_and_under_way(void **state) {
+    (void)state;
+    fixture f;
+    nets_exec *other;
+    nets_result result;
+    start(&f, "liveness", 64 << 20);
+    submit(&f, 0);
+    assert_int_equal(nets_exec_stage(f.exec), MM_ERR_ORDER);
+    expect_ok(nets_exec_collect(f.exec, &result));
+    expect_ok(nets_exec_stage(f.exec));
+    assert_int_equal(nets_exec_stage(f.exec), MM_ERR_ORDER);
+    expect_ok(nets_exec_create(f.net, BATCH, NETS_TRAIN, f.manager, "host", &SGD, &other));
+    assert_int_equal(nets_exec_stage(other), MM_ERR_INVALID);
+    nets_exec_destroy(other);
+    finish(&f);
+}
+
+static void after_a_failure_batches_come_in_again(void **state) {
+    (void)state;
+    fixture f, plain;
+    nets_result result;
+    float losses[ITERATIONS], expected[ITERATIONS];
+    start(&plain, "liveness", 64 << 20);
+    train(&plain, expected);
+    finish(&plain);
+    start(&f, "liveness", 64 << 20);
+    expect_ok(nets_exec_stage(f.exec));
+    submit(&f, 0);
+    host_launch_failure(mm_compute_stream(f.manager), 7);
+    submit(&f, 1);
+    expect_ok(nets_exec_collect(f.exec, &result));
+    assert_int_equal(nets_exec_collect(f.exec, &result), MM_ERR_DEVICE);
+    expect_ok(nets_exec_init(f.exec, 5));
+    train(&f, losses);
+    assert_memory_equal(losses, expected, sizeof losses);
+    finish(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_buffer_is_counted_and_changes_no_bit),
+        cmocka_unit_test(the_next_batch_arrives_while_the_computation_is_held),
+        cmocka_unit_test(a_budget_without_room_for_it_trains_without),
+        cmocka_unit_test(it_is_refused_twice_and_under_way),
+        cmocka_unit_test(after_a_failure_batches_come_in_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
