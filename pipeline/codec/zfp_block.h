@@ -85,12 +85,12 @@ MM_HD int mm_zfp_groups(int dims) { return dims == 3 ? 4 : 1; }
 
 /* e, 0 for zeros, MM_ZFP_NONFINITE. */
 MM_HD int mm_zfp_exponent(const float *values, int dims) {
-    uint32_t top = 0;
+    uint32_t top = 0; /* without the sign */
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
-        const uint32_t magnitude = mm_zfp_float_bits(values[i]) & UINT32_C(0x7fffffff);
+        const uint32_t magnitude = mm_zfp_float_bits(values[i]) << 1;
         top = magnitude > top ? magnitude : top;
     }
-    return top ? (int)(top >> 23) + 1 : 0;
+    return top ? (int)(top >> 24) + 1 : 0;
 }
 
 /* Two's complement halves, rounded down. */
@@ -135,12 +135,12 @@ MM_HD void mm_zfp_transpose(uint32_t words[8]) {
     MM_UNROLL for (int i = 0; i < 8; i++) {                                                                            \
         if (i & step) continue;                                                                                        \
         const uint32_t a = words[i], b = words[i + step], low = b << step, high = a >> step;                           \
-        words[i] = low ^ ((low ^ a) & mask);                                                                           \
-        words[i + step] = b ^ ((b ^ high) & mask);                                                                     \
+        words[i] = low ^ ((low ^ a) & MM_CONSTANT(UINT32_C(mask)));                                                    \
+        words[i + step] = b ^ ((b ^ high) & MM_CONSTANT(UINT32_C(mask)));                                              \
     }
-    MM_ZFP_STAGE(4, UINT32_C(0x0f0f0f0f))
-    MM_ZFP_STAGE(2, UINT32_C(0x33333333))
-    MM_ZFP_STAGE(1, UINT32_C(0x55555555))
+    MM_ZFP_STAGE(4, 0x0f0f0f0f)
+    MM_ZFP_STAGE(2, 0x33333333)
+    MM_ZFP_STAGE(1, 0x55555555)
 #undef MM_ZFP_STAGE
 }
 
@@ -260,7 +260,7 @@ MM_HD void mm_zfp_block_decode(const uint32_t *words, int start, int dims, int m
     int position = start + MM_ZFP_HEADER_BITS, n = 0;
     MM_UNROLL for (int half = 1; half >= 0; half--) {
         const bool reached = position < end;
-        MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) planes[half][i] = 0;
+        MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) planes[half][i] = MM_CONSTANT(0);
         MM_UNROLL for (int j = 15; j >= 0; j--) {
             if (position >= end) break;
             if (dims == 3) {

@@ -13,7 +13,7 @@ template <int DIMS, int WORDS> MM_HD void decode_words(uint32_t *words, int maxb
     int left = some ? maxbits - MM_ZFP_HEADER_BITS : 0, n = 0, length = MM_ZFP_HEADER_BITS;
     MM_UNROLL for (int half = 1; half >= 0; half--) {
         const bool reached = left > 0;
-        MM_UNROLL for (int i = 0; i < 8; i++) planes[half][i] = 0;
+        MM_UNROLL for (int i = 0; i < 8; i++) planes[half][i] = MM_CONSTANT(0);
         MM_UNROLL for (int j = 15; j >= 0; j--) {
             if (left <= 0) break;
             MM_UNROLL for (int i = 0; i < WORDS; i++) words[i] =

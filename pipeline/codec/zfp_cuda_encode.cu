@@ -32,7 +32,7 @@ template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int 
                 int length;
                 const uint32_t code = mm_zfp_plane_encode(mm_zfp_plane(planes, j), mm_zfp_values(DIMS), &seen, &length);
                 queue_put(q, code, length);
-                if (q.left == 0) break;
+                if (q.left <= 0) break;
             }
         }
     }

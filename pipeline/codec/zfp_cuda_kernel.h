@@ -23,6 +23,7 @@
 #define MM_UNROLL                   _Pragma("unroll")
 #define MM_LENGTH32(x)              (32 - __clz((int)(x)))
 #define MM_ABOVE32(x)               __clz((int)(x))
+#define MM_CONSTANT(x)              opaque(x)
 #define MM_POPC32(x)                __popc(x)
 #define MM_POPC64(x)                __popcll(x)
 #define MM_DOUBLE_ONES(x)           doubled_ones(x)
@@ -30,13 +31,18 @@
 #define MM_SHIFT_RIGHT(x, by)       __funnelshift_r(x, 0, by)
 #define MM_SHIFT_LEFT(x, by)        __funnelshift_l(0, x, (unsigned)(by))
 #define MM_DROP(x, above)           __funnelshift_lc(x, 0, (unsigned)(above))
-#define MM_ONE_AT(at)               __funnelshift_lc(0, 1, (unsigned)(at))
 #define MM_SPLICE(low, high, above) spliced(low, high, (unsigned)(above))
 #define MM_BYTES(a, b, i, j, k, l)  __byte_perm(a, b, (i) | (j) << 4 | (k) << 8 | (l) << 12)
 #define MM_INTEGER(value, scale, infinite)                                                                             \
     (uint32_t) __float2int_rz(__fmaf_rn(value, scale, (infinite) ? -4294967296.0f : 0.0f))
 
 namespace {
+
+/* x, of which the compiler knows nothing. */
+MM_HD uint32_t opaque(uint32_t x) {
+    asm("" : "+r"(x));
+    return x;
+}
 
 /* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with few
  * and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
@@ -58,11 +64,11 @@ MM_HD tables_of_block &tables() {
 
 /* Of x < 2^16. */
 MM_HD uint32_t doubled_ones(uint32_t x) {
-    const uint32_t lower = tables().lower[__byte_perm(x, 0, 0x4440)];
-    return __funnelshift_r(lower, tables().upper[__byte_perm(x, 0, 0x4441)], lower);
+    const uint32_t lower = tables().lower[opaque(x & 0xff)];
+    return __funnelshift_r(lower, tables().upper[opaque(x >> 8)], lower);
 }
 
-MM_HD uint32_t undoubled(uint32_t code) { return tables().undouble[code & 0x3ff]; }
+MM_HD uint32_t undoubled(uint32_t code) { return tables().undouble[opaque(code & 0x3ff)]; }
 
 /* 32 - above bits of low. */
 MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {

@@ -28,20 +28,23 @@
 #define MM_POPC64(x)      __builtin_popcountll(x)
 #define MM_DOUBLE_ONES(x) mm_zfp_double_ones(x)
 #define MM_UNDOUBLE(code) mm_zfp_undouble(code)
-/* a one at bit `at` < 32, or 0 where that is negative */
-#define MM_ONE_AT(at) ((at) < 0 ? 0 : UINT32_C(1) << (at))
 /* x without its low 32 - above bits, of 1 to 32 that are above; and those bits of `low`, then `high` */
 #define MM_DROP(x, above)           ((x) >> (32 - (above)))
 #define MM_SPLICE(low, high, above) (((low)&mm_zfp_ones(32 - (above))) | (high) << (32 - (above)))
 /* of the bytes 0 to 3 of a and 4 to 7 of b those four, the lowest first */
 #define MM_BYTES(a, b, i, j, k, l)                                                                                     \
     (mm_zfp_byte(a, b, i) | mm_zfp_byte(a, b, j) << 8 | mm_zfp_byte(a, b, k) << 16 | mm_zfp_byte(a, b, l) << 24)
+/* A constant, of which a compiler need not know that it is one: where it would make more steps of it. */
+#define MM_CONSTANT(x) (x)
 /* A value as a scaled integer, or what libzfp makes of it where the scale is infinite; it is 0 then. */
 #define MM_INTEGER(value, scale, infinite) ((infinite) ? (uint32_t)INT32_MIN : (uint32_t)(int32_t)((value) * (scale)))
 #endif
 
 /* Of those of MM_BYTES the i-th. */
 MM_HD uint32_t mm_zfp_byte(uint32_t a, uint32_t b, int i) { return (i < 4 ? a : b) >> i % 4 * 8 & 0xff; }
+
+/* The lesser, as unsigned numbers. */
+MM_HD int mm_zfp_least(int a, int b) { return (uint32_t)a < (uint32_t)b ? a : b; }
 
 /* `count` < 32 ones. */
 MM_HD uint32_t mm_zfp_ones(int count) { return (UINT32_C(1) << count) - 1; }
@@ -93,7 +96,7 @@ MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *
     const int zero = MM_LENGTH32(all) + MM_POPC32(rest); /* where it is put, unless the last has been seen */
     *seen = all;
     *length_out = zero + 1 - (int)(all >> (values - 1));
-    return MM_SPLICE(x, MM_DOUBLE_ONES(rest) << 1 | 1, above) ^ MM_ONE_AT(zero);
+    return MM_SPLICE(x, MM_DOUBLE_ONES(rest) << 1 | 1, above) ^ (UINT32_C(1) << zero);
 }
 
 /* The plane whose code begins `window`; of it `left` > 0 bits are the block's, and zeros follow them. n is updated and
@@ -110,12 +113,13 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
         count += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
     }
     rest &= mm_zfp_ones(values - 1) >> first;
-    const uint32_t behind = (uint32_t)(first + count), next = behind < (uint32_t)values ? behind : (uint32_t)values;
-    const int ones = MM_POPC32(rest), cut = left - 1 - ones;
-    const bool ended = next < (uint32_t)values; /* before the last, or what is the block's */
-    if (!ended) rest |= MM_ONE_AT((cut < values - 1 ? cut : values - 1) - first);
-    *n = (int)next;
-    *length_out = *n + ones + ended;
+    const int behind = first + count; /* negative if the code goes on: as large a number as any beyond the last */
+    const int next = mm_zfp_least(behind, values), length = mm_zfp_least(behind, values - 1) + MM_POPC32(rest) + 1;
+    /* The implied one, unless the code ended before it or all have been seen. Where it is cut off, so many bits earlier. */
+    const int after = left - length, at = first > first - after ? first : first - after;
+    if (next == values) rest |= UINT32_C(1) << (values - 1) >> at;
+    *n = next;
+    *length_out = length;
     return MM_SPLICE(window, rest, 32 - first);
 }
 
