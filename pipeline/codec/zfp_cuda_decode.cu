@@ -32,6 +32,9 @@ template <int WORDS> MM_HD void words_load(const uint32_t *src, uint64_t block, 
         const uint2 two = reinterpret_cast<const uint2 *>(src)[block];
         words[0] = two.x, words[1] = two.y;
     }
+    if constexpr (WORDS == 3) {
+        MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] = src[WORDS * block + j];
+    }
     if constexpr (WORDS == 4) {
         const uint4 four = reinterpret_cast<const uint4 *>(src)[block];
         words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;

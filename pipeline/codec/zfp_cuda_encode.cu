@@ -44,6 +44,9 @@ template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int 
 template <int WORDS> MM_HD void words_store(const uint32_t *words, uint64_t block, uint32_t *dst) {
     if constexpr (WORDS == 1) dst[block] = words[0];
     if constexpr (WORDS == 2) reinterpret_cast<uint2 *>(dst)[block] = make_uint2(words[0], words[1]);
+    if constexpr (WORDS == 3) {
+        MM_UNROLL for (int j = 0; j < WORDS; j++) dst[WORDS * block + j] = words[j];
+    }
     if constexpr (WORDS == 4)
         reinterpret_cast<uint4 *>(dst)[block] = make_uint4(words[0], words[1], words[2], words[3]);
 }

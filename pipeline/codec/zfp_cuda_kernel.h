@@ -328,9 +328,8 @@ inline void place_values(const void *memory, mm_zfp_work *work) {
 }
 
 inline bool takes_words(const mm_zfp_work &work, const void *memory) {
-    const int words = words_of(work.maxbits);
-    return work.maxbits == 32 * words && (words == 1 || words == 2 || words == 4) &&
-           (uintptr_t)memory % (4 * words) == 0;
+    const int words = words_of(work.maxbits), at_once = words == 3 ? 1 : words;
+    return work.maxbits == 32 * words && words <= MOST_REGISTER_WORDS && (uintptr_t)memory % (4 * at_once) == 0;
 }
 
 } // namespace

@@ -12,7 +12,7 @@
 #include "pipeline/codec/codec.h"
 #include "tests/codec/codec_data.h"
 
-enum { AREA_BYTES = 1 << 20, SHIFT = 8 /* codes begin there: at no more than 8 bytes */ };
+enum { AREA_BYTES = 1 << 20, MOST_SHIFT = 16 };
 
 /* A device with a stream and what its codecs use. */
 typedef struct side {
@@ -22,6 +22,7 @@ typedef struct side {
     void *src, *dst;
     uint8_t *staging;
     mm_codec_counters *counters;
+    int shift; /* where codes begin: at 8 bytes, or at as many as are taken at once */
 } side;
 
 typedef struct rig {
@@ -87,8 +88,8 @@ static int64_t bytes_of(const mm_shape *shape) {
 /* One job of that side's codec: `in` to `out`, of whose bytes each is written. */
 static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in, int64_t in_bytes,
                 void *out, int64_t out_bytes) {
-    uint8_t *src = (uint8_t *)s->src + (encode ? 0 : SHIFT), *dst = (uint8_t *)s->dst + (encode ? SHIFT : 0);
-    assert_true(in_bytes + SHIFT <= AREA_BYTES && out_bytes + SHIFT <= AREA_BYTES);
+    uint8_t *src = (uint8_t *)s->src + (encode ? 0 : s->shift), *dst = (uint8_t *)s->dst + (encode ? s->shift : 0);
+    assert_true(in_bytes + MOST_SHIFT <= AREA_BYTES && out_bytes + MOST_SHIFT <= AREA_BYTES);
     memcpy(s->staging, in, (size_t)in_bytes);
     assert_int_equal(mm_copy_async(s->stream, src, s->staging, in_bytes, MM_COPY_IN), MM_OK);
     assert_int_equal(mm_fill_async(s->stream, dst, 0x5a, out_bytes), MM_OK);
@@ -101,7 +102,7 @@ static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *sha
 
 static uint8_t memory[5][AREA_BYTES];
 
-static void check(rig *r, const char *spec, mm_shape shape, const float *values) {
+static void check_shifted(rig *r, const char *spec, mm_shape shape, const float *values) {
     mm_codec *host, *cuda;
     int64_t bytes = bytes_of(&shape), code_bytes, on_cuda;
     assert_int_equal(mm_codec_create(spec, "host", &host), MM_OK);
@@ -133,6 +134,11 @@ static void check(rig *r, const char *spec, mm_shape shape, const float *values)
     }
     mm_codec_destroy(host);
     mm_codec_destroy(cuda);
+}
+
+static void check(rig *r, const char *spec, mm_shape shape, const float *values) {
+    for (r->cuda.shift = MOST_SHIFT / 2; r->cuda.shift <= MOST_SHIFT; r->cuda.shift += MOST_SHIFT / 2)
+        check_shifted(r, spec, shape, values);
 }
 
 static void check_family(rig *r, const char *spec, mm_shape shape, int family, uint64_t seed) {
