@@ -78,7 +78,7 @@ a_library_that_is_missing_is_named_() {
     cp "$mm" pre/tools/mm.bin
     chmod +w pre/tools/mm.bin
     sed -i 's/libjansson\.so\.4/libnowhere.so.4/' pre/tools/mm.bin
-    ldd pre/tools/mm.bin 2>&1 | grep -q libnowhere || skip "jansson is not a shared library here"
+    [[ $(ldd pre/tools/mm.bin 2>&1) == *libnowhere* ]] || skip "jansson is not a shared library here"
     ln -sf mm.bin pre/tools/mm
     script 1 --quick --prebuilt "$PWD/pre" "$PWD/results"
     says err "libnowhere.so.4"
@@ -101,8 +101,8 @@ every_part_runs_and_the_summary_holds_goals_and_figures_() {
     [[ $(tail -1 out) == "not well: pytorch-resnet50 pytorch-resnet152-12GiB" ]] || fail "$(tail -1 out)"
     for name in "== goals" "ResNet-50 128: liveness as torch.compile" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
         "== codecs" "== ops"; do says results/summary.txt "$name"; done
-    ! grep -E '^(ResNet|  with|zfp)' results/summary.txt | grep -q "no row" || fail "a goal without a figure"
-    tar -tzf all.tar.gz | grep -q mm-overlap.json || fail "no rows in the archive"
+    [[ $(grep -E '^(ResNet|  with|zfp)' results/summary.txt) != *"no row"* ]] || fail "a goal without a figure"
+    tar -xzf all.tar.gz ./mm-overlap.json || fail "no rows in the archive"
     # The summary of it all is what the output ends with, and short.
     local text
     text=$(sed -n '/^== steps$/,$p' out)
@@ -121,7 +121,7 @@ what_fails_or_hangs_costs_nothing_else_() {
     says out "it_is_wrong"
     says results/tests.log begun
     [[ $(tail -1 out) == "not well: tests"* ]] || fail "$(tail -1 out)"
-    tar -xzOf all.tar.gz ./tests.log | grep -q begun || fail "the archive does not hold what was cut"
+    tar -xzf all.tar.gz ./tests.log && says tests.log begun
 }
 
 time_for_all_bounds_each_part_() {
