@@ -59,6 +59,8 @@ what_is_wrong_is_said_before_anything_runs_() {
     refused_script "--limit: needs a value" --limit --quick
     refused_script "seconds must be a whole number" --limit 1.5
     refused_script "seconds must be a whole number" --total 0
+    refused_script "LABEL=POLICY,... is wanted" --policies overlap
+    refused_script "--policies resnet152=...: there are overlap resnet50" --policies resnet152=liveness
     refused_script "--prebuilt nowhere: no such file" --prebuilt nowhere
     refused_script "one folder" a b
     [[ ! -e gpu-results && ! -e a ]] || fail "a folder was made"
@@ -91,6 +93,7 @@ every_part_runs_and_the_summary_holds_goals_and_figures_() {
         '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
     program bin/python-alone 'exec python3 -S "$@"' # without torch, wherever
     PATH=$PWD/bin:$PATH PYTHON=$PWD/bin/python-alone script 1 --quick --tiny --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" \
+        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always --policies alexnet=liveness \
         --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
     local name step
     for step in tests sanitizer codec ops algorithms-resnet50 mm-overlap mm-overlap-equal facts-tiny mm-resnet50 \
