@@ -152,7 +152,8 @@ static mm_status open_parts(mm_manager *m) {
                                    .staging = m->staging,
                                    .issue = o->issue,
                                    .self_check = o->self_check,
-                                   .measure_times = o->measure_times};
+                                   .measure_times = o->measure_times,
+                                   .equal_streams = o->equal_streams};
     return mm_dispatch_create(&dispatch, &m->dispatch);
 }
 

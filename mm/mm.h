@@ -244,6 +244,7 @@ typedef struct mm_options {
     bool no_ladder;           /* less memory than that is an error at once */
     bool self_check;          /* poison freed ranges, checksum lossless evictions; slow */
     bool measure_times;       /* time every step and operation, for facts (the mm command's bench --facts) */
+    bool equal_streams;       /* side streams are as urgent as the computation, which else goes first (a GPU) */
     bool measure_touched;     /* fill the arena with a pattern at start, so that mm_touched_get can count */
     uint64_t delay_seed;      /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
     int64_t delay_max_ns;     /* out races */

@@ -338,7 +338,8 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
     mm_status status = create_counters(d);
-    if (status == MM_OK) status = mm_stream_create(config->device, "mm-compute", -1, &d->compute);
+    if (status == MM_OK)
+        status = mm_stream_create(config->device, "mm-compute", config->equal_streams ? 0 : -1, &d->compute);
     for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
         status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {

@@ -31,6 +31,7 @@ typedef struct mm_dispatch_config {
     mm_issue issue;
     bool self_check;    /* poison segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* keep how long nodes took (devices with timed events) */
+    bool equal_streams; /* the computation's stream is no more urgent than the others */
 } mm_dispatch_config;
 
 typedef struct mm_dispatch_stats {

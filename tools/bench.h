@@ -18,7 +18,7 @@ typedef struct bench {
     int64_t iterations, seed, alloc_cost_us, pinned_bytes;
     target target;
     mm_issue issue;
-    bool same_batches, no_ladder, predict, quiet, help;
+    bool same_batches, no_ladder, equal_streams, predict, quiet, help;
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
     int64_t link_bytes;

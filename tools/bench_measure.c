@@ -17,6 +17,7 @@ static session_config configure(const bench *b, const nets_net *net, int64_t bat
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .issue = b->issue,
                              .same_batches = b->same_batches,
+                             .equal_streams = b->equal_streams,
                              .stop = b->interrupted,
                              .alloc_cost_ns = b->alloc_cost_us * 1000};
     snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);

@@ -54,13 +54,40 @@ void bench_show_row(const row *r) {
     fflush(stdout);
 }
 
+/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take longer. */
+static void compare(row *r, const row *base) {
+    r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
+    if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
+}
+
+static void compare_with_liveness(bench *b) {
+    for (int i = 0; i < b->n_rows; i++) {
+        row *r = &b->rows[i];
+        for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
+            const row *base = &b->rows[j];
+            if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
+                base->simulated != r->simulated || base->iteration_seconds_median <= 0)
+                continue;
+            compare(r, base);
+            break;
+        }
+    }
+}
+
+/* After each row that was measured, too: a run that is killed later takes none with it. */
+static mm_status save_rows(bench *b) {
+    compare_with_liveness(b);
+    return b->json ? rows_save(b->json, b->rows, b->n_rows) : MM_OK;
+}
+
 /* One cell of the table. What cannot run becomes a row that says why. */
 static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
     row *r = bench_row(b, net, batch, b->policies.text[index], budget);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
     bench_end_row(b, r, b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r));
-    if (!b->source) bench_show_row(r);
-    return MM_OK;
+    if (b->source) return MM_OK;
+    bench_show_row(r);
+    return save_rows(b);
 }
 
 static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
@@ -138,26 +165,6 @@ static mm_status run_all(bench *b) {
     if (b->sources.n == 0) return run_nets(b);
     for (int i = 0; i < b->sources.n && !*b->interrupted; i++) MM_TRY(run_source(b, b->sources.text[i]));
     return MM_OK;
-}
-
-/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take longer. */
-static void compare(row *r, const row *base) {
-    r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
-    if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;
-}
-
-static void compare_with_liveness(bench *b) {
-    for (int i = 0; i < b->n_rows; i++) {
-        row *r = &b->rows[i];
-        for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
-            const row *base = &b->rows[j];
-            if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->simulated != r->simulated || base->iteration_seconds_median <= 0)
-                continue;
-            compare(r, base);
-            break;
-        }
-    }
 }
 
 static mm_status print_all(const bench *b) {
@@ -314,6 +321,8 @@ int cmd_bench(int argc, char **argv) {
          &b.alloc_cost_us, 0, 1e6},
         {"--issue", "HOW", "of side streams: thread, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text,
          0, 0},
+        {"--equal-streams", NULL, "codecs and copies as urgent as the computation, which else goes first (cuda)",
+         ARG_FLAG, &b.equal_streams, 0, 0},
         {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
          &b.simulate_list, 0, 0},
         {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
@@ -333,11 +342,9 @@ int cmd_bench(int argc, char **argv) {
     status = prepare(&b);
     if (status == MM_OK) {
         status = run_all(&b);
-        compare_with_liveness(&b);
-        mm_status printed = print_all(&b);
-        if (status == MM_OK) status = printed;
+        mm_status saved = save_rows(&b), printed = print_all(&b);
+        if (status == MM_OK) status = saved != MM_OK ? saved : printed;
     }
-    if (status == MM_OK && b.json) status = rows_save(b.json, b.rows, b.n_rows);
     target_fini(&b.target);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);

@@ -80,6 +80,7 @@ static mm_status open_manager(session *s) {
                           .log = {.fn = say, .level = MM_LOG_WARNING},
                           .issue = c->issue,
                           .self_check = c->self_check,
+                          .equal_streams = c->equal_streams,
                           .measure_touched = c->measure,
                           .measure_times = c->measure_times,
                           .alloc_cost_ns = c->alloc_cost_ns};

@@ -30,7 +30,8 @@ typedef struct session_config {
     bool same_batches; /* the first ones again and again: no reader holds the device up */
     bool no_ladder;    /* less memory than that is an error */
     bool self_check;
-    bool measure; /* touched bytes */
+    bool equal_streams; /* the computation is no more urgent than codecs and copies */
+    bool measure;       /* touched bytes */
     bool measure_times;
     mm_issue issue;
     const volatile sig_atomic_t *stop; /* nonzero: no further iteration; NULL: never */

@@ -66,12 +66,17 @@ static mm_status before_reserve(mm_memory_kind kind, int64_t bytes) {
 
 static mm_status before_heap(void) { return atomic_load(&heaps_fail) ? run_out(NULL) : MM_OK; }
 
+/* Among the work of a stream; at once where none of it runs on the CPU. */
+static mm_status enqueue(mm_stream *stream, mm_status (*fn)(void *arg)) {
+    return stream->device->ops->cpu_reaches_memory ? __real_mm_host_launch(stream, fn, NULL, 0) : fn(NULL);
+}
+
 /* Before a call that enqueues work. */
 static mm_status before_work(mm_stream *stream) {
     MM_TRY(before_call());
-    if (is_due(DEVICE_FAULT_TASK)) return __real_mm_host_launch(stream, fail, NULL, 0);
-    if (is_due(DEVICE_FAULT_MEMORY_TASK)) return __real_mm_host_launch(stream, run_out, NULL, 0);
-    if (is_due(DEVICE_FAULT_DELAY)) return __real_mm_host_launch(stream, delay, NULL, 0);
+    if (is_due(DEVICE_FAULT_TASK)) return enqueue(stream, fail);
+    if (is_due(DEVICE_FAULT_MEMORY_TASK)) return enqueue(stream, run_out);
+    if (is_due(DEVICE_FAULT_DELAY)) return enqueue(stream, delay);
     return MM_OK;
 }
 

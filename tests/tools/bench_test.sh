@@ -230,6 +230,16 @@ each_row_is_a_line_before_the_table_() {
     [[ ${lines[1]} == "tiny, batch 8, swap: "* && ${lines[2]} == "net "* ]] || fail "no two lines"
 }
 
+rows_of_a_run_that_is_killed_are_saved_() {
+    "$mm" bench --net tiny --batch 8 --iterations 1000000 --policies recompute,liveness --quiet --json rows --budgets 1KiB,1GiB \
+        >out 2>err </dev/null &
+    wait_for rows '"policy": "liveness"'
+    kill -9 $!
+    wait $! 2>/dev/null
+    [[ $(values rows policy | tr '\n' ' ') == "recompute liveness " ]] || fail "$(values rows policy)"
+    [[ $(tail -1 rows) == "]" ]] || fail "not a whole array"
+}
+
 a_link_can_be_a_part_of_the_codecs_speed_() {
     expect 0 "${measure[@]}" --policies liveness,freelunch --link codec/10
     [[ $(head -1 out) =~ ^link:\ [0-9.]+[KMG]iB/s,\ a\ codec\ that\ makes\ [0-9.]+[KMG]iB/s\ through\ 10$ ]] ||

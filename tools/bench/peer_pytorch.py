@@ -2,26 +2,33 @@
 """What PyTorch does with the same networks and batches: rows with the keys of `mm bench --json`.
 
     peer_pytorch.py --net resnet50 --batch 128 --precision tf32 --json peers.json
-    peer_pytorch.py --table mm.json peers.json        one table of rows from several files
+    gpu_summary.py --table mm.json peers.json        one table of rows from several files
 
 Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed. Each run has a
-process of its own: peaks are its own, and one that runs out of memory spoils no other. As in mm, a batch comes from pinned
-host memory in every iteration, and nothing waits for the device but the last line of a run.
+process of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as
+they are made. As in mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the
+last line of a run.
 
-Modes: keep; channels_last (the same with images and weights in that order, as mm has them); checkpoint (each residual block; plain networks in four segments); save_on_cpu (autograd's stash in pinned
-memory); compile:B (torch.compile with activation_memory_budget B). Outside of the peak: what the process takes of the
-device beside its tensors, less what CUDA and its libraries take before there are any.
+Modes: keep; channels_last (the same with images and weights in that order, as mm has them); checkpoint (each residual
+block; plain networks in four segments); save_on_cpu (autograd's stash in pinned memory); compile:B (torch.compile with
+activation_memory_budget B: PyTorch 2.4 or later). Outside of the peak: what the process takes of the device beside its
+tensors, less what CUDA and its libraries take before there are any.
 """
 import argparse
+import importlib.util
 import json
 import os
+import re
+import signal
 import statistics
 import subprocess
 import sys
 import time
 
+from gpu_summary import print_table
+
 MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2"]
-WARM_UP = 8
+WARM_UP, LEAST_ITERATIONS = 8, 3
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
 
 # ---------------------------------------------------------------- networks
@@ -144,6 +151,37 @@ def step_seconds(torch, cuda, iterate, n):
     return [a.elapsed_time(b) * 1e-3 for a, b in zip(events, events[1:])]
 
 
+def warm_up(torch, cuda, iterate, seconds):
+    """Iterations that are not measured, and how many fit into so many seconds. The first few choose algorithms, compile
+    and fill the allocator's cache; those after them show how long one takes."""
+    def sync():
+        if cuda:
+            torch.cuda.synchronize()
+
+    for i in range(2 if cuda else 1):
+        iterate(i)
+    sync()
+    begin = time.perf_counter()
+    iterate(0)
+    sync()
+    each = time.perf_counter() - begin
+    fit = max(LEAST_ITERATIONS, int(seconds / each))
+    for i in range(min(WARM_UP, fit // 4) if cuda else 0):
+        iterate(i)
+    sync()
+    return fit
+
+
+def use_memory_budget(torch, budget):
+    """For torch.compile: the share of what it would keep for the backward pass that it may keep."""
+    if not hasattr(torch, "compile") or importlib.util.find_spec("torch._functorch") is None:
+        raise RuntimeError("PyTorch %s has no torch.compile" % torch.__version__)
+    import torch._functorch.config as config
+    if not hasattr(config, "activation_memory_budget"):
+        raise RuntimeError("torch.compile of PyTorch %s has no activation_memory_budget" % torch.__version__)
+    config.activation_memory_budget = budget
+
+
 def bytes_in_use(torch):
     free, total = torch.cuda.mem_get_info()
     return total - free
@@ -158,7 +196,7 @@ def base_bytes(torch):
     return bytes_in_use(torch) - torch.cuda.memory_reserved()
 
 
-def run(net, batch, mode, precision, device, iterations, cap):
+def run(net, batch, mode, precision, device, iterations, seconds, cap, image_size):
     import torch
     import torch.utils.checkpoint
 
@@ -173,12 +211,12 @@ def run(net, batch, mode, precision, device, iterations, cap):
     model = build(torch, net, mode).to(device, memory_format=order)
     forward = model
     if mode.startswith("compile:"):
-        import torch._functorch.config
-        torch._functorch.config.activation_memory_budget = float(mode.split(":")[1])
+        use_memory_budget(torch, float(mode.split(":")[1]))
         forward = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
     criterion = torch.nn.CrossEntropyLoss()
-    hosts = [(torch.randn(batch, 3, 224, 224).contiguous(memory_format=order), torch.randint(1000, (batch,))) for _ in range(2)]
+    hosts = [(torch.randn(batch, 3, image_size, image_size).contiguous(memory_format=order),
+              torch.randint(1000, (batch,))) for _ in range(2)]
     if cuda:
         hosts = [(x.pin_memory(), y.pin_memory()) for x, y in hosts]
     losses = []
@@ -195,12 +233,10 @@ def run(net, batch, mode, precision, device, iterations, cap):
         optimizer.step()
         losses.append(loss.detach())
 
-    for i in range(WARM_UP if cuda else 1):
-        iterate(i)
+    fit = warm_up(torch, cuda, iterate, seconds)
     if cuda:
-        torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-    times = sorted(step_seconds(torch, cuda, iterate, iterations))
+    times = sorted(step_seconds(torch, cuda, iterate, min(iterations, fit)))
     peak = outside = 0
     if cuda:
         peak = torch.cuda.max_memory_allocated()
@@ -213,61 +249,53 @@ def run(net, batch, mode, precision, device, iterations, cap):
 
 
 def empty_row(args, net, batch, mode, precision):
-    return {"net": net, "batch": batch, "device": args.device, "policy": "pytorch " + mode, "codec": "",
-            "precision": precision, "budget_bytes": args.cap, "peak_bytes": 0, "predicted_peak_bytes": 0,
-            "minimum_bytes": 0, "outside_bytes": 0, "stash_bytes": 0, "images_per_second": 0,
-            "iteration_seconds_median": 0, "iteration_seconds_p95": 0, "codec_hidden_share": None,
-            "codec_busy_seconds": 0, "loss_first": None, "loss_last": None, "test_accuracy": None, "iterations": 0,
+    """The keys of mm's rows; what PyTorch has no such thing as is null, or none."""
+    return {"net": net, "batch": batch, "device": args.device, "precision": precision, "policy": "pytorch " + mode,
+            "policy_effective": "pytorch " + mode, "ladder_steps": 0, "codec": "", "budget_bytes": args.cap,
+            "peak_bytes": 0, "predicted_peak_bytes": 0, "minimum_bytes": 0, "outside_bytes": 0, "stash_bytes": 0,
+            "images_per_second": 0.0, "iteration_seconds_median": 0.0, "iteration_seconds_p95": 0.0,
+            "iteration_seconds_predicted": None, "simulator_error": None, "simulated": False, "calibrated": False,
+            "codec_hidden_share": None, "codec_busy_seconds": 0.0, "compute_busy_seconds": 0.0, "step_ratio": None,
+            "compute_ratio": None, "loss_first": None, "loss_last": None, "test_accuracy": None, "iterations": 0,
             "replays": 0, "status": ""}
 
 
+def reason(stderr, code):
+    """The line that names the error: what is said after it is advice."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    return ((errors or lines or ["exit %d" % code])[-1])[:200]
+
+
+def environment(args):
+    """A hard limit is for segments that can grow: else what is lost between blocks counts, too."""
+    here = dict(os.environ)
+    if args.cap:
+        here["PYTORCH_CUDA_ALLOC_CONF"] = here["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
+    return here
+
+
 def run_apart(args, net, batch, mode, precision):
-    """In a process of its own; what goes wrong becomes the row's status."""
+    """In a process group of its own; what goes wrong becomes the row's status."""
     row = empty_row(args, net, batch, mode, precision)
-    what = json.dumps([net, batch, mode, precision, args.device, args.iterations, args.cap])
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), "--one", what], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == 0:
-        row.update(json.loads(done.stdout.splitlines()[-1]))
+    what = json.dumps([net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap,
+                       args.image_size])
+    child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--one", what], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=environment(args), start_new_session=True)
+    try:
+        out, err = child.communicate(timeout=args.limit)
+    except subprocess.TimeoutExpired:
+        row["status"] = "took more than %g s" % args.limit
+        return row
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    if child.returncode == 0:
+        row.update(json.loads(out.splitlines()[-1]))
     else:
-        words = done.stderr.strip().splitlines() or ["exit %d" % done.returncode]
-        row["status"] = words[-1][:200]
+        row["status"] = reason(err, child.returncode)
     return row
-
-
-# ---------------------------------------------------------------- the table
-
-
-def size(n):
-    return "%.2f GB" % (n / 1e9) if n else "-"
-
-
-def print_table(rows):
-    """Speed beside liveness of the same network, batch and precision, and beside torch.compile that keeps all."""
-    heads = ["net", "batch", "precision", "policy", "budget", "peak", "outside", "img/s", "hidden", "/ liveness",
-             "/ compile", "status"]
-
-    def key(row):
-        return row["net"], row["batch"], row.get("precision", "-")
-
-    speeds = {(key(r), r["policy"]): r["images_per_second"] for r in rows if r["images_per_second"]}
-
-    def ratio(row, policy):
-        base = speeds.get((key(row), policy))
-        return "%.2f" % (row["images_per_second"] / base) if base and row["images_per_second"] else "-"
-
-    cells = [heads]
-    for r in sorted(rows, key=key):
-        hidden = r.get("codec_hidden_share")
-        cells.append([r["net"], str(r["batch"]), r.get("precision", "-"), r["policy"], size(r["budget_bytes"]),
-                      size(r["peak_bytes"]), size(r["outside_bytes"]),
-                      "%.1f" % r["images_per_second"] if r["images_per_second"] else "-",
-                      "-" if hidden is None else "%.0f%%" % (100 * hidden), ratio(r, "liveness"),
-                      ratio(r, "pytorch compile:1.0"), r["status"]])
-    widths = [max(len(c[i]) for c in cells) for i in range(len(heads))]
-    for c in cells:
-        print("  ".join(c[i].ljust(widths[i]) if i in (0, 3) else c[i].rjust(widths[i])
-                        for i in range(len(heads) - 1)), c[-1], sep="  ")
 
 
 # ---------------------------------------------------------------- the command
@@ -281,6 +309,23 @@ def read_size(text):
     return int(text)
 
 
+def read_modes(p, text):
+    modes = text.split(",")
+    for mode in modes:
+        if mode in MODES:
+            continue
+        kind, _, budget = mode.partition(":")
+        if kind != "compile" or not re.fullmatch(r"0(\.\d+)?|1(\.0+)?", budget):
+            p.error("--modes %s: there are %s; compile takes any budget from 0 to 1" % (mode, ", ".join(MODES)))
+    return modes
+
+
+def read_batches(p, text):
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
+        p.error("--batch %s: must be whole numbers from 1" % text)
+    return [int(batch) for batch in text.split(",")]
+
+
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--net", default="resnet50", help="of " + ", ".join(NETS))
@@ -289,20 +334,26 @@ def parse():
     p.add_argument("--precision", default="fp32,tf32")
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     p.add_argument("--cap", type=read_size, default=0, help="hard limit of device memory, as 12GiB")
-    p.add_argument("--iterations", type=int, default=30)
-    p.add_argument("--json", help="the rows, as an array")
-    p.add_argument("--table", nargs="+", metavar="FILE", help="runs nothing: prints the rows of these files")
+    p.add_argument("--iterations", type=int, default=30, help="that are measured, at most (30)")
+    p.add_argument("--seconds", type=float, default=30, help="that they may take: fewer, where one is slow (30)")
+    p.add_argument("--limit", type=float, default=600, help="seconds of a run with all that it takes to begin (600)")
+    p.add_argument("--image-size", type=int, default=224, help="pixels a side; another for residual networks alone (224)")
+    p.add_argument("--json", help="the rows, as an array, saved after each")
     p.add_argument("--one", help=argparse.SUPPRESS)
     args = p.parse_args()
+    if args.one:
+        return args
     for net in args.net.split(","):
         if net not in NETS:
             p.error("--net %s: there are %s" % (net, ", ".join(NETS)))
-    for mode in args.modes.split(","):
-        if mode not in ("keep", "channels_last", "checkpoint", "save_on_cpu") and not mode.startswith("compile:"):
-            p.error("--modes %s: there are %s" % (mode, ", ".join(MODES)))
     for precision in args.precision.split(","):
         if precision not in ("fp32", "tf32"):
             p.error("--precision %s: must be fp32 or tf32" % precision)
+    for option in ("iterations", "seconds", "limit", "image_size"):
+        if not getattr(args, option) > 0:
+            p.error("--%s: must be more than 0" % option.replace("_", "-"))
+    args.modes = read_modes(p, args.modes)
+    args.batch = read_batches(p, args.batch)
     return args
 
 
@@ -315,31 +366,32 @@ def check_torch(device):
         sys.exit("peer_pytorch: PyTorch finds no CUDA device; --device cpu runs without")
 
 
+def save(path, rows):
+    """A whole file at any time."""
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(rows, file, indent=1)
+    os.replace(path + ".tmp", path)
+
+
 def main():
     args = parse()
     if args.one:
         print(json.dumps(run(*json.loads(args.one))))
         return
-    if args.table:
-        rows = []
-        for path in args.table:
-            with open(path, encoding="utf-8") as file:
-                rows += json.load(file)
-        print_table(rows)
-        return
     check_torch(args.device)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without the child, which a limit does not reach
     rows = []
     for net in args.net.split(","):
-        for batch in args.batch.split(","):
+        for batch in args.batch:
             for precision in args.precision.split(","):
-                for mode in args.modes.split(","):
-                    rows.append(run_apart(args, net, int(batch), mode, precision))
+                for mode in args.modes:
+                    rows.append(run_apart(args, net, batch, mode, precision))
                     print("%s, batch %s, %s, %s: %s" % (net, batch, precision, mode, rows[-1]["status"]),
-                          file=sys.stderr)
+                          file=sys.stderr, flush=True)
+                    if args.json:
+                        save(args.json, rows)
     print_table(rows)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+    sys.exit(0 if any(row["status"] == "ok" for row in rows) else 1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,220 @@
+#!/bin/bash
+# tools/bench/gpu and what it prints, with CUDA emulated: no step of it is run for the first time on a GPU.
+# shellcheck source=tests/tools/cli.sh
+# shellcheck disable=SC2016 # lines of programs that are written here
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+root=$PWD
+gpu=$root/tools/bench/gpu
+export PYTHON=python3
+command -v python3 >/dev/null || { echo "[  PASSED  ] 0 test(s)." && echo "[  SKIPPED ] cli: 1 test(s), no python3" && exit 0; }
+
+# script STATUS ARGUMENT...: runs it; what it prints goes to the files out and err.
+script() {
+    local status=0 expected=$1
+    shift
+    "$gpu" "$@" >out 2>err </dev/null || status=$?
+    ((status == expected)) || fail "gpu $*: status $status, expected $expected"
+}
+
+# refused_script TEXT ARGUMENT...: one line that says TEXT.
+refused_script() {
+    local text=$1 lines
+    shift
+    script 2 "$@"
+    says err "$text"
+    mapfile -t lines <err
+    ((${#lines[@]} == 1)) || fail "gpu $*: ${#lines[@]} lines"
+}
+
+# What --pack makes: the programs of this build; $@: the tests that need CUDA.
+prebuilt() {
+    mkdir -p pre/tools/bench pre/lib
+    ln -sf "$mm" pre/tools/mm
+    ln -sf "$root"/tools/bench/{codec_bench,op_bench} pre/tools/bench/
+    printf '%s\n' "$@" >pre/cuda_tests.txt
+    : >pre/suites.txt
+}
+
+# $1: a path; the rest: lines of a shell script.
+program() {
+    local path=$1
+    shift
+    mkdir -p "$(dirname "$path")"
+    printf '%s\n' '#!/bin/bash' "$@" >"$path"
+    chmod +x "$path"
+}
+
+help_names_options_and_parts_() {
+    script 0 --help
+    local word
+    for word in --quick --only --limit --total --archive --prebuilt --pack --emulated --tiny "tests sanitizer suites" \
+        "--only goals,peers"; do says out "$word"; done
+    [[ $(<out) != *"set -uo"* ]] || fail "help goes on into the script"
+}
+
+what_is_wrong_is_said_before_anything_runs_() {
+    refused_script "no option --nope" --nope
+    refused_script "--only nope: parts are build tests" --only tests,nope
+    refused_script "--only: needs a value" --only
+    refused_script "--limit: needs a value" --limit --quick
+    refused_script "seconds must be a whole number" --limit 1.5
+    refused_script "seconds must be a whole number" --total 0
+    refused_script "LABEL=POLICY,... is wanted" --policies overlap
+    refused_script "--policies resnet152=...: there are overlap resnet50" --policies resnet152=liveness
+    refused_script "--prebuilt nowhere: no such file" --prebuilt nowhere
+    refused_script "one folder" a b
+    [[ ! -e gpu-results && ! -e a ]] || fail "a folder was made"
+}
+
+a_machine_without_a_gpu_is_told_in_a_line_() {
+    prebuilt
+    program pre/tools/mm-without 'while [[ $1 != --json ]]; do shift; done' 'echo "[{\"usable\": false}]" >"$2"' \
+        'echo "cuda: no GPU answers: no driver"'
+    ln -sf mm-without pre/tools/mm
+    script 1 --quick --prebuilt "$PWD/pre" "$PWD/results"
+    says err "no GPU that can be used: cuda: no GPU answers: no driver"
+}
+
+a_library_that_is_missing_is_named_() {
+    prebuilt
+    cp "$mm" pre/tools/mm.bin
+    chmod +w pre/tools/mm.bin
+    sed -i 's/libjansson\.so\.4/libnowhere.so.4/' pre/tools/mm.bin
+    [[ $(ldd pre/tools/mm.bin 2>&1) == *libnowhere* ]] || skip "jansson is not a shared library here"
+    ln -sf mm.bin pre/tools/mm
+    script 1 --quick --prebuilt "$PWD/pre" "$PWD/results"
+    says err "libnowhere.so.4"
+}
+
+every_part_runs_and_the_summary_holds_goals_and_figures_() {
+    prebuilt tests/device_cuda_test
+    program pre/tests/device_cuda_test 'exec tools/mm device --device cuda'
+    program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
+        '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
+    program bin/python-alone 'exec python3 -S "$@"' # without torch, wherever
+    PATH=$PWD/bin:$PATH PYTHON=$PWD/bin/python-alone script 1 --quick --tiny --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" \
+        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always --policies alexnet=liveness \
+        --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
+    local name step
+    for step in tests sanitizer codec ops algorithms-resnet50 mm-overlap mm-overlap-equal facts-tiny mm-resnet50 \
+        mm-resnet50-6.5GB mm-resnet152-20GB mm-resnet152-12GiB mm-alexnet mm-vgg16; do
+        grep -qP "^$step\t\d+\tok\$" results/steps.txt || fail "$step: $(grep -P "^$step\t" results/steps.txt)"
+    done
+    says out "peer_pytorch: there is no PyTorch here"
+    [[ $(tail -1 out) == "not well: pytorch-resnet50 pytorch-resnet152-12GiB" ]] || fail "$(tail -1 out)"
+    for name in "== goals" "ResNet-50 128: liveness as torch.compile" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
+        "== codecs" "== ops"; do says results/summary.txt "$name"; done
+    [[ $(grep -E '^(ResNet|  with|zfp)' results/summary.txt) != *"no row"* ]] || fail "a goal without a figure"
+    tar -xzf all.tar.gz ./mm-overlap.json || fail "no rows in the archive"
+    # The summary of it all is what the output ends with, and short.
+    local text
+    text=$(sed -n '/^== steps$/,$p' out)
+    ((${#text} > 2000 && ${#text} <= 12000)) || fail "a summary of ${#text} characters"
+    expect 0 plan --net tiny --batch 4 --policy freelunch --facts results/facts-tiny-4.json
+}
+
+what_fails_or_hangs_costs_nothing_else_() {
+    prebuilt tests/a_fails tests/b_hangs tests/c_passes
+    program pre/tests/a_fails 'echo "[  FAILED  ] it_is_wrong"' 'exit 1'
+    program pre/tests/b_hangs 'echo begun' 'sleep 100'
+    program pre/tests/c_passes 'echo "[  PASSED  ] 7 test(s)."'
+    script 1 --quick --prebuilt "$PWD/pre" --only tests,device --limit 3 --archive "$PWD/all.tar.gz" "$PWD/results"
+    says out "FAILED:  tests/a_fails (1)"
+    says out "CUT:  tests/b_hangs"
+    says out "it_is_wrong"
+    says results/tests.log begun
+    [[ $(tail -1 out) == "not well: tests"* ]] || fail "$(tail -1 out)"
+    tar -xzf all.tar.gz ./tests.log && says tests.log begun
+}
+
+time_for_all_bounds_each_part_() {
+    prebuilt tests/b_hangs tests/c_passes
+    program pre/tests/b_hangs 'sleep 100'
+    program pre/tests/c_passes 'echo never'
+    local begin=$SECONDS
+    script 1 --quick --prebuilt "$PWD/pre" --only tests,device --total 3 "$PWD/results"
+    ((SECONDS - begin < 60)) || fail "$((SECONDS - begin)) s"
+    says results/tests.log "the part's time is over"
+    says results/codec.log "the part's time is over"
+}
+
+# ---------------------------------------------------------------- the summary
+
+# row NET BATCH POLICY IMAGES/S PEAK: as mm and peer_pytorch.py write it, but for what no summary reads.
+row() {
+    printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 0, "images_per_second": %s,' "$1" \
+        "$2" "$3" "$4"
+    printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "status": "ok"}' "$5"
+}
+
+summary() { python3 "$root/tools/bench/gpu_summary.py" "$@" >out 2>err; }
+
+goals_stand_beside_what_was_reached_() {
+    mkdir results
+    echo "[$(row resnet50 128 liveness 3688.65 11e9),$(row resnet50 128 freelunch:rate=4 9999 1)]" >results/mm-resnet50.json
+    echo "[$(row resnet50 128 "pytorch compile:1.0" 3000 17e9)]" >results/pytorch-resnet50.json
+    echo "[$(row resnet152 384 swap-async 500 1),$(row resnet152 384 hybrid 736 12e9)]" >results/mm-resnet152-12GiB.json
+    echo '[{"net": ' >results/mm-resnet152-20GB.json # cut while it was written
+    echo "zfp:rate=4                 encode    1500.00  1760.00  1800.00          0.860" >results/codec.log
+    summary results || fail "status"
+    local line
+    line=$(grep "liveness as torch.compile" out)
+    [[ $line =~ 3513\ +3688\.[67]\ +1\.05\ +liveness,\ batch\ 128,\ 11\.00\ GB\ +1\.23\ of\ 3000 ]] || fail "$line"
+    line=$(grep "less memory" out)
+    [[ $line =~ 16\.89\ +11\.00\ +1\.54.*0\.65\ of\ 17\.00 ]] || fail "$line"
+    [[ $(grep "under 12 GiB" out) =~ 736\ +736\.0\ +1\.00\ +hybrid ]] || fail "$(grep "under 12 GiB" out)"
+    [[ $(grep "in 20 GB" out) == *"no row"* ]] || fail "$(grep "in 20 GB" out)"
+    [[ $(grep "zfp:rate=4 encode" out) =~ 1600\ +1760\ +1\.10 ]] || fail "$(grep "zfp:rate=4 encode" out)"
+}
+
+a_summary_is_never_longer_than_asked_and_goals_stay_() {
+    mkdir results
+    local rows i
+    rows=$(row resnet50 128 liveness 1 1)
+    for i in {1..200}; do rows+=,$(row resnet50 128 "rules:conv=compress(zfp:rate=4);number=$i" 1 1); done
+    echo "[$rows]" >results/mm-resnet50.json
+    printf 'step%d\t1\tfailed (1)\n' {1..40} >results/steps.txt
+    summary results --most 5000 || fail "status"
+    (($(stat -c %s out) <= 5000)) || fail "$(stat -c %s out) characters"
+    says out "ResNet-152 384 under 12 GiB"
+    says results/summary.txt "number=200"
+}
+
+a_table_is_of_all_files_rows_() {
+    echo "[$(row a 1 liveness 10 1e9)]" >one
+    echo "[$(row a 1 "pytorch compile:1.0" 5 2e9)]" >two
+    summary --table one two || fail "status"
+    [[ $(grep liveness out | tail -1) =~ 1\.00\ GB.*10\.0.*1\.00\ +2\.00\ +ok ]] || fail "$(<out)"
+    ! summary --table nowhere || fail "a file that is not there"
+    says err "no such file: nowhere"
+    ! summary nowhere || fail "a folder that is not there"
+}
+
+# ---------------------------------------------------------------- PyTorch's side
+
+peer() { python3 -S "$root/tools/bench/peer_pytorch.py" "$@" >out 2>err; }
+
+peers_options_are_checked_() {
+    local option
+    for option in "--net nope" "--modes keep,nope" "--modes compile:2" "--modes compile:x" "--precision fp16" "--batch 0" \
+        "--batch 1,x" "--iterations 0" "--limit 0" "--cap 12XB"; do
+        # shellcheck disable=SC2086 # words
+        ! peer $option || fail "$option is taken"
+        says err "error: "
+    done
+    ! peer --net resnet50 || fail "without torch"
+    [[ $(<err) == "peer_pytorch: there is no PyTorch here (module torch)" ]] || fail "not told"
+}
+
+peers_rows_have_keys_of_mms_rows_() {
+    expect 0 bench --net tiny --batch 2 --policies liveness --iterations 1 --quiet --json rows
+    (cd "$root/tools/bench" && python3 -S -B -c '
+import json, sys, types
+import peer_pytorch
+ours = set(json.load(open(sys.argv[1]))[0])
+theirs = set(peer_pytorch.empty_row(types.SimpleNamespace(device="cuda", cap=0), "resnet50", 1, "keep", "tf32"))
+print(sorted(theirs - ours))
+sys.exit(not theirs <= ours)' "$OLDPWD/rows") || fail "keys"
+}
+
+run_cases
