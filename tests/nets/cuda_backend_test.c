@@ -543,6 +543,18 @@ static void fused_layers_take_no_launches_of_their_own(void **state) {
     }
 }
 
+static void a_batch_norm_that_is_given_its_statistics_is_one_launch(void **state) {
+    (void)state;
+    op_rig rig;
+    op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, (const int64_t[4]){2, 6, 6, 8}, 2, true, true);
+    rig.args.given_roles = NETS_STATISTICS_BITS;
+    const long launches = cuda_emulation_calls_here("kernel_launch");
+    assert_int_equal(nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream), MM_OK);
+    assert_int_equal(cuda_emulation_calls_here("kernel_launch") - launches, 1);
+    assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    op_rig_fini(&rig);
+}
+
 static void what_libraries_get_no_memory_for_is_no_failure_of_the_device(void **state) {
     (void)state;
     static const nets_op_kind kinds[] = {NETS_CONV, NETS_LINEAR};
@@ -676,6 +688,7 @@ int main(void) {
         CASE(tf32_rounds_the_factors_of_each_product_and_fp32_none),
         CASE(enqueuing_calls_nothing_that_allocates_or_waits),
         CASE(fused_layers_take_no_launches_of_their_own),
+        CASE(a_batch_norm_that_is_given_its_statistics_is_one_launch),
         CASE(what_libraries_get_no_memory_for_is_no_failure_of_the_device),
         CASE(captured_work_reads_learning_rate_and_iteration_when_it_runs),
         CASE(captured_library_calls_and_kernels_replay),

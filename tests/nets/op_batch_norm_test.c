@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -67,6 +68,33 @@ static void training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones(vo
         double unbiased = var * COUNT / (COUNT - 1);
         assert_true(fabs(op_rig_floats(&rig, NETS_MEAN)[c] - (0.9 * 0.01 * c + 0.1 * mean)) < 1e-5);
         assert_true(fabs(op_rig_floats(&rig, NETS_VAR)[c] - (0.9 * (1 + 0.1 * c) + 0.1 * unbiased)) < 1e-4 * (1 + var));
+    }
+    op_rig_fini(&rig);
+}
+
+/* As if they were not those of the batch: so it is known that they are read, and not made again. */
+static void statistics_that_are_given_are_read_and_left_alone(void **state) {
+    (void)state;
+    op_rig rig;
+    start(&rig, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    int64_t n = op_rig_elems(&rig, NETS_Y), channels = op_rig_elems(&rig, NETS_SAVED_MEAN);
+    float *first = malloc((size_t)n * sizeof *first);
+    assert_non_null(first);
+    memcpy(first, op_rig_floats(&rig, NETS_Y), (size_t)n * sizeof *first);
+    rig.args.at[NETS_MEAN] = rig.args.at[NETS_VAR] = NULL;
+    rig.args.given_roles = NETS_STATISTICS_BITS;
+    op_rig_run(&rig, MM_FORWARD);
+    assert_memory_equal(op_rig_floats(&rig, NETS_Y), first, (size_t)n * sizeof *first);
+    free(first);
+    for (int64_t c = 0; c < channels; c++) {
+        op_rig_floats(&rig, NETS_SAVED_MEAN)[c] = 3;
+        op_rig_floats(&rig, NETS_SAVED_VAR)[c] = 4;
+    }
+    op_rig_run(&rig, MM_FORWARD);
+    for (int c = 0; c < (int)channels; c++) {
+        assert_true(op_rig_floats(&rig, NETS_SAVED_MEAN)[c] == 3 && op_rig_floats(&rig, NETS_SAVED_VAR)[c] == 4);
+        check_normalised(&rig, c, 3, 4);
     }
     op_rig_fini(&rig);
 }
@@ -191,6 +219,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_normalises_with_the_batch_and_saves_its_statistics),
         cmocka_unit_test(training_moves_running_statistics_by_a_tenth_of_the_unbiased_ones),
+        cmocka_unit_test(statistics_that_are_given_are_read_and_left_alone),
         cmocka_unit_test(evaluation_normalises_with_the_running_statistics_and_keeps_them),
         cmocka_unit_test(variance_of_values_far_from_zero),
         cmocka_unit_test(what_is_not_a_number_makes_its_channel_none),

@@ -113,7 +113,8 @@ static void check_curves(const char *name, int64_t batch, bool untimed, int budg
                                            "recompute:mode=sqrt",
                                            "recompute:mode=speed",
                                            "cdma",
-                                           "recompute:mode=memory"};
+                                           "recompute:mode=memory",
+                                           "recompute-swap"};
     subject s;
     subject_init(&s, name, batch);
     s.untimed = untimed;

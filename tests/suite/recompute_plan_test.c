@@ -59,7 +59,7 @@ static void add_tensors(fixture *f) {
                                        sizeof((const mm_use[]){__VA_ARGS__}) / sizeof(mm_use), 0),                     \
                      MM_OK)
 
-static void add_steps(fixture *f, bool out_changes) {
+static void add_steps(fixture *f, bool out_changes, bool gives) {
     mm_layer conv, norm, head, loss;
     assert_int_equal(mm_graph_add_layer(f->graph, "conv", MM_LAYER_CONV, &conv), MM_OK);
     assert_int_equal(mm_graph_add_layer(f->graph, "norm", MM_LAYER_BATCH_NORM, &norm), MM_OK);
@@ -68,6 +68,7 @@ static void add_steps(fixture *f, bool out_changes) {
     STEP(f, conv, MM_FORWARD, {f->images, MM_READ, 0}, {f->weight, MM_READ, 0}, {f->map, MM_WRITE, 0});
     STEP(f, norm, MM_FORWARD, {f->map, MM_READ, 0}, {f->out, MM_WRITE, 0}, {f->stats, MM_MODIFY, 0});
     STEP(f, head, MM_FORWARD, {f->out, MM_READ, 0}, {f->saved, MM_WRITE, 0});
+    if (gives) assert_int_equal(mm_graph_allow_given(f->graph, f->saved), MM_OK);
     if (out_changes)
         STEP(f, loss, MM_FORWARD, {f->saved, MM_READ, 0}, {f->loss, MM_WRITE, 0}, {f->out, MM_MODIFY, 0});
     else
@@ -80,12 +81,12 @@ static void add_steps(fixture *f, bool out_changes) {
     assert_int_equal(mm_graph_freeze(f->graph), MM_OK);
 }
 
-static int setup_graph(void **state, bool out_changes) {
+static int setup_graph(void **state, bool out_changes, bool gives) {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     assert_int_equal(mm_graph_create("by hand", &f->graph), MM_OK);
     add_tensors(f);
-    add_steps(f, out_changes);
+    add_steps(f, out_changes, gives);
     assert_int_equal(mm_facts_create(f->graph, CODECS, &f->facts), MM_OK);
     f->facts->codecs[LOSSY] = (mm_codec_facts){.spec = "lossy", .gives_value = true};
     f->facts->codecs[LOSSLESS] = (mm_codec_facts){.spec = "lossless", .gives_value = true, .lossless = true};
@@ -98,8 +99,9 @@ static int setup_graph(void **state, bool out_changes) {
     return 0;
 }
 
-static int setup(void **state) { return setup_graph(state, false); }
-static int setup_changing(void **state) { return setup_graph(state, true); }
+static int setup(void **state) { return setup_graph(state, false, false); }
+static int setup_changing(void **state) { return setup_graph(state, true, false); }
+static int setup_giving(void **state) { return setup_graph(state, false, true); }
 
 static int teardown(void **state) {
     fixture *f = *state;
@@ -292,6 +294,43 @@ static void result_made_before_a_change_does_not_serve_a_reader_after_it(void **
     expect(f, MM_ERR_PLAN, "head backward|tensor out|another value");
 }
 
+/* ---------------------------------------------------------------- what it is given */
+
+/* HEAD_F again, which writes nothing but what it is given in segment `to`. */
+static void head_again(fixture *f, int to, uint64_t given) {
+    int head = mm_plan_recompute(f->plan, HEAD_F);
+    bind(f, head, 0, f->seg_out);
+    bind(f, head, 1, to);
+    f->plan->nodes[head].given = given;
+}
+
+static void what_is_given_is_read_and_is_no_result(void **state) {
+    fixture *f = *state; /* setup_giving */
+    run_forward(f);
+    head_again(f, f->seg_saved, UINT64_C(2));
+    run_backward(f, f->seg_out, f->seg_map);
+    expect(f, MM_ERR_PLAN, "head forward|not used by anything");
+}
+
+static void what_is_given_must_be_there_as_it_was_written_first(void **state) {
+    fixture *f = *state; /* setup_giving */
+    run_forward(f);
+    int other = raw(f, f->saved);
+    head_again(f, other, UINT64_C(2));
+    run_backward(f, f->seg_out, f->seg_map);
+    expect(f, MM_ERR_PLAN, "head forward|tensor saved|before anything was written");
+}
+
+static void a_step_is_given_only_what_it_says_it_can_do_with(void **state) {
+    fixture *f = *state; /* HEAD_F says nothing */
+    run_forward(f);
+    head_again(f, f->seg_saved, UINT64_C(2));
+    run_backward(f, f->seg_out, f->seg_map);
+    expect(f, MM_ERR_PLAN, "head forward|tensor saved|is given to a step");
+}
+
+/* ---------------------------------------------------------------- what it makes, and when */
+
 static void result_that_nobody_reads_is_refused(void **state) {
     fixture *f = *state;
     run_forward(f);
@@ -388,11 +427,15 @@ static void result_is_not_written_into_a_code(void **state) {
 int main(void) {
 #define TEST(name)     cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define CHANGING(name) cmocka_unit_test_setup_teardown(name, setup_changing, teardown)
+#define GIVING(name)   cmocka_unit_test_setup_teardown(name, setup_giving, teardown)
     const struct CMUnitTest tests[] = {
         TEST(step_run_again_from_a_kept_map_serves_elements_and_signs),
         TEST(step_run_again_may_look_at_persistents_that_it_changed_itself),
         TEST(chain_is_run_again_in_its_order),
         TEST(step_that_has_not_run_is_not_recomputed),
+        GIVING(what_is_given_is_read_and_is_no_result),
+        GIVING(what_is_given_must_be_there_as_it_was_written_first),
+        TEST(a_step_is_given_only_what_it_says_it_can_do_with),
         TEST(backward_step_is_not_recomputed),
         TEST(step_that_writes_a_persistent_is_not_recomputed),
         CHANGING(step_that_modifies_a_map_is_not_recomputed),

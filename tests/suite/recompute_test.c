@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
+#include "mm/planning.h"
 #include "tests/suite/suite_rig.h"
 
 enum { ITERATIONS = 4, BATCH = 4 };
@@ -49,7 +50,7 @@ static void running_statistics_see_each_batch_once(void **state) {
     suite_run plain, again;
     start(&plain, s, "liveness");
     start(&again, s, "recompute:when=always");
-    assert_true(suite_needs(s, "recompute:when=always", 0).recomputed_kind[MM_LAYER_BATCH_NORM] > 0);
+    assert_true(suite_needs(s, "recompute:when=always", 0).recomputed_kind[MM_LAYER_BATCH_NORM_RELU] > 0);
     int compared = 0;
     for (int p = 0; p < nets_net_params(s->net); p++) {
         const nets_param *param = nets_net_param(s->net, p);
@@ -72,7 +73,39 @@ static void running_statistics_see_each_batch_once(void **state) {
 }
 
 static void batch_norm_is_run_again_with_the_same_bits(void **state) {
-    expect_same(*state, "rules:bn=recompute;relu=recompute,when=always", MM_LAYER_BATCH_NORM);
+    expect_same(*state, "rules:bn=recompute;relu=recompute,when=always", MM_LAYER_BATCH_NORM_RELU);
+}
+
+/* Of a batch norm that runs again, only the map is written: its statistics are there, and nowhere else. */
+static void a_batch_norm_that_runs_again_is_given_its_statistics(void **state) {
+    suite_run r;
+    int again = 0, given = 0;
+    start(&r, *state, "recompute:when=always");
+    const mm_graph *graph = nets_exec_lowered(r.exec)->graph;
+    mm_planned planned;
+    mm_policy policy;
+    assert_int_equal(mm_policy_parse("recompute:when=always", &policy), MM_OK);
+    assert_int_equal(mm_planned_init(&planned, &policy, graph, "host"), MM_OK);
+    const mm_limits limits = {
+        .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(graph)};
+    assert_int_equal(mm_planned_make(&planned, &policy, graph, &limits), MM_OK);
+    for (int i = 0; i < planned.plan->n_nodes; i++) {
+        const mm_node *n = &planned.plan->nodes[i];
+        if (n->kind != MM_NODE_RECOMPUTE) continue;
+        const mm_step_info *step = mm_graph_step(graph, n->step);
+        again += mm_graph_layer(graph, step->layer)->kind == MM_LAYER_BATCH_NORM_RELU;
+        for (int u = 0; u < step->n_uses; u++) {
+            if (step->uses[u].access != MM_WRITE) continue;
+            bool statistic = mm_graph_tensor(graph, step->uses[u].tensor)->kind == MM_SAVED &&
+                             mm_graph_tensor(graph, step->uses[u].tensor)->rank == 1;
+            assert_int_equal(n->given >> u & 1, statistic);
+            given += statistic;
+        }
+    }
+    assert_true(again > 0);
+    assert_int_equal(given, 2 * again);
+    mm_planned_fini(&planned);
+    suite_run_fini(&r);
 }
 
 static void dropout_drops_the_same_again(void **state) {
@@ -83,7 +116,9 @@ static void dropout_is_run_again_from_a_swapped_input(void **state) {
     expect_same(*state, "rules:dropout=recompute;*=swap,when=always", MM_LAYER_DROPOUT);
 }
 
-static void weights_are_those_of_liveness(void **state) { expect_same(*state, "recompute:when=always", MM_LAYER_RELU); }
+static void weights_are_those_of_liveness(void **state) {
+    expect_same(*state, "recompute:when=always", MM_LAYER_BATCH_NORM_RELU);
+}
 
 /* ---------------------------------------------------------------- the callback */
 
@@ -151,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(running_statistics_see_each_batch_once),
         TEST(batch_norm_is_run_again_with_the_same_bits),
+        TEST(a_batch_norm_that_runs_again_is_given_its_statistics),
         TEST(dropout_drops_the_same_again),
         TEST(dropout_is_run_again_from_a_swapped_input),
         TEST(weights_are_those_of_liveness),

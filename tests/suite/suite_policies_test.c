@@ -40,6 +40,7 @@ static const suite_policy POLICIES[] = {
     {"recompute:mode=memory", true, false},
     {"recompute:mode=cost", true, false},
     {"recompute:mode=sqrt", true, false},
+    {"recompute-swap", true, false},
     {"rules:bn=recompute;relu=recompute;*=swap", true, false},
     {"freelunch:codec=raw,eligible=all", true, false},
     {"freelunch:rate=8", true, true},

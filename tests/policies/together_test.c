@@ -1,0 +1,160 @@
+/* What is compressed, swapped and run again in one plan: in which turn, and which of it first. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/policies/terse_graph.h"
+
+enum { MAP = 8, CODE = 2 }; /* units */
+static const int64_t MUCH = INT64_C(1) << 40;
+enum { SLOW = 1000000 }; /* bytes a second over the link: a map takes 2 ms, what is done again some microseconds */
+
+/* conv -> pool -> conv -> pool ... -> loss. Each layer's backward step reads what the layer read, and a pool's, its own
+ * output too; so a pool's output is made again for the next convolution, of the convolution's before it. */
+static mm_graph *blocks(int n) {
+    terse_graph g;
+    char name[24], text[64];
+    terse_init(&g, "blocks");
+    terse_map(&g, "m0", MM_INPUT, MAP);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=m0");
+    for (int i = 1; i <= 2 * n; i++) {
+        bool pool = i % 2 == 0;
+        snprintf(name, sizeof name, "m%d", i);
+        terse_map(&g, name, MM_FEATURE_MAP, MAP);
+        snprintf(name, sizeof name, "%s%d", pool ? "pool" : "conv", i);
+        snprintf(text, sizeof text, "m%d =m%d", i - 1, i);
+        terse_step(&g, name, pool ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD, text);
+    }
+    snprintf(text, sizeof text, "m%d", 2 * n);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, text);
+    for (int i = 2 * n; i > 0; i--) {
+        snprintf(name, sizeof name, "%s%d", i % 2 == 0 ? "pool" : "conv", i);
+        snprintf(text, sizeof text, i % 2 == 0 ? "m%d m%d" : "m%d", i - 1, i);
+        terse_step(&g, name, i % 2 == 0 ? MM_LAYER_POOL : MM_LAYER_CONV, MM_BACKWARD, text);
+    }
+    return terse_freeze(&g);
+}
+
+static int count(const mm_plan *plan, mm_node_kind kind) {
+    int n = 0;
+    for (int i = 0; i < plan->n_nodes; i++) n += plan->nodes[i].kind == kind;
+    return n;
+}
+
+/* The plan of a policy within a budget, proved; of 0: the one that takes least. */
+static void plan_within(planned *p, const mm_graph *graph, const char *spec, int64_t bytes) {
+    mm_policy policy;
+    mm_limits limits = {.device_bytes = bytes, .pinned_bytes = MUCH};
+    p->facts = terse_facts(graph, CODE * UNIT);
+    p->facts->out_bytes_per_s = p->facts->in_bytes_per_s = SLOW;
+    assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
+    assert_int_equal(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan), MM_OK);
+    limits.device_bytes = bytes > 0 ? bytes : p->plan->peak_bytes;
+    if (mm_plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static int64_t least_of(const mm_graph *graph, const char *spec) {
+    planned p;
+    plan_within(&p, graph, spec, 0);
+    int64_t bytes = p.plan->peak_bytes;
+    planned_done(&p);
+    return bytes;
+}
+
+static void what_is_fetched_runs_ahead_no_farther_in_a_deeper_net(void **state) {
+    (void)state;
+    static const char *const specs[] = {
+        "rules:conv=compress(zfp:rate=8);pool=recompute",
+        "rules:conv=swap;pool=recompute",
+    };
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        int buffers = 0;
+        for (int n = 4; n <= 32; n *= 2) {
+            mm_graph *graph = blocks(n);
+            planned p;
+            plan_terse(&p, graph, specs[s], CODE * UNIT);
+            assert_int_equal(count(p.plan, MM_NODE_RECOMPUTE), n);
+            if (buffers == 0) buffers = p.plan->buffers;
+            assert_int_equal(p.plan->buffers, buffers);
+            planned_done(&p);
+            mm_graph_destroy(graph);
+        }
+        assert_in_range(buffers, 1, 4);
+    }
+}
+
+/* The map that a pool's output is made of is fetched for that, ahead of the maps of earlier layers. */
+static void what_something_is_made_of_is_fetched_in_the_turn_of_that(void **state) {
+    (void)state;
+    char text[1024];
+    mm_graph *graph = blocks(3);
+    planned p;
+    plan_terse(&p, graph, "rules:conv=compress(zfp:rate=8);pool=recompute,depth=1", CODE * UNIT);
+    const char *backward = strstr(terse_tell(p.plan, text, sizeof text), "loss ");
+    assert_string_equal(backward, "loss m5) ~pool6 pool6' m3) ~pool4 conv5' pool4' m1) ~pool2 conv3' pool2' conv1'");
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* With the outputs of all pools made again it fits: nothing need be swapped, which the computation would wait for. */
+static void what_one_rule_does_comes_before_what_the_next_does(void **state) {
+    (void)state;
+    mm_graph *graph = blocks(12);
+    int64_t budget = least_of(graph, "rules:pool=recompute,when=always");
+    planned p;
+    plan_within(&p, graph, "rules:pool=recompute;*=swap", budget);
+    assert_true(p.plan->peak_bytes <= budget);
+    assert_true(count(p.plan, MM_NODE_RECOMPUTE) > 0);
+    assert_int_equal(count(p.plan, MM_NODE_OUT), 0);
+    planned_done(&p);
+    plan_within(&p, graph, "rules:pool=recompute;*=swap", budget - MAP * UNIT);
+    assert_true(p.plan->peak_bytes <= budget - MAP * UNIT);
+    assert_in_range(count(p.plan, MM_NODE_OUT), 1, 4);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+/* A region of their own is idle while the maps are: placed by their lives, codes take what those leave. */
+static void codes_take_the_room_that_maps_leave_where_it_is_short(void **state) {
+    (void)state;
+    mm_graph *graph = blocks(12);
+    int64_t published = least_of(graph, "freelunch:rate=8,eligible=all,when=always");
+    int64_t least = least_of(graph, "freelunch:rate=8,eligible=all");
+    assert_true(least < published);
+    planned p;
+    plan_within(&p, graph, "freelunch:rate=8,eligible=all", least);
+    assert_int_equal(p.plan->code_region_bytes, 0);
+    assert_true(p.plan->peak_bytes <= least);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void recompute_swap_swaps_what_segments_are_made_of(void **state) {
+    (void)state;
+    mm_graph *graph = blocks(24);
+    planned kept, swapped;
+    plan_terse(&kept, graph, "recompute:mode=sqrt", CODE * UNIT);
+    plan_terse(&swapped, graph, "recompute-swap", CODE * UNIT);
+    assert_int_equal(count(swapped.plan, MM_NODE_RECOMPUTE), count(kept.plan, MM_NODE_RECOMPUTE));
+    assert_in_range(count(swapped.plan, MM_NODE_OUT), 1, 24);
+    assert_int_equal(count(swapped.plan, MM_NODE_IN), count(swapped.plan, MM_NODE_OUT));
+    assert_true(swapped.plan->peak_bytes < kept.plan->peak_bytes);
+    assert_int_equal(count(swapped.plan, MM_NODE_ENCODE), 0);
+    planned_done(&kept);
+    planned_done(&swapped);
+    mm_graph_destroy(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_fetched_runs_ahead_no_farther_in_a_deeper_net),
+        cmocka_unit_test(what_something_is_made_of_is_fetched_in_the_turn_of_that),
+        cmocka_unit_test(what_one_rule_does_comes_before_what_the_next_does),
+        cmocka_unit_test(codes_take_the_room_that_maps_leave_where_it_is_short),
+        cmocka_unit_test(recompute_swap_swaps_what_segments_are_made_of),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
