@@ -8,10 +8,11 @@
  *   0           scratch_bytes                 scratch_bytes + weights
  *   | scratchpad | weights in oneDNN's layout |
  *
- * Behind what the gradient by the input takes of it lies, where that is added to an earlier contribution, the gradient alone:
- * it goes there if it is to be added in that contribution's place.
+ * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its part takes
+ * of the workspace: so it may be added in that contribution's place.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "nets/host_channels.h"
 #include "nets/host_ops.h"
@@ -27,7 +28,7 @@ typedef struct conv_op {
     nets_op base;
     const nets_dnn *dnn;
     conv_part y, dx, dw; /* what gives these */
-    int64_t x_elems;
+    int64_t images, x_image_elems, y_image_elems;
     nets_channels channels; /* of the output */
     bool bias, transposed, wants_dx, adds_earlier;
 } conv_op;
@@ -53,19 +54,23 @@ static mm_status reorder(const conv_op *op, conv_part *part, const nets_op_args 
     return nets_dnn_run(op->dnn, &part->reorder, args->at[NETS_WORKSPACE]);
 }
 
-/* A part that applies the weights. */
-static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, nets_role in, void *out) {
+/* Readies a part that applies the weights. */
+static mm_status bind_weights(const conv_op *op, conv_part *part, const nets_op_args *args) {
     void *weights = inner_weights(part, args, args->at[NETS_W]);
     MM_TRY(reorder(op, part, args, args->at[NETS_W], weights));
-    MM_TRY(nets_dnn_bind(&part->kernel, part->in, args->at[in]));
-    MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_WEIGHTS, weights));
+    return nets_dnn_bind(&part->kernel, DNNL_ARG_WEIGHTS, weights);
+}
+
+static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, const void *in, void *out) {
+    MM_TRY(nets_dnn_bind(&part->kernel, part->in, in));
     MM_TRY(nets_dnn_bind(&part->kernel, part->out, out));
     return nets_dnn_run(op->dnn, &part->kernel, args->at[NETS_WORKSPACE]);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
-    MM_TRY(run_part(op, &op->y, args, NETS_X, args->at[NETS_Y]));
+    MM_TRY(bind_weights(op, &op->y, args));
+    MM_TRY(run_part(op, &op->y, args, args->at[NETS_X], args->at[NETS_Y]));
     if (op->bias)
         nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
                                args->at[NETS_WORKSPACE]);
@@ -85,15 +90,26 @@ static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
     return MM_OK;
 }
 
+static mm_status add_to_earlier(conv_op *op, const nets_op_args *args) {
+    float *alone = (float *)((char *)args->at[NETS_WORKSPACE] + op->dx.workspace_bytes);
+    const float *dy = args->at[NETS_DY], *earlier = args->at[NETS_EARLIER];
+    for (int64_t i = 0; i < op->images; i++) {
+        float *dx = (float *)args->at[NETS_DX] + i * op->x_image_elems;
+        MM_TRY(run_part(op, &op->dx, args, dy + i * op->y_image_elems, alone));
+        if (dx != earlier + i * op->x_image_elems)
+            memcpy(dx, earlier + i * op->x_image_elems, (size_t)op->x_image_elems * sizeof *dx);
+        nets_host_accumulate(dx, alone, op->x_image_elems);
+    }
+    return MM_OK;
+}
+
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
     MM_TRY(run_backward_weights(op, args));
     if (!op->wants_dx) return MM_OK;
-    void *dx = args->at[NETS_DX], *earlier = args->at[NETS_EARLIER];
-    void *alone = dx == earlier ? (char *)args->at[NETS_WORKSPACE] + op->dx.workspace_bytes : dx;
-    MM_TRY(run_part(op, &op->dx, args, NETS_DY, alone));
-    nets_host_accumulate(dx, dx == earlier ? alone : earlier, op->x_elems);
-    return MM_OK;
+    MM_TRY(bind_weights(op, &op->dx, args));
+    return op->adds_earlier ? add_to_earlier(op, args)
+                            : run_part(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_DX]);
 }
 
 static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
@@ -116,7 +132,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     int64_t bias = op->bias ? op->channels.scratch_bytes : 0;
     if (phase == MM_FORWARD) return nets_larger(bias, op->y.workspace_bytes);
     int64_t dx = op->dx.workspace_bytes;
-    if (op->adds_earlier) dx += nets_aligned(op->x_elems * (int64_t)sizeof(float));
+    if (op->adds_earlier) dx += nets_aligned(op->x_image_elems * (int64_t)sizeof(float));
     return nets_larger(bias, nets_larger(dx, op->dw.workspace_bytes));
 }
 
@@ -163,7 +179,9 @@ static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_o
     if (!desc->training) return MM_OK;
     MM_TRY(make_dw(op, w));
     if (!desc->wants_dx) return MM_OK;
-    return transposed ? make_direct(op->dnn, w, &op->dx) : make_transposed(op->dnn, w, &op->dx);
+    nets_dnn_windows dx = *w;
+    if (desc->adds_earlier) dx.x[0] = dx.y[0] = 1;
+    return transposed ? make_direct(op->dnn, &dx, &op->dx) : make_transposed(op->dnn, &dx, &op->dx);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
@@ -174,7 +192,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->transposed = desc->kind == NETS_CONV_TRANSPOSE;
     op->wants_dx = desc->wants_dx;
     op->adds_earlier = desc->adds_earlier;
-    op->x_elems = nets_elems(desc->x);
+    op->images = desc->x[0];
+    op->x_image_elems = nets_elems(desc->x) / op->images;
+    op->y_image_elems = nets_elems(desc->y) / op->images;
     op->channels = nets_channels_of(desc->y[0] * desc->y[1] * desc->y[2], desc->y[3]);
     op->bias = desc->attrs.bias;
     nets_op_desc from_y = *desc;

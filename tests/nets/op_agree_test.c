@@ -148,19 +148,23 @@ static void max_pool_agrees_bit_for_bit_also_where_maxima_tie(void **state) {
 
 /* ---------------------------------------------------------------- nearly */
 
-static void check_op(nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], double tolerance) {
+static void check_pair(pair *p, double tolerance) {
     static const nets_role FORWARD[] = {NETS_Y, NETS_SAVED_MEAN, NETS_SAVED_VAR, NETS_MEAN, NETS_VAR};
     static const nets_role BACKWARD[] = {NETS_DX, NETS_DW, NETS_DB};
+    run(p, MM_FORWARD);
+    for (size_t i = 0; i < sizeof FORWARD / sizeof FORWARD[0]; i++) check_near(p, FORWARD[i], tolerance);
+    run(p, MM_BACKWARD);
+    for (size_t i = 0; i < sizeof BACKWARD / sizeof BACKWARD[0]; i++) check_near(p, BACKWARD[i], tolerance);
+    op_rig_give_earlier(&p->host, p->host.args.at[NETS_X]);
+    op_rig_give_earlier(&p->cuda, p->cuda.args.at[NETS_X]);
+    run(p, MM_BACKWARD);
+    check_near(p, NETS_DX, tolerance);
+}
+
+static void check_op(nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], double tolerance) {
     pair p;
     start(&p, kind, attrs, x, true);
-    run(&p, MM_FORWARD);
-    for (size_t i = 0; i < sizeof FORWARD / sizeof FORWARD[0]; i++) check_near(&p, FORWARD[i], tolerance);
-    run(&p, MM_BACKWARD);
-    for (size_t i = 0; i < sizeof BACKWARD / sizeof BACKWARD[0]; i++) check_near(&p, BACKWARD[i], tolerance);
-    op_rig_give_earlier(&p.host, p.host.args.at[NETS_X]);
-    op_rig_give_earlier(&p.cuda, p.cuda.args.at[NETS_X]);
-    run(&p, MM_BACKWARD);
-    check_near(&p, NETS_DX, tolerance);
+    check_pair(&p, tolerance);
     finish(&p);
 }
 
@@ -264,6 +268,27 @@ static void convolutions_agree(void **state) {
     check_op(NETS_CONV_TRANSPOSE, &grouped, SIZES[4], 1e-5);
 }
 
+/* Of channels that tensor cores take. */
+static void tf32_convolutions_agree_as_they_are_rounded(void **state) {
+    static const nets_attrs SHAPES[] = {
+        {.out_channels = 64, .kernel = {1, 1}},
+        {.out_channels = 64, .kernel = {1, 1}, .stride = {2, 2}},
+        {.out_channels = 64, .kernel = {3, 3}, .pad = {1, 1}},
+        {.out_channels = 64, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof SHAPES / sizeof SHAPES[0]; i++)
+        for (int transposed = 0; transposed < 2; transposed++) {
+            pair p;
+            start(&p, transposed ? NETS_CONV_TRANSPOSE : NETS_CONV, &SHAPES[i], (const int64_t[4]){4, 14, 14, 32},
+                  true);
+            op_rig_use("cuda");
+            op_rig_reopen(&p.cuda, &(nets_backend_config){.precision = NETS_TF32, .workspace_limit_bytes = 64 << 20});
+            check_pair(&p, 4e-3);
+            finish(&p);
+        }
+}
+
 /* ---------------------------------------------------------------- the loss */
 
 static void check_loss(const int64_t x[4]) {
@@ -309,6 +334,7 @@ int main(void) {
         cmocka_unit_test(lrn_agrees),
         cmocka_unit_test(linear_agrees),
         cmocka_unit_test(convolutions_agree),
+        cmocka_unit_test(tf32_convolutions_agree_as_they_are_rounded),
         cmocka_unit_test(loss_agrees_and_counts_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
