@@ -501,6 +501,29 @@ static void nominal_times_are_for_all_but_what_is_known(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* Four times the memory's rate: maps go by four times as fast, and so does all but the link. */
+static void nominal_times_go_by_the_rate_of_the_devices_memory(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts[3];
+    const int64_t rates[3] = {0, INT64_C(250000000000), INT64_C(1000000000000)};
+    int shorter = 0;
+    for (int i = 0; i < 3; i++) {
+        facts[i] = terse_facts(graph, CODE * UNIT);
+        facts[i]->memory_bytes_per_s = rates[i];
+        mm_nominal_times(graph, facts[i]);
+        assert_int_equal(facts[i]->out_bytes_per_s, facts[0]->out_bytes_per_s);
+    }
+    for (int v = 0; v < facts[0]->variant_first[facts[0]->n_steps]; v++) {
+        assert_int_equal(facts[1]->variants[v].ns, facts[0]->variants[v].ns);
+        assert_true(facts[2]->variants[v].ns <= facts[0]->variants[v].ns);
+        shorter += facts[2]->variants[v].ns < facts[0]->variants[v].ns;
+    }
+    assert_true(shorter > 0);
+    for (int i = 0; i < 3; i++) mm_facts_destroy(facts[i]);
+    mm_graph_destroy(graph);
+}
+
 /* Maps apart, of which two buffers serve any number, and then three in a row. */
 static mm_graph *apart_then_together(void) {
     terse_graph g;
@@ -627,6 +650,7 @@ int main(void) {
         cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
         cmocka_unit_test(too_few_buffers_are_refused_or_passed_over),
         cmocka_unit_test(nominal_times_are_for_all_but_what_is_known),
+        cmocka_unit_test(nominal_times_go_by_the_rate_of_the_devices_memory),
         cmocka_unit_test(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits),
         cmocka_unit_test(too_little_pinned_memory_is_refused_naming_it),
         cmocka_unit_test(the_step_never_takes_longer_with_a_larger_budget),
