@@ -26,7 +26,7 @@ typedef struct mm_record {
 struct mm_manager {
     mm_options options;
     mm_device *device;
-    mm_rates rates; /* that it tells */
+    mm_rates rates;   /* that it tells */
     mm_pool *pool;    /* the arena */
     mm_pool *staging; /* pinned memory */
     mm_dispatch *dispatch;

@@ -198,7 +198,7 @@ static mm_status enter_if_possible(contest *c, const candidate *entering) {
 }
 
 static mm_status try_way(contest *c, const way *w) {
-    int limits = mm_graph_steps(c->graph) > LARGE_STEPS ? LIMITS_LARGE : LIMITS;
+    int limits = mm_graph_steps(c->graph) <= LARGE_STEPS ? LIMITS : w->loose ? LIMITS_LARGE / 2 : LIMITS_LARGE;
     if (limits > c->eligible.n) limits = c->eligible.n;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
