@@ -21,20 +21,24 @@ typedef struct stretch {
 } stretch;
 
 /* What the search for a box looks at, side by side in memory. */
-typedef struct life {
-    int32_t first, last;
-} life;
+typedef struct entry {
+    int32_t first, last; /* last: HOLE once the box is placed */
+    int32_t rank;        /* its place in the order */
+} entry;
 
 typedef struct beginner {
     int32_t last, rank; /* rank: its place in the order; once it is placed, one behind all */
 } beginner;
 
+enum { HOLE = INT32_MAX };
+
 typedef struct skyline {
     const mm_layout_problem *problem;
-    int32_t *order;      /* boxes by importance */
-    life *lives;         /* by place in the order */
+    int32_t *order; /* boxes by importance */
+    entry *entries; /* in the order; without most of those that are placed */
+    int32_t n_entries, holes;
+    int32_t *entry_of;   /* by place in the order */
     beginner *beginners; /* by box, so by first */
-    int32_t *next;       /* disjoint sets: leads from a place in the order to the next whose box is not placed */
     int32_t *begin;      /* boxes [begin[t], begin[t + 1]) begin at time t */
     stretch *stretches;  /* at most one a time */
     int32_t n_stretches;
@@ -49,13 +53,13 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
     size_t n = (size_t)problem->n;
     *s = (skyline){.problem = problem, .work_limit = work_limit};
     s->order = malloc(n * sizeof *s->order);
-    s->lives = malloc(n * sizeof *s->lives);
+    s->entries = malloc(n * sizeof *s->entries);
+    s->entry_of = malloc(n * sizeof *s->entry_of);
     s->beginners = malloc(n * sizeof *s->beginners);
-    s->next = malloc((n + 1) * sizeof *s->next);
     s->begin = calloc((size_t)problem->times + 1, sizeof *s->begin);
     s->stretches = malloc((size_t)problem->times * sizeof *s->stretches);
     s->offset = malloc(n * sizeof *s->offset);
-    if (!s->order || !s->lives || !s->beginners || !s->next || !s->begin || !s->stretches || !s->offset) {
+    if (!s->order || !s->entries || !s->entry_of || !s->beginners || !s->begin || !s->stretches || !s->offset) {
         return mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
     }
     for (int32_t i = 0; i < problem->n; i++) s->begin[problem->boxes[i].first + 1]++;
@@ -65,9 +69,9 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
 
 static void skyline_fini(skyline *s) {
     free(s->order);
-    free(s->lives);
+    free(s->entries);
+    free(s->entry_of);
     free(s->beginners);
-    free(s->next);
     free(s->begin);
     free(s->stretches);
     free(s->offset);
@@ -82,35 +86,53 @@ static int32_t random_below(skyline *s, int32_t n) {
 }
 
 static int32_t lowest_stretch(skyline *s) {
-    int32_t low = 0;
-    for (int32_t i = 1; i < s->n_stretches; i++) {
-        if (s->stretches[i].height < s->stretches[low].height) low = i;
+    const stretch *low = s->stretches, *end = low + s->n_stretches;
+    int64_t height = low->height;
+    for (const stretch *at = low + 1; at < end; at++) {
+        if (at->height >= height) continue;
+        height = at->height;
+        low = at;
     }
     s->work += s->n_stretches;
-    return low;
+    return (int32_t)(low - s->stretches);
 }
 
-static int32_t next_unplaced(skyline *s, int32_t at) {
-    while (s->next[at] != at) at = s->next[at] = s->next[s->next[at]];
-    return at;
-}
-
-/* The place in the order of the most important box that is not placed and lives within the stretch; n if none does.
- * Two scans side by side, until the shorter one knows: the order from the top, and all boxes that begin within. */
+/* The place in the order of the most important box that is not placed and lives within the stretch; n if none does. From
+ * the top of the order, but no farther than there are boxes that begin within: then those are the fewer to look at. */
 static int32_t most_important(skyline *s, const stretch *within) {
-    int32_t n = s->problem->n, best = n, at = next_unplaced(s, 0);
-    int32_t first = within->first, last = within->last, looked = 0;
+    int32_t n = s->problem->n, first = within->first, last = within->last, looked = 0;
     const beginner *box = &s->beginners[s->begin[first]], *end = &s->beginners[s->begin[last + 1]];
-    for (; at < n && box < end; at = next_unplaced(s, at + 1), box++, looked++) {
-        if (s->lives[at].first >= first && s->lives[at].last <= last) {
-            best = at;
-            looked++;
-            break;
+    const entry *e = s->entries, *entries_end = e + s->n_entries;
+    for (; e < entries_end && looked < end - box; e++) {
+        if (e->last <= last && e->first >= first) {
+            s->work += looked + 1;
+            return e->rank;
         }
-        if (box->last <= last && box->rank < best) best = box->rank;
+        looked += e->last != HOLE;
     }
     s->work += looked;
+    int32_t best = n;
+    for (; box < end; box++)
+        if (box->last <= last && box->rank < best) best = box->rank;
     return best;
+}
+
+static void close_holes(skyline *s) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_entries; i++) {
+        if (s->entries[i].last == HOLE) continue;
+        s->entry_of[s->entries[i].rank] = n;
+        s->entries[n++] = s->entries[i];
+    }
+    s->n_entries = n;
+    s->holes = 0;
+}
+
+/* The box at place `at` is placed. */
+static void take_out(skyline *s, int32_t at) {
+    s->entries[s->entry_of[at]].last = HOLE;
+    s->beginners[s->order[at]].rank = s->problem->n;
+    if (++s->holes > s->n_entries / 8) close_holes(s);
 }
 
 /* A box stands on stretch `at`, whose rest stays on both sides of it. */
@@ -146,10 +168,12 @@ static bool place(skyline *s, int64_t goal) {
     int32_t n = s->problem->n;
     for (int32_t i = 0; i < n; i++) {
         const mm_box *box = &s->problem->boxes[s->order[i]];
-        s->lives[i] = (life){box->first, box->last};
+        s->entries[i] = (entry){box->first, box->last, i};
+        s->entry_of[i] = i;
         s->beginners[s->order[i]] = (beginner){box->last, i};
     }
-    for (int32_t i = 0; i <= n; i++) s->next[i] = i;
+    s->n_entries = n;
+    s->holes = 0;
     s->stretches[0] = (stretch){0, s->problem->times - 1, 0};
     s->n_stretches = 1;
     s->height = 0;
@@ -170,8 +194,7 @@ static bool place(skyline *s, int64_t goal) {
         }
         s->offset[box] = offset;
         if (end > s->height) s->height = end;
-        s->beginners[box].rank = n;
-        s->next[at] = at + 1;
+        take_out(s, at);
         stand(s, low, &s->problem->boxes[box]);
         left--;
     }

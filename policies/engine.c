@@ -170,6 +170,22 @@ static mm_status fetch_next(engine *e) {
 
 /* ---------------------------------------------------------------- backward: make again */
 
+static void mark_wanted(engine *e, mm_tensor tensor) {
+    e->wanted[tensor] = true;
+    e->wants[e->n_wants++] = tensor;
+}
+
+/* What comes with it when a step is run again, and is needed yet. */
+static void want_along(engine *e, const mm_step_info *step, int when) {
+    for (int u = 0; u < step->n_uses; u++) {
+        mm_tensor other = step->uses[u].tensor;
+        int index = e->maps.map_of[other];
+        if (index >= 0 && e->maps.maps[index].along && step->uses[u].access == MM_WRITE && !e->wanted[other] &&
+            !e->made[other] && mm_maps_outlives(&e->schedule, other, when))
+            mark_wanted(e, other);
+    }
+}
+
 /* Has `tensor` there when step `when` begins: fetched, or wanted, with all that it is made of. */
 static mm_status want(engine *e, mm_tensor tensor, int when) {
     const mm_schedule *s = &e->schedule;
@@ -177,11 +193,11 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
     mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
     if (m && m->action != MM_ACTION_RECOMPUTE) return is_fetched(e, m) ? MM_OK : fetch(e, m);
     if (e->wanted[tensor] || (mm_maps_outlives(s, tensor, when) && (!m || e->made[tensor]))) return MM_OK;
-    e->wanted[tensor] = true;
-    e->wants[e->n_wants++] = tensor;
+    mark_wanted(e, tensor);
     int producer = mm_maps_producer(s->graph, tensor);
     e->again[producer] = true;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
+    want_along(e, step, when);
     for (int u = 0; u < step->n_uses; u++) {
         bool managed = mm_graph_tensor(s->graph, step->uses[u].tensor)->ownership == MM_MANAGED;
         if (managed && step->uses[u].access == MM_READ) MM_TRY(want(e, step->uses[u].tensor, when));

@@ -145,10 +145,49 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
+/* Whether what a step saved comes with a map of its that is made again, so that it need not be kept. What the step is given
+ * then (mm_graph_allow_given) it does not make. */
+static bool comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return false;
+    if (s->plan->alias[tensor] != tensor || info->first_backward <= info->last_forward) return false;
+    int producer = mm_maps_producer(s->graph, tensor);
+    if (producer < 0 || info->last_forward != producer) return false;
+    const mm_step_info *step = mm_graph_step(s->graph, producer);
+    bool comes = false;
+    for (int u = 0; u < step->n_uses; u++) {
+        if (step->uses[u].access != MM_WRITE) continue;
+        if (step->uses[u].tensor == tensor && u < MM_GIVEN_USES && step->given >> u & 1) return false;
+        int other = maps->map_of[step->uses[u].tensor];
+        comes |= other >= 0 && maps->maps[other].action == MM_ACTION_RECOMPUTE && maps->maps[other].exact;
+    }
+    return comes;
+}
+
+static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    maps->maps[maps->n] = (mm_map){.tensor = tensor,
+                                   .action = MM_ACTION_RECOMPUTE,
+                                   .codec = -1,
+                                   .last_forward = info->last_forward,
+                                   .first_backward = info->first_backward,
+                                   .needed = info->first_backward,
+                                   .last_value = s->last_step[tensor],
+                                   .value = true,
+                                   .exact = true,
+                                   .along = true,
+                                   .segment = maps->n};
+    maps->map_of[tensor] = maps->n++;
+}
+
 /* In the order in which they are made, so that what a map is made of is settled before it. */
 static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
                        mm_tensor t) {
     mm_map *m = &maps->maps[maps->n];
+    if (comes_along(s, maps, t)) {
+        add_along(maps, s, t);
+        return;
+    }
     if (!is_eligible(s, maps, config, t, m)) return;
     bool kept = !is_selected(selection, m, &maps->eligible);
     maps->eligible.n++;

@@ -16,6 +16,8 @@ typedef struct mm_map {
     int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
     bool value, sign;      /* what is put away: elements, mask */
     bool anew;             /* RECOMPUTE: for each backward step; else once, and kept */
+    bool exact;            /* RECOMPUTE: bit for bit */
+    bool along;            /* RECOMPUTE: with another output of its step, and only then: a pool's index map */
     int segment;           /* RECOMPUTE: leads to the last map of its segment, those that are made of one another */
     int64_t segment_bytes; /* if it is that one: what they all take */
     bool counted;

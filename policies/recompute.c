@@ -133,7 +133,7 @@ void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
         mm_map *m = &maps->maps[i];
         if (m->action != MM_ACTION_RECOMPUTE) continue;
         bool large = mode == MM_RECOMPUTE_COST && maps->maps[find_segment(maps, i)].segment_bytes > maps->layer_peak;
-        m->anew = large || mode == MM_RECOMPUTE_MEMORY;
+        m->anew = !m->along && (large || mode == MM_RECOMPUTE_MEMORY);
     }
 }
 
@@ -165,6 +165,7 @@ bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode 
     maps->marks++;
     m->codec = -1;
     if (!can_make(&q, m->tensor)) return false;
+    m->exact = q.exact;
     if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) && joined_bytes(s, maps, m->tensor) > maps->layer_peak)
         return false;
     if (q.exact || !m->sign) {

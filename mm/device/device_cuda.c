@@ -60,15 +60,13 @@ static int64_t link_rate(int architecture) {
     return architecture >= 9 ? GENERATION_3 * 46 / 10 : architecture == 8 ? GENERATION_3 * 2 : GENERATION_3;
 }
 
-/* Twice a clock, the bus; 0 where the driver does not tell. */
-static int64_t memory_rate(void) {
-    int kilohertz = 0, bits = 0;
-    if (cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0) != cudaSuccess ||
-        cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return 0;
-    }
-    return INT64_C(2000) * kilohertz * (bits / 8);
+/* Twice a clock, the bus. */
+static mm_status find_memory_rate(int64_t *bytes_per_s_out) {
+    int kilohertz, bits;
+    CUDA_TRY(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0), "cudaDeviceGetAttribute");
+    CUDA_TRY(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0), "cudaDeviceGetAttribute");
+    *bytes_per_s_out = INT64_C(2000) * kilohertz * (bits / 8);
+    return MM_OK;
 }
 
 static mm_status describe_gpu(cuda_device *device) {
@@ -78,8 +76,8 @@ static mm_status describe_gpu(cuda_device *device) {
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &device->most_urgent), "cudaDeviceGetStreamPriorityRange");
     snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
     device->description.processors = properties.multiProcessorCount;
-    device->description.memory_bytes_per_s = memory_rate();
     device->description.link_bytes_per_s = link_rate(properties.major);
+    MM_TRY(find_memory_rate(&device->description.memory_bytes_per_s));
     return MM_OK;
 }
 

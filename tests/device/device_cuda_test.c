@@ -311,6 +311,8 @@ static void the_gpu_is_described(void **state) {
     mm_device_describe(r->device, &description);
     assert_true(strlen(description.model) > 0);
     assert_true(description.processors > 0);
+    assert_in_range(description.memory_bytes_per_s, INT64_C(100000000000), INT64_C(100000000000000));
+    assert_in_range(description.link_bytes_per_s, INT64_C(10000000000), INT64_C(100000000000));
 }
 
 static void skipped(void **state) {

@@ -359,6 +359,22 @@ static void copies_over_the_link_take_its_time_and_share_it(void **state) {
     }
 }
 
+static void the_link_is_told_where_it_was_set(void **state) {
+    (void)state;
+    mm_device *device;
+    mm_device_description description;
+    const mm_device_config configs[] = {
+        {0}, {.link_out_bytes_per_s = 5000000, .link_in_bytes_per_s = 4000000}, {.link_out_bytes_per_s = 5000000}};
+    const int64_t told[] = {0, 4000000, 0};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mm_device_create("host", &configs[i], &device), MM_OK);
+        mm_device_describe(device, &description);
+        assert_int_equal(description.link_bytes_per_s, told[i]);
+        assert_int_equal(description.memory_bytes_per_s > 0, told[i] > 0);
+        mm_device_destroy(device);
+    }
+}
+
 static void an_allocation_costs_what_was_set(void **state) {
     (void)state;
     host_fixture f;
@@ -411,6 +427,7 @@ int main(void) {
         CASE(memory_of_others_on_the_c_heap_is_counted_as_outside),
         CASE(the_device_itself_takes_no_more_memory_once_warm),
         cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
+        cmocka_unit_test(the_link_is_told_where_it_was_set),
         cmocka_unit_test(an_allocation_costs_what_was_set),
         cmocka_unit_test(random_delays_change_no_result),
         cmocka_unit_test(random_delays_take_time),

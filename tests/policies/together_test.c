@@ -132,6 +132,53 @@ static void codes_take_the_room_that_maps_leave_where_it_is_short(void **state) 
     mm_graph_destroy(graph);
 }
 
+/* conv -> pool -> conv -> loss; the pool's backward step reads nothing but the index that it saved, the second
+ * convolution's the pool's output, the first's its own. */
+static mm_graph *pooled(void) {
+    terse_graph g;
+    terse_init(&g, "pooled");
+    terse_map(&g, "m0", MM_INPUT, MAP);
+    terse_map(&g, "m1", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "m2", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "index", MM_SAVED, MAP);
+    terse_map(&g, "m3", MM_FEATURE_MAP, MAP);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=m0");
+    terse_step(&g, "conv1", MM_LAYER_CONV, MM_FORWARD, "m0 =m1");
+    terse_step(&g, "pool", MM_LAYER_POOL, MM_FORWARD, "m1 =m2 =index");
+    terse_step(&g, "conv2", MM_LAYER_CONV, MM_FORWARD, "m2 =m3");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "m3");
+    terse_step(&g, "conv2", MM_LAYER_CONV, MM_BACKWARD, "m2");
+    terse_step(&g, "pool", MM_LAYER_POOL, MM_BACKWARD, "index");
+    terse_step(&g, "conv1", MM_LAYER_CONV, MM_BACKWARD, "m0 m1");
+    return terse_freeze(&g);
+}
+
+static void a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_another(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *words;
+        bool again; /* the index, too */
+    } cases[] = {
+        {"rules:pool=recompute", "data conv1 pool conv2 loss ~pool conv2' pool' conv1'", true},
+        {"recompute:mode=memory", "data conv1 pool conv2 loss ~pool conv2' pool' conv1'", true},
+        {"rules:conv=compress(zfp:rate=8);pool=recompute",
+         "data conv1 pool (m1 conv2 loss m1) ~pool conv2' pool' conv1'", false},
+        {"rules:pool=swap", "data conv1 pool conv2 >m2 loss <m2 conv2' pool' conv1'", false},
+    };
+    mm_graph *graph = pooled();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        planned p;
+        char text[256];
+        plan_terse(&p, graph, cases[i].spec, CODE * UNIT);
+        assert_string_equal(terse_tell(p.plan, text, sizeof text), cases[i].words);
+        const mm_segment *first = segment_of(&p, "index", 0);
+        const mm_node *last = &p.plan->nodes[first->last_node];
+        assert_int_equal(mm_graph_step(graph, last->step)->phase, cases[i].again ? MM_FORWARD : MM_BACKWARD);
+        planned_done(&p);
+    }
+    mm_graph_destroy(graph);
+}
+
 static void recompute_swap_swaps_what_segments_are_made_of(void **state) {
     (void)state;
     mm_graph *graph = blocks(24);
@@ -154,6 +201,7 @@ int main(void) {
         cmocka_unit_test(what_something_is_made_of_is_fetched_in_the_turn_of_that),
         cmocka_unit_test(what_one_rule_does_comes_before_what_the_next_does),
         cmocka_unit_test(codes_take_the_room_that_maps_leave_where_it_is_short),
+        cmocka_unit_test(a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_another),
         cmocka_unit_test(recompute_swap_swaps_what_segments_are_made_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,7 @@ void suite_net_fini(suite_net *s) {
 
 nets_backend *suite_backend(const suite_net *s) {
     nets_backend *backend;
-    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20};
+    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20, .no_fuse = s->no_fuse};
     if (nets_backend_open(s->device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
     return backend;
 }

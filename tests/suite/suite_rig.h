@@ -19,6 +19,7 @@ typedef struct suite_net {
     const char *device; /* that it is to be trained on */
     nets_net *net;
     int64_t batch;
+    bool no_fuse; /* layer by layer; false at first */
     float *images;
     int32_t *labels;
 } suite_net;

@@ -115,7 +115,7 @@ pinned_memory_is_a_budget_too_() {
     equal liveness given
     refused 1 "needs $pinned bytes of pinned host memory, $((pinned - 1)) are given" "${net[@]}" \
         --policy swap:when=always --pinned $((pinned - 1))
-    refused 1 "recompute:mode=sqrt needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 1
+    refused 1 "(lossy) needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 1
     # As much as there is: less leaves, and more is needed on the device.
     trained less --policy swap --pinned $((pinned / 2))
     equal liveness less

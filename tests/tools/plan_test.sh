@@ -4,6 +4,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
 machine=$(realpath "$2")
+h200=$(realpath "$3")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: the row to row.json
@@ -227,6 +228,14 @@ chart_is_ascii_unless_the_locale_is_utf8_() {
     LC_ALL=C.UTF-8 expect 0 plan --net tiny --batch 32 --policy liveness --chart
     says out "▓ stashed maps"
     says out "▲ peak 3.27MiB: avgpool forward"
+}
+
+# By rates that are estimated: ResNet-152 at batch 384 in 12 GiB, with nothing lost, and at batch 256 in 20 GB.
+a_large_net_fits_a_small_budget_by_the_estimated_rates_of_an_h200_() {
+    expect 0 plan --net resnet152 --batch 384 --budget 12GiB --policy recompute-swap,freelunch:rate=4,eligible=all \
+        --facts "$h200"
+    expect 1 plan --net resnet152 --batch 384 --budget 12GiB --policy recompute:mode=sqrt --facts "$h200"
+    expect 0 plan --net resnet152 --batch 256 --budget 20GB --policy recompute:mode=sqrt --facts "$h200"
 }
 
 chart_is_shown_with_explain_on_a_terminal_() {

@@ -1,0 +1,157 @@
+/* Fused or not, whole nets give the same bits: losses, parameters, momenta and running statistics after some steps of
+ * training, and the scores of an evaluation; on the host, whatever shares storage and wherever signs are given as masks. (On
+ * CUDA: train_agree_test.) */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/zoo.h"
+#include "tests/nets/ref_exec.h"
+
+enum { BATCH = 3, STEPS = 4 };
+
+static int conv(nets_net *net, const char *name, int64_t channels, bool bias, int input) {
+    const nets_attrs attrs = {.out_channels = channels, .kernel = {3, 3}, .pad = {1, 1}, .bias = bias};
+    return nets_add1(net, name, NETS_CONV, &attrs, input);
+}
+
+static int norm(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_BATCH_NORM, NULL, input);
+}
+static int relu(nets_net *net, const char *name, int input) { return nets_add1(net, name, NETS_RELU, NULL, input); }
+static int sum(nets_net *net, const char *name, int a, int b) {
+    return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
+}
+
+/* Every pattern, with every way in which the gradients come together: a batch norm that the images go to (nothing before it
+ * learns); sums whose other addend is a map that others read before and after (with an earlier contribution), another batch
+ * norm, the images; maps with three consumers; biases of convolutions and of linear layers; a ReLU that reads no fusible
+ * layer. Channels that are no multiple of anything. */
+static nets_net *build_patterns(void) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("patterns", &net), MM_OK);
+    int data = nets_add_data(net, 9, 7, 3, 5);
+    int first = relu(net, "relu_first", norm(net, "bn_first", data));
+    int own = norm(net, "bn_own", conv(net, "conv_own", 3, false, first));
+    int images = relu(net, "relu_images", sum(net, "sum_images", own, data));
+    int stem = relu(net, "relu_stem", norm(net, "bn_stem", conv(net, "stem", 13, false, images)));
+    int inner = relu(net, "relu_a", norm(net, "bn_a", conv(net, "conv_a", 13, false, stem)));
+    int block = relu(net, "relu_b", sum(net, "sum_b", stem, norm(net, "bn_b", conv(net, "conv_b", 13, false, inner))));
+    int short_cut = norm(net, "bn_cut", conv(net, "cut", 13, false, block));
+    int other = norm(net, "bn_c", conv(net, "conv_c", 13, true, block));
+    int joined = relu(net, "relu_c", sum(net, "sum_c", other, short_cut));
+    int dense = relu(net, "relu_d", norm(net, "bn_d", joined)),
+        biased = relu(net, "relu_e", conv(net, "e", 13, true, dense));
+    int p = norm(net, "bn_p", joined), q = norm(net, "bn_q", joined); /* p must not overtake q */
+    p = relu(net, "relu_p", p), q = relu(net, "relu_q", q);
+    int both = sum(net, "sum_e", sum(net, "sum_pq", p, q), sum(net, "sum_d", biased, joined));
+    int last = relu(net, "relu_f", sum(net, "sum_f", both, stem));
+    int x = nets_add1(net, "pool", NETS_MAX_POOL, &(nets_attrs){.kernel = {2, 2}, .stride = {2, 2}}, last);
+    x = nets_add1(net, "hidden", NETS_LINEAR, &(nets_attrs){.out_channels = 37, .bias = true}, x);
+    x = nets_add1(net, "drop", NETS_DROPOUT, &(nets_attrs){.p = 0.3f}, relu(net, "relu_hidden", x));
+    x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
+    nets_add1(net, "loss", NETS_LOSS, NULL, x);
+    if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
+    return net;
+}
+
+static void expect_same(const ref_exec *a, const ref_exec *b, const char *tensor, int64_t elems) {
+    if (memcmp(ref_tensor(a, tensor), ref_tensor(b, tensor), (size_t)elems * sizeof(float)) != 0)
+        fail_msg("%s: %s differs", nets_net_name(a->net), tensor);
+}
+
+static void expect_same_state(const ref_exec *a, const ref_exec *b) {
+    static const char *const prefixes[] = {"", "grad.", "momentum."};
+    for (int p = 0; p < nets_net_params(a->net); p++) {
+        const nets_param *param = nets_net_param(a->net, p);
+        bool trained = param->learned && a->lowered->mode == NETS_TRAIN;
+        for (int k = 0; k < (trained ? 3 : 1); k++) {
+            char name[160];
+            snprintf(name, sizeof name, "%s%s", prefixes[k], param->name);
+            expect_same(a, b, name, param->elems);
+        }
+    }
+}
+
+static void check_training(const nets_net *net, ref_options options, const float *images, const int32_t *labels) {
+    const ref_options unfused = {.no_fuse = true};
+    ref_exec one, other;
+    ref_init(&one, net, BATCH, NETS_TRAIN, options, 2, NULL);
+    ref_init(&other, net, BATCH, NETS_TRAIN, unfused, 2, NULL);
+    assert_true(one.lowered->n_steps <= other.lowered->n_steps);
+    for (int i = 0; i < STEPS; i++) {
+        float loss = ref_iteration(&one, images, labels, 0.05f),
+              expected = ref_iteration(&other, images, labels, 0.05f);
+        assert_memory_equal(&loss, &expected, sizeof loss);
+        expect_same_state(&one, &other);
+    }
+    ref_fini(&one);
+    ref_fini(&other);
+}
+
+static void check_evaluation(const nets_net *net, ref_options options, const float *images, const int32_t *labels) {
+    const ref_options unfused = {.no_fuse = true};
+    ref_exec trained, one, other;
+    ref_init(&trained, net, BATCH, NETS_TRAIN, unfused, 3, NULL);
+    for (int i = 0; i < STEPS; i++) ref_iteration(&trained, images, labels, 0.05f);
+    ref_init(&one, net, BATCH, NETS_EVAL, options, 0, &trained);
+    ref_init(&other, net, BATCH, NETS_EVAL, unfused, 0, &trained);
+    float loss = ref_iteration(&one, images, labels, 0), expected = ref_iteration(&other, images, labels, 0);
+    assert_memory_equal(&loss, &expected, sizeof loss);
+    expect_same_state(&one, &other);
+    ref_fini(&one);
+    ref_fini(&other);
+    ref_fini(&trained);
+}
+
+static void check(nets_net *net) {
+    float *images;
+    int32_t *labels;
+    ref_batch(net, BATCH, 5, &images, &labels);
+    for (int i = 0; i < 4; i++) check_training(net, (ref_options){.share = i & 1, .sign_mask = i & 2}, images, labels);
+    for (int i = 0; i < 2; i++) check_evaluation(net, (ref_options){.share = i & 1}, images, labels);
+    free(images);
+    free(labels);
+    nets_net_destroy(net);
+}
+
+static void every_pattern(void **state) {
+    (void)state;
+    nets_net *net = build_patterns();
+    ref_exec fused, unfused;
+    ref_init(&fused, net, BATCH, NETS_TRAIN, (ref_options){0}, 1, NULL);
+    ref_init(&unfused, net, BATCH, NETS_TRAIN, (ref_options){.no_fuse = true}, 1, NULL);
+    /* Both ways: five ReLUs without a sum, three with one. */
+    assert_int_equal(unfused.lowered->n_steps - fused.lowered->n_steps, 2 * (5 * 1 + 3 * 2));
+    ref_fini(&fused);
+    ref_fini(&unfused);
+    check(net);
+}
+
+static void nets_of_the_zoo(void **state) {
+    (void)state;
+    static const char *const names[] = {"tiny",
+                                        "resnet8",
+                                        "resnet18@32,classes=5,thin=8",
+                                        "alexnet-2012@99,classes=5,thin=16",
+                                        "googlenet@64,classes=5,thin=16",
+                                        "squeezenet1_0@64,classes=5,thin=16"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        nets_net *net;
+        if (nets_zoo_build(names[i], &net) != MM_OK) fail_msg("%s", mm_last_error());
+        check(net);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pattern),
+        cmocka_unit_test(nets_of_the_zoo),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

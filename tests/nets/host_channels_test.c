@@ -1,0 +1,203 @@
+/* The host's loops over lines and channels: every instruction set gives the bits of the portable one, and sums are right
+ * whatever the shape. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/host_channels.h"
+#include "nets/philox.h"
+
+/* Lines with and without rests of vectors; elements that end within a line and within a mask's word. */
+static const struct {
+    int64_t lanes, elems;
+} LINES[] = {{256, 256 * 9}, {256, 256 * 4 + 33}, {259, 259 * 3 + 37}, {1, 5}, {24, 7}, {1000, 1000}};
+enum { N_LINES = sizeof LINES / sizeof LINES[0], MOST = 4096, N_ARRAYS = 4 };
+
+static void fill(float *out, int64_t n, uint32_t seed) {
+    const uint32_t key[2] = {seed, 3};
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
+        uint32_t words[4];
+        nets_philox(key, counter, words);
+        out[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
+    }
+}
+
+typedef struct arrays {
+    float in[N_ARRAYS][MOST], lane[N_ARRAYS][MOST], out[2][MOST];
+    uint32_t mask[MOST / 32];
+} arrays;
+
+static arrays *make_arrays(void) {
+    arrays *a = calloc(1, sizeof *a);
+    assert_non_null(a);
+    for (int i = 0; i < N_ARRAYS; i++) {
+        fill(a->in[i], MOST, (uint32_t)i + 1);
+        fill(a->lane[i], MOST, (uint32_t)i + 11);
+    }
+    a->in[0][3] = NAN;
+    a->in[1][4] = -0.0f;
+    for (int i = 0; i < MOST; i++) a->mask[i / 32] |= (uint32_t)(a->in[1][i] > 0) << i % 32;
+    return a;
+}
+
+/* Each loop, numbered; false past the last. */
+static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_t lanes) {
+    const nets_lanes_map map = {a->lane[0], a->lane[1], a->lane[2]};
+    const nets_lanes_gradient gradient = {a->lane[0], a->lane[1], a->lane[2], a->lane[3]};
+    const float *x = a->in[0], *y = a->in[1], *dy = a->in[2], *more = a->in[3];
+    memset(a->out, 0xff, sizeof a->out);
+    switch (loop) {
+    case 0:
+    case 15:
+        l->sums(x, loop == 0 ? NULL : a->lane[0], n, lanes, a->out[0]);
+        return true;
+    case 1:
+        l->squares(x, n, lanes, a->lane[0], a->out[0]);
+        return true;
+    case 2:
+    case 3: {
+        float g[MOST];
+        l->products(loop == 2 ? y : NULL, dy, x, n, lanes, a->lane[0], g, a->out[0], a->out[1]);
+        return true;
+    }
+    case 4:
+    case 5:
+    case 6:
+        l->map(x, loop == 4 ? more : NULL, n, lanes, map, loop != 6, a->out[0]);
+        return true;
+    case 7:
+    case 8:
+        l->add_bias(x, n, lanes, a->lane[0], loop == 7, a->out[0]);
+        return true;
+    case 9:
+    case 10:
+        l->gradient(dy, x, loop == 9 ? more : NULL, n, lanes, gradient, a->out[0]);
+        return true;
+    case 11:
+    case 12:
+        l->gate(loop == 11 ? y : NULL, loop == 11 ? NULL : a->mask, dy, n, a->out[0]);
+        return true;
+    case 13:
+        l->rectify(x, n, a->out[0]);
+        return true;
+    case 14:
+        l->add(x, dy, n, a->out[0]);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void every_instruction_set_gives_the_same_bits(void **state) {
+    (void)state;
+    arrays *a = make_arrays(), *b = make_arrays();
+    if (nets_lines_best() == &nets_lines_portable) skip();
+    for (int i = 0; i < N_LINES; i++)
+        for (int loop = 0; run_loop(&nets_lines_portable, loop, a, LINES[i].elems, LINES[i].lanes); loop++) {
+            run_loop(nets_lines_best(), loop, b, LINES[i].elems, LINES[i].lanes);
+            if (memcmp(a->out, b->out, sizeof a->out) != 0)
+                fail_msg("loop %d over %d elements by %d lanes", loop, (int)LINES[i].elems, (int)LINES[i].lanes);
+        }
+    free(a);
+    free(b);
+}
+
+static void a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide(void **state) {
+    (void)state;
+    arrays *a = make_arrays();
+    float g[MOST];
+    for (int i = 0; i < N_LINES; i++) {
+        nets_lines_best()->gate(a->in[1], NULL, a->in[2], LINES[i].elems, a->out[0]);
+        nets_lines_best()->gate(NULL, a->mask, a->in[2], LINES[i].elems, g);
+        assert_memory_equal(g, a->out[0], (size_t)LINES[i].elems * sizeof *g);
+    }
+    nets_lines_best()->gate(a->in[0], NULL, a->in[2], 8, g);
+    assert_true(g[3] == 0);
+    nets_lines_best()->rectify(a->in[0], 8, g);
+    assert_true(isnan(g[3]));
+    free(a);
+}
+
+/* rows x channels: less than a line, less than a chunk, several chunks, one row. */
+static const int64_t SHAPES[][2] = {{1, 1}, {1, 300}, {50, 3}, {40000, 1}, {3000, 16}, {70, 515}, {20000, 7}};
+enum { N_SHAPES = sizeof SHAPES / sizeof SHAPES[0] };
+
+/* Channels lie up to 8000 from zero, deviate by about a half, and drift: the chunks' means differ. */
+static float *drifting(int64_t rows, int64_t channels) {
+    float *x = malloc((size_t)(rows * channels) * sizeof *x);
+    assert_non_null(x);
+    fill(x, rows * channels, 5);
+    for (int64_t i = 0; i < rows * channels; i++)
+        x[i] += 1000.0f * (float)(i % channels % 9) + (float)(i / channels) / (float)rows;
+    return x;
+}
+
+static void statistics_are_those_in_double_however_far_from_zero(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        int64_t rows = SHAPES[i][0], channels = SHAPES[i][1];
+        nets_channels ch = nets_channels_of(rows, channels);
+        float *x = drifting(rows, channels), *mean = malloc((size_t)channels * 4), *var = malloc((size_t)channels * 4);
+        void *scratch = malloc((size_t)ch.scratch_bytes);
+        assert_true(mean && var && scratch);
+        nets_channels_statistics(&ch, x, mean, var, scratch);
+        for (int64_t c = 0; c < channels; c++) {
+            double m = 0, v = 0;
+            for (int64_t r = 0; r < rows; r++) m += (double)x[r * channels + c] / (double)rows;
+            for (int64_t r = 0; r < rows; r++)
+                v += (x[r * channels + c] - m) * (x[r * channels + c] - m) / (double)rows;
+            assert_true(fabs((double)mean[c] - m) <= 1e-6 * (1 + fabs(m)));
+            assert_true(fabs((double)var[c] - v) <= 1e-5 * v);
+        }
+        free(scratch);
+        free(var);
+        free(mean);
+        free(x);
+    }
+}
+
+static void a_biass_gradient_is_the_sum_in_double(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        int64_t rows = SHAPES[i][0], channels = SHAPES[i][1], elems = rows * channels;
+        nets_channels ch = nets_channels_of(rows, channels);
+        float *dy = malloc((size_t)elems * 4), *y = malloc((size_t)elems * 4), *sum = malloc((size_t)channels * 4);
+        void *scratch = malloc((size_t)(ch.scratch_bytes + ch.chunk_bytes));
+        assert_true(dy && y && sum && scratch);
+        fill(dy, elems, 1);
+        fill(y, elems, 2);
+        for (int gated = 0; gated < 2; gated++) {
+            const nets_channels_bias b = {.dy = dy, .y = gated ? y : NULL, .dbias = sum};
+            nets_channels_bias_backward(&ch, &b, scratch);
+            for (int64_t c = 0; c < channels; c++) {
+                double exact = 0, size = 0;
+                for (int64_t e = c; e < elems; e += channels) {
+                    if (gated && !(y[e] > 0)) continue;
+                    exact += (double)dy[e];
+                    size += fabs((double)dy[e]);
+                }
+                assert_true(fabs((double)sum[c] - exact) <= 1e-6 * size);
+            }
+        }
+        free(scratch);
+        free(sum);
+        free(y);
+        free(dy);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide),
+        cmocka_unit_test(statistics_are_those_in_double_however_far_from_zero),
+        cmocka_unit_test(a_biass_gradient_is_the_sum_in_double),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
