@@ -20,6 +20,7 @@
 #include "mm/device/cuda_launch.h"
 
 #define MM_HD                       __device__ __forceinline__
+#define MM_HD_CONSTEXPR             constexpr MM_HD
 #define MM_UNROLL                   _Pragma("unroll")
 #define MM_LENGTH32(x)              (32 - __clz((int)(x)))
 #define MM_ABOVE32(x)               __clz((int)(x))
@@ -53,7 +54,7 @@ struct tables_of_block {
             uint32_t lower[256];
             uint32_t upper[256];
         };
-        uint32_t undouble[1024];
+        alignas(sizeof(uint4)) uint32_t undouble[1024];
     };
 };
 
@@ -101,10 +102,21 @@ MM_HD void tables_make_doubled() {
     __syncthreads();
 }
 
+/* Made by the compiler: kernels would take as long to make it as for a small map. */
+struct table_of_parts {
+    alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
+
+    constexpr table_of_parts() : at() {
+        for (uint32_t i = 0; i < 1 << MM_ZFP_PART_BITS; i++) at[i] = mm_zfp_undouble(i);
+    }
+};
+__device__ constexpr table_of_parts parts;
+
 MM_HD void tables_make_undouble() {
-    static_assert(sizeof tables().undouble / 4 == 1 << MM_ZFP_PART_BITS, "one for each");
-    for (uint32_t i = threadIdx.x; i < 1 << MM_ZFP_PART_BITS; i += blockDim.x)
-        tables().undouble[i] = mm_zfp_undouble(i);
+    static_assert(sizeof tables().undouble == sizeof parts, "one for each");
+    const uint4 *from = reinterpret_cast<const uint4 *>(parts.at);
+    uint4 *to = reinterpret_cast<uint4 *>(tables().undouble);
+    for (uint32_t i = threadIdx.x; i < sizeof parts / sizeof *to; i += blockDim.x) to[i] = from[i];
     __syncthreads();
 }
 
