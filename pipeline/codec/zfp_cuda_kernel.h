@@ -20,7 +20,7 @@
 #include "mm/device/cuda_launch.h"
 
 #define MM_HD                       __device__ __forceinline__
-#define MM_HD_CONSTEXPR             constexpr MM_HD
+#define MM_HD_CONSTEXPR             constexpr __host__ __device__ __forceinline__
 #define MM_UNROLL                   _Pragma("unroll")
 #define MM_LENGTH32(x)              (32 - __clz((int)(x)))
 #define MM_ABOVE32(x)               __clz((int)(x))
@@ -106,7 +106,7 @@ MM_HD void tables_make_doubled() {
 struct table_of_parts {
     alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
 
-    constexpr table_of_parts() : at() {
+    __host__ __device__ constexpr table_of_parts() : at() {
         for (uint32_t i = 0; i < 1 << MM_ZFP_PART_BITS; i++) at[i] = mm_zfp_undouble(i);
     }
 };
