@@ -3,8 +3,8 @@
  * A thread takes a block, with all of it in registers; a warp takes 32 blocks that follow one another, whose code begins
  * on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are neighbours in
  * memory, of neighbouring channels in NHWC, along a row in NCHW, so a warp's loads and stores of values are coalesced, and
- * so are those of codes: either each thread's code is whole words, or the warp's codes pass through shared memory. Nothing
- * waits for another warp.
+ * so are those of codes: each thread takes its own words, of those that two codes share the one that begins there; or,
+ * where codes are very short or long, a warp's codes pass through shared memory. Nothing waits for another warp.
  *
  *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small blocks,
  *              which find room beside other kernels' and are spread over all multiprocessors. For little work, still
@@ -252,9 +252,28 @@ MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *v
     }
 }
 
-/* ---------------------------------------------------------------- a warp's codes in shared memory */
+/* ---------------------------------------------------------------- a warp's codes, in words that they may share */
 
 __host__ __device__ inline int words_of(int maxbits) { return (maxbits + 31) / 32; }
+
+/* The words of the code that are a warp's, whose first block this is: with the last block come those that pad it. */
+MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_t *first_word_out) {
+    *first_word_out = first_block / WARP * (uint32_t)work.maxbits;
+    return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
+}
+
+/* Of a lane's code of WORDS words, at least 2, the last of them not always full: the word where it begins, of the warp's,
+ * at which bit, and whether it goes on into a word more. */
+template <int WORDS> struct code_place {
+    uint32_t word, shift;
+    bool over, shares_last;
+
+    MM_HD code_place(uint32_t lane, int maxbits)
+        : word(lane * (uint32_t)maxbits / 32), shift(lane * (uint32_t)maxbits % 32),
+          over(shift + (uint32_t)maxbits > 32 * WORDS), shares_last((shift + (uint32_t)maxbits) % 32 != 0) {}
+};
+
+/* ---------------------------------------------------------------- a warp's codes in shared memory */
 
 /* How far apart the codes of a warp's blocks are staged, when encoded: an odd number of words, so that a warp's accesses
  * meet different banks. */
@@ -283,12 +302,6 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
         filled += (uint32_t)maxbits - at.bit;
     }
     return word;
-}
-
-/* The words of the code that are a warp's, whose first block this is: with the last block come those that pad it. */
-MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_t *first_word_out) {
-    *first_word_out = first_block / WARP * (uint32_t)work.maxbits;
-    return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
 }
 
 /* ---------------------------------------------------------------- launches */
@@ -340,8 +353,9 @@ inline void place_values(const void *memory, mm_zfp_work *work) {
 }
 
 inline bool takes_words(const mm_zfp_work &work, const void *memory) {
-    const int words = words_of(work.maxbits), at_once = words == 3 ? 1 : words;
-    return work.maxbits == 32 * words && words <= MOST_REGISTER_WORDS && (uintptr_t)memory % (4 * at_once) == 0;
+    const int words = words_of(work.maxbits);
+    return work.maxbits == 32 * words && (words == 1 || words == 2 || words == 4) &&
+           (uintptr_t)memory % (4 * words) == 0;
 }
 
 } // namespace
