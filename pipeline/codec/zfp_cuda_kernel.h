@@ -10,6 +10,11 @@
  *              which find room beside other kernels' and are spread over all multiprocessors. For little work, still
  *              smaller ones, that all multiprocessors have some.
  *
+ * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks of
+ * codec_bench's map has): 45 instructions a value each way, 24 of them for the integer unit, which takes one every other
+ * cycle. That is 2.7 TB/s of values on an H200, where memory would allow 3.6. Blocks whose bits are spent in the upper 16
+ * planes, nearly all, never make the lower ones.
+ *
  * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
  * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared memory. */
 #ifndef PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
