@@ -25,7 +25,7 @@ typedef struct mm_zfp_work {
     uint32_t step_n, step_y, step_x, step_c; /* how far a thread's next block is, in blocks of each dimension */
     mm_zfp_vectors vectors;
     bool whole; /* no block is partial */
-    bool words; /* codes are loaded and stored each by its own thread: they are 1 to 4 whole words */
+    bool words; /* codes are loaded and stored each by its own thread: they are 1, 2 or 4 whole words */
 } mm_zfp_work;
 
 #ifdef __cplusplus

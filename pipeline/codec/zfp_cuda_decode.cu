@@ -32,13 +32,24 @@ template <int WORDS> MM_HD void words_load(const uint32_t *src, uint64_t block, 
         const uint2 two = reinterpret_cast<const uint2 *>(src)[block];
         words[0] = two.x, words[1] = two.y;
     }
-    if constexpr (WORDS == 3) {
-        MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] = src[WORDS * block + j];
-    }
     if constexpr (WORDS == 4) {
         const uint4 four = reinterpret_cast<const uint4 *>(src)[block];
         words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
     }
+}
+
+/* A lane's, of the words that are the warp's; zeros past maxbits. */
+template <int WORDS>
+MM_HD void words_load_shifted(const mm_zfp_work &work, const uint32_t *src, uint64_t first_block, uint32_t lane,
+                              uint32_t *words) {
+    const code_place<WORDS> at(lane, work.maxbits);
+    uint64_t first_word;
+    const uint32_t count = warp_words(work, first_block, &first_word);
+    const uint32_t *const from = src + first_word + at.word;
+    uint32_t loaded[WORDS + 1];
+    MM_UNROLL for (int j = 0; j <= WORDS; j++) loaded[j] = at.word + j < count ? from[j] : 0;
+    MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] = __funnelshift_r(loaded[j], loaded[j + 1], at.shift);
+    words[WORDS - 1] &= UINT32_MAX >> (32 * WORDS - work.maxbits);
 }
 
 /* `count` words from any bit on, zeros past maxbits. */
@@ -69,7 +80,7 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
     place at = place_of(work, first + lane);
     for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance<DIMS>(work, at)) {
         const bool mine = first + lane < work.blocks;
-        if (!work.words) {
+        if (WORDS < 2 && !work.words) {
             uint64_t first_word;
             const uint32_t count = warp_words(work, first, &first_word), most = (uint32_t)maxbits + WINDOW_WORDS;
             __syncwarp();
@@ -84,6 +95,8 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
             MM_UNROLL for (int j = 0; j < class_words<DIMS>; j++) words[WORDS + j] = 0;
             if (work.words)
                 words_load<WORDS>(src, first + lane, words);
+            else if (WORDS > 1)
+                words_load_shifted<WORDS>(work, src, first, lane, words);
             else
                 words_peek<WORDS>(warps, start, maxbits, words);
             if (mm_zfp_is_nonfinite(words, DIMS))
@@ -110,7 +123,7 @@ cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, f
     shape_of_grid grid;
     place_values(dst, &work);
     work.words = WORDS > 0 && takes_words(work, src);
-    const size_t warp_bytes = work.words ? 0 : 4 * ((size_t)work.maxbits + WINDOW_WORDS);
+    const size_t warp_bytes = work.words || WORDS > 1 ? 0 : 4 * ((size_t)work.maxbits + WINDOW_WORDS);
     const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);
     if (error != cudaSuccess) return error;
     MM_LAUNCH((decode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst);

@@ -44,16 +44,53 @@ template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int 
 template <int WORDS> MM_HD void words_store(const uint32_t *words, uint64_t block, uint32_t *dst) {
     if constexpr (WORDS == 1) dst[block] = words[0];
     if constexpr (WORDS == 2) reinterpret_cast<uint2 *>(dst)[block] = make_uint2(words[0], words[1]);
-    if constexpr (WORDS == 3) {
-        MM_UNROLL for (int j = 0; j < WORDS; j++) dst[WORDS * block + j] = words[j];
-    }
     if constexpr (WORDS == 4)
         reinterpret_cast<uint4 *>(dst)[block] = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+/* Of all lanes, to the words that are the warp's: each writes those that its bits begin. */
+template <int WORDS>
+MM_HD void words_store_shifted(const mm_zfp_work &work, const uint32_t *words, uint64_t first_block, uint32_t lane,
+                               uint32_t *dst) {
+    const code_place<WORDS> at(lane, work.maxbits);
+    uint32_t shifted[WORDS + 1];
+    MM_UNROLL for (int j = 0; j <= WORDS; j++) shifted[j] =
+        __funnelshift_l(j > 0 ? words[j - 1] : 0, j < WORDS ? words[j] : 0, at.shift);
+    const uint32_t next = __shfl_down_sync(ALL, shifted[0], 1), shared = at.shares_last ? next : 0;
+    if (at.over)
+        shifted[WORDS] |= shared;
+    else
+        shifted[WORDS - 1] |= shared;
+
+    uint64_t first_word;
+    const uint32_t count = warp_words(work, first_block, &first_word);
+    uint32_t *const to = dst + first_word + at.word;
+    MM_UNROLL for (int j = 0; j <= WORDS; j++) {
+        if ((j == 0 && at.shift > 0) || (j == WORDS && !at.over)) continue;
+        if (at.word + j < count) to[j] = shifted[j];
+    }
+    if (lane == WARP - 1 && count > (uint32_t)work.maxbits) dst[first_word + count - 1] = 0; /* pads */
+}
+
+/* Of all lanes, staged: each writes every WARP-th word of the warp's, from the place of its first on. */
+MM_HD void staged_store(const mm_zfp_work &work, const uint32_t *staged, uint64_t first_block, uint32_t lane,
+                        word_place from, word_place step, uint32_t *dst) {
+    const uint32_t maxbits = (uint32_t)work.maxbits;
+    uint64_t first_word;
+    const uint32_t count = warp_words(work, first_block, &first_word);
+    __syncwarp();
+    for (uint32_t j = lane; j < count; j += WARP) {
+        dst[first_word + j] = staged_word(staged, work.maxbits, from);
+        from.block += step.block;
+        from.bit += step.bit;
+        if (from.bit >= maxbits) from.bit -= maxbits, from.block++;
+    }
+    __syncwarp();
+}
+
 /* ---------------------------------------------------------------- the kernel */
 
-/* WORDS 0: as many as it takes, in shared memory. */
+/* WORDS 0: as many as it takes, in shared memory; so is the one of codes shorter than it. */
 template <int DIMS, int WORDS>
 __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
     encode(mm_zfp_work work, const float *__restrict__ src, uint32_t *__restrict__ dst, unsigned long long *nonfinite) {
@@ -87,27 +124,18 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
             }
             if (work.words) {
                 if ((first + lane) * WORDS < work.code_words) words_store<WORDS>(words, first + lane, dst);
-                continue;
+            } else if constexpr (WORDS > 1) {
+                words_store_shifted<WORDS>(work, words, first, lane, dst);
+            } else {
+                staged[lane * stride] = words[0];
             }
-            MM_UNROLL for (int j = 0; j < WORDS; j++) staged[lane * stride + j] = words[j];
         } else if (finite) {
             mm_zfp_block_encode(values, DIMS, e, maxbits, staged + lane * stride);
         } else {
             for (int j = 0; j < words_of(maxbits); j++)
                 staged[lane * stride + j] = mm_zfp_nonfinite_word(values, DIMS, maxbits, j);
         }
-
-        __syncwarp();
-        uint64_t first_word;
-        const uint32_t count = warp_words(work, first, &first_word);
-        word_place from = first_place;
-        for (uint32_t j = lane; j < count; j += WARP) {
-            dst[first_word + j] = staged_word(staged, maxbits, from);
-            from.block += step.block;
-            from.bit += step.bit;
-            if (from.bit >= (uint32_t)maxbits) from.bit -= (uint32_t)maxbits, from.block++;
-        }
-        __syncwarp();
+        if (WORDS < 2 && !work.words) staged_store(work, staged, first, lane, first_place, step, dst);
     }
 }
 
@@ -117,7 +145,7 @@ cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const float *src, uint
     shape_of_grid grid;
     place_values(src, &work);
     work.words = WORDS > 0 && takes_words(work, dst);
-    const size_t warp_bytes = work.words ? 0 : 4 * WARP * (size_t)staged_stride(work.maxbits);
+    const size_t warp_bytes = work.words || WORDS > 1 ? 0 : 4 * WARP * (size_t)staged_stride(work.maxbits);
     const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);
     if (error != cudaSuccess) return error;
     MM_LAUNCH((encode<DIMS, WORDS>), grid.blocks, grid.threads, grid.shared_bytes, stream, work, src, dst, nonfinite);

@@ -3,12 +3,17 @@
  * A thread takes a block, with all of it in registers; a warp takes 32 blocks that follow one another, whose code begins
  * on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are neighbours in
  * memory, of neighbouring channels in NHWC, along a row in NCHW, so a warp's loads and stores of values are coalesced, and
- * so are those of codes: either each thread's code is whole words, or the warp's codes pass through shared memory. Nothing
- * waits for another warp.
+ * so are those of codes: each thread takes its own words, of those that two codes share the one that begins there; or,
+ * where codes are very short or long, a warp's codes pass through shared memory. Nothing waits for another warp.
  *
  *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small blocks,
  *              which find room beside other kernels' and are spread over all multiprocessors. For little work, still
  *              smaller ones, that all multiprocessors have some.
+ *
+ * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks of
+ * codec_bench's map has): 45 instructions a value each way, 24 of them for the integer unit, which takes one every other
+ * cycle. That is 2.7 TB/s of values on an H200, where memory would allow 3.6. Blocks whose bits are spent in the upper 16
+ * planes, nearly all, never make the lower ones.
  *
  * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
  * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared memory. */
@@ -20,6 +25,7 @@
 #include "mm/device/cuda_launch.h"
 
 #define MM_HD                       __device__ __forceinline__
+#define MM_HD_CONSTEXPR             constexpr __host__ __device__ __forceinline__
 #define MM_UNROLL                   _Pragma("unroll")
 #define MM_LENGTH32(x)              (32 - __clz((int)(x)))
 #define MM_ABOVE32(x)               __clz((int)(x))
@@ -53,7 +59,7 @@ struct tables_of_block {
             uint32_t lower[256];
             uint32_t upper[256];
         };
-        uint32_t undouble[1024];
+        alignas(sizeof(uint4)) uint32_t undouble[1024];
     };
 };
 
@@ -101,10 +107,21 @@ MM_HD void tables_make_doubled() {
     __syncthreads();
 }
 
+/* Made by the compiler: kernels would take as long to make it as for a small map. */
+struct table_of_parts {
+    alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
+
+    __host__ __device__ constexpr table_of_parts() : at() {
+        for (uint32_t i = 0; i < 1 << MM_ZFP_PART_BITS; i++) at[i] = mm_zfp_undouble(i);
+    }
+};
+__device__ constexpr table_of_parts parts;
+
 MM_HD void tables_make_undouble() {
-    static_assert(sizeof tables().undouble / 4 == 1 << MM_ZFP_PART_BITS, "one for each");
-    for (uint32_t i = threadIdx.x; i < 1 << MM_ZFP_PART_BITS; i += blockDim.x)
-        tables().undouble[i] = mm_zfp_undouble(i);
+    static_assert(sizeof tables().undouble == sizeof parts, "one for each");
+    const uint4 *from = reinterpret_cast<const uint4 *>(parts.at);
+    uint4 *to = reinterpret_cast<uint4 *>(tables().undouble);
+    for (uint32_t i = threadIdx.x; i < sizeof parts / sizeof *to; i += blockDim.x) to[i] = from[i];
     __syncthreads();
 }
 
@@ -240,9 +257,28 @@ MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *v
     }
 }
 
-/* ---------------------------------------------------------------- a warp's codes in shared memory */
+/* ---------------------------------------------------------------- a warp's codes, in words that they may share */
 
 __host__ __device__ inline int words_of(int maxbits) { return (maxbits + 31) / 32; }
+
+/* The words of the code that are a warp's, whose first block this is: with the last block come those that pad it. */
+MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_t *first_word_out) {
+    *first_word_out = first_block / WARP * (uint32_t)work.maxbits;
+    return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
+}
+
+/* Of a lane's code of WORDS words, at least 2, the last of them not always full: the word where it begins, of the warp's,
+ * at which bit, and whether it goes on into a word more. */
+template <int WORDS> struct code_place {
+    uint32_t word, shift;
+    bool over, shares_last;
+
+    MM_HD code_place(uint32_t lane, int maxbits)
+        : word(lane * (uint32_t)maxbits / 32), shift(lane * (uint32_t)maxbits % 32),
+          over(shift + (uint32_t)maxbits > 32 * WORDS), shares_last((shift + (uint32_t)maxbits) % 32 != 0) {}
+};
+
+/* ---------------------------------------------------------------- a warp's codes in shared memory */
 
 /* How far apart the codes of a warp's blocks are staged, when encoded: an odd number of words, so that a warp's accesses
  * meet different banks. */
@@ -271,12 +307,6 @@ MM_HD uint32_t staged_word(const uint32_t *staged, int maxbits, word_place at) {
         filled += (uint32_t)maxbits - at.bit;
     }
     return word;
-}
-
-/* The words of the code that are a warp's, whose first block this is: with the last block come those that pad it. */
-MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_t *first_word_out) {
-    *first_word_out = first_block / WARP * (uint32_t)work.maxbits;
-    return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
 }
 
 /* ---------------------------------------------------------------- launches */
@@ -328,8 +358,9 @@ inline void place_values(const void *memory, mm_zfp_work *work) {
 }
 
 inline bool takes_words(const mm_zfp_work &work, const void *memory) {
-    const int words = words_of(work.maxbits), at_once = words == 3 ? 1 : words;
-    return work.maxbits == 32 * words && words <= MOST_REGISTER_WORDS && (uintptr_t)memory % (4 * at_once) == 0;
+    const int words = words_of(work.maxbits);
+    return work.maxbits == 32 * words && (words == 1 || words == 2 || words == 4) &&
+           (uintptr_t)memory % (4 * words) == 0;
 }
 
 } // namespace

@@ -16,7 +16,8 @@
 #include <string.h>
 
 #ifndef MM_HD
-#define MM_HD static inline
+#define MM_HD           static inline
+#define MM_HD_CONSTEXPR MM_HD
 #define MM_UNROLL
 /* by the low five bits of `by` */
 #define MM_SHIFT_RIGHT(x, by) ((x) >> ((by)&31))
@@ -70,7 +71,7 @@ enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
  *      bits 8 to 23    the bits of the plane
  *      bits 24 to 31   how many they are, less MM_ZFP_GOES_ON where the code has not ended: a negative number
  * Compilers that have a table for it: MM_UNDOUBLE. */
-MM_HD uint32_t mm_zfp_undouble(uint32_t code) {
+MM_HD_CONSTEXPR uint32_t mm_zfp_undouble(uint32_t code) {
     uint32_t bits = 0, count = 0, taken = 1, end = !(code & 1);
     while (taken < MM_ZFP_PART_BITS && !end) {
         const uint32_t one = code >> taken & 1;

@@ -54,7 +54,11 @@ int main(void) {
         cmocka_unit_test(there_is_no_codec_for_an_unknown_device),
         cmocka_unit_test(destroying_nothing_is_legal),
     };
-    static const char *const more[] = {"zfp:rate=0.6",
+    static const char *const more[] = {"zfp:rate=2.5",
+                                       "zfp:rate=5.9",
+                                       "zfp:rate=6",
+                                       "zfp:rate=8",
+                                       "zfp:rate=0.6",
                                        "zfp:rate=4",
                                        "zfp:rate=16.1",
                                        "zfp:rate=32",
