@@ -6,7 +6,10 @@
 root=$PWD
 gpu=$root/tools/bench/gpu
 export PYTHON=python3
-command -v python3 >/dev/null || { echo "[  PASSED  ] 0 test(s)." && echo "[  SKIPPED ] cli: 1 test(s), no python3" && exit 0; }
+if ! command -v python3 >/dev/null; then
+    printf '%s\n' "[  PASSED  ] 0 test(s)." "[  SKIPPED ] cli: 1 test(s), for there is no python3"
+    exit 0
+fi
 
 # script STATUS ARGUMENT...: runs it; what it prints goes to the files out and err.
 script() {
@@ -88,12 +91,13 @@ a_library_that_is_missing_is_named_() {
 
 every_part_runs_and_the_summary_holds_goals_and_figures_() {
     prebuilt tests/device_cuda_test
-    program pre/tests/device_cuda_test 'exec tools/mm device --device cuda'
+    program pre/tests/device_cuda_test 'exec tools/mm codecs'
     program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
         '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
     program bin/python-alone 'exec python3 -S "$@"' # without torch, wherever
     PATH=$PWD/bin:$PATH PYTHON=$PWD/bin/python-alone script 1 --quick --tiny --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" \
-        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always --policies alexnet=liveness \
+        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always \
+        --policies alexnet=liveness --policies vgg16=liveness --policies resnet152-44-all=recompute \
         --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
     local name step
     for step in tests sanitizer codec ops algorithms-resnet50 mm-overlap mm-overlap-equal facts-tiny mm-resnet50 \
@@ -140,11 +144,12 @@ time_for_all_bounds_each_part_() {
 
 # ---------------------------------------------------------------- the summary
 
-# row NET BATCH POLICY IMAGES/S PEAK: as mm and peer_pytorch.py write it, but for what no summary reads.
+# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN]]: as mm and peer_pytorch.py write it, but for what no summary reads.
 row() {
     printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 0, "images_per_second": %s,' "$1" \
         "$2" "$3" "$4"
-    printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "status": "ok"}' "$5"
+    printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "device": "cuda", "iterations": 9, ' "$5"
+    printf '"replays": %d, "policy_effective": "%s", "status": "ok"}' "${6:-8}" "${7:-$3}"
 }
 
 summary() { python3 "$root/tools/bench/gpu_summary.py" "$@" >out 2>err; }
@@ -185,8 +190,15 @@ a_table_is_of_all_files_rows_() {
     echo "[$(row a 1 "pytorch compile:1.0" 5 2e9)]" >two
     summary --table one two || fail "status"
     [[ $(grep liveness out | tail -1) =~ 1\.00\ GB.*10\.0.*1\.00\ +2\.00\ +ok ]] || fail "$(<out)"
+    echo "[$(row a 1 hybrid 10 1 0 swap)]" >one
+    summary --table one || fail "status"
+    says out "hybrid -> swap"
+    says out "ok, not replayed"
     ! summary --table nowhere || fail "a file that is not there"
-    says err "no such file: nowhere"
+    says err "nowhere: no rows, or no such file"
+    echo '[{"device": "cuda"}]' >other
+    ! summary --table other || fail "a file without rows"
+    says err "other: these are no rows"
     ! summary nowhere || fail "a folder that is not there"
 }
 
