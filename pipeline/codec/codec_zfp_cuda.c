@@ -9,28 +9,39 @@ static mm_status cuda_create(const char *params, mm_codec **codec_out) {
     return mm_zfp_codec_create(&mm_codec_zfp_cuda_ops, params, codec_out);
 }
 
+/* Whether kernels can count along a dimension of that extent: all of it, and in a block. */
+static bool countable(int64_t extent, int64_t stride) {
+    const int64_t others = extent < 4 ? extent - 1 : 3;
+    int64_t far;
+    return extent <= UINT32_MAX && !__builtin_mul_overflow(others, stride, &far) && far <= INT32_MAX;
+}
+
 /* The work that a shape makes. MM_ERR_UNSUPPORTED where kernels cannot count so far: beyond any GPU's memory, but for
- * single fields of 2^29 elements a row and more. */
+ * single fields of 2^29 elements a row or a plane and more. */
 static mm_status work_of(const mm_codec *codec, const mm_shape *shape, mm_zfp_layout *layout_out,
                          mm_zfp_work *work_out) {
     MM_TRY(mm_zfp_codec_layout(codec, shape, layout_out));
     const mm_zfp_layout *l = layout_out;
     const int64_t images = l->blocks / (l->blocks_y * l->blocks_x * l->blocks_c);
-    const int64_t rows_below = l->dims == 1 ? 0 : l->rows < 4 ? l->rows - 1 : 3; /* a block's first */
-    int64_t row;
-    if (images > UINT32_MAX || l->columns > UINT32_MAX || l->rows > UINT32_MAX || l->channels > INT32_MAX / 3 ||
-        __builtin_mul_overflow(rows_below * l->columns, l->channels, &row) || row > INT32_MAX)
-        return mm_fail(MM_ERR_UNSUPPORTED,
-                       "codec %s on cuda: %lld images of %lld rows of %lld places of %lld channels: a place's elements "
-                       "and 3 rows' are at most 2^31, the others' numbers 2^32",
-                       codec->spec, (long long)images, (long long)l->rows, (long long)l->columns,
-                       (long long)l->channels);
+    if (images > UINT32_MAX || !countable(l->columns, l->stride_x) || !countable(l->rows, l->stride_y) ||
+        !countable(l->channels, l->stride_c))
+        return mm_fail(
+            MM_ERR_UNSUPPORTED,
+            "codec %s on cuda: %lld images of %lld rows of %lld places of %lld channels, %lld, %lld and %lld "
+            "elements from one another: four of each are within 2^31, their numbers 2^32",
+            codec->spec, (long long)images, (long long)l->rows, (long long)l->columns, (long long)l->channels,
+            (long long)l->stride_y, (long long)l->stride_x, (long long)l->stride_c);
     *work_out = (mm_zfp_work){
         .dims = l->dims,
         .maxbits = l->maxbits,
         .columns = (uint32_t)l->columns,
         .rows = (uint32_t)l->rows,
         .channels = (uint32_t)l->channels,
+        .stride_x = (uint32_t)l->stride_x,
+        .stride_y = (uint32_t)l->stride_y,
+        .stride_c = (uint32_t)l->stride_c,
+        .image = (uint64_t)(l->columns * l->rows * l->channels),
+        .channels_first = l->channels_first,
         .blocks_x = (uint32_t)l->blocks_x,
         .blocks_y = (uint32_t)l->blocks_y,
         .blocks_c = (uint32_t)l->blocks_c,

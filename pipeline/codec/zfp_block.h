@@ -45,7 +45,7 @@ enum {
     MM_ZFP_PAD_WORDS = 3, /* of anything, that are read after a block's last */
 };
 
-/* What makes two's complement negabinary is to add this and to flip these bits: of planes, every other one. */
+/* What makes two's complement negabinary is to add this and to flip these bits. */
 #define MM_ZFP_NEGABINARY UINT32_C(0xaaaaaaaa)
 
 /* Coefficients by frequency: the i-th is at ORDER[i] in the block. */
@@ -85,12 +85,12 @@ MM_HD int mm_zfp_groups(int dims) { return dims == 3 ? 4 : 1; }
 
 /* e, 0 for zeros, MM_ZFP_NONFINITE. */
 MM_HD int mm_zfp_exponent(const float *values, int dims) {
-    uint32_t top = 0;
+    uint32_t top = 0; /* without the sign */
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
-        const uint32_t magnitude = mm_zfp_float_bits(values[i]) & UINT32_C(0x7fffffff);
+        const uint32_t magnitude = mm_zfp_float_bits(values[i]) << 1;
         top = magnitude > top ? magnitude : top;
     }
-    return top ? (int)(top >> 23) + 1 : 0;
+    return top ? (int)(top >> 24) + 1 : 0;
 }
 
 /* Two's complement halves, rounded down. */
@@ -129,26 +129,23 @@ MM_HD void mm_zfp_unlift_lines(uint32_t *v, int dims, int stride) {
     }
 }
 
-/* In place: bit j of word i becomes bit i of word j, separately in the low and the high halves of the words. So 16
- * coefficients become 32 planes, k in the low half of word k and k + 16 in its high half, and back. */
-MM_HD void mm_zfp_transpose(uint32_t words[16]) {
-    MM_UNROLL for (int i = 0; i < 8; i++) {
-        const uint32_t a = words[i], b = words[i + 8];
-        words[i] = MM_EVEN_BYTES(a, b);
-        words[i + 8] = MM_ODD_BYTES(a, b);
-    }
+/* In place: bit j of word i becomes bit i of word j, i and j of three bits, in each byte of the words. */
+MM_HD void mm_zfp_transpose(uint32_t words[8]) {
 #define MM_ZFP_STAGE(step, mask)                                                                                       \
-    MM_UNROLL for (int i = 0; i < 16; i++) {                                                                           \
+    MM_UNROLL for (int i = 0; i < 8; i++) {                                                                            \
         if (i & step) continue;                                                                                        \
-        const uint32_t a = words[i], b = words[i + step];                                                              \
-        words[i] = (a & mask) | (b << step & ~mask);                                                                   \
-        words[i + step] = (a >> step & mask) | (b & ~mask);                                                            \
+        const uint32_t a = words[i], b = words[i + step], low = b << step, high = a >> step;                           \
+        words[i] = low ^ ((low ^ a) & MM_CONSTANT(UINT32_C(mask)));                                                    \
+        words[i + step] = b ^ ((b ^ high) & MM_CONSTANT(UINT32_C(mask)));                                              \
     }
-    MM_ZFP_STAGE(4, UINT32_C(0x0f0f0f0f))
-    MM_ZFP_STAGE(2, UINT32_C(0x33333333))
-    MM_ZFP_STAGE(1, UINT32_C(0x55555555))
+    MM_ZFP_STAGE(4, 0x0f0f0f0f)
+    MM_ZFP_STAGE(2, 0x33333333)
+    MM_ZFP_STAGE(1, 0x55555555)
 #undef MM_ZFP_STAGE
 }
+
+/* What makes negabinary is an addition, and that every other plane is flipped. */
+MM_HD void mm_zfp_flip(uint32_t planes[8]) { MM_UNROLL for (int j = 1; j < 8; j += 2) planes[j] = ~planes[j]; }
 
 /* Where the i-th coefficient is in the block. */
 MM_HD int mm_zfp_order(int dims, int i) {
@@ -156,23 +153,31 @@ MM_HD int mm_zfp_order(int dims, int i) {
     return dims == 1 ? i : dims == 2 ? order_2[i & 15] : order_3[i];
 }
 
-/* Of a block of exponent e, which is neither 0 nor MM_ZFP_NONFINITE. The planes are those of mm_zfp_groups(dims) groups of
- * 16 words, transposed. */
-MM_HD void mm_zfp_planes(const float *values, int dims, int e, uint32_t *planes) {
+/* Of a block of exponent e, which is neither 0 nor MM_ZFP_NONFINITE: coefficients by frequency, in mm_zfp_groups(dims)
+ * groups of 16, as integers from which mm_zfp_planes makes negabinary ones. */
+MM_HD void mm_zfp_coefficients(const float *values, int dims, int e, uint32_t *coefficients) {
     uint32_t q[MM_ZFP_MOST_VALUES];
     const bool overflow = e <= MM_ZFP_INT_MIN_EXPONENT;
     const float scale = overflow ? 0 : mm_zfp_float_of((uint32_t)(MM_ZFP_SCALE_BIAS - e) << 23);
-    MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) q[i] = (uint32_t)(int32_t)(values[i] * scale);
-    if (overflow) {
-        MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) q[i] = (uint32_t)INT32_MIN;
-    }
+    MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) q[i] = MM_INTEGER(values[i], scale, overflow);
     MM_UNROLL for (int d = 0; d < dims; d++) mm_zfp_lift_lines(q, dims, 1 << 2 * d);
+    MM_UNROLL for (int i = 0; i < 16 * mm_zfp_groups(dims); i++) {
+        coefficients[i] = MM_ZFP_NEGABINARY;
+        if (i < mm_zfp_values(dims)) coefficients[i] += q[mm_zfp_order(dims, i)];
+    }
+}
+
+/* The planes 16 * half to 16 * half + 15: of each group of 16 coefficients 8 words, the j-th with plane j of the half in
+ * its low half and plane j + 8 in its high half, coefficient i's bit at bit i. Most blocks' bits are spent before planes of
+ * the lower half, which are not made then. */
+MM_HD void mm_zfp_planes(const uint32_t *coefficients, int dims, int half, uint32_t *planes) {
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
-        MM_UNROLL for (int i = 16 * g; i < 16 * (g + 1); i++) {
-            planes[i] = 0;
-            if (i < mm_zfp_values(dims)) planes[i] = (q[mm_zfp_order(dims, i)] + MM_ZFP_NEGABINARY) ^ MM_ZFP_NEGABINARY;
+        MM_UNROLL for (int j = 0; j < 8; j++) {
+            const uint32_t a = coefficients[16 * g + j], b = coefficients[16 * g + j + 8];
+            planes[8 * g + j] = half ? MM_BYTES(a, b, 2, 6, 3, 7) : MM_BYTES(a, b, 0, 4, 1, 5);
         }
-        mm_zfp_transpose(planes + 16 * g);
+        mm_zfp_transpose(planes + 8 * g);
+        mm_zfp_flip(planes + 8 * g);
     }
 }
 
@@ -181,27 +186,42 @@ MM_HD float mm_zfp_unscale(int e) {
     return mm_zfp_float_of(e > 30 ? (uint32_t)(e - 30) << 23 : e >= 8 ? UINT32_C(1) << (e - 8) : 0);
 }
 
-MM_HD void mm_zfp_unplanes(uint32_t *planes, int dims, int e, float *values) {
-    uint32_t q[MM_ZFP_MOST_VALUES];
+/* Planes of a half to the halves of coefficients, in place: of each group of 16 the words of mm_zfp_values_of. None is set
+ * unless the code reached that half. */
+MM_HD void mm_zfp_unplanes(int dims, bool reached, uint32_t *planes) {
+    if (!reached) {
+        MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) planes[i] = MM_ZFP_NEGABINARY;
+        return;
+    }
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
-        mm_zfp_transpose(planes + 16 * g);
-        MM_UNROLL for (int i = 16 * g; i < 16 * (g + 1); i++) {
-            if (i < mm_zfp_values(dims)) q[mm_zfp_order(dims, i)] = (planes[i] ^ MM_ZFP_NEGABINARY) - MM_ZFP_NEGABINARY;
-        }
+        mm_zfp_flip(planes + 8 * g);
+        mm_zfp_transpose(planes + 8 * g);
+    }
+}
+
+/* From both halves. */
+MM_HD void mm_zfp_values_of(const uint32_t *low, const uint32_t *high, int dims, int e, float *values) {
+    uint32_t q[MM_ZFP_MOST_VALUES];
+    MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
+        const uint32_t a = low[i / 16 * 8 + i % 8], b = high[i / 16 * 8 + i % 8];
+        const uint32_t coefficient = i & 8 ? MM_BYTES(a, b, 1, 3, 5, 7) : MM_BYTES(a, b, 0, 2, 4, 6);
+        q[mm_zfp_order(dims, i)] = coefficient - MM_ZFP_NEGABINARY;
     }
     MM_UNROLL for (int d = dims - 1; d >= 0; d--) mm_zfp_unlift_lines(q, dims, 1 << 2 * d);
     const float unscale = mm_zfp_unscale(e);
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) values[i] = unscale * (float)(int32_t)q[i];
 }
 
-/* Bits of plane k, coefficient i's at bit i. */
-MM_HD uint32_t mm_zfp_plane(const uint32_t *planes, int k) { return planes[k & 15] >> (k & 16) & 0xffff; }
+/* Bits of plane j of a half, coefficient i's at bit i. */
+MM_HD uint32_t mm_zfp_plane(const uint32_t *planes, int j) { return planes[j & 7] >> 2 * (j & 8) & 0xffff; }
 
-MM_HD uint64_t mm_zfp_plane_3(const uint32_t *planes, int k) {
-    const uint32_t low = mm_zfp_plane(planes, k) | mm_zfp_plane(planes + 16, k) << 16;
-    const uint32_t high = mm_zfp_plane(planes + 32, k) | mm_zfp_plane(planes + 48, k) << 16;
+MM_HD uint64_t mm_zfp_plane_3(const uint32_t *planes, int j) {
+    const uint32_t low = mm_zfp_plane(planes, j) | mm_zfp_plane(planes + 8, j) << 16;
+    const uint32_t high = mm_zfp_plane(planes + 16, j) | mm_zfp_plane(planes + 24, j) << 16;
     return low | (uint64_t)high << 32;
 }
+
+MM_HD void mm_zfp_set_plane(uint32_t *planes, int j, uint32_t bits) { planes[j & 7] |= bits << 2 * (j & 8); }
 
 /* ---------------------------------------------------------------- blocks */
 
@@ -209,18 +229,22 @@ MM_HD uint64_t mm_zfp_plane_3(const uint32_t *planes, int k) {
 MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits, uint32_t *words) {
     mm_zfp_writer out = mm_zfp_writer_make(words, maxbits);
     if (e) {
-        uint32_t planes[MM_ZFP_MOST_VALUES];
-        mm_zfp_planes(values, dims, e, planes);
+        uint32_t coefficients[MM_ZFP_MOST_VALUES], planes[MM_ZFP_MOST_VALUES / 2], seen = 0;
+        mm_zfp_coefficients(values, dims, e, coefficients);
         mm_zfp_put(&out, 2 * (uint32_t)e + 1, MM_ZFP_HEADER_BITS);
         int n = 0;
-        MM_UNROLL for (int k = 31; k >= 0; k--) {
-            if (mm_zfp_full(&out)) break;
-            if (dims == 3) {
-                mm_zfp_plane_put(&out, mm_zfp_plane_3(planes, k), &n);
-            } else {
-                int length;
-                const uint32_t code = mm_zfp_plane_encode(mm_zfp_plane(planes, k), mm_zfp_values(dims), &n, &length);
-                mm_zfp_put(&out, code & mm_zfp_ones(length), length);
+        for (int half = 1; half >= 0 && !mm_zfp_full(&out); half--) {
+            mm_zfp_planes(coefficients, dims, half, planes);
+            MM_UNROLL for (int j = 15; j >= 0; j--) {
+                if (mm_zfp_full(&out)) break;
+                if (dims == 3) {
+                    mm_zfp_plane_put(&out, mm_zfp_plane_3(planes, j), &n);
+                } else {
+                    int length;
+                    const uint32_t code =
+                        mm_zfp_plane_encode(mm_zfp_plane(planes, j), mm_zfp_values(dims), &seen, &length);
+                    mm_zfp_put(&out, code & mm_zfp_ones(length), length);
+                }
             }
         }
     }
@@ -230,27 +254,31 @@ MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits
 /* Takes any block but those of mm_zfp_is_nonfinite, from bit `start` of the words on, which go on for MM_ZFP_PAD_WORDS
  * after the block's last. */
 MM_HD void mm_zfp_block_decode(const uint32_t *words, int start, int dims, int maxbits, float *values) {
-    uint32_t planes[MM_ZFP_MOST_VALUES];
+    uint32_t planes[2][MM_ZFP_MOST_VALUES / 2];
     const uint32_t header = mm_zfp_peek(words, start);
     const int end = start + (header & 1 ? maxbits : 0), e = header & 1 ? (int)(header >> 1 & 255) : 0;
     int position = start + MM_ZFP_HEADER_BITS, n = 0;
-    MM_UNROLL for (int i = 0; i < 16 * mm_zfp_groups(dims); i++) planes[i] = 0;
-    MM_UNROLL for (int k = 31; k >= 0; k--) {
-        if (position >= end) break;
-        if (dims == 3) {
-            const uint64_t x = mm_zfp_plane_get(words, end, &position, &n);
-            MM_UNROLL for (int g = 0; g < 4; g++) {
-                planes[16 * g + (k & 15)] |= ((uint32_t)(x >> 16 * g) & 0xffff) << (k & 16);
+    MM_UNROLL for (int half = 1; half >= 0; half--) {
+        const bool reached = position < end;
+        MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) planes[half][i] = MM_CONSTANT(0);
+        MM_UNROLL for (int j = 15; j >= 0; j--) {
+            if (position >= end) break;
+            if (dims == 3) {
+                const uint64_t x = mm_zfp_plane_get(words, end, &position, &n);
+                MM_UNROLL for (int g = 0; g < 4; g++) {
+                    mm_zfp_set_plane(planes[half] + 8 * g, j, (uint32_t)(x >> 16 * g) & 0xffff);
+                }
+            } else {
+                int length;
+                const int left = end - position;
+                const uint32_t window = mm_zfp_peek(words, position) & (left < 32 ? mm_zfp_ones(left) : UINT32_MAX);
+                mm_zfp_set_plane(planes[half], j, mm_zfp_plane_decode(window, left, mm_zfp_values(dims), &n, &length));
+                position += length;
             }
-        } else {
-            int length;
-            const int left = end - position;
-            const uint32_t window = mm_zfp_peek(words, position) & (left < 32 ? mm_zfp_ones(left) : UINT32_MAX);
-            planes[k & 15] |= mm_zfp_plane_decode(window, left, mm_zfp_values(dims), &n, &length) << (k & 16);
-            position += length;
         }
+        mm_zfp_unplanes(dims, reached, planes[half]);
     }
-    mm_zfp_unplanes(planes, dims, e, values);
+    mm_zfp_values_of(planes[0], planes[1], dims, e, values);
 }
 
 /* ---------------------------------------------------------------- blocks that are not finite */

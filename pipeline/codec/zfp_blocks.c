@@ -21,26 +21,30 @@ static int inside_of(int64_t extent, int64_t block) {
     return left < 4 ? (int)left : 4;
 }
 
+/* Whether that begins from zero again. */
+static bool next(int64_t *digit, int64_t base) {
+    *digit = *digit + 1 < base ? *digit + 1 : 0;
+    return *digit == 0;
+}
+
 static place place_next(cursor *at) {
     const mm_zfp_layout *l = at->layout;
     const int side = l->dims == 3 ? 4 : 1; /* along y and z */
     place p = {
-        .first = ((at->n * l->rows + side * at->by) * l->columns + 4 * at->bx) * l->channels + side * at->bc,
+        .first = at->n * l->columns * l->rows * l->channels + side * at->by * l->stride_y + 4 * at->bx * l->stride_x +
+                 side * at->bc * l->stride_c,
         .inside = {inside_of(l->columns, at->bx), 1, 1},
-        .stride = {l->channels, l->columns * l->channels, 1},
+        .stride = {l->stride_x, l->stride_y, l->stride_c},
     };
     if (l->dims == 3) {
         p.inside[1] = inside_of(l->rows, at->by);
         p.inside[2] = inside_of(l->channels, at->bc);
     }
     at->left--;
-    if (++at->bc < l->blocks_c) return p;
-    at->bc = 0;
-    if (++at->bx < l->blocks_x) return p;
-    at->bx = 0;
-    if (++at->by < l->blocks_y) return p;
-    at->by = 0;
-    at->n++;
+    const bool carried = l->channels_first
+                             ? next(&at->bx, l->blocks_x) && next(&at->by, l->blocks_y) && next(&at->bc, l->blocks_c)
+                             : next(&at->bc, l->blocks_c) && next(&at->bx, l->blocks_x) && next(&at->by, l->blocks_y);
+    at->n += carried;
     return p;
 }
 

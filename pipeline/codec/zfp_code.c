@@ -4,7 +4,8 @@
 
 /* ---------------------------------------------------------------- where a group's values are */
 
-/* Walks the blocks in order, in spans: blocks of one place, one for each of `lanes` neighbouring channels. */
+/* Walks the blocks in order, in spans: of one place and neighbouring channels, one for each of `lanes`; of tensors of one
+ * channel, neighbouring blocks along a row, of one width. */
 typedef struct cursor {
     const mm_zfp_layout *layout;
     int64_t left; /* blocks */
@@ -13,8 +14,8 @@ typedef struct cursor {
     int width, height;             /* of a block's part inside the plane */
     int64_t offset[MM_ZFP_VALUES]; /* from a block's first value to value i, or to what stands in for it outside */
     /* of the span */
-    int lanes;
-    int64_t first; /* the first block's first value */
+    int lanes, step; /* from a lane's values to the next one's */
+    int64_t first;   /* the first block's first value */
 } cursor;
 
 static cursor cursor_make(const mm_zfp_layout *layout) { return (cursor){.layout = layout, .left = layout->blocks}; }
@@ -28,13 +29,14 @@ static void enter_place(cursor *at) {
     at->height = rows < 4 ? (int)rows : 4;
     for (int i = 0; i < MM_ZFP_VALUES; i++) {
         const int64_t x = stand_in[at->width][i % 4], y = stand_in[at->height][i / 4];
-        at->offset[i] = (y * layout->columns + x) * layout->channels;
+        at->offset[i] = y * layout->stride_y + x * layout->stride_x;
     }
 }
 
-static void next_place(cursor *at) {
+static void next_place(cursor *at, int64_t places) {
     at->c = 0;
-    if (++at->bx < at->layout->blocks_x) return;
+    at->bx += places;
+    if (at->bx < at->layout->blocks_x) return;
     at->bx = 0;
     if (++at->by < at->layout->blocks_y) return;
     at->by = 0;
@@ -44,19 +46,34 @@ static void next_place(cursor *at) {
 /* Sets the span to what comes next, at most `most_lanes` blocks. */
 static void next_span(cursor *at, int most_lanes) {
     const mm_zfp_layout *layout = at->layout;
+    const bool along_row = layout->channels == 1;
     if (at->c == 0) enter_place(at);
-    at->lanes = layout->channels - at->c < most_lanes ? (int)(layout->channels - at->c) : most_lanes;
+    const int64_t whole = layout->columns / 4 - at->bx, row = whole > 0 ? whole : 1;
+    const int64_t most = along_row ? row : layout->channels - at->c;
+    at->lanes = most < most_lanes ? (int)most : most_lanes;
+    at->step = along_row ? 4 : 1;
     at->first = ((at->n * layout->rows + 4 * at->by) * layout->columns + 4 * at->bx) * layout->channels + at->c;
     at->left -= at->lanes;
-    at->c += at->lanes;
-    if (at->c == layout->channels) next_place(at);
+    at->c += along_row ? 0 : at->lanes;
+    if (along_row)
+        next_place(at, at->lanes);
+    else if (at->c == layout->channels)
+        next_place(at, 1);
 }
 
-static void copy_lanes(float *to, const float *from, int lanes) {
-    if (lanes == MM_ZFP_GROUP)
+/* The same value of each lane, from the tensor and to it. */
+static void lanes_load(float *to, const float *from, const cursor *at) {
+    if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
         memcpy(to, from, MM_ZFP_GROUP * sizeof *to);
     else
-        for (int l = 0; l < lanes; l++) to[l] = from[l];
+        for (int l = 0; l < at->lanes; l++) to[l] = from[l * at->step];
+}
+
+static void lanes_store(float *to, const float *from, const cursor *at) {
+    if (at->step == 1 && at->lanes == MM_ZFP_GROUP)
+        memcpy(to, from, MM_ZFP_GROUP * sizeof *to);
+    else
+        for (int l = 0; l < at->lanes; l++) to[l * at->step] = from[l];
 }
 
 static int group_count(const cursor *at) { return at->left < MM_ZFP_GROUP ? (int)at->left : MM_ZFP_GROUP; }
@@ -66,8 +83,7 @@ static void group_load(cursor *at, int count, const float *src, mm_zfp_group_val
     if (count < MM_ZFP_GROUP) memset(values_out, 0, sizeof *values_out);
     for (int l = 0; l < count; l += at->lanes) {
         next_span(at, count - l);
-        for (int i = 0; i < MM_ZFP_VALUES; i++)
-            copy_lanes(&values_out->at[i][l], src + at->first + at->offset[i], at->lanes);
+        for (int i = 0; i < MM_ZFP_VALUES; i++) lanes_load(&values_out->at[i][l], src + at->first + at->offset[i], at);
     }
 }
 
@@ -76,7 +92,7 @@ static void group_store(cursor *at, int count, const mm_zfp_group_values *values
         next_span(at, count - l);
         for (int y = 0; y < at->height; y++)
             for (int x = 0; x < at->width; x++)
-                copy_lanes(dst + at->first + at->offset[4 * y + x], &values->at[4 * y + x][l], at->lanes);
+                lanes_store(dst + at->first + at->offset[4 * y + x], &values->at[4 * y + x][l], at);
     }
 }
 

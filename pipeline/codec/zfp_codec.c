@@ -17,7 +17,7 @@ mm_status mm_zfp_codec_create(const mm_codec_ops *ops, const char *params, mm_co
 
 mm_status mm_zfp_codec_layout(const mm_codec *codec, const mm_shape *shape, mm_zfp_layout *layout_out) {
     const mm_zfp_spec *spec = &((const mm_zfp_codec *)codec)->spec;
-    return mm_zfp_layout_make(shape, spec->dims, spec->maxbits, layout_out);
+    return mm_zfp_layout_make(shape, spec->dims, spec->channels_first, spec->maxbits, layout_out);
 }
 
 mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {

@@ -7,18 +7,25 @@
 
 #include <cuda_runtime_api.h>
 
-/* An mm_zfp_layout, in the widths that kernels count in: whatever is counted along one dimension in 32 bits, 3 rows of an
- * image in 31, blocks and code in 64. */
+/* Which values a thread loads and stores at once, as a float4. */
+typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECTORS_C } mm_zfp_vectors;
+
+/* An mm_zfp_layout, in the widths that kernels count in: whatever is counted along one dimension in 32 bits, 4 along a
+ * dimension of an image in 31, images, blocks and code in 64. */
 typedef struct mm_zfp_work {
     int dims, maxbits;
     uint32_t columns, rows, channels;
+    uint32_t stride_x, stride_y, stride_c; /* anything for an extent of 1 */
+    uint64_t image;                        /* elements */
     uint32_t blocks_x, blocks_y, blocks_c;
     uint64_t blocks, code_words /* of 32 bits */;
+    bool channels_first;
     int multiprocessors; /* whose threads it may take, at most; 0: all */
-    /* the launchers' own: how far a thread's next block is, in blocks of each dimension */
-    uint32_t step_n, step_y, step_x, step_c;
-    bool vectors; /* values are loaded and stored four at once */
-    bool words;   /* so are codes, each by its own thread: they are 1, 2 or 4 whole words */
+    /* the launchers' own */
+    uint32_t step_n, step_y, step_x, step_c; /* how far a thread's next block is, in blocks of each dimension */
+    mm_zfp_vectors vectors;
+    bool whole; /* no block is partial */
+    bool words; /* codes are loaded and stored each by its own thread: they are 1 to 4 whole words */
 } mm_zfp_work;
 
 #ifdef __cplusplus

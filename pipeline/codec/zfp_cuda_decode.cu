@@ -7,19 +7,23 @@ namespace {
 
 /* Of any but those of mm_zfp_is_nonfinite; bits past maxbits are zero. The words are spent. */
 template <int DIMS, int WORDS> MM_HD void decode_words(uint32_t *words, int maxbits, float *values) {
-    uint32_t planes[16];
+    uint32_t planes[2][8];
     const bool some = words[0] & 1;
     const int e = some ? (int)(words[0] >> 1 & 255) : 0;
-    int left = some ? maxbits : 0, n = 0, length = MM_ZFP_HEADER_BITS;
-    MM_UNROLL for (int i = 0; i < 16; i++) planes[i] = 0;
-    MM_UNROLL for (int k = 31; k >= 0; k--) {
-        left -= length;
-        if (left <= 0) break;
-        MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] =
-            __funnelshift_r(words[j], j + 1 < WORDS ? words[j + 1] : 0, (unsigned)length);
-        planes[k & 15] |= mm_zfp_plane_decode(words[0], left, mm_zfp_values(DIMS), &n, &length) << (k & 16);
+    int left = some ? maxbits - MM_ZFP_HEADER_BITS : 0, n = 0, length = MM_ZFP_HEADER_BITS;
+    MM_UNROLL for (int half = 1; half >= 0; half--) {
+        const bool reached = left > 0;
+        MM_UNROLL for (int i = 0; i < 8; i++) planes[half][i] = MM_CONSTANT(0);
+        MM_UNROLL for (int j = 15; j >= 0; j--) {
+            if (left <= 0) break;
+            MM_UNROLL for (int i = 0; i < WORDS; i++) words[i] =
+                __funnelshift_r(words[i], i + 1 < WORDS ? words[i + 1] : 0, (unsigned)length);
+            mm_zfp_set_plane(planes[half], j, mm_zfp_plane_decode(words[0], left, mm_zfp_values(DIMS), &n, &length));
+            left -= length;
+        }
+        mm_zfp_unplanes(DIMS, reached, planes[half]);
     }
-    mm_zfp_unplanes(planes, DIMS, e, values);
+    mm_zfp_values_of(planes[0], planes[1], DIMS, e, values);
 }
 
 template <int WORDS> MM_HD void words_load(const uint32_t *src, uint64_t block, uint32_t *words) {
@@ -27,6 +31,9 @@ template <int WORDS> MM_HD void words_load(const uint32_t *src, uint64_t block, 
     if constexpr (WORDS == 2) {
         const uint2 two = reinterpret_cast<const uint2 *>(src)[block];
         words[0] = two.x, words[1] = two.y;
+    }
+    if constexpr (WORDS == 3) {
+        MM_UNROLL for (int j = 0; j < WORDS; j++) words[j] = src[WORDS * block + j];
     }
     if constexpr (WORDS == 4) {
         const uint4 four = reinterpret_cast<const uint4 *>(src)[block];
@@ -60,7 +67,7 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
 
     uint64_t first = (uint64_t)blockIdx.x * blockDim.x + (threadIdx.x - lane);
     place at = place_of(work, first + lane);
-    for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance(work, at)) {
+    for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance<DIMS>(work, at)) {
         const bool mine = first + lane < work.blocks;
         if (!work.words) {
             uint64_t first_word;
@@ -91,14 +98,17 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
             else
                 mm_zfp_block_decode(warps, start, DIMS, maxbits, values);
         }
-        values_store<DIMS>(work, at, values, dst);
+        if (work.whole)
+            values_store<DIMS, true>(work, at, values, dst);
+        else
+            values_store<DIMS, false>(work, at, values, dst);
     }
 }
 
 template <int DIMS, int WORDS>
 cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, float *dst) {
     shape_of_grid grid;
-    work.vectors = takes_vectors(work, dst);
+    place_values(dst, &work);
     work.words = WORDS > 0 && takes_words(work, src);
     const size_t warp_bytes = work.words ? 0 : 4 * ((size_t)work.maxbits + WINDOW_WORDS);
     const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);

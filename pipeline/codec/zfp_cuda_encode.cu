@@ -23,15 +23,17 @@ template <int WORDS> MM_HD void queue_put(queue<WORDS> &q, uint32_t bits, int le
 template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int e, int maxbits, uint32_t *words) {
     queue<WORDS> q = {{}, maxbits};
     if (e) {
-        uint32_t planes[16];
-        int n = 0;
-        mm_zfp_planes(values, DIMS, e, planes);
+        uint32_t coefficients[16], planes[8], seen = 0;
+        mm_zfp_coefficients(values, DIMS, e, coefficients);
         queue_put(q, 2 * (uint32_t)e + 1, MM_ZFP_HEADER_BITS);
-        MM_UNROLL for (int k = 31; k >= 0; k--) {
-            int length;
-            const uint32_t code = mm_zfp_plane_encode(mm_zfp_plane(planes, k), mm_zfp_values(DIMS), &n, &length);
-            queue_put(q, code, length);
-            if (q.left == 0) break;
+        for (int half = 1; half >= 0 && q.left > 0; half--) {
+            mm_zfp_planes(coefficients, DIMS, half, planes);
+            MM_UNROLL for (int j = 15; j >= 0; j--) {
+                int length;
+                const uint32_t code = mm_zfp_plane_encode(mm_zfp_plane(planes, j), mm_zfp_values(DIMS), &seen, &length);
+                queue_put(q, code, length);
+                if (q.left <= 0) break;
+            }
         }
     }
     while (q.left > 0) queue_put(q, 0, 31);
@@ -42,6 +44,9 @@ template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int 
 template <int WORDS> MM_HD void words_store(const uint32_t *words, uint64_t block, uint32_t *dst) {
     if constexpr (WORDS == 1) dst[block] = words[0];
     if constexpr (WORDS == 2) reinterpret_cast<uint2 *>(dst)[block] = make_uint2(words[0], words[1]);
+    if constexpr (WORDS == 3) {
+        MM_UNROLL for (int j = 0; j < WORDS; j++) dst[WORDS * block + j] = words[j];
+    }
     if constexpr (WORDS == 4)
         reinterpret_cast<uint4 *>(dst)[block] = make_uint4(words[0], words[1], words[2], words[3]);
 }
@@ -61,11 +66,12 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
 
     uint64_t first = (uint64_t)blockIdx.x * blockDim.x + (threadIdx.x - lane);
     place at = place_of(work, first + lane);
-    for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance(work, at)) {
+    for (; first < work.blocks; first += (uint64_t)gridDim.x * blockDim.x, place_advance<DIMS>(work, at)) {
         const bool mine = first + lane < work.blocks;
         float values[MM_ZFP_MOST_VALUES];
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] = 0;
-        if (mine) values_load<DIMS>(work, at, src, values);
+        if (mine && work.whole) values_load<DIMS, true>(work, at, src, values);
+        if (mine && !work.whole) values_load<DIMS, false>(work, at, src, values);
 
         const int e = mm_zfp_exponent(values, DIMS);
         const bool finite = e != MM_ZFP_NONFINITE;
@@ -109,7 +115,7 @@ template <int DIMS, int WORDS>
 cudaError_t launch(cudaStream_t stream, mm_zfp_work work, const float *src, uint32_t *dst,
                    unsigned long long *nonfinite) {
     shape_of_grid grid;
-    work.vectors = takes_vectors(work, src);
+    place_values(src, &work);
     work.words = WORDS > 0 && takes_words(work, dst);
     const size_t warp_bytes = work.words ? 0 : 4 * WARP * (size_t)staged_stride(work.maxbits);
     const cudaError_t error = grid_of(blocks_together<DIMS>(), warp_bytes, &work, &grid);

@@ -1,9 +1,10 @@
 /* What encode and decode kernels share. For zfp_cuda_*.cu only.
  *
  * A thread takes a block, with all of it in registers; a warp takes 32 blocks that follow one another, whose code begins
- * on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are of
- * neighbouring channels, so a warp's loads and stores of values are coalesced, and so are those of codes: either each
- * thread's code is whole words, or the warp's codes pass through shared memory. Nothing waits for another warp.
+ * on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are neighbours in
+ * memory, of neighbouring channels in NHWC, along a row in NCHW, so a warp's loads and stores of values are coalesced, and
+ * so are those of codes: either each thread's code is whole words, or the warp's codes pass through shared memory. Nothing
+ * waits for another warp.
  *
  *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small blocks,
  *              which find room beside other kernels' and are spread over all multiprocessors. For little work, still
@@ -18,25 +19,42 @@
 
 #include "mm/device/cuda_launch.h"
 
-#define MM_HD                 __device__ __forceinline__
-#define MM_UNROLL             _Pragma("unroll")
-#define MM_LENGTH32(x)        (32 - __clz((int)(x)))
-#define MM_POPC32(x)          __popc(x)
-#define MM_POPC64(x)          __popcll(x)
-#define MM_DOUBLE_ONES(x)     doubled_ones(x)
-#define MM_UNDOUBLE(part)     undoubled(part)
-#define MM_SHIFT_RIGHT(x, by) __funnelshift_r(x, 0, by)
-#define MM_EVEN_BYTES(a, b)   __byte_perm(a, b, 0x6240)
-#define MM_ODD_BYTES(a, b)    __byte_perm(a, b, 0x7351)
+#define MM_HD                       __device__ __forceinline__
+#define MM_HD_CONSTEXPR             constexpr __host__ __device__ __forceinline__
+#define MM_UNROLL                   _Pragma("unroll")
+#define MM_LENGTH32(x)              (32 - __clz((int)(x)))
+#define MM_ABOVE32(x)               __clz((int)(x))
+#define MM_CONSTANT(x)              opaque(x)
+#define MM_POPC32(x)                __popc(x)
+#define MM_POPC64(x)                __popcll(x)
+#define MM_DOUBLE_ONES(x)           doubled_ones(x)
+#define MM_UNDOUBLE(code)           undoubled(code)
+#define MM_SHIFT_RIGHT(x, by)       __funnelshift_r(x, 0, by)
+#define MM_SHIFT_LEFT(x, by)        __funnelshift_l(0, x, (unsigned)(by))
+#define MM_DROP(x, above)           __funnelshift_lc(x, 0, (unsigned)(above))
+#define MM_SPLICE(low, high, above) spliced(low, high, (unsigned)(above))
+#define MM_BYTES(a, b, i, j, k, l)  __byte_perm(a, b, (i) | (j) << 4 | (k) << 8 | (l) << 12)
+#define MM_INTEGER(value, scale, infinite)                                                                             \
+    (uint32_t) __float2int_rz(__fmaf_rn(value, scale, (infinite) ? -4294967296.0f : 0.0f))
 
 namespace {
+
+/* x, of which the compiler knows nothing. */
+MM_HD uint32_t opaque(uint32_t x) {
+    asm("" : "+r"(x));
+    return x;
+}
 
 /* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with few
  * and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
 struct tables_of_block {
     union {
-        uint16_t doubled[256];
-        uint32_t undouble[1024];
+        /* The code of a byte below others: at the upper end, and in the low bits by how much that is to be shifted. */
+        struct {
+            uint32_t lower[256];
+            uint32_t upper[256];
+        };
+        alignas(sizeof(uint4)) uint32_t undouble[1024];
     };
 };
 
@@ -45,13 +63,17 @@ MM_HD tables_of_block &tables() {
     return of;
 }
 
+/* Of x < 2^16. */
 MM_HD uint32_t doubled_ones(uint32_t x) {
-    const uint32_t low = x & 0xff;
-    return tables().doubled[low] | (uint32_t)tables().doubled[x >> 8] << (8 + __popc(low));
+    const uint32_t lower = tables().lower[opaque(x & 0xff)];
+    return __funnelshift_r(lower, tables().upper[opaque(x >> 8)], lower);
 }
 
-MM_HD uint32_t undoubled(uint32_t part) {
-    return *reinterpret_cast<const uint32_t *>(reinterpret_cast<const char *>(tables().undouble) + (part & 0xffc));
+MM_HD uint32_t undoubled(uint32_t code) { return tables().undouble[opaque(code & 0x3ff)]; }
+
+/* 32 - above bits of low. */
+MM_HD uint32_t spliced(uint32_t low, uint32_t high, unsigned above) {
+    return __funnelshift_rc(__funnelshift_lc(0, low, above), high, above);
 }
 
 } // namespace
@@ -72,14 +94,29 @@ template <int DIMS> constexpr unsigned blocks_together() { return DIMS == 3 ? 2 
 
 /* Every thread of a block calls one of them, first of all. */
 MM_HD void tables_make_doubled() {
-    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) tables().doubled[i] = (uint16_t)mm_zfp_double_ones(i);
+    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) {
+        const uint32_t doubled = mm_zfp_double_ones(i), above = 24 - (uint32_t)__popc(i);
+        tables().lower[i] = doubled << above | above;
+        tables().upper[i] = doubled;
+    }
     __syncthreads();
 }
 
+/* Made by the compiler: kernels would take as long to make it as for a small map. */
+struct table_of_parts {
+    alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
+
+    __host__ __device__ constexpr table_of_parts() : at() {
+        for (uint32_t i = 0; i < 1 << MM_ZFP_PART_BITS; i++) at[i] = mm_zfp_undouble(i);
+    }
+};
+__device__ constexpr table_of_parts parts;
+
 MM_HD void tables_make_undouble() {
-    static_assert(sizeof tables().undouble / 4 == 1 << MM_ZFP_PART_BITS, "one for each");
-    for (uint32_t i = threadIdx.x; i < 1 << MM_ZFP_PART_BITS; i += blockDim.x)
-        tables().undouble[i] = mm_zfp_undouble(i);
+    static_assert(sizeof tables().undouble == sizeof parts, "one for each");
+    const uint4 *from = reinterpret_cast<const uint4 *>(parts.at);
+    uint4 *to = reinterpret_cast<uint4 *>(tables().undouble);
+    for (uint32_t i = threadIdx.x; i < sizeof parts / sizeof *to; i += blockDim.x) to[i] = from[i];
     __syncthreads();
 }
 
@@ -89,14 +126,19 @@ struct place {
     uint32_t n, y, x, c; /* in blocks */
 };
 
-MM_HD place place_of(const mm_zfp_work &work, uint64_t block) {
+__host__ __device__ inline uint32_t digit_of(uint64_t &number, uint32_t base) {
+    const uint32_t digit = (uint32_t)(number % base);
+    number /= base;
+    return digit;
+}
+
+__host__ __device__ inline place place_of(const mm_zfp_work &work, uint64_t block) {
     place at;
-    at.c = (uint32_t)(block % work.blocks_c);
-    block /= work.blocks_c;
-    at.x = (uint32_t)(block % work.blocks_x);
-    block /= work.blocks_x;
-    at.y = (uint32_t)(block % work.blocks_y);
-    at.n = (uint32_t)(block / work.blocks_y);
+    if (!work.channels_first) at.c = digit_of(block, work.blocks_c);
+    at.x = digit_of(block, work.blocks_x);
+    at.y = digit_of(block, work.blocks_y);
+    if (work.channels_first) at.c = digit_of(block, work.blocks_c);
+    at.n = (uint32_t)block;
     return at;
 }
 
@@ -107,11 +149,20 @@ MM_HD uint32_t wrap(uint32_t &digit, uint32_t base) {
 }
 
 /* By the grid's threads: digits are added, and carried. */
-MM_HD void place_advance(const mm_zfp_work &work, place &at) {
+template <int DIMS> MM_HD void place_advance(const mm_zfp_work &work, place &at) {
     at.c += work.step_c;
-    at.x += work.step_x + wrap(at.c, work.blocks_c);
-    at.y += work.step_y + wrap(at.x, work.blocks_x);
-    at.n += work.step_n + wrap(at.y, work.blocks_y);
+    at.x += work.step_x;
+    at.y += work.step_y;
+    at.n += work.step_n;
+    if (DIMS == 3 && work.channels_first) {
+        at.y += wrap(at.x, work.blocks_x);
+        at.c += wrap(at.y, work.blocks_y);
+        at.n += wrap(at.c, work.blocks_c);
+    } else {
+        at.x += wrap(at.c, work.blocks_c);
+        at.y += wrap(at.x, work.blocks_x);
+        at.n += wrap(at.y, work.blocks_y);
+    }
 }
 
 /* A line of four: where each is, for those outside where what stands in for it is, as zfp fills up lines. */
@@ -119,82 +170,84 @@ struct line {
     int inside, offset[4];
 };
 
-MM_HD line line_of(uint32_t extent, uint32_t block, int stride) {
-    const uint32_t left = extent - 4 * block;
+template <bool WHOLE> MM_HD line line_of(uint32_t extent, uint32_t block, uint32_t stride) {
+    const uint32_t left = WHOLE ? 4 : extent - 4 * block;
     line l;
     l.inside = left < 4 ? (int)left : 4;
     l.offset[0] = 0;
-    l.offset[1] = l.inside > 1 ? stride : 0;
-    l.offset[2] = l.inside > 2 ? 2 * stride : l.offset[1];
-    l.offset[3] = l.inside > 3 ? 3 * stride : 0;
+    l.offset[1] = l.inside > 1 ? (int)stride : 0;
+    l.offset[2] = l.inside > 2 ? (int)(2 * stride) : l.offset[1];
+    l.offset[3] = l.inside > 3 ? (int)(3 * stride) : 0;
     return l;
 }
 
 template <int DIMS> MM_HD uint64_t first_of(const mm_zfp_work &work, const place &at) {
-    const uint32_t row = DIMS == 1 ? 0 : 4 * at.y, channel = DIMS == 3 ? 4 * at.c : at.c;
-    return (((uint64_t)at.n * work.rows + row) * work.columns + 4 * at.x) * work.channels + channel;
+    uint64_t first = at.n * work.image + (uint64_t)(4 * at.x) * work.stride_x;
+    if (DIMS > 1) first += (uint64_t)(4 * at.y) * work.stride_y;
+    return first + (uint64_t)(DIMS == 3 ? 4 * at.c : at.c) * work.stride_c;
 }
 
 /* The lines along x, y and z of a block; those that its dimensions have not are one value long. */
-template <int DIMS> struct lines { line x, y, z; };
+template <int DIMS> struct lines {
+    line x, y, z;
 
-template <int DIMS> MM_HD lines<DIMS> lines_of(const mm_zfp_work &work, const place &at) {
+    /* Of the i-th value. */
+    MM_HD int offset(int i) const {
+        return x.offset[i % 4] + (DIMS > 1 ? y.offset[i / 4 % 4] : 0) + (DIMS > 2 ? z.offset[i / 16] : 0);
+    }
+    MM_HD bool has(int i) const {
+        return i % 4 < x.inside && (DIMS < 2 || i / 4 % 4 < y.inside) && (DIMS < 3 || i / 16 < z.inside);
+    }
+};
+
+template <int DIMS, bool WHOLE> MM_HD lines<DIMS> lines_of(const mm_zfp_work &work, const place &at) {
     lines<DIMS> l;
-    l.x = line_of(work.columns, at.x, (int)work.channels);
-    if (DIMS > 1) l.y = line_of(work.rows, at.y, (int)(work.columns * work.channels));
-    if (DIMS > 2) l.z = line_of(work.channels, at.c, 1);
+    l.x = line_of<WHOLE>(work.columns, at.x, work.stride_x);
+    if (DIMS > 1) l.y = line_of<WHOLE>(work.rows, at.y, work.stride_y);
+    if (DIMS > 2) l.z = line_of<WHOLE>(work.channels, at.c, work.stride_c);
     return l;
 }
 
 /* ---------------------------------------------------------------- values */
 
-template <int DIMS>
+template <int DIMS, bool WHOLE>
 MM_HD void values_load(const mm_zfp_work &work, const place &at, const float *__restrict__ src, float *values) {
-    const lines<DIMS> l = lines_of<DIMS>(work, at);
+    const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
     const float *first = src + first_of<DIMS>(work, at);
-    if (DIMS == 2 && work.vectors) {
-        MM_UNROLL for (int y = 0; y < 4; y++) {
-            const float4 four = *reinterpret_cast<const float4 *>(first + l.y.offset[y]);
-            values[4 * y] = four.x, values[4 * y + 1] = four.y, values[4 * y + 2] = four.z, values[4 * y + 3] = four.w;
+    if (work.vectors == MM_ZFP_VECTORS_X) {
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
+            const float4 four = *reinterpret_cast<const float4 *>(first + l.offset(i));
+            values[i] = four.x, values[i + 1] = four.y, values[i + 2] = four.z, values[i + 3] = four.w;
         }
-    } else if (DIMS == 3 && work.vectors) {
+    } else if (DIMS == 3 && work.vectors == MM_ZFP_VECTORS_C) {
         MM_UNROLL for (int i = 0; i < 16; i++) {
-            const float4 four = *reinterpret_cast<const float4 *>(first + l.y.offset[i / 4] + l.x.offset[i % 4]);
+            const float4 four = *reinterpret_cast<const float4 *>(first + l.offset(i));
             values[i] = four.x, values[16 + i] = four.y, values[32 + i] = four.z, values[48 + i] = four.w;
         }
     } else {
-        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) {
-            const float *p = first;
-            if (DIMS > 2) p += l.z.offset[i / 16];
-            if (DIMS > 1) p += l.y.offset[i / 4 % 4];
-            values[i] = p[l.x.offset[i % 4]];
-        }
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] = first[l.offset(i)];
     }
 }
 
-template <int DIMS>
+template <int DIMS, bool WHOLE>
 MM_HD void values_store(const mm_zfp_work &work, const place &at, const float *values, float *__restrict__ dst) {
-    const lines<DIMS> l = lines_of<DIMS>(work, at);
+    const lines<DIMS> l = lines_of<DIMS, WHOLE>(work, at);
     float *first = dst + first_of<DIMS>(work, at);
-    if (DIMS == 2 && work.vectors) {
-        MM_UNROLL for (int y = 0; y < 4; y++) {
-            if (y < l.y.inside)
-                *reinterpret_cast<float4 *>(first + l.y.offset[y]) =
-                    make_float4(values[4 * y], values[4 * y + 1], values[4 * y + 2], values[4 * y + 3]);
+    if (work.vectors == MM_ZFP_VECTORS_X) {
+        MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i += 4) {
+            if (l.has(i))
+                *reinterpret_cast<float4 *>(first + l.offset(i)) =
+                    make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
         }
-    } else if (DIMS == 3 && work.vectors) {
+    } else if (DIMS == 3 && work.vectors == MM_ZFP_VECTORS_C) {
         MM_UNROLL for (int i = 0; i < 16; i++) {
-            if (i % 4 < l.x.inside && i / 4 < l.y.inside)
-                *reinterpret_cast<float4 *>(first + l.y.offset[i / 4] + l.x.offset[i % 4]) =
+            if (l.has(i))
+                *reinterpret_cast<float4 *>(first + l.offset(i)) =
                     make_float4(values[i], values[16 + i], values[32 + i], values[48 + i]);
         }
     } else {
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) {
-            float *p = first;
-            bool inside = i % 4 < l.x.inside;
-            if (DIMS > 1) p += l.y.offset[i / 4 % 4], inside = inside && i / 4 % 4 < l.y.inside;
-            if (DIMS > 2) p += l.z.offset[i / 16], inside = inside && i / 16 < l.z.inside;
-            if (inside) p[l.x.offset[i % 4]] = values[i];
+            if (l.has(i)) first[l.offset(i)] = values[i];
         }
     }
 }
@@ -269,24 +322,26 @@ inline cudaError_t grid_of(unsigned together, size_t warp_bytes, mm_zfp_work *wo
     grid_out->blocks = needed < count * together ? (unsigned)needed : count * together;
     grid_out->shared_bytes = warps * warp_bytes;
 
-    uint64_t step = threads * grid_out->blocks;
-    work->step_c = (uint32_t)(step % work->blocks_c), step /= work->blocks_c;
-    work->step_x = (uint32_t)(step % work->blocks_x), step /= work->blocks_x;
-    work->step_y = (uint32_t)(step % work->blocks_y), step /= work->blocks_y;
-    work->step_n = (uint32_t)step;
+    const place step = place_of(*work, threads * grid_out->blocks);
+    work->step_n = step.n, work->step_y = step.y, work->step_x = step.x, work->step_c = step.c;
     return cudaSuccess;
 }
 
-/* Whether what is at `memory` may be taken four at once. */
-inline bool takes_vectors(const mm_zfp_work &work, const void *memory) {
-    if ((uintptr_t)memory % sizeof(float4)) return false;
-    return work.dims == 2 ? work.channels == 1 && work.columns % 4 == 0 : work.dims == 3 && work.channels % 4 == 0;
+/* Sets what depends on where values are. */
+inline void place_values(const void *memory, mm_zfp_work *work) {
+    const bool whole_x = work->columns % 4 == 0, whole_c = work->dims < 3 || work->channels % 4 == 0;
+    work->whole = whole_x && (work->dims == 1 || work->rows % 4 == 0) && whole_c;
+    work->vectors = MM_ZFP_VECTORS_NONE;
+    if ((uintptr_t)memory % sizeof(float4)) return;
+    if (work->stride_x == 1 && whole_x)
+        work->vectors = MM_ZFP_VECTORS_X;
+    else if (work->dims == 3 && work->stride_c == 1 && whole_c)
+        work->vectors = MM_ZFP_VECTORS_C;
 }
 
 inline bool takes_words(const mm_zfp_work &work, const void *memory) {
-    const int words = words_of(work.maxbits);
-    return work.maxbits == 32 * words && (words == 1 || words == 2 || words == 4) &&
-           (uintptr_t)memory % (4 * words) == 0;
+    const int words = words_of(work.maxbits), at_once = words == 3 ? 1 : words;
+    return work.maxbits == 32 * words && words <= MOST_REGISTER_WORDS && (uintptr_t)memory % (4 * at_once) == 0;
 }
 
 } // namespace

@@ -8,28 +8,40 @@ static int64_t unfolded_columns(int64_t height, int64_t width) {
     return height % times == 0 ? width * times : width;
 }
 
-/* Images, rows, columns, channels. */
-static void place_elements(const mm_shape *shape, int dims, int64_t elems, int64_t *images_out, mm_zfp_layout *layout) {
-    int64_t as[4] = {1, 1, 1, 1}; /* NHWC */
-    if (shape->rank == 4 || dims == 3) {
+/* Images, rows, columns, channels, and how far apart they are. */
+static void place_elements(const mm_shape *shape, bool channels_first, int64_t elems, int64_t *images_out,
+                           mm_zfp_layout *layout) {
+    int64_t as[4] = {1, 1, 1, 1}; /* NHWC or NCHW */
+    const int h = channels_first ? 2 : 1, c = channels_first ? 1 : 3;
+    if (shape->rank == 4 || layout->dims == 3) {
         for (int d = 0; d < shape->rank; d++) as[4 - shape->rank + d] = shape->dims[d];
     } else {
-        as[2] = shape->dims[shape->rank - 1];
-        as[1] = elems / as[2];
+        as[h + 1] = shape->dims[shape->rank - 1];
+        as[h] = elems / as[h + 1];
     }
+    const int64_t plane = as[h] * as[h + 1];
+    layout->columns = layout->dims == 1 ? plane : unfolded_columns(as[h], as[h + 1]);
+    layout->rows = plane / layout->columns;
+    layout->channels = as[c];
     *images_out = as[0];
-    layout->columns = dims == 1 ? as[1] * as[2] : unfolded_columns(as[1], as[2]);
-    layout->rows = as[1] * as[2] / layout->columns;
-    layout->channels = as[3];
+    if (channels_first && layout->dims < 3) { /* whose planes have nothing to do with one another */
+        *images_out *= layout->channels;
+        layout->channels = 1;
+    }
+    layout->channels_first = channels_first && layout->channels > 1;
+    layout->stride_x = layout->channels_first ? 1 : layout->channels;
+    layout->stride_y = layout->columns * layout->stride_x;
+    layout->stride_c = layout->channels_first ? plane : 1;
 }
 
-mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, int maxbits, mm_zfp_layout *layout_out) {
+mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, bool channels_first, int maxbits,
+                             mm_zfp_layout *layout_out) {
     int64_t elems, images;
     MM_TRY(mm_shape_elems(shape, &elems));
     if (shape->dtype != MM_F32) return mm_fail(MM_ERR_UNSUPPORTED, "codec zfp takes float32 only");
 
     mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits};
-    place_elements(shape, dims, elems, &images, &layout);
+    place_elements(shape, channels_first, elems, &images, &layout);
     layout.blocks_x = (layout.columns + 3) / 4;
     layout.blocks_y = dims == 1 ? 1 : (layout.rows + 3) / 4;
     layout.blocks_c = dims == 3 ? (layout.channels + 3) / 4 : layout.channels;

@@ -16,20 +16,36 @@
 #include <string.h>
 
 #ifndef MM_HD
-#define MM_HD static inline
+#define MM_HD           static inline
+#define MM_HD_CONSTEXPR MM_HD
 #define MM_UNROLL
 /* by the low five bits of `by` */
 #define MM_SHIFT_RIGHT(x, by) ((x) >> ((by)&31))
-/* how many bits x has: 0 for 0 */
-#define MM_LENGTH32(x)    ((x) ? 32 - __builtin_clz(x) : 0)
+#define MM_SHIFT_LEFT(x, by)  ((x) << ((by)&31))
+/* how many bits x has: 0 for 0; and how many are left of 32 */
+#define MM_LENGTH32(x)    (32 - MM_ABOVE32(x))
+#define MM_ABOVE32(x)     ((x) ? __builtin_clz(x) : 32)
+#define MM_POPC32(x)      __builtin_popcount(x)
 #define MM_POPC64(x)      __builtin_popcountll(x)
 #define MM_DOUBLE_ONES(x) mm_zfp_double_ones(x)
-#define MM_UNDOUBLE(part) mm_zfp_undouble((part) >> 2 & 0x3ff)
-#define MM_POPC32(x)      __builtin_popcount(x)
-/* bytes 0 and 2 of a and of b, interleaved; bytes 1 and 3 */
-#define MM_EVEN_BYTES(a, b) (((a)&UINT32_C(0x00ff00ff)) | ((b) << 8 & UINT32_C(0xff00ff00)))
-#define MM_ODD_BYTES(a, b)  (((a) >> 8 & UINT32_C(0x00ff00ff)) | ((b)&UINT32_C(0xff00ff00)))
+#define MM_UNDOUBLE(code) mm_zfp_undouble(code)
+/* x without its low 32 - above bits, of 1 to 32 that are above; and those bits of `low`, then `high` */
+#define MM_DROP(x, above)           ((x) >> (32 - (above)))
+#define MM_SPLICE(low, high, above) (((low)&mm_zfp_ones(32 - (above))) | (high) << (32 - (above)))
+/* of the bytes 0 to 3 of a and 4 to 7 of b those four, the lowest first */
+#define MM_BYTES(a, b, i, j, k, l)                                                                                     \
+    (mm_zfp_byte(a, b, i) | mm_zfp_byte(a, b, j) << 8 | mm_zfp_byte(a, b, k) << 16 | mm_zfp_byte(a, b, l) << 24)
+/* A constant, of which a compiler need not know that it is one: where it would make more steps of it. */
+#define MM_CONSTANT(x) (x)
+/* A value as a scaled integer, or what libzfp makes of it where the scale is infinite; it is 0 then. */
+#define MM_INTEGER(value, scale, infinite) ((infinite) ? (uint32_t)INT32_MIN : (uint32_t)(int32_t)((value) * (scale)))
 #endif
+
+/* Of those of MM_BYTES the i-th. */
+MM_HD uint32_t mm_zfp_byte(uint32_t a, uint32_t b, int i) { return (i < 4 ? a : b) >> i % 4 * 8 & 0xff; }
+
+/* The lesser, as unsigned numbers. */
+MM_HD int mm_zfp_least(int a, int b) { return (uint32_t)a < (uint32_t)b ? a : b; }
 
 /* `count` < 32 ones. */
 MM_HD uint32_t mm_zfp_ones(int count) { return (UINT32_C(1) << count) - 1; }
@@ -45,40 +61,43 @@ MM_HD uint32_t mm_zfp_double_ones(uint32_t x) {
     return doubled;
 }
 
-enum { MM_ZFP_PART_BITS = 10 };
+enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
 
-/* The inverse of MM_ZFP_PART_BITS of such bits, up to and without a last one whose one put after it is not among them; up
- * to and with a one that a zero follows, where a code ends:
- *      bits 0 to 9     the bits without those put in
- *      bits 16 to 23   how many they are
- *      bits 24 to 28   how many bits of the part that took
- *      bit 31          whether the code ends
- * Compilers that have a table for it: MM_UNDOUBLE, of the part that is at bits 2 to 11 of a word. */
-MM_HD uint32_t mm_zfp_undouble(uint32_t part) {
-    uint32_t bits = 0, count = 0, taken = 0, end = 0;
+/* What the low MM_ZFP_PART_BITS bits of `code`, behind the n bits of a plane, say: that the rest is zero, if the first is;
+ * else the bits that follow it, up to a one that a zero follows, where the code ends, or to the last of them; without a
+ * last one whose one put after it is not among them.
+ *      bits 0 to 4     how many bits of the code that took, less 1. So, to go on where the code has not ended: shift it by
+ *                      that, and put a one
+ *      bits 8 to 23    the bits of the plane
+ *      bits 24 to 31   how many they are, less MM_ZFP_GOES_ON where the code has not ended: a negative number
+ * Compilers that have a table for it: MM_UNDOUBLE. */
+MM_HD_CONSTEXPR uint32_t mm_zfp_undouble(uint32_t code) {
+    uint32_t bits = 0, count = 0, taken = 1, end = !(code & 1);
     while (taken < MM_ZFP_PART_BITS && !end) {
-        const uint32_t one = part >> taken & 1;
+        const uint32_t one = code >> taken & 1;
         if (one && taken == MM_ZFP_PART_BITS - 1) break;
         bits |= one << count++;
-        end = one && !(part >> (taken + 1) & 1);
+        end = one && !(code >> (taken + 1) & 1);
         taken += 1 + one;
     }
-    return bits | count << 16 | taken << 24 | end << 31;
+    return (taken - 1) | bits << 8 | (end ? count : count - MM_ZFP_GOES_ON) << 24;
 }
+
+MM_HD int mm_zfp_part_count(uint32_t part) { return (int32_t)part >> 24; }
+MM_HD uint32_t mm_zfp_part_bits(uint32_t part) { return MM_BYTES(part, 0, 1, 2, 4, 4); }
 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
 
-/* The code, at most 31 bits and anything above, of plane x of `values` coefficients; n and the code's length are
- * updated. */
-MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, int *n, int *length_out) {
-    const int first = *n;
-    const uint32_t whole = x >> first, last = UINT32_C(1) << (values - 1) >> first, rest = whole & ~last;
-    const bool whole_rest = whole >= last; /* up to the last coefficient, whose one is implied, or none are left */
-    const int ones = MM_POPC32(rest), next = whole_rest ? values : first + MM_LENGTH32(rest);
-    const uint32_t end = whole_rest ? 0 : UINT32_C(1) << (next - first + ones); /* the zero */
-    *n = next;
-    *length_out = next + ones + !whole_rest;
-    return x ^ (whole ^ (MM_DOUBLE_ONES(rest) << 1 | 1) ^ end) << first;
+/* The code, at most 31 bits and anything above, of plane x of `values` coefficients, of which those of `seen` were set in
+ * higher planes: n is as many as seen has bits. seen is updated, the code's length set. */
+MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *length_out) {
+    const uint32_t last = UINT32_C(1) << (values - 1); /* whose one is implied */
+    const int above = MM_ABOVE32(*seen);
+    const uint32_t rest = MM_DROP(x & ~last, above), all = *seen | x;
+    const int zero = MM_LENGTH32(all) + MM_POPC32(rest); /* where it is put, unless the last has been seen */
+    *seen = all;
+    *length_out = zero + 1 - (int)(all >> (values - 1));
+    return MM_SPLICE(x, MM_DOUBLE_ONES(rest) << 1 | 1, above) ^ (UINT32_C(1) << zero);
 }
 
 /* The plane whose code begins `window`; of it `left` > 0 bits are the block's, and zeros follow them. n is updated and
@@ -86,30 +105,23 @@ MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, int *n, int *length_o
  * the coefficient that was being read). */
 MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n, int *length_out) {
     const int first = *n, last = values - 1 - first; /* of the rest, the coefficient whose one is implied */
-    const uint32_t group = window >> first;
-    uint32_t rest = 0;
-    *length_out = first + (last >= 0);
-    if (last >= 0 && group & 1) {
-        uint32_t doubled = group << 1, part; /* from bit 2 on */
-        int count = 0;
-        do {
-            part = MM_UNDOUBLE(doubled);
-            rest |= (part & 0x3ff) << count;
-            count += (int)(part >> 16 & 0xff);
-            doubled = MM_SHIFT_RIGHT(doubled, part >> 24);
-        } while (!(part >> 31) && count < last);
-
-        const bool ended = part >> 31 && count <= last;
-        if (!ended) rest &= mm_zfp_ones(last);
-        const int ones = MM_POPC32(rest), cut = left - first - 1 - ones;
-        if (!ended) {
-            count = cut < last ? cut : last;
-            rest |= UINT32_C(1) << count;
-        }
-        *length_out = first + 1 + count + ones;
-        *n = first + count + !ended;
+    uint32_t code = window >> first, part = MM_UNDOUBLE(code), rest = mm_zfp_part_bits(part);
+    int count = mm_zfp_part_count(part);
+    while (count < last - MM_ZFP_GOES_ON) {
+        code = MM_SHIFT_RIGHT(code, part) | 1;
+        part = MM_UNDOUBLE(code);
+        rest |= MM_SHIFT_LEFT(mm_zfp_part_bits(part), count);
+        count += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
     }
-    return window ^ (group ^ rest) << first;
+    rest &= mm_zfp_ones(values - 1) >> first;
+    const int behind = first + count; /* negative if the code goes on: as large a number as any beyond the last */
+    const int next = mm_zfp_least(behind, values), length = mm_zfp_least(behind, values - 1) + MM_POPC32(rest) + 1;
+    /* The implied one, unless the code ended before it or all have been seen. Where it is cut off, so many bits earlier. */
+    const int after = left - length, at = first > first - after ? first : first - after;
+    if (next == values) rest |= UINT32_C(1) << (values - 1) >> at;
+    *n = next;
+    *length_out = length;
+    return MM_SPLICE(window, rest, 32 - first);
 }
 
 /* ---------------------------------------------------------------- the bits of a block in memory */
@@ -198,25 +210,27 @@ MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, i
     uint64_t x = mm_zfp_peek_64(words, *position);
     int at = *position + verbatim;
     if (verbatim < 64) x &= (UINT64_C(1) << verbatim) - 1;
-    if (last < 0 || at >= end || !(words[at / 32] >> at % 32 & 1)) {
+    if (last < 0 || at >= end) {
         *position = at + (last >= 0);
         return x;
     }
     const int group = at + 1;
     uint64_t rest = 0;
-    uint32_t part;
+    uint32_t part, more = 0; /* than the group's first bit */
     int count = 0;
-    at = group;
+    bool ended;
     do {
         const int left = end - at;
-        const int some = left < 0 ? 0 : left < MM_ZFP_PART_BITS ? left : MM_ZFP_PART_BITS;
-        part = MM_UNDOUBLE((some ? mm_zfp_peek(words, at) & mm_zfp_ones(some) : 0) << 2);
-        rest |= (uint64_t)(part & 0x3ff) << count;
-        count += (int)(part >> 16 & 0xff);
-        at += (int)(part >> 24 & 31);
-    } while (!(part >> 31) && count < last);
+        const uint32_t code = left > 0 ? mm_zfp_peek(words, at) : 0;
+        part = MM_UNDOUBLE((left < MM_ZFP_PART_BITS && left > 0 ? code & mm_zfp_ones(left) : code) | more);
+        rest |= (uint64_t)mm_zfp_part_bits(part) << count;
+        ended = mm_zfp_part_count(part) >= 0;
+        count += mm_zfp_part_count(part) + (ended ? 0 : MM_ZFP_GOES_ON);
+        at += (int)(part & 31);
+        more = 1;
+    } while (!ended && count < last);
 
-    const bool ended = part >> 31 && count <= last;
+    ended = ended && count <= last;
     if (!ended) rest &= (UINT64_C(1) << last) - 1;
     const int ones = MM_POPC64(rest), cut = end - group - ones;
     if (!ended) {

@@ -48,13 +48,15 @@ static mm_status fail_rate(const char *params, int dims) {
 
 /* One parameter, key=value. */
 static mm_status parse_one(const char *params, const char *text, size_t length, decimal *rate, mm_zfp_spec *spec) {
-    static const char *const keys[] = {"rate=", "dims=", "sms="};
+    static const char *const keys[] = {"rate=", "dims=", "sms=", "layout="};
     decimal number;
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         const size_t key = strlen(keys[k]);
         if (length < key || strncmp(text, keys[k], key) != 0) continue;
         const bool good = parse_decimal(text + key, length - key, &number);
         const bool whole = good && number.one == 1;
+        const bool nchw = length == key + 4 && strncmp(text + key, "nchw", 4) == 0;
+        const bool nhwc = length == key + 4 && strncmp(text + key, "nhwc", 4) == 0;
         if (k == 0 && good) {
             *rate = number;
         } else if (k == 0) {
@@ -63,13 +65,18 @@ static mm_status parse_one(const char *params, const char *text, size_t length, 
             spec->dims = (int)number.value;
         } else if (k == 2 && whole && number.value >= 1 && number.value <= MOST_SMS) {
             spec->sms = (int)number.value;
+        } else if (k == 3 && (nchw || nhwc)) {
+            spec->channels_first = nchw;
         } else {
             return mm_fail(MM_ERR_INVALID, "codec zfp: '%s': %s", params,
-                           k == 1 ? "dims is 1, 2 or 3" : "sms is a number of multiprocessors, 1 or more");
+                           k == 1   ? "dims is 1, 2 or 3"
+                           : k == 2 ? "sms is a number of multiprocessors, 1 or more"
+                                    : "layout is nhwc or nchw");
         }
         return MM_OK;
     }
-    return mm_fail(MM_ERR_INVALID, "codec zfp: '%s': unknown parameter '%.*s'; there are rate=, dims=, sms=", params,
+    return mm_fail(MM_ERR_INVALID,
+                   "codec zfp: '%s': unknown parameter '%.*s'; there are rate=, dims=, layout=, sms=", params,
                    (int)length, text);
 }
 
@@ -89,6 +96,7 @@ mm_status mm_zfp_spec_parse(const char *params, mm_zfp_spec *spec_out) {
     const int used = snprintf(spec.canonical, sizeof spec.canonical, "rate=%s", rate.canonical);
     char *end = spec.canonical + used;
     if (spec.dims != 2) end += sprintf(end, ",dims=%d", spec.dims);
+    if (spec.channels_first) end += sprintf(end, ",layout=nchw");
     if (spec.sms) sprintf(end, ",sms=%d", spec.sms);
     *spec_out = spec;
     return MM_OK;

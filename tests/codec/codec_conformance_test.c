@@ -54,10 +54,20 @@ int main(void) {
         cmocka_unit_test(there_is_no_codec_for_an_unknown_device),
         cmocka_unit_test(destroying_nothing_is_legal),
     };
-    static const char *const more[] = {"zfp:rate=0.6",        "zfp:rate=4",           "zfp:rate=16.1",
-                                       "zfp:rate=32",         "zfp:rate=2.2,dims=1",  "zfp:rate=7.9,dims=1",
-                                       "zfp:rate=32,dims=1",  "zfp:rate=0.14,dims=3", "zfp:rate=4,dims=3",
-                                       "zfp:rate=6.4,dims=3", "zfp:rate=32,dims=3"};
+    static const char *const more[] = {"zfp:rate=0.6",
+                                       "zfp:rate=4",
+                                       "zfp:rate=16.1",
+                                       "zfp:rate=32",
+                                       "zfp:rate=2.2,dims=1",
+                                       "zfp:rate=7.9,dims=1",
+                                       "zfp:rate=32,dims=1",
+                                       "zfp:rate=0.14,dims=3",
+                                       "zfp:rate=4,dims=3",
+                                       "zfp:rate=6.4,dims=3",
+                                       "zfp:rate=32,dims=3",
+                                       "zfp:rate=4,layout=nchw",
+                                       "zfp:rate=2.2,dims=1,layout=nchw",
+                                       "zfp:rate=6.4,dims=3,layout=nchw"};
     int failed = cmocka_run_group_tests_name("table", tests, NULL, NULL);
     for (size_t i = 0; mm_codec_table(i) != NULL; i++) {
         const mm_codec_ops *ops = mm_codec_table(i);

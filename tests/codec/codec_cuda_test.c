@@ -12,7 +12,7 @@
 #include "pipeline/codec/codec.h"
 #include "tests/codec/codec_data.h"
 
-enum { AREA_BYTES = 1 << 20, SHIFT = 8 /* codes begin there: at no more than 8 bytes */ };
+enum { AREA_BYTES = 1 << 20, MOST_SHIFT = 16 };
 
 /* A device with a stream and what its codecs use. */
 typedef struct side {
@@ -22,6 +22,7 @@ typedef struct side {
     void *src, *dst;
     uint8_t *staging;
     mm_codec_counters *counters;
+    int shift; /* where codes begin: at 8 bytes, or at as many as are taken at once */
 } side;
 
 typedef struct rig {
@@ -87,8 +88,8 @@ static int64_t bytes_of(const mm_shape *shape) {
 /* One job of that side's codec: `in` to `out`, of whose bytes each is written. */
 static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in, int64_t in_bytes,
                 void *out, int64_t out_bytes) {
-    uint8_t *src = (uint8_t *)s->src + (encode ? 0 : SHIFT), *dst = (uint8_t *)s->dst + (encode ? SHIFT : 0);
-    assert_true(in_bytes + SHIFT <= AREA_BYTES && out_bytes + SHIFT <= AREA_BYTES);
+    uint8_t *src = (uint8_t *)s->src + (encode ? 0 : s->shift), *dst = (uint8_t *)s->dst + (encode ? s->shift : 0);
+    assert_true(in_bytes + MOST_SHIFT <= AREA_BYTES && out_bytes + MOST_SHIFT <= AREA_BYTES);
     memcpy(s->staging, in, (size_t)in_bytes);
     assert_int_equal(mm_copy_async(s->stream, src, s->staging, in_bytes, MM_COPY_IN), MM_OK);
     assert_int_equal(mm_fill_async(s->stream, dst, 0x5a, out_bytes), MM_OK);
@@ -101,7 +102,7 @@ static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *sha
 
 static uint8_t memory[5][AREA_BYTES];
 
-static void check(rig *r, const char *spec, mm_shape shape, const float *values) {
+static void check_shifted(rig *r, const char *spec, mm_shape shape, const float *values) {
     mm_codec *host, *cuda;
     int64_t bytes = bytes_of(&shape), code_bytes, on_cuda;
     assert_int_equal(mm_codec_create(spec, "host", &host), MM_OK);
@@ -135,6 +136,11 @@ static void check(rig *r, const char *spec, mm_shape shape, const float *values)
     mm_codec_destroy(cuda);
 }
 
+static void check(rig *r, const char *spec, mm_shape shape, const float *values) {
+    for (r->cuda.shift = MOST_SHIFT / 2; r->cuda.shift <= MOST_SHIFT; r->cuda.shift += MOST_SHIFT / 2)
+        check_shifted(r, spec, shape, values);
+}
+
 static void check_family(rig *r, const char *spec, mm_shape shape, int family, uint64_t seed) {
     float *values = (float *)(void *)memory[4];
     codec_data_fill(values, bytes_of(&shape) / 4, (codec_family)family, seed);
@@ -162,9 +168,9 @@ static void every_class_of_bits_on_odd_shapes(void **state) {
         for (size_t b = 0; b < sizeof bits / sizeof bits[0] && bits[b] <= 32 << 2 * dims; b++) {
             char spec[64];
             const int values = 1 << 2 * dims, hundred_thousandths = bits[b] * 100000 / values;
-            snprintf(spec, sizeof spec, "zfp:rate=%d.%05d,dims=%d", hundred_thousandths / 100000,
-                     hundred_thousandths % 100000, dims);
-            for (int s = 0; s < 4; s++) {
+            for (int s = 0; s < 8; s++) {
+                snprintf(spec, sizeof spec, "zfp:rate=%d.%05d,dims=%d,layout=%s", hundred_thousandths / 100000,
+                         hundred_thousandths % 100000, dims, s < 4 ? "nhwc" : "nchw");
                 const int shape = (int)(4 * b + (size_t)(dims + s)) % SHAPES;
                 check_family(r, spec, odd_shapes[shape], (int)(b + (size_t)s) % FAMILIES, b);
             }
@@ -179,6 +185,9 @@ static void every_family_of_values(void **state) {
                                         "zfp:rate=8",
                                         "zfp:rate=2",
                                         "zfp:rate=20",
+                                        "zfp:rate=4,layout=nchw",
+                                        "zfp:rate=6.4,layout=nchw",
+                                        "zfp:rate=4,dims=3,layout=nchw",
                                         "zfp:rate=4,dims=1",
                                         "zfp:rate=6.4,dims=1",
                                         "zfp:rate=16,dims=1",
@@ -193,9 +202,19 @@ static void every_family_of_values(void **state) {
 
 static void blocks_that_are_not_finite_and_their_count(void **state) {
     rig *r = rig_of(state);
-    static const char *const specs[] = {"zfp:rate=1",        "zfp:rate=2",        "zfp:rate=4",  "zfp:rate=6.4",
-                                        "zfp:rate=8",        "zfp:rate=20",       "mask",        "zfp:rate=4,dims=1",
-                                        "zfp:rate=1,dims=3", "zfp:rate=4,dims=3", "zfp:rate=2.1"};
+    static const char *const specs[] = {"zfp:rate=1",
+                                        "zfp:rate=2",
+                                        "zfp:rate=4",
+                                        "zfp:rate=6.4",
+                                        "zfp:rate=8",
+                                        "zfp:rate=20",
+                                        "mask",
+                                        "zfp:rate=4,dims=1",
+                                        "zfp:rate=1,dims=3",
+                                        "zfp:rate=4,dims=3",
+                                        "zfp:rate=2.1",
+                                        "zfp:layout=nchw",
+                                        "zfp:rate=4,dims=3,layout=nchw"};
     static const uint32_t specials[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
     const mm_shape shape = nhwc(2, 9, 8, 12);
     const int64_t elems = bytes_of(&shape) / 4, before = r->cuda.counters->nonfinite_blocks;
@@ -228,8 +247,14 @@ static void nobody_need_count(void **state) {
 /* More blocks than a grid has threads, so that threads go on to their next: on few multiprocessors soon. */
 static void a_capped_grid_makes_the_same_code(void **state) {
     rig *r = rig_of(state);
-    static const char *const specs[] = {"zfp:rate=4,sms=1",        "zfp:rate=6.4,sms=2", "zfp:rate=4,dims=1,sms=1",
-                                        "zfp:rate=4,dims=3,sms=1", "zfp:rate=20,sms=1",  "zfp:rate=8,sms=1000"};
+    static const char *const specs[] = {"zfp:rate=4,sms=1",
+                                        "zfp:rate=6.4,sms=2",
+                                        "zfp:rate=4,dims=1,sms=1",
+                                        "zfp:rate=4,dims=3,sms=1",
+                                        "zfp:rate=20,sms=1",
+                                        "zfp:rate=8,sms=1000",
+                                        "zfp:rate=4,layout=nchw,sms=1",
+                                        "zfp:rate=4,dims=3,layout=nchw,sms=1"};
     static const mm_shape many[] = {{MM_F32, 4, {3, 21, 10, 50}}, {MM_F32, 4, {90, 9, 7, 5}}, {MM_F32, 2, {199, 251}}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);
@@ -248,6 +273,18 @@ static void shapes_beyond_what_kernels_count_are_unsupported(void **state) {
         assert_int_equal(mm_codec_bound(codec, &shapes[s], &bytes), MM_ERR_UNSUPPORTED);
         assert_int_equal(bytes, 7);
     }
+    mm_codec_destroy(codec);
+
+    /* what is far apart in one layout need not be in the other */
+    const mm_shape deep = {MM_F32, 4, {1, (int64_t)1 << 30, 4, 4}};
+    const mm_shape wide = {MM_F32, 4, {1, 8, (int64_t)1 << 15, (int64_t)1 << 15}};
+    int64_t bytes = 7;
+    assert_int_equal(mm_codec_create("zfp:rate=4,layout=nchw", "cuda", &codec), MM_OK);
+    assert_int_equal(mm_codec_bound(codec, &deep, &bytes), MM_OK);
+    assert_true(bytes == (int64_t)8 << 30);
+    mm_codec_destroy(codec);
+    assert_int_equal(mm_codec_create("zfp:rate=4,dims=3,layout=nchw", "cuda", &codec), MM_OK);
+    assert_int_equal(mm_codec_bound(codec, &wide, &bytes), MM_ERR_UNSUPPORTED);
     mm_codec_destroy(codec);
 }
 

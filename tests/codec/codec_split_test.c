@@ -43,7 +43,10 @@ static void zfp_is_split_where_an_images_blocks_end_on_64_bits(void **state) {
     assert_int_equal(split("zfp:rate=2", images(65, 8, 8, 1)), 1);
     assert_int_equal(split("zfp:rate=6.4", images(65, 7, 7, 3)), 8); /* 12 blocks of 102 bits */
     assert_int_equal(split("zfp:rate=0.5625", images(65, 4, 4, 1)), 64);
-    assert_int_equal(split("zfp:rate=4,dims=1", images(65, 3, 3, 1)), 4); /* 3 blocks of 16 bits */
+    assert_int_equal(split("zfp:rate=4,dims=1", images(65, 3, 3, 1)), 4);        /* 3 blocks of 16 bits */
+    assert_int_equal(split("zfp:rate=6.4,layout=nchw", images(65, 3, 7, 7)), 8); /* 12 blocks of 102 bits */
+    assert_int_equal(split("zfp:rate=6.4,layout=nchw", images(65, 16, 4, 4)), 2);
+    assert_int_equal(split("zfp:rate=1.5,dims=3,layout=nchw", images(65, 4, 3, 3)), 2);
     assert_int_equal(split("zfp:rate=4,dims=3", images(65, 3, 3, 1)), 1); /* 256 bits */
     assert_int_equal(split("zfp:rate=1.5,dims=3", images(65, 3, 3, 5)), 1);
     assert_int_equal(split("zfp:rate=1.5,dims=3", images(65, 3, 3, 4)), 2);

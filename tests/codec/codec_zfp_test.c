@@ -30,22 +30,26 @@ static int64_t bound(const char *spec, const mm_shape *shape) {
 
 static void specs_of_one_rate_have_one_canonical_form(void **state) {
     (void)state;
-    static const char *const pairs[][2] = {{"zfp", "zfp:rate=6.4"},
-                                           {"zfp:rate=4", "zfp:rate=4"},
-                                           {"zfp:rate=4.0", "zfp:rate=4"},
-                                           {"zfp:rate=04.", "zfp:rate=4"},
-                                           {"zfp:rate=.75", "zfp:rate=0.75"},
-                                           {"zfp:rate=32.000", "zfp:rate=32"},
-                                           {"zfp:rate=10", "zfp:rate=10"},
-                                           {"zfp:rate=2.50", "zfp:rate=2.5"},
-                                           {"zfp:rate=6.4", "zfp:rate=6.4"},
-                                           {"zfp:rate=0.6", "zfp:rate=0.6"},
-                                           {"zfp:rate=3.0625", "zfp:rate=3.0625"},
-                                           {"zfp:dims=2", "zfp:rate=6.4"},
-                                           {"zfp:rate=4:dims=3", "zfp:rate=4,dims=3"},
-                                           {"zfp:dims=1,rate=4.0", "zfp:rate=4,dims=1"},
-                                           {"zfp:rate=0.15,dims=3", "zfp:rate=0.15,dims=3"},
-                                           {"zfp:sms=16,dims=3,rate=4", "zfp:rate=4,dims=3,sms=16"}};
+    static const char *const pairs[][2] = {
+        {"zfp", "zfp:rate=6.4"},
+        {"zfp:rate=4", "zfp:rate=4"},
+        {"zfp:rate=4.0", "zfp:rate=4"},
+        {"zfp:rate=04.", "zfp:rate=4"},
+        {"zfp:rate=.75", "zfp:rate=0.75"},
+        {"zfp:rate=32.000", "zfp:rate=32"},
+        {"zfp:rate=10", "zfp:rate=10"},
+        {"zfp:rate=2.50", "zfp:rate=2.5"},
+        {"zfp:rate=6.4", "zfp:rate=6.4"},
+        {"zfp:rate=0.6", "zfp:rate=0.6"},
+        {"zfp:rate=3.0625", "zfp:rate=3.0625"},
+        {"zfp:dims=2", "zfp:rate=6.4"},
+        {"zfp:rate=4:dims=3", "zfp:rate=4,dims=3"},
+        {"zfp:dims=1,rate=4.0", "zfp:rate=4,dims=1"},
+        {"zfp:rate=0.15,dims=3", "zfp:rate=0.15,dims=3"},
+        {"zfp:layout=nhwc", "zfp:rate=6.4"},
+        {"zfp:layout=nchw", "zfp:rate=6.4,layout=nchw"},
+        {"zfp:layout=nchw,sms=65536,dims=3,rate=31.123456789", "zfp:rate=31.123456789,dims=3,layout=nchw,sms=65536"},
+        {"zfp:sms=16,dims=3,rate=4", "zfp:rate=4,dims=3,sms=16"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         mm_codec *codec = create(pairs[i][0]);
         assert_string_equal(codec->spec, pairs[i][1]);
@@ -74,6 +78,8 @@ static void parameters_that_are_no_rate_in_range_are_invalid_and_the_message_say
                                            {"zfp:rate=2,dims=1", "2.125 to 32"},
                                            {"zfp:rate=0.1,dims=3", "0.132812 to 32"},
                                            {"zfp:sms=0", "1 or more"},
+                                           {"zfp:layout=nchwc", "layout is nhwc or nchw"},
+                                           {"zfp:layout=nch", "layout is nhwc or nchw"},
                                            {"zfp:sms=16,", "unknown parameter"},
                                            {"zfp:,rate=4", "unknown parameter"},
                                            {"zfp:rate=9999999999", "0.53125"},

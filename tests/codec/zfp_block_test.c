@@ -142,12 +142,13 @@ static void a_plane_is_decoded_to_what_was_encoded(void **state) {
     (void)state;
     for (int first = 0; first <= MM_ZFP_VALUES; first++)
         for (uint32_t plane = 0; plane < 1u << MM_ZFP_VALUES; plane++) {
-            int n = first, length = 0, n_read = first, length_read = 0;
-            uint32_t code = mm_zfp_plane_encode(plane, MM_ZFP_VALUES, &n, &length);
+            uint32_t seen = mm_zfp_ones(first);
+            int length = 0, n_read = first, length_read = 0;
+            uint32_t code = mm_zfp_plane_encode(plane, MM_ZFP_VALUES, &seen, &length);
             assert_true(length >= 1 && length <= 31);
             code &= mm_zfp_ones(length);
             assert_int_equal(mm_zfp_plane_decode(code, 32, MM_ZFP_VALUES, &n_read, &length_read), plane);
-            assert_int_equal(n_read, n);
+            assert_int_equal(n_read, MM_LENGTH32(seen));
             assert_int_equal(length_read, length);
             const uint32_t followed = code | UINT32_MAX << length;
             n_read = first;
@@ -159,17 +160,31 @@ static void a_plane_is_decoded_to_what_was_encoded(void **state) {
 static void a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i_of_word_j(void **state) {
     (void)state;
     uint64_t random = codec_seed(6);
-    uint32_t words[MM_ZFP_VALUES], moved[MM_ZFP_VALUES];
-    for (int i = 0; i < MM_ZFP_VALUES; i++) words[i] = (uint32_t)codec_random(&random);
+    uint32_t words[8], moved[8];
+    for (int i = 0; i < 8; i++) words[i] = (uint32_t)codec_random(&random);
     memcpy(moved, words, sizeof moved);
     mm_zfp_transpose(moved);
-    for (int i = 0; i < MM_ZFP_VALUES; i++)
-        for (int j = 0; j < MM_ZFP_VALUES; j++) {
-            assert_int_equal(words[i] >> j & 1, moved[j] >> i & 1);
-            assert_int_equal(words[i] >> (16 + j) & 1, moved[j] >> (16 + i) & 1);
-        }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++)
+            for (int byte = 0; byte < 32; byte += 8)
+                assert_int_equal(words[i] >> (byte + j) & 1, moved[j] >> (byte + i) & 1);
     mm_zfp_transpose(moved);
     assert_memory_equal(moved, words, sizeof words);
+}
+
+static void planes_are_the_bits_of_negabinary_coefficients(void **state) {
+    (void)state;
+    uint64_t random = codec_seed(7);
+    uint32_t coefficients[MM_ZFP_VALUES], planes[8];
+    for (int i = 0; i < MM_ZFP_VALUES; i++) coefficients[i] = (uint32_t)codec_random(&random);
+    for (int half = 0; half < 2; half++) {
+        mm_zfp_planes(coefficients, 2, half, planes);
+        for (int j = 0; j < 16; j++)
+            for (int i = 0; i < MM_ZFP_VALUES; i++) {
+                const uint32_t negabinary = coefficients[i] ^ MM_ZFP_NEGABINARY;
+                assert_int_equal(mm_zfp_plane(planes, j) >> i & 1, negabinary >> (16 * half + j) & 1);
+            }
+    }
 }
 
 static void every_kernel_names_exactly_the_blocks_that_are_not_finite(void **state) {
@@ -200,6 +215,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_portable_kernel_is_usable_everywhere_and_the_last),
         cmocka_unit_test(a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i_of_word_j),
+        cmocka_unit_test(planes_are_the_bits_of_negabinary_coefficients),
         cmocka_unit_test(a_plane_is_decoded_to_what_was_encoded),
         cmocka_unit_test(every_kernel_makes_and_reads_the_bits_of_libzfp_for_every_family),
         cmocka_unit_test(every_kernel_makes_the_bits_of_libzfp_for_groups_of_one_family),

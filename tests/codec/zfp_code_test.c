@@ -19,10 +19,14 @@ static mm_shape nhwc(int64_t n, int64_t h, int64_t w, int64_t c) {
     return (mm_shape){.dtype = MM_F32, .rank = 4, .dims = {n, h, w, c}};
 }
 
-static mm_zfp_layout layout_dims(mm_shape shape, int dims, int maxbits) {
+static mm_zfp_layout layout_in(mm_shape shape, int dims, bool channels_first, int maxbits) {
     mm_zfp_layout layout;
-    assert_int_equal(mm_zfp_layout_make(&shape, dims, maxbits, &layout), MM_OK);
+    assert_int_equal(mm_zfp_layout_make(&shape, dims, channels_first, maxbits, &layout), MM_OK);
     return layout;
+}
+
+static mm_zfp_layout layout_dims(mm_shape shape, int dims, int maxbits) {
+    return layout_in(shape, dims, false, maxbits);
 }
 
 static mm_zfp_layout layout_of(mm_shape shape, int maxbits) { return layout_dims(shape, 2, maxbits); }
@@ -49,9 +53,9 @@ static void guarded_free(uint8_t *middle, int64_t bytes, int fill) {
     free(middle - GUARD);
 }
 
-static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, int dims, int maxbits,
-                                 codec_family family) {
-    const mm_zfp_layout layout = layout_dims(shape, dims, maxbits);
+static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, int dims, bool channels_first,
+                                 int maxbits, codec_family family) {
+    const mm_zfp_layout layout = layout_in(shape, dims, channels_first, maxbits);
     const int64_t elems = elems_of(&shape), bytes = 4 * elems;
     float *src = malloc((size_t)bytes), *want = malloc((size_t)bytes);
     assert_true(src && want);
@@ -64,9 +68,9 @@ static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, in
 
     assert_int_equal(mm_zfp_code_encode(kernel, &layout, src, code), 0);
     if (memcmp(code, zfp_reference_code(reference), (size_t)layout.code_bytes) != 0)
-        fail_msg("%s: code of %lld x %lld x %lld x %lld, dims %d, at %d bits, family %d, is not libzfp's", kernel->name,
-                 (long long)shape.dims[0], (long long)shape.dims[1], (long long)shape.dims[2], (long long)shape.dims[3],
-                 dims, maxbits, family);
+        fail_msg("%s: code of %lld x %lld x %lld x %lld, %s, dims %d, at %d bits, family %d, is not libzfp's",
+                 kernel->name, (long long)shape.dims[0], (long long)shape.dims[1], (long long)shape.dims[2],
+                 (long long)shape.dims[3], channels_first ? "NCHW" : "NHWC", dims, maxbits, family);
     mm_zfp_code_decode(kernel, &layout, code, (float *)(void *)dst);
     assert_memory_equal(dst, want, bytes);
 
@@ -79,14 +83,15 @@ static void check_against_libzfp(const mm_zfp_kernel *kernel, mm_shape shape, in
 
 static void each_kernel(mm_shape shape, int maxbits, codec_family family) {
     for (size_t k = 0; mm_zfp_kernel_usable(k); k++)
-        check_against_libzfp(mm_zfp_kernel_usable(k), shape, 2, maxbits, family);
+        for (int channels_first = 0; channels_first < 2; channels_first++)
+            check_against_libzfp(mm_zfp_kernel_usable(k), shape, 2, channels_first, maxbits, family);
 }
 
 /* 1-D and 3-D, that have one kernel. */
 static void other_dims(mm_shape shape, int maxbits, codec_family family) {
-    for (int dims = 1; dims <= 3; dims += 2) {
-        const int most = MM_ZFP_BITS_PER_VALUE * mm_zfp_values(dims);
-        check_against_libzfp(&mm_zfp_kernel_portable, shape, dims, maxbits < most ? maxbits : most, family);
+    for (int i = 0; i < 4; i++) {
+        const int dims = 1 + i / 2 * 2, most = MM_ZFP_BITS_PER_VALUE * mm_zfp_values(dims);
+        check_against_libzfp(&mm_zfp_kernel_portable, shape, dims, i % 2, maxbits < most ? maxbits : most, family);
     }
 }
 
@@ -131,6 +136,9 @@ static void tensors_of_lower_rank_are_one_field(void **state) {
     }
     const mm_zfp_layout line = layout_dims(shapes[3], 1, 64), image = layout_dims(shapes[3], 3, 64);
     assert_true(line.columns == 210 && line.rows == 1 && line.channels == 1 && line.blocks == 53);
+    const mm_zfp_layout planes = layout_in(shapes[3], 3, true, 64), one = layout_in(shapes[3], 2, true, 64);
+    assert_true(planes.columns == 7 && planes.rows == 6 && planes.channels == 5 && planes.blocks == 8);
+    assert_true(one.columns == 7 && one.rows == 30 && one.channels == 1);
     assert_true(image.columns == 6 && image.rows == 5 && image.channels == 7 && image.blocks == 8);
 }
 
@@ -158,6 +166,56 @@ static void planes_are_refolded_where_that_leaves_no_block_partial_in_width(void
         assert_int_equal(layout.blocks, 3 * 5 * cases[i].blocks);
         assert_int_equal(layout.code_bytes, 8 * layout.blocks);
     }
+}
+
+/* Block `number` of a code. */
+static void block_bits(const uint8_t *code, int64_t number, int maxbits, uint8_t *bits_out) {
+    for (int i = 0; i < maxbits; i++) {
+        const int64_t at = number * maxbits + i;
+        bits_out[i] = code[at / 8] >> at % 8 & 1;
+    }
+}
+
+/* One map stored both ways: by the definition of both orders, block for block the same code, and the same values again. */
+static void channels_first_make_the_blocks_of_channels_last_in_another_order(void **state) {
+    (void)state;
+    static const int64_t sides[][4] = {{2, 9, 8, 6}, {3, 14, 14, 5}, {1, 7, 7, 3}, {2, 4, 12, 9}, {1, 3, 2, 1}};
+    static const int bits[] = {0, 19, 102, 300};
+    for (size_t s = 0; s < sizeof sides / sizeof sides[0]; s++)
+        for (int dims = 1; dims <= 3; dims++) {
+            const int64_t n = sides[s][0], hw = sides[s][1] * sides[s][2], c = sides[s][3], elems = n * hw * c;
+            const mm_shape last = nhwc(n, sides[s][1], sides[s][2], c);
+            const mm_shape first = nhwc(n, c, sides[s][1], sides[s][2]);
+            const mm_zfp_layout by_last = layout_in(last, dims, false, bits[dims]);
+            const mm_zfp_layout by_first = layout_in(first, dims, true, bits[dims]);
+            assert_int_equal(by_last.blocks, by_first.blocks);
+            assert_int_equal(by_last.code_bytes, by_first.code_bytes);
+
+            float *values = malloc((size_t)elems * 4), *moved = malloc((size_t)elems * 4);
+            uint8_t *code = malloc((size_t)by_last.code_bytes), *moved_code = malloc((size_t)by_last.code_bytes);
+            assert_true(values && moved && code && moved_code);
+            codec_data_fill(values, elems, FAMILY_SMOOTH, s);
+            for (int64_t i = 0; i < elems; i++) moved[(i / c / hw * c + i % c) * hw + i / c % hw] = values[i];
+            mm_zfp_code_encode(mm_zfp_kernel_usable(0), &by_last, values, code);
+            mm_zfp_code_encode(mm_zfp_kernel_usable(0), &by_first, moved, moved_code);
+
+            const int64_t across = by_last.blocks_x * by_last.blocks_y, deep = by_last.blocks_c;
+            for (int64_t b = 0; b < by_last.blocks; b++) {
+                const int64_t there = (b / deep / across * deep + b % deep) * across + b / deep % across;
+                uint8_t want[300], have[300];
+                block_bits(code, b, bits[dims], want);
+                block_bits(moved_code, there, bits[dims], have);
+                assert_memory_equal(have, want, bits[dims]);
+            }
+            mm_zfp_code_decode(mm_zfp_kernel_usable(0), &by_last, code, values);
+            mm_zfp_code_decode(mm_zfp_kernel_usable(0), &by_first, moved_code, moved);
+            for (int64_t i = 0; i < elems; i++)
+                assert_memory_equal(&moved[(i / c / hw * c + i % c) * hw + i / c % hw], &values[i], 4);
+            free(values);
+            free(moved);
+            free(code);
+            free(moved_code);
+        }
 }
 
 /* A block that is not finite: classes of its values; libzfp reads zeros there, and the blocks beside it as ever. */
@@ -260,6 +318,7 @@ int main(void) {
         cmocka_unit_test(codes_are_those_of_libzfp_at_every_number_of_bits),
         cmocka_unit_test(tensors_of_lower_rank_are_one_field),
         cmocka_unit_test(blocks_of_1_and_3_dims_are_counted),
+        cmocka_unit_test(channels_first_make_the_blocks_of_channels_last_in_another_order),
         cmocka_unit_test(classes_survive_where_they_fit_and_libzfp_reads_zeros),
         cmocka_unit_test(a_block_too_short_for_classes_is_all_nan),
         cmocka_unit_test(partial_blocks_that_are_not_finite_restore_what_is_inside),

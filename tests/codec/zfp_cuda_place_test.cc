@@ -11,13 +11,19 @@ extern "C" {
 
 namespace {
 
-mm_zfp_work work_of(int dims, int maxbits, uint64_t images, uint32_t rows, uint32_t columns, uint32_t channels) {
+mm_zfp_work work_of(int dims, int maxbits, uint64_t images, uint32_t rows, uint32_t columns, uint32_t channels,
+                    bool channels_first = false) {
     mm_zfp_work work = {};
     work.dims = dims;
     work.maxbits = maxbits;
     work.rows = rows;
     work.columns = columns;
     work.channels = channels;
+    work.channels_first = channels_first;
+    work.stride_x = channels_first ? 1 : channels;
+    work.stride_y = columns * work.stride_x;
+    work.stride_c = channels_first ? rows * columns : 1;
+    work.image = (uint64_t)rows * columns * channels;
     work.blocks_x = (columns + 3) / 4;
     work.blocks_y = dims == 1 ? 1 : (rows + 3) / 4;
     work.blocks_c = dims == 3 ? (channels + 3) / 4 : channels;
@@ -28,22 +34,36 @@ mm_zfp_work work_of(int dims, int maxbits, uint64_t images, uint32_t rows, uint3
 
 /* By the layout's definition. */
 uint64_t first_expected(const mm_zfp_work &work, uint64_t block) {
-    const uint64_t c = block % work.blocks_c * (work.dims == 3 ? 4 : 1);
-    block /= work.blocks_c;
-    const uint64_t x = block % work.blocks_x * 4;
-    block /= work.blocks_x;
-    const uint64_t y = block % work.blocks_y * 4, n = block / work.blocks_y;
-    return ((n * work.rows + y) * work.columns + x) * work.channels + c;
+    const uint64_t bx = work.blocks_x, by = work.blocks_y, bc = work.blocks_c, n = block / bx / by / bc;
+    const uint64_t c = (work.channels_first ? block / bx / by % bc : block % bc) * (work.dims == 3 ? 4 : 1);
+    const uint64_t x = (work.channels_first ? block % bx : block / bc % bx) * 4;
+    const uint64_t y = (work.channels_first ? block / bx % by : block / bc / bx % by) * 4;
+    return work.channels_first ? ((n * work.channels + c) * work.rows + y) * work.columns + x
+                               : ((n * work.rows + y) * work.columns + x) * work.channels + c;
 }
 
 uint64_t first_by(const mm_zfp_work &work, const place &at) {
     return work.dims == 1 ? first_of<1>(work, at) : work.dims == 2 ? first_of<2>(work, at) : first_of<3>(work, at);
 }
 
+void advance(const mm_zfp_work &work, place &at) {
+    if (work.dims == 3)
+        place_advance<3>(work, at);
+    else
+        place_advance<2>(work, at);
+}
+
 const mm_zfp_work large[] = {
-    work_of(2, 64, 40000, 56, 56, 256),     work_of(2, 102, 3, 65536, 65532, 3),  work_of(1, 16, 7, 1, 4000000000u, 1),
-    work_of(1, 25, 4000000000u, 1, 49, 2),  work_of(3, 410, 100000, 57, 28, 511), work_of(2, 64, 5, 3, 7, 700000000),
+    work_of(2, 64, 40000, 56, 56, 256),
+    work_of(2, 102, 3, 65536, 65532, 3),
+    work_of(1, 16, 7, 1, 4000000000u, 1),
+    work_of(1, 25, 4000000000u, 1, 49, 2),
+    work_of(3, 410, 100000, 57, 28, 511),
+    work_of(2, 64, 5, 3, 7, 700000000),
     work_of(3, 2048, 2, 4000000000u, 5, 3),
+    work_of(3, 256, 100000, 57, 28, 511, true),
+    work_of(3, 384, 3, 20000, 20001, 70000, true),
+    work_of(2, 64, 40000u * 256, 56, 56, 1),
 };
 
 void elements_beyond_32_bits_are_found(void **) {
@@ -64,9 +84,37 @@ void threads_go_on_to_their_next_block(void **) {
         for (uint64_t start : starts) {
             place at = place_of(work, start);
             uint64_t block = start;
-            for (int i = 0; i < 2000 && block < work.blocks; i++, block += step, place_advance(work, at))
+            for (int i = 0; i < 2000 && block < work.blocks; i++, block += step, advance(work, at))
                 assert_true(first_by(work, at) == first_expected(work, block));
         }
+    }
+}
+
+/* A launch finds out which of them are whole and may be taken four at once. */
+void values_are_taken_four_at_once_where_they_are_neighbours(void **) {
+    static const struct {
+        mm_zfp_work work;
+        uintptr_t memory;
+        mm_zfp_vectors vectors;
+        bool whole;
+    } cases[] = {
+        {work_of(2, 64, 3, 8, 8, 5), 256, MM_ZFP_VECTORS_NONE, true},
+        {work_of(2, 64, 3, 8, 8, 1), 256, MM_ZFP_VECTORS_X, true},
+        {work_of(2, 64, 3, 8, 8, 1), 264, MM_ZFP_VECTORS_NONE, true},
+        {work_of(2, 64, 3, 7, 8, 1), 256, MM_ZFP_VECTORS_X, false},
+        {work_of(2, 64, 3, 8, 7, 1), 256, MM_ZFP_VECTORS_NONE, false},
+        {work_of(1, 64, 3, 1, 64, 1), 256, MM_ZFP_VECTORS_X, true},
+        {work_of(3, 64, 3, 8, 8, 8), 256, MM_ZFP_VECTORS_C, true},
+        {work_of(3, 64, 3, 7, 7, 8), 256, MM_ZFP_VECTORS_C, false},
+        {work_of(3, 64, 3, 8, 8, 6), 256, MM_ZFP_VECTORS_NONE, false},
+        {work_of(3, 64, 3, 8, 8, 6, true), 256, MM_ZFP_VECTORS_X, false},
+        {work_of(3, 64, 3, 8, 7, 8, true), 256, MM_ZFP_VECTORS_NONE, false},
+    };
+    for (const auto &c : cases) {
+        mm_zfp_work work = c.work;
+        place_values(reinterpret_cast<const void *>(c.memory), &work);
+        assert_int_equal(work.vectors, c.vectors);
+        assert_int_equal(work.whole, c.whole);
     }
 }
 
@@ -86,6 +134,7 @@ int main() {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_beyond_32_bits_are_found),
         cmocka_unit_test(threads_go_on_to_their_next_block),
+        cmocka_unit_test(values_are_taken_four_at_once_where_they_are_neighbours),
         cmocka_unit_test(words_of_warps_follow_one_another_to_the_codes_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

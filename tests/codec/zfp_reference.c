@@ -68,19 +68,20 @@ typedef struct place {
 static size_t inside(int64_t extent, int64_t from) { return extent - from < 4 ? (size_t)(extent - from) : 4; }
 
 static place place_of(const mm_zfp_layout *layout, int64_t block) {
-    const int64_t c = block % layout->blocks_c * (layout->dims == 3 ? 4 : 1);
-    block /= layout->blocks_c;
-    const int64_t x = block % layout->blocks_x * 4;
-    block /= layout->blocks_x;
-    const int64_t y = block % layout->blocks_y * 4, n = block / layout->blocks_y;
+    const bool planes = layout->channels_first;
+    const int64_t by = layout->blocks_y, bx = layout->blocks_x, bc = layout->blocks_c;
+    const int64_t c = (planes ? block / bx / by % bc : block % bc) * (layout->dims == 3 ? 4 : 1);
+    const int64_t x = (planes ? block % bx : block / bc % bx) * 4;
+    const int64_t y = (planes ? block / bx % by : block / bc / bx % by) * 4, n = block / bc / bx / by;
     return (place){
-        .first = ((n * layout->rows + y) * layout->columns + x) * layout->channels + c,
+        .first = planes ? ((n * layout->channels + c) * layout->rows + y) * layout->columns + x
+                        : ((n * layout->rows + y) * layout->columns + x) * layout->channels + c,
         .nx = inside(layout->columns, x),
         .ny = inside(layout->rows, y),
         .nz = inside(layout->channels, c),
-        .sx = layout->channels,
-        .sy = layout->columns * layout->channels,
-        .sz = 1,
+        .sx = planes ? 1 : layout->channels,
+        .sy = layout->columns * (planes ? 1 : layout->channels),
+        .sz = planes ? layout->rows * layout->columns : 1,
     };
 }
 
