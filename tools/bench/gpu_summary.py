@@ -164,12 +164,8 @@ def device_section(folder):
 
 def codec_speeds(folder):
     """(spec, direction) -> median GB/s, share of the copy."""
-    found = {}
-    for line in read_text(folder, "codec.log").splitlines():
-        m = re.match(r"(\S+)\s+(encode|decode|)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)", line)
-        if m:
-            found[m.group(1), m.group(2)] = float(m.group(4)), float(m.group(6))
-    return found
+    return {(row["codec"], row["direction"]): (row["gb_per_s_median"], row["share_of_copy"])
+            for row in rows_named(folder, "codec")}
 
 
 def codec_section(folder):
