@@ -90,24 +90,28 @@ static json_t *seen_json(const seen *s) {
                      codecs);
 }
 
-/* Every device of the build, or the one named. */
+/* Every device of the build, or the one named: that this cannot be used is an error. */
 static mm_status show(const options *o) {
     json_t *all = json_array();
     const mm_device_ops *ops;
+    seen s;
+    bool usable = true;
     for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) {
-        seen s;
         if (o->target.device && strcmp(o->target.device, ops->name) != 0) continue;
         mm_status status = look(ops, &s);
         if (status != MM_OK) {
             json_decref(all);
             return status;
         }
-        print_seen(&s);
+        usable = !o->target.device || !s.unusable[0];
+        if (usable) print_seen(&s);
         json_array_append_new(all, seen_json(&s));
     }
-    if (o->json) return json_file_save(o->json, all);
-    json_decref(all);
-    return MM_OK;
+    if (o->json)
+        MM_TRY(json_file_save(o->json, all));
+    else
+        json_decref(all);
+    return usable ? MM_OK : mm_fail(MM_ERR_NOT_FOUND, "%s", s.unusable);
 }
 
 /* ---------------------------------------------------------------- facts */

@@ -36,11 +36,11 @@ cuda_is_a_gpu_or_a_line_that_says_what_to_do_() {
     local status=0
     "$mm" device --device cuda >out 2>err </dev/null || status=$?
     if ((status == 0)); then
-        if [[ $(<out) != *"no GPU answers"* ]]; then says out "multiprocessors"; fi
+        says out "multiprocessors"
         return
     fi
     ((status == 2)) || fail "status $status"
-    says err "build with --config=cuda"
+    [[ ! -s out && $(<err) == *"build with --config=cuda"* || $(<err) == *"no GPU answers"* ]] || fail "not told"
     local lines
     mapfile -t lines <err
     ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"

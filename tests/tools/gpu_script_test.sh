@@ -6,7 +6,10 @@
 root=$PWD
 gpu=$root/tools/bench/gpu
 export PYTHON=python3
-command -v python3 >/dev/null || { echo "[  PASSED  ] 0 test(s)." && echo "[  SKIPPED ] cli: 1 test(s), no python3" && exit 0; }
+if ! command -v python3 >/dev/null; then
+    printf '%s\n' "[  PASSED  ] 0 test(s)." "[  SKIPPED ] cli: 1 test(s), for there is no python3"
+    exit 0
+fi
 
 # script STATUS ARGUMENT...: runs it; what it prints goes to the files out and err.
 script() {
@@ -88,12 +91,13 @@ a_library_that_is_missing_is_named_() {
 
 every_part_runs_and_the_summary_holds_goals_and_figures_() {
     prebuilt tests/device_cuda_test
-    program pre/tests/device_cuda_test 'exec tools/mm device --device cuda'
+    program pre/tests/device_cuda_test 'exec tools/mm codecs'
     program bin/compute-sanitizer 'while [[ $1 == --* ]]; do' \
         '    case $1 in --tool | --error-exitcode | --report-api-errors) shift 2 ;; *) exit 3 ;; esac' 'done' 'exec "$@"'
     program bin/python-alone 'exec python3 -S "$@"' # without torch, wherever
     PATH=$PWD/bin:$PATH PYTHON=$PWD/bin/python-alone script 1 --quick --tiny --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" \
-        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always --policies alexnet=liveness \
+        --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always \
+        --policies alexnet=liveness --policies vgg16=liveness --policies resnet152-44-all=recompute \
         --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
     local name step
     for step in tests sanitizer codec ops algorithms-resnet50 mm-overlap mm-overlap-equal facts-tiny mm-resnet50 \
@@ -140,11 +144,12 @@ time_for_all_bounds_each_part_() {
 
 # ---------------------------------------------------------------- the summary
 
-# row NET BATCH POLICY IMAGES/S PEAK: as mm and peer_pytorch.py write it, but for what no summary reads.
+# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN]]: as mm and peer_pytorch.py write it, but for what no summary reads.
 row() {
     printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 0, "images_per_second": %s,' "$1" \
         "$2" "$3" "$4"
-    printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "status": "ok"}' "$5"
+    printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "device": "cuda", "iterations": 9, ' "$5"
+    printf '"replays": %d, "policy_effective": "%s", "status": "ok"}' "${6:-8}" "${7:-$3}"
 }
 
 summary() { python3 "$root/tools/bench/gpu_summary.py" "$@" >out 2>err; }
@@ -155,7 +160,8 @@ goals_stand_beside_what_was_reached_() {
     echo "[$(row resnet50 128 "pytorch compile:1.0" 3000 17e9)]" >results/pytorch-resnet50.json
     echo "[$(row resnet152 384 swap-async 500 1),$(row resnet152 384 hybrid 736 12e9)]" >results/mm-resnet152-12GiB.json
     echo '[{"net": ' >results/mm-resnet152-20GB.json # cut while it was written
-    echo "zfp:rate=4                 encode    1500.00  1760.00  1800.00          0.860" >results/codec.log
+    echo '[{"codec": "zfp:rate=4", "direction": "encode", "gb_per_s_median": 1760.0, "share_of_copy": 0.86}]' \
+        >results/codec.json
     summary results || fail "status"
     local line
     line=$(grep "liveness as torch.compile" out)
@@ -164,7 +170,7 @@ goals_stand_beside_what_was_reached_() {
     [[ $line =~ 16\.89\ +11\.00\ +1\.54.*0\.65\ of\ 17\.00 ]] || fail "$line"
     [[ $(grep "under 12 GiB" out) =~ 736\ +736\.0\ +1\.00\ +hybrid ]] || fail "$(grep "under 12 GiB" out)"
     [[ $(grep "in 20 GB" out) == *"no row"* ]] || fail "$(grep "in 20 GB" out)"
-    [[ $(grep "zfp:rate=4 encode" out) =~ 1600\ +1760\ +1\.10 ]] || fail "$(grep "zfp:rate=4 encode" out)"
+    [[ $(grep "zfp:rate=4 encode" out) =~ 1600\ +1760\ +1\.10.*0\.86\ of\ the\ copy ]] || fail "$(grep "zfp:rate=4 encode" out)"
 }
 
 a_summary_is_never_longer_than_asked_and_goals_stay_() {
@@ -185,8 +191,15 @@ a_table_is_of_all_files_rows_() {
     echo "[$(row a 1 "pytorch compile:1.0" 5 2e9)]" >two
     summary --table one two || fail "status"
     [[ $(grep liveness out | tail -1) =~ 1\.00\ GB.*10\.0.*1\.00\ +2\.00\ +ok ]] || fail "$(<out)"
+    echo "[$(row a 1 hybrid 10 1 0 swap)]" >one
+    summary --table one || fail "status"
+    says out "hybrid -> swap"
+    says out "ok, not replayed"
     ! summary --table nowhere || fail "a file that is not there"
-    says err "no such file: nowhere"
+    says err "nowhere: no rows, or no such file"
+    echo '[{"device": "cuda"}]' >other
+    ! summary --table other || fail "a file without rows"
+    says err "other: these are no rows"
     ! summary nowhere || fail "a folder that is not there"
 }
 

@@ -4,8 +4,8 @@
     gpu_summary.py FOLDER [--first PART,...] [--most CHARACTERS]
     gpu_summary.py --table ROWS.json ...              only the table of rows, of mm and PyTorch alike
 
-Sections: steps and what failed; device and codecs; ops; what runs beside the computation; every row; the goals and what was
-reached. Those of the parts named with --first are kept when not all fit; the goals always are, and come last.
+Sections: steps; device; ops; codecs; what runs beside the computation; every row; what failed; the goals and what was
+reached. Those of the parts named with --first are kept when not all fit; steps, failures and goals always are.
 """
 import argparse
 import glob
@@ -27,6 +27,19 @@ def lines_of(cells, left):
                       + [c[-1]]).rstrip() for c in cells]
 
 
+def policy_of(row):
+    """With what stood in for it, where memory was short."""
+    now = row.get("policy_effective") or row["policy"]
+    return row["policy"] if now == row["policy"] else "%s -> %s" % (row["policy"], now)
+
+
+def status_of(row):
+    """Iterations on a GPU are recorded once and replayed: one that is not says so, for it is slower."""
+    ours = row["device"] == "cuda" and not row["policy"].startswith("pytorch")
+    stepwise = ours and row["status"] == "ok" and row["iterations"] > 2 and not row["replays"]
+    return row["status"][:70] + (", not replayed" if stepwise else "")
+
+
 def table(rows):
     """Speed beside liveness of the same network, batch and precision, and beside torch.compile that keeps all."""
     cells = [["net", "batch", "prec.", "policy", "budget", "peak", "outside", "img/s", "hidden", "/liveness",
@@ -46,11 +59,11 @@ def table(rows):
 
     for r in sorted(rows, key=key):
         hidden = r.get("codec_hidden_share")
-        cells.append([r["net"], str(r["batch"]), r.get("precision", "-"), r["policy"], size(r["budget_bytes"]),
+        cells.append([r["net"], str(r["batch"]), r.get("precision", "-"), policy_of(r), size(r["budget_bytes"]),
                       size(r["peak_bytes"]), size(r["outside_bytes"]),
                       "%.1f" % r["images_per_second"] if r["images_per_second"] else "-",
                       "-" if hidden is None else "%.0f%%" % (100 * hidden), ratio(r, "liveness"),
-                      ratio(r, "pytorch compile:1.0"), r["status"][:70]])
+                      ratio(r, "pytorch compile:1.0"), status_of(r)])
     return lines_of(cells, (0, 3))
 
 
@@ -117,6 +130,10 @@ def steps_section(folder):
     return lines
 
 
+WRONG = re.compile(r"^=========.*(Invalid|Error|Race|hazard|Uninit|Barrier|Leaked)|^\[  FAILED  \] [a-z]|"
+                   r"--- \[   LINE   \]|^mm [a-z]+: |Error: |^-- FAILED")
+
+
 def failures_section(folder):
     """The end of each failed step's log, and of a tool's what it found."""
     lines = []
@@ -124,8 +141,7 @@ def failures_section(folder):
         if end == "ok":
             continue
         log = [line.rstrip() for line in read_text(folder, name + ".log").splitlines() if line.strip()]
-        found = [line for line in log if re.search(r"^=========.*(Invalid|Error|Race|hazard|Uninit|Barrier|Leaked)|"
-                                                   r"^\[  FAILED  \] [a-z]|--- \[   LINE   \]|^mm [a-z]+: |Error: ", line)]
+        found = [line for line in log if WRONG.search(line)]
         lines.append("%s: %s" % (name, end))
         lines += ["    " + line[:170] for line in (found[:4] or log[-3:])]
     return lines[:45]
@@ -148,12 +164,8 @@ def device_section(folder):
 
 def codec_speeds(folder):
     """(spec, direction) -> median GB/s, share of the copy."""
-    found = {}
-    for line in read_text(folder, "codec.log").splitlines():
-        m = re.match(r"(\S+)\s+(encode|decode|)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)", line)
-        if m:
-            found[m.group(1), m.group(2)] = float(m.group(4)), float(m.group(6))
-    return found
+    return {(row["codec"], row["direction"]): (row["gb_per_s_median"], row["share_of_copy"])
+            for row in rows_named(folder, "codec")}
 
 
 def codec_section(folder):
@@ -198,8 +210,8 @@ def overlap_section(folder):
         def of_base(value, key):
             return "%.3f" % (value / base[key]) if ran and base and base[key] and value else "-"
 
-        note = "" if r["status"] == "ok" else r["status"][:60]
-        cells.append([r["policy"] + (" (equal streams)" if named["variant"] == "overlap-equal" else ""),
+        note = "" if status_of(r) == "ok" else status_of(r)
+        cells.append([policy_of(r) + (" (equal streams)" if named["variant"] == "overlap-equal" else ""),
                       "%.1f" % r["images_per_second"] if ran else "-", "%.2f" % (1e3 * step) if ran else "-",
                       of_base(step, "iteration_seconds_median"), "-" if hidden is None else "%.1f%%" % (100 * hidden),
                       "%.2f" % (1e3 * r["codec_busy_seconds"]), "%.2f" % (1e3 * busy),
@@ -226,8 +238,9 @@ def speed_goal(folder, text, label, name, wanted, peer_label, peer_name):
     if row and peer:
         beside = "%.2f of %.0f (%s, batch %d, %s)" % (reached / peer["images_per_second"], peer["images_per_second"],
                                                      peer["policy"][8:], peer["batch"], size(peer["peak_bytes"]))
-    by = "%s, batch %d, %s" % (row["policy"], row["batch"], size(row["peak_bytes"])) if row else "no row"
-    return [text, "%g" % wanted, "%.1f" % reached if row else "-", "%.2f" % (reached / wanted) if row else "-", by, beside]
+    by = "%s, batch %d, %s" % (policy_of(row), row["batch"], size(row["peak_bytes"])) if row else "no row"
+    return [text, "%g" % wanted, "%.1f" % reached if row else "-", "%.2f" % (reached / wanted) if row else "-", by,
+            beside]
 
 
 def memory_goal(folder, text, label, wanted, peer_label, peer_name):
@@ -238,7 +251,8 @@ def memory_goal(folder, text, label, wanted, peer_label, peer_name):
     beside = "-"
     if row and peer:
         theirs = (peer["peak_bytes"] + peer["outside_bytes"]) / 1e9
-        beside = "%.2f of %.2f (%s, with what is outside)" % (took / theirs, theirs, peer["policy"][8:]) if theirs else "-"
+        if theirs:
+            beside = "%.2f of %.2f (%s, with what is outside)" % (took / theirs, theirs, peer["policy"][8:])
     return [text, "%g" % wanted, "%.2f" % took if row else "-", "%.2f" % (wanted / took) if took else "-",
             "peak and outside" if row else "no row", beside]
 
@@ -269,7 +283,7 @@ def goals_section(folder):
 
 
 def rows_section(folder):
-    paths = sorted(glob.glob(os.path.join(folder, "mm-*.json"))) + sorted(glob.glob(os.path.join(folder, "pytorch-*.json")))
+    paths = [path for names in ("mm-*.json", "pytorch-*.json") for path in sorted(glob.glob(os.path.join(folder, names)))]
     rows = [row for path in paths if "mm-overlap" not in path for row in read_rows(path)]
     return table(rows) if rows else []
 
@@ -304,7 +318,8 @@ def summary(folder, first, most):
     for title, _, _ in sorted(SECTIONS, key=rank):
         text = texts.get(title, "")
         if len(text) > left:
-            text = text[:max(0, left - 60)].rpartition("\n")[0] + "\n(the rest of it is in summary.txt)\n" if left > 400 else ""
+            begin = text[:max(0, left - 60)].rpartition("\n")[0]
+            text = begin + "\n(the rest of it is in summary.txt)\n" if left > 400 else ""
         kept[title] = text
         left -= len(text)
     whole = "".join(texts.get(title, "") for title, _, _ in SECTIONS)
@@ -321,10 +336,12 @@ def main():
     p.add_argument("--table", nargs="+", metavar="FILE", help="only the table of these files' rows")
     args = p.parse_args()
     if args.table:
-        missing = [path for path in args.table if not os.path.isfile(path)]
-        if missing:
-            p.error("--table: no such file: " + ", ".join(missing))
-        print_table([row for path in args.table for row in read_rows(path)])
+        rows = []
+        for path in args.table:
+            rows += read_rows(path) or p.error("--table %s: no rows, or no such file" % path)
+            if "images_per_second" not in rows[-1]:
+                p.error("--table %s: these are no rows of mm bench or peer_pytorch.py" % path)
+        print_table(rows)
         return
     if not args.folder or not os.path.isdir(args.folder):
         p.error("a folder of results is wanted: %s" % (args.folder or "none given"))

@@ -379,7 +379,8 @@ def main():
         print(json.dumps(run(*json.loads(args.one))))
         return
     check_torch(args.device)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without the child, which a limit does not reach
+    for number in (signal.SIGINT, signal.SIGTERM):  # not without the child, which no signal to the group reaches
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
     rows = []
     for net in args.net.split(","):
         for batch in args.batch:
