@@ -7,8 +7,14 @@
 #include "policies/engine.h"
 #include "policies/nominal.h"
 
-/* Numbers of maps that are tried in each way. */
-enum { LIMITS = 32, LIMITS_LARGE = 8, LARGE_STEPS = 4000, DEEPER = 4 };
+/* Numbers of maps that are tried in each way: of a graph of more steps fewer, so that it takes no longer. */
+enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
+
+static int limits_of(const mm_graph *graph) {
+    int64_t steps = mm_graph_steps(graph),
+            limits = steps > LARGE_STEPS ? (int64_t)LIMITS * LARGE_STEPS / steps : LIMITS;
+    return limits > LIMITS_LEAST ? (int)limits : LIMITS_LEAST;
+}
 
 /* A way to act on some of the maps. What goes beside the computation is best spread over it: the first maps alone leave
  * one right after the other, and come back so. A slow link wants to begin earlier; buffers for all maps may take more
@@ -198,7 +204,8 @@ static mm_status enter_if_possible(contest *c, const candidate *entering) {
 }
 
 static mm_status try_way(contest *c, const way *w) {
-    int limits = mm_graph_steps(c->graph) <= LARGE_STEPS ? LIMITS : w->loose ? LIMITS_LARGE / 2 : LIMITS_LARGE;
+    int limits = limits_of(c->graph);
+    if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible.n) limits = c->eligible.n;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
