@@ -99,8 +99,7 @@ static mm_status add_global_tensors(lowering *lo) {
     MM_TRY(add_params(lo));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (out->mode == NETS_TRAIN)
-        MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
     int64_t images[4], scores[4];
     MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
     MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, scores));
