@@ -5,8 +5,8 @@
  *   backward   sums: r dy x (y) (earlier2), w (dx2);  then r dy x (y) (earlier), w dx
  *
  * Where dx2 has no earlier contribution, it is what the gate let through of dy: the second pass reads it in place of dy and
- * y. Where there is no x2, the first pass makes the sign mask of y in the scratch, and the second asks that. To write
- * what was let through somewhere and read it again would cost as much as the first of these, and more than the second. */
+ * y. Where there is no x2, the first pass leaves the sign mask of y in the scratch, if a row is whole words of it, and the
+ * second asks that. To write what was let through to dx and to read it there again would cost one pass more. */
 #include "nets/cuda_reduce.h"
 
 /* As many as leave registers for BLOCKS_AT_ONCE, with two to four numbers to load for each element. */
@@ -143,7 +143,7 @@ static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<
     const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
     uint32_t bits = 0;
     for (int k = 0; k < 4; k++) bits |= (uint32_t)(y.at[k] > 0) << (at % 32 + k);
-    bits = __reduce_or_sync(0xffu << (lane & 24), bits);
+    for (int apart = 1; apart < 8; apart *= 2) bits |= __shfl_xor_sync(0xffu << (lane & 24), bits, apart);
     if (at % 32 == 0) mask[at / 32] = bits;
 }
 static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {}
