@@ -63,13 +63,34 @@ static int64_t chunk_at(const nets_channels *ch, int64_t at) {
 
 /* ---------------------------------------------------------------- statistics */
 
-/* Takes the statistics of a chunk's `rows` into those of the `before` rows ahead of it: `sum` and `squares` become its
- * mean, and the squares about that. */
+/* Means to part[0], squares about them to part[1]. */
+static void measure_chunk(const nets_channels *ch, const workspace *w, const float *x, int64_t n) {
+    float *sum = w->lane[0], *first = w->lane[1], *mean = w->lane[2];
+    double rows = (double)(n / ch->channels);
+    for (int i = 0; i < 2; i++) clear(ch, w->part[i]);
+    for (int64_t c = 0; c < ch->channels; c++) first[c] = x[c];
+    spread(ch, first);
+    ch->lines->sums(x, first, n, ch->lanes, sum);
+    gather(ch, sum, w->part[0]);
+    for (int64_t c = 0; c < ch->channels; c++) {
+        w->part[0][c] = (double)first[c] + w->part[0][c] / rows;
+        mean[c] = (float)w->part[0][c];
+    }
+    spread(ch, mean);
+    ch->lines->squares(x, n, ch->lanes, mean, sum);
+    gather(ch, sum, w->part[1]);
+    for (int64_t c = 0; c < ch->channels; c++) { /* about the mean before it was rounded */
+        double off = w->part[0][c] - (double)mean[c], squares = w->part[1][c] - rows * off * off;
+        w->part[1][c] = squares < 0 ? 0 : squares;
+    }
+}
+
+/* Takes a chunk's statistics into those of the `before` rows ahead of it. */
 static void join(const nets_channels *ch, const workspace *w, double before, double rows) {
     double *mean = w->total[0], *squares = w->total[1];
     double weight = rows / (before + rows), both = before * weight;
     for (int64_t c = 0; c < ch->channels; c++) {
-        double delta = w->part[0][c] / rows - mean[c];
+        double delta = w->part[0][c] - mean[c];
         mean[c] += delta * weight;
         squares[c] += w->part[1][c] + delta * delta * both;
     }
@@ -77,18 +98,11 @@ static void join(const nets_channels *ch, const workspace *w, double before, dou
 
 void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch) {
     workspace w = divide(ch, scratch);
-    float *sum = w.lane[0], *mean = w.lane[1];
     for (int i = 0; i < 2; i++) clear(ch, w.total[i]);
     for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
-        int64_t n = chunk_at(ch, at), rows = n / ch->channels;
-        for (int i = 0; i < 2; i++) clear(ch, w.part[i]);
-        ch->lines->sums(x + at, n, ch->lanes, sum);
-        gather(ch, sum, w.part[0]);
-        for (int64_t c = 0; c < ch->channels; c++) mean[c] = (float)(w.part[0][c] / (double)rows);
-        spread(ch, mean);
-        ch->lines->squares(x + at, n, ch->lanes, mean, sum);
-        gather(ch, sum, w.part[1]);
-        join(ch, &w, (double)(at / ch->channels), (double)rows);
+        int64_t n = chunk_at(ch, at);
+        measure_chunk(ch, &w, x + at, n);
+        join(ch, &w, (double)(at / ch->channels), (double)(n / ch->channels));
     }
     for (int64_t c = 0; c < ch->channels; c++) {
         mean_out[c] = (float)w.total[0][c];
@@ -176,7 +190,7 @@ void nets_channels_bias_backward(const nets_channels *ch, const nets_channels_bi
             ch->lines->gate(b->y + at, NULL, g, n, to);
             g = to;
         }
-        ch->lines->sums(g, n, ch->lanes, w.lane[0]);
+        ch->lines->sums(g, NULL, n, ch->lanes, w.lane[0]);
         gather(ch, w.lane[0], w.total[0]);
         if (b->dx && b->earlier) ch->lines->add(g, b->earlier + at, n, to);
     }

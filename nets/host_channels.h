@@ -18,8 +18,9 @@ typedef struct nets_channels {
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels);
 
-/* Mean and biased variance. A chunk's squares are taken about the chunk's own mean, and chunks are joined as Chan, Golub
- * and LeVeque (1983) do: nothing cancels, however far from zero the values are. */
+/* Mean and biased variance. In a chunk the mean is that of the distances from its first row, the squares are taken about
+ * the mean, and chunks are joined as Chan, Golub and LeVeque (1983) do: nothing cancels, however far from zero the values
+ * are. */
 void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch);
 
 /* y = (x - mean) * scale / sqrt(var + eps) + shift. With `relu` x2, unless NULL, is added, then what is negative is made

@@ -20,9 +20,9 @@ typedef struct nets_lanes_gradient {
 } nets_lanes_gradient;
 
 typedef struct nets_lines {
-    /* Sums by lane: of x; of (x - mean)^2; of g and of g * (x - mean), where g is dy. With y given, g is dy where y is
+    /* Sums by lane: of x - from, or of x where `from` is NULL; of (x - mean)^2; of g and of g * (x - mean), where g is dy. With y given, g is dy where y is
      * positive and else 0, and is written. */
-    void (*sums)(const float *x, int64_t n, int64_t lanes, float *sum);
+    void (*sums)(const float *x, const float *from, int64_t n, int64_t lanes, float *sum);
     void (*squares)(const float *x, int64_t n, int64_t lanes, const float *mean, float *sum);
     void (*products)(const float *y, const float *dy, const float *x, int64_t n, int64_t lanes, const float *mean,
                      float *g, float *sum_g, float *sum_gx);

@@ -13,9 +13,12 @@ static inline int64_t part(int64_t lanes, int64_t rest) { return rest < lanes ? 
 
 /* ---------------------------------------------------------------- sums */
 
-TARGET static void sums(const float *x, int64_t n, int64_t lanes, float *sum) {
+TARGET static void sums(const float *x, const float *from, int64_t n, int64_t lanes, float *sum) {
     for (int64_t i = 0; i < lanes; i++) sum[i] = 0;
-    FOR_EACH_LANE(sum[i] += x[at + i])
+    if (from)
+        FOR_EACH_LANE(sum[i] += x[at + i] - from[i])
+    else
+        FOR_EACH_LANE(sum[i] += x[at + i])
 }
 
 TARGET static void squares(const float *x, int64_t n, int64_t lanes, const float *mean, float *sum) {

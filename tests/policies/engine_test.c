@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -312,7 +313,7 @@ static void a_synchronous_fetch_waits_for_the_step_before_it(void **state) {
 
 /* linear -> f; relu -> g; conv -> c; pool -> p; and back: pool reads c, relu the sign of g, conv (`value`) its
  * elements. No storage is shared. */
-static mm_graph *mixed(bool value) {
+static mm_graph *mixed(mm_layer_kind relu, bool value) {
     static const char *const maps[] = {"f", "g", "c", "p"}, *const gradients[] = {"df", "dg", "dc", "dp"};
     terse_graph g;
     terse_init(&g, "mixed");
@@ -320,22 +321,23 @@ static mm_graph *mixed(bool value) {
     for (int i = 0; i < 4; i++) terse_map(&g, maps[i], MM_FEATURE_MAP, MAP);
     for (int i = 0; i < 4; i++) terse_map(&g, gradients[i], MM_GRADIENT_MAP, MAP);
     terse_step(&g, "linear", MM_LAYER_LINEAR, MM_FORWARD, "=f");
-    terse_step(&g, "relu", MM_LAYER_RELU, MM_FORWARD, "f =g");
+    terse_step(&g, "relu", relu, MM_FORWARD, "f =g");
     terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "g =c");
     terse_step(&g, "pool", MM_LAYER_POOL, MM_FORWARD, "c =p");
     terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "p +loss");
     terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "p =dp");
     terse_step(&g, "pool", MM_LAYER_POOL, MM_BACKWARD, "c dp =dc");
     terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, value ? "g dc =dg" : "dc =dg");
-    terse_step(&g, "relu", MM_LAYER_RELU, MM_BACKWARD, "?g dg =df");
+    terse_step(&g, "relu", relu, MM_BACKWARD, "?g dg =df");
     terse_step(&g, "linear", MM_LAYER_LINEAR, MM_BACKWARD, "f df");
     return terse_freeze(&g);
 }
 
 /* What becomes of the maps: "f: out; g: encode out". */
-static void check_actions(const char *spec, bool value, int64_t code_bytes, const char *expected) {
+static void check_actions_with(mm_layer_kind relu, const char *spec, bool value, int64_t code_bytes,
+                               const char *expected) {
     static const char *const maps[] = {"f", "g", "c", "p"};
-    mm_graph *graph = mixed(value);
+    mm_graph *graph = mixed(relu, value);
     planned p;
     char text[256] = "";
     plan_terse(&p, graph, spec, code_bytes);
@@ -351,6 +353,10 @@ static void check_actions(const char *spec, bool value, int64_t code_bytes, cons
     mm_graph_destroy(graph);
 }
 
+static void check_actions(const char *spec, bool value, int64_t code_bytes, const char *expected) {
+    check_actions_with(MM_LAYER_RELU, spec, value, code_bytes, expected);
+}
+
 static void a_selector_names_the_layer_that_makes_or_reads_a_map(void **state) {
     (void)state;
     check_actions("rules:conv=swap", true, -1, "c= out");
@@ -361,6 +367,24 @@ static void a_selector_names_the_layer_that_makes_or_reads_a_map(void **state) {
     check_actions("rules:*=swap", true, -1, "f= out g= out c= out p= out");
     check_actions("rules:bn=swap", true, -1, "");
     check_actions("vdnn-conv", true, -1, "g= out");
+}
+
+/* A rule for either finds it; one for it alone finds nothing else. */
+static void a_batch_norm_with_its_relu_is_named_by_both(void **state) {
+    (void)state;
+    static const char *const selectors[] = {"bn", "relu", "bn-relu"};
+    char spec[64];
+    for (size_t i = 0; i < sizeof selectors / sizeof selectors[0]; i++) {
+        snprintf(spec, sizeof spec, "rules:%s=swap", selectors[i]);
+        check_actions_with(MM_LAYER_BATCH_NORM_RELU, spec, true, -1, "g= out");
+        snprintf(spec, sizeof spec, "rules:%s-in=swap", selectors[i]);
+        check_actions_with(MM_LAYER_BATCH_NORM_RELU, spec, true, -1, "f= out");
+        snprintf(spec, sizeof spec, "rules:%s=mask", selectors[i]);
+        check_actions_with(MM_LAYER_BATCH_NORM_RELU, spec, false, -1, "g=mask");
+    }
+    check_actions("rules:bn-relu=swap", true, -1, "");
+    check_actions_with(MM_LAYER_BATCH_NORM, "rules:bn-relu=swap", true, -1, "");
+    check_actions_with(MM_LAYER_BATCH_NORM, "rules:relu=swap", true, -1, "");
 }
 
 static void the_first_rule_that_names_a_map_and_can_serve_it_counts(void **state) {
@@ -597,6 +621,7 @@ int main(void) {
         cmocka_unit_test(cdmas_code_is_on_the_device_only_around_its_transfer),
         cmocka_unit_test(a_synchronous_fetch_waits_for_the_step_before_it),
         cmocka_unit_test(a_selector_names_the_layer_that_makes_or_reads_a_map),
+        cmocka_unit_test(a_batch_norm_with_its_relu_is_named_by_both),
         cmocka_unit_test(the_first_rule_that_names_a_map_and_can_serve_it_counts),
         cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
         cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
