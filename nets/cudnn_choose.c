@@ -114,23 +114,26 @@ static void end(const nets_cudnn_conv *c, selection *s) {
     s->begin = s->end = NULL;
 }
 
-static mm_status run(const nets_cudnn_conv *c, const selection *s, int runs, float *ms_out) {
-    const nets_cudnn_trial *t = &s->memory;
-    MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    for (int i = 0; i < runs; i++) MM_TRY(nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace));
-    MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
-    MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
-    MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
-    *ms_out /= (float)runs;
-    return MM_OK;
+static mm_status launch(const nets_cudnn_conv *c, const nets_cudnn_trial *t) {
+    return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace);
 }
 
 /* Once before: a kernel is loaded when it first runs, and that would count. */
+static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
+    MM_TRY(launch(c, &s->memory));
+    MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
+    for (int i = 0; i < RUNS; i++) MM_TRY(launch(c, &s->memory));
+    MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
+    MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
+    MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
+    *ms_out /= RUNS;
+    return MM_OK;
+}
+
 static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
     c->choice = a->choice;
     c->plan = a->plan;
-    mm_status status = run(c, s, 1, &a->ms);
-    if (status == MM_OK) status = run(c, s, RUNS, &a->ms);
+    mm_status status = run(c, s, &a->ms);
     c->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
     c->plan = (nets_cudnn_plan){.plan = NULL};
     if (status == MM_OK) tell_time(c, a, "");

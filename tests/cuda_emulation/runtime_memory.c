@@ -7,7 +7,11 @@
 
 #include "tests/cuda_emulation/runtime.h"
 
-enum { GRANULE = 64 << 10 /* a GPU's is 2 MiB */, GARBAGE = 0xff /* NaN, -1 */ };
+enum {
+    GRANULE = 64 << 10, /* a GPU's is 2 MiB */
+    GARBAGE = 0xff,     /* NaN, -1 */
+    PLAIN_GARBAGE = 64, /* granules of cudaMalloc's that are filled with it: workspaces are large and hardly used */
+};
 
 /* Physical memory. It goes once it is released and mapped nowhere. */
 typedef struct physical {
@@ -159,7 +163,8 @@ static void unmap_locked(range *r, size_t first, size_t end) {
 static void make_accessible_locked(range *r, size_t first, size_t end) {
     protect(r, first, end, PROT_READ | PROT_WRITE);
     for (size_t g = first; g < end; g++) {
-        if (!r->granule[g].accessible) memset(r->base + g * GRANULE, GARBAGE, GRANULE);
+        if (!r->granule[g].accessible && !(r->plain && g >= PLAIN_GARBAGE))
+            memset(r->base + g * GRANULE, GARBAGE, GRANULE);
         r->granule[g].accessible = true;
     }
     if (opened == 0) protect(r, first, end, PROT_NONE);
