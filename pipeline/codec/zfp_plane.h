@@ -89,7 +89,7 @@ MM_HD uint32_t mm_zfp_part_bits(uint32_t part) { return MM_BYTES(part, 0, 1, 2, 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
 
 /* The code, at most 31 bits and anything above, of plane x of `values` coefficients, of which those of `seen` were set in
- * higher planes: n is as many as seen has bits. seen is updated, the code's length set. */
+ * higher planes: n is the length of seen, which is updated. Sets the length of the code. */
 MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *length_out) {
     const uint32_t last = UINT32_C(1) << (values - 1); /* whose one is implied */
     const int above = MM_ABOVE32(*seen);
