@@ -29,15 +29,6 @@ refused_script() {
     ((${#lines[@]} == 1)) || fail "gpu $*: ${#lines[@]} lines"
 }
 
-# What --pack makes: the programs of this build; $@: the tests that need CUDA.
-prebuilt() {
-    mkdir -p pre/tools/bench pre/lib
-    ln -sf "$mm" pre/tools/mm
-    ln -sf "$root"/tools/bench/{codec_bench,op_bench} pre/tools/bench/
-    printf '%s\n' "$@" >pre/cuda_tests.txt
-    : >pre/suites.txt
-}
-
 # $1: a path; the rest: lines of a shell script.
 program() {
     local path=$1
@@ -45,6 +36,17 @@ program() {
     mkdir -p "$(dirname "$path")"
     printf '%s\n' '#!/bin/bash' "$@" >"$path"
     chmod +x "$path"
+}
+
+# What --pack makes: the programs of this build; $@: the tests that need CUDA.
+prebuilt() {
+    mkdir -p pre/tools/bench pre/lib
+    ln -sf "$mm" pre/tools/mm
+    ln -sf "$root/tools/bench/codec_bench" pre/tools/bench/
+    # Its sizes are a GPU's: emulated and under a sanitizer it takes minutes.
+    program pre/tools/bench/op_bench 'echo "  relu, backward                                   15     1.5      2.5      3.5 us   0.75 x"'
+    printf '%s\n' "$@" >pre/cuda_tests.txt
+    : >pre/suites.txt
 }
 
 help_names_options_and_parts_() {
@@ -107,7 +109,7 @@ every_part_runs_and_the_summary_holds_goals_and_figures_() {
     says out "peer_pytorch: there is no PyTorch here"
     [[ $(tail -1 out) == "not well: pytorch-resnet50 pytorch-resnet152-12GiB" ]] || fail "$(tail -1 out)"
     for name in "== goals" "ResNet-50 128: liveness as torch.compile" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
-        "== codecs" "== ops"; do says results/summary.txt "$name"; done
+        "== codecs" "relu, backward 2.5 us (0.75)"; do says results/summary.txt "$name"; done
     [[ $(grep -E '^(ResNet|  with|zfp)' results/summary.txt) != *"no row"* ]] || fail "a goal without a figure"
     tar -xzf all.tar.gz ./mm-overlap.json || fail "no rows in the archive"
     # The summary of it all is what the output ends with, and short.
