@@ -62,8 +62,9 @@ typedef struct nets_op_args {
 typedef struct nets_op_desc {
     nets_op_kind kind;
     nets_attrs attrs;
-    bool relu; /* of a batch norm: y = max(0, bn(x)), or max(0, bn(x) + x2) where it has two inputs. (A ReLU with
-                           attrs.bias: y = max(0, x + b).) The bits are those of the single operations. */
+    /* Of a batch norm: y = max(0, bn(x)), or max(0, bn(x) + x2) where it has two inputs. (Of a ReLU, attrs.bias: y =
+     * max(0, x + b).) The bits are those of the single operations, one after the other. */
+    bool relu;
     int64_t x[4], y[4]; /* NHWC; x: of the first input */
     int n_inputs;
     int64_t channels[NETS_MAX_INPUTS]; /* of each */
