@@ -33,13 +33,14 @@ static const setting settings[] = {
      "raw,mask,zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
      "zfp:rate=4,dims=3,zfp:rate=4,dims=3,layout=nchw"},
     {"cuda", "128x64x64x128", 20,
-     "raw,mask," EACH_CAP("zfp:rate=4") "," EACH_CAP("zfp:rate=6") "," EACH_CAP("zfp:rate=6.4") "," EACH_CAP("zfp:rate="
-                                                                                                             "8") "," EACH_CAP("zfp:rate=4,layout=nchw") "," EACH_CAP("zfp:rate=6,layout=nchw") "," EACH_CAP(
-         "zfp:rate=4,dims=3") "," EACH_CAP("zfp:rate=6,dims=3") "," EACH_CAP("zfp:rate=8,dims=3") "," EACH_CAP("zfp:"
-                                                                                                               "rate=4,"
-                                                                                                               "dims=3,"
-                                                                                                               "layout="
-                                                                                                               "nchw") "," EACH_CAP("zfp:rate=4,dims=1")},
+     "raw,mask," EACH_CAP("zfp:rate=4") "," EACH_CAP("zfp:rate=6") "," EACH_CAP("zfp:rate=6.4") "," EACH_CAP(
+         "zfp:rate="
+         "8") "," EACH_CAP("zfp:rate=4,layout=nchw") "," EACH_CAP("zfp:rate=6,layout=nchw") "," EACH_CAP("zfp:rate=4,"
+                                                                                                         "dims=3") "," EACH_CAP("zfp:rate=6,dims=3") "," EACH_CAP("zfp:rate=8,dims=3") "," EACH_CAP("zfp:"
+                                                                                                                                                                                                    "rate=4,"
+                                                                                                                                                                                                    "dims=3,"
+                                                                                                                                                                                                    "layout="
+                                                                                                                                                                                                    "nchw") "," EACH_CAP("zfp:rate=4,dims=1")},
 };
 
 /* One thing that is measured. */
