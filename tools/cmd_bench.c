@@ -35,6 +35,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     snprintf(r->device, sizeof r->device, "%s", device);
     snprintf(r->fuse, sizeof r->fuse, "%s", b->target.fuse);
     r->batch = batch;
+    r->workspace_limit_bytes = b->target.workspace_bytes;
     r->asked_bytes = r->budget_bytes = budget;
     return r;
 }
@@ -283,9 +284,9 @@ static const char help_text[] =
     "facts were measured of the same plan), codec_hidden_share,\n"
     "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
     "cuda:\n"
-    "its computation beside codecs and copies, to that under liveness), precision, fuse, loss_first, loss_last,\n"
-    "test_accuracy, iterations, replays (on cuda: iterations that were recorded work, enqueued as a whole), status\n"
-    "(ok, or why not).\n"
+    "its computation beside codecs and copies, to that under liveness), precision, fuse,\n"
+    "workspace_limit_bytes (of --workspace; 0: not given), loss_first, loss_last, test_accuracy, iterations, replays\n"
+    "(on cuda: iterations that were recorded work, enqueued as a whole), status (ok, or why not).\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"

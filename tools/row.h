@@ -11,7 +11,8 @@ typedef struct row {
     char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
     int64_t ladder_steps; /* taken because memory was short */
     int64_t batch;
-    int64_t asked_bytes; /* the budget that was asked for; 0: what the policy needs */
+    int64_t workspace_limit_bytes; /* of one convolution; 0: as the device has it */
+    int64_t asked_bytes;           /* the budget that was asked for; 0: what the policy needs */
     int64_t budget_bytes;
     int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
     int64_t predicted_peak_bytes; /* of the plans that ran */

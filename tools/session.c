@@ -292,6 +292,7 @@ static void name_row(const session *s, row *r) {
         policy.ops->codecs(policy.ops, &policy.options, specs, MM_MAX_CODECS) > 0)
         copy_text(r->codec, sizeof r->codec, specs[0]);
     r->batch = s->config.batch;
+    r->workspace_limit_bytes = s->config.target.workspace_bytes;
     r->budget_bytes = s->config.budget_bytes;
     r->minimum_bytes = s->minimum_bytes;
 }

@@ -25,8 +25,11 @@ mm_status target_init(target *t) {
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
     bool fuse = strcmp(t->fuse, "on") == 0;
     if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
+    if (t->workspace_bytes > 0 && strcmp(t->device, "host") == 0)
+        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
     const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
                                         .deterministic = t->deterministic,
+                                        .workspace_limit_bytes = t->workspace_bytes,
                                         .no_fuse = !fuse,
                                         .algorithms_path = t->algorithms};
     return nets_backend_open(t->device, &config, &t->backend);

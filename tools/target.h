@@ -8,7 +8,8 @@
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: nowhere */
     bool deterministic;
-    nets_backend *backend; /* made of these; of all that a command plans and runs: what it times, it times once */
+    int64_t workspace_bytes; /* that one convolution may take; 0: as the device has it */
+    nets_backend *backend;   /* made of these; of all that a command plans and runs: what it times, it times once */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
@@ -32,6 +33,13 @@ typedef struct target {
          &(t)->deterministic,                                                                                          \
          0,                                                                                                            \
          0},                                                                                                           \
+        {"--workspace",                                                                                                \
+         "SIZE",                                                                                                       \
+         "scratch memory of one convolution on cuda; with more, cuDNN has faster algorithms (256MiB)",                 \
+         ARG_SIZE,                                                                                                     \
+         &(t)->workspace_bytes,                                                                                        \
+         0,                                                                                                            \
+         0},                                                                                                           \
     {                                                                                                                  \
         "--algorithms", "FILE", "where cuda's choices of algorithms are kept (nowhere: they are timed each time)",     \
             ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
@@ -40,7 +48,8 @@ typedef struct target {
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
-/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision, --fuse neither on nor off. */
+/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision, --fuse neither on nor off, a --workspace for
+ * the host device, whose ops take what they need and no more. */
 MM_CHECKED mm_status target_init(target *target);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);

@@ -73,6 +73,24 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     refused 2 "--link codec/10: a link of a given speed is device host's" "${run[@]}" --link codec/10
 }
 
+# Where one answers. Algorithms are kept with the limit that they were chosen under.
+a_workspace_limit_is_what_convolutions_are_timed_under_() {
+    expect 0 device --json seen
+    [[ $(values seen usable) == *true*true* ]] || return 0
+    local run options=(--device cuda --net tiny --batch 4 --algorithms algorithms --workspace 3000001)
+    for run in "plan --policy liveness" "bench --policies liveness --iterations 2 --quiet --json rows" \
+        "train --iterations 2 --quiet --json row" "device --iterations 2 --facts facts"; do
+        rm -f algorithms
+        # shellcheck disable=SC2086 # words
+        expect 0 $run "${options[@]}"
+        says algorithms " 3000001 "
+    done
+    [[ $(value rows workspace_limit_bytes) == 3000001 ]] || fail "the row of bench says another"
+    [[ $(value row workspace_limit_bytes) == 3000001 ]] || fail "the row of train says another"
+    expect 0 bench "${options[@]:0:6}" --policies liveness --iterations 2 --quiet --json rows
+    [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
+}
+
 # Where one answers: what cannot fit is found out without timing anything.
 the_largest_batch_is_found_with_few_batches_timed_() {
     expect 0 device --json seen

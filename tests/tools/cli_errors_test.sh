@@ -49,6 +49,19 @@ numbers_out_of_range_are_refused_() {
     refused 2 "--fuse x: must be on or off" "${train[@]}" --fuse x
 }
 
+workspaces_are_a_size_and_not_the_hosts_() {
+    local command commands=("train" "plan --net tiny" "bench --net tiny" "device --facts facts --net tiny")
+    for command in "${commands[@]}"; do
+        # shellcheck disable=SC2086 # words
+        for size in x -1 5QiB; do refused 2 "--workspace: size '$size' is not understood" $command --workspace $size; done
+        # shellcheck disable=SC2086
+        refused 2 "--workspace 0: must be more than nothing" $command --workspace 0
+        # shellcheck disable=SC2086
+        refused 2 "--workspace: device host has no limit to set; it goes with --device cuda" $command --workspace 1MiB
+    done
+    [[ ! -e facts ]] || fail "facts were written"
+}
+
 unknown_names_are_answered_with_the_known_() {
     refused 2 "no net nope; there are " train --net nope
     says err ", resnet32, "

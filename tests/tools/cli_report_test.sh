@@ -5,8 +5,8 @@
 
 stable_keys=(net batch device policy codec budget_bytes peak_bytes predicted_peak_bytes minimum_bytes outside_bytes
     stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 iteration_seconds_predicted
-    simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy fuse iterations
-    status)
+    simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy fuse
+    workspace_limit_bytes iterations status)
 
 narrow() { # FILE: for a terminal of 120 columns
     local line
@@ -30,7 +30,7 @@ every_command_has_help_() {
         narrow $command
     done
     for option in net data batch iterations epochs device budget policy switch seed save load eval self-check no-ladder \
-        deterministic json; do
+        deterministic workspace json; do
         says train "  --$option "
     done
     for option in net batch policies budgets iterations simulate predict json svg; do says bench "  --$option "; done

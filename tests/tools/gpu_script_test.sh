@@ -44,7 +44,10 @@ prebuilt() {
     ln -sf "$mm" pre/tools/mm
     ln -sf "$root/tools/bench/codec_bench" pre/tools/bench/
     # Its sizes are a GPU's: emulated and under a sanitizer it takes minutes.
-    program pre/tools/bench/op_bench 'echo "  relu, backward                                   15     1.5      2.5      3.5 us   0.75 x"'
+    program pre/tools/bench/op_bench \
+        'echo "  relu, backward                                   15     1.5      2.5      3.5 us   0.75 x"' \
+        '[[ $* != *"--workspace 1200MiB" ]] || us=2.25' \
+        'echo "  conv 3x3, forward                                15     1.5      ${us:-4.5}      5.5 us"'
     printf '%s\n' "$@" >pre/cuda_tests.txt
     : >pre/suites.txt
 }
@@ -102,14 +105,19 @@ every_part_runs_and_the_summary_holds_goals_and_figures_() {
         --policies alexnet=liveness --policies vgg16=liveness --policies resnet152-44-all=recompute \
         --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
     local name step
-    for step in tests sanitizer codec ops algorithms-resnet50 mm-overlap mm-overlap-equal facts-tiny mm-resnet50 \
-        mm-resnet50-6.5GB mm-resnet152-20GB mm-resnet152-12GiB mm-alexnet mm-vgg16; do
+    for step in tests sanitizer codec ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB mm-overlap \
+        mm-overlap-equal facts-tiny mm-resnet50 mm-resnet50-1200MiB mm-resnet50-6.5GB mm-resnet152-20GB \
+        mm-resnet152-12GiB mm-alexnet mm-vgg16; do
         grep -qP "^$step\t\d+\tok\$" results/steps.txt || fail "$step: $(grep -P "^$step\t" results/steps.txt)"
     done
     says out "peer_pytorch: there is no PyTorch here"
     [[ $(tail -1 out) == "not well: pytorch-resnet50 pytorch-resnet152-12GiB" ]] || fail "$(tail -1 out)"
     for name in "== goals" "ResNet-50 128: liveness as torch.compile" "zfp:rate=4 encode" "(equal streams)" "sms=16" \
-        "== codecs" "relu, backward 2.5 us (0.75)"; do says results/summary.txt "$name"; done
+        "== codecs" "relu, backward 2.5 us (0.75)" "conv 3x3, forward 4.5 us" \
+        "with 1200 MiB of workspace"$'\n'"conv 3x3, forward 2.25 us" "liveness (workspace 1.26 GB)"; do
+        says results/summary.txt "$name"
+    done
+    [[ $(value results/mm-resnet50-1200MiB.json workspace_limit_bytes) == 1258291200 ]] || fail "another workspace"
     [[ $(grep -E '^(ResNet|  with|zfp)' results/summary.txt) != *"no row"* ]] || fail "a goal without a figure"
     tar -xzf all.tar.gz ./mm-overlap.json || fail "no rows in the archive"
     # The summary of it all is what the output ends with, and short.
@@ -146,12 +154,13 @@ time_for_all_bounds_each_part_() {
 
 # ---------------------------------------------------------------- the summary
 
-# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN]]: as mm and peer_pytorch.py write it, but for what no summary reads.
+# row NET BATCH POLICY IMAGES/S PEAK [REPLAYS [POLICY_THAT_RAN [WORKSPACE]]]: as mm and peer_pytorch.py write it, but for what no summary reads.
 row() {
     printf '{"net": "%s", "batch": %d, "precision": "tf32", "policy": "%s", "budget_bytes": 0, "images_per_second": %s,' "$1" \
         "$2" "$3" "$4"
     printf '"peak_bytes": %s, "outside_bytes": 0, "codec_hidden_share": null, "device": "cuda", "iterations": 9, ' "$5"
-    printf '"replays": %d, "policy_effective": "%s", "status": "ok"}' "${6:-8}" "${7:-$3}"
+    printf '"replays": %d, "policy_effective": "%s", "workspace_limit_bytes": %d, "status": "ok"}' "${6:-8}" "${7:-$3}" \
+        "${8:-0}"
 }
 
 summary() { python3 "$root/tools/bench/gpu_summary.py" "$@" >out 2>err; }
@@ -173,6 +182,25 @@ goals_stand_beside_what_was_reached_() {
     [[ $(grep "under 12 GiB" out) =~ 736\ +736\.0\ +1\.00\ +hybrid ]] || fail "$(grep "under 12 GiB" out)"
     [[ $(grep "in 20 GB" out) == *"no row"* ]] || fail "$(grep "in 20 GB" out)"
     [[ $(grep "zfp:rate=4 encode" out) =~ 1600\ +1760\ +1\.10.*0\.86\ of\ the\ copy ]] || fail "$(grep "zfp:rate=4 encode" out)"
+}
+
+a_larger_workspace_is_another_candidate_for_the_first_goals_() {
+    local line
+    mkdir results
+    echo "[$(row resnet50 128 liveness 3000 11e9)]" >results/mm-resnet50.json
+    echo "[$(row resnet50 128 liveness 3600 12e9 8 liveness 1200000000)]" >results/mm-resnet50-1200MiB.json
+    summary results || fail "status"
+    line=$(grep "liveness as torch.compile" out)
+    [[ $line =~ 3513\ +3600\.0\ +1\.02\ +liveness\ \(workspace\ 1\.20\ GB\),\ batch\ 128,\ 12\.00\ GB ]] || fail "$line"
+    line=$(grep "less memory" out)
+    [[ $line =~ 16\.89\ +12\.00\ +1\.41 ]] || fail "not of the same row: $line"
+    line=$(grep -E "^resnet50 .*\(workspace 1\.20 GB\)" out)
+    [[ $line =~ 3600\.0\ +-\ +1\.20\  ]] || fail "not beside the other: $line"
+    echo "[$(row resnet50 128 liveness 3000 11e9 8 liveness 1200000000)]" >results/mm-resnet50-1200MiB.json
+    echo "[$(row resnet50 128 liveness 3100 11e9)]" >results/mm-resnet50.json
+    summary results || fail "status"
+    line=$(grep "liveness as torch.compile" out)
+    [[ $line =~ 3100\.0\ +0\.88\ +liveness,\ batch ]] || fail "$line"
 }
 
 a_summary_is_never_longer_than_asked_and_goals_stay_() {
