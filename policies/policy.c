@@ -75,6 +75,9 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
             return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a whole number from %lld to %lld", ops->name,
                            desc->key, value, (long long)desc->min, (long long)desc->max);
     }
+    if (*value == '\0')
+        return mm_fail(MM_ERR_INVALID, "policy %s: %s= has no value: give one (%s), or leave it out", ops->name,
+                       desc->key, desc->help);
     return MM_OK;
 }
 

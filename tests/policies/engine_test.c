@@ -39,7 +39,7 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("conv-out=swap", "'conv-out=...'", "conv-in");
     refuse("*-in=swap", "'*-in=...'", "*");
     refuse("=swap", "'=...'", "must name");
-    refuse("rules=", "give some", "conv=compress(zfp);*=swap");
+    refuse(";", "give some", "conv=compress(zfp);*=swap");
     refuse("conv=", "'conv='", "keep, mask");
     refuse("conv=drop", "'conv=drop'", "compress(CODEC)");
     refuse("conv=compress", "'conv=compress'", "compress(zfp)");

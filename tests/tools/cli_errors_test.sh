@@ -83,6 +83,8 @@ policy_options_out_of_range_are_refused_() {
         refused 2 "the rate is a decimal from 0.53125 to 32" train --policy freelunch:rate=$rate
         refused 2 "the rate is a decimal from 0.53125 to 32" train --policy freelunch:codec=zfp:rate=$rate
     done
+    refused 2 "policy freelunch: rate= has no value" train --policy freelunch:rate=
+    refused 2 "policy hybrid: rate= has no value" train --policy liveness --switch 1:hybrid:rate=
     refused 2 "eligible=x: must be one of conv|all" train --policy freelunch:eligible=x
     refused 2 "depth=0: must be" train --policy freelunch:depth=0
     refused 2 "must be a whole number" train --policy freelunch:k=99999999999999999999
