@@ -86,6 +86,7 @@ int mm_ladder_list(const mm_policy *policy, mm_rung rungs_out[MM_LADDER_MAX]) {
     ADD(&l, "more swapping", "rules:rules=%s*=swap,%s", rules, tail);
     ADD(&l, "recomputing", "rules:rules=%s*=recompute,%s", rules, tail);
     ADD(&l, "recomputing and swapping", "rules:rules=%s*=recompute;*=swap,%s", rules, tail);
+    ADD(&l, "recomputing segments and swapping", "recompute-swap:%s", tail);
     ADD(&l, "swapping while the computation waits", "swap:when=needed");
     ADD(&l, "recomputing anew for each use", "recompute:mode=memory,when=needed");
     ADD(&l, "recomputing all layers of a segment", "recompute:mode=sqrt,when=needed");

@@ -257,11 +257,12 @@ typedef struct mm_options {
 
 /* When memory is short. The device may give less than it says it has free, the budget may be made smaller, memory may run
  * out in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does not fit
- * is replaced by the next of its ladder that does: the same with smaller workspaces, with later decodes, with more
- * swapping, then a stronger one, never a lossy one in place of a lossless one. Each such step is logged as a warning,
- * counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up again as soon as it
- * fits: after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits, MM_ERR_INFEASIBLE says what
- * the least would be, nothing is changed and nothing lost.
+ * is replaced by the next of its ladder that does: the same with smaller workspaces, with planned memory, with later
+ * decodes, with more swapping, then a stronger one: cheap layers recomputed, all layers of segments recomputed and the rest
+ * swapped, then whatever takes least; never a lossy one in place of a lossless one. Each such step is logged as a warning,
+ * counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up again as soon as it fits:
+ * after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits, MM_ERR_INFEASIBLE says what the least
+ * would be, nothing is changed and nothing lost.
  *
  * What is no shortage is refused: a budget that was too small from the start; and one above what the device has free (the
  * host: above what the machine has), at creation and by mm_budget_set, with MM_ERR_NOMEM and both numbers. */

@@ -26,6 +26,7 @@ static const char *const POLICIES[] = {
     "cdma:rate=4",
     "recompute",
     "recompute:mode=speed",
+    "recompute-swap",
     "rules:relu=mask;*=keep",
     "rules:conv=compress(zfp:rate=4);relu=recompute;*=compress-swap(raw)",
 };
@@ -104,6 +105,24 @@ static void steps_come_in_the_order_from_later_decodes_to_stronger_policies(void
     expect("naive", (const char *const[]){"naive", "liveness", "rules:rules=*=swap,depth=1,when=needed", NULL});
 }
 
+static int place_of(const char *spec, const mm_rung *rungs, int n) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(rungs[i].spec, spec) == 0) return i;
+    fail_msg("%s is not there", spec);
+    return -1;
+}
+
+static void segments_run_again_come_after_cheap_layers_and_before_the_computation_waits(void **state) {
+    (void)state;
+    for (int p = 0; p < COUNT; p++) {
+        mm_rung rungs[MM_LADDER_MAX];
+        mm_policy policy = parse(POLICIES[p]);
+        int n = mm_ladder_list(&policy, rungs), waits = place_of("swap:when=needed", rungs, n);
+        assert_int_equal(place_of("recompute-swap:depth=1,when=needed", rungs, n), waits - 1);
+        assert_string_equal(rungs[waits - 2].step, "recomputing and swapping");
+    }
+}
+
 static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
     (void)state;
     mm_rung rungs[MM_LADDER_MAX];
@@ -121,6 +140,7 @@ int main(void) {
         cmocka_unit_test(it_begins_with_the_policy_itself_and_names_nothing_twice),
         cmocka_unit_test(it_ends_with_the_codec_of_the_policy_for_all_maps),
         cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
+        cmocka_unit_test(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -473,6 +473,44 @@ static void what_recomputes_stands_in_only_where_somebody_does(void **state) {
     end(&f);
 }
 
+/* Of plans that are made and not run. */
+static mm_status run_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
+    (void)ctx, (void)m, (void)layer, (void)stream;
+    return MM_OK;
+}
+
+/* It is for budgets in which recomputing cheap layers and swapping is not enough. */
+static void segments_are_recomputed_before_the_computation_waits(void **state) {
+    (void)state;
+    static const char stronger[] = "recompute-swap:depth=1,when=needed", waits[] = "swap:when=needed";
+    static const char *const weaker[] = {"rules:rules=*=swap,depth=1,when=needed",
+                                         "rules:rules=*=recompute,depth=1,when=needed",
+                                         "rules:rules=*=recompute;*=swap,depth=1,when=needed"};
+    int taken = 0;
+    for (uint64_t seed = 1; seed <= 40 && taken < 3; seed++) {
+        fixture f = {0};
+        mm_graph *graph = rig_random_graph(seed, LAYERS, CHANNELS);
+        int64_t needed = rig_needs(graph, stronger, 0, PINNED).device_bytes;
+        bool needs_less = rig_needs(graph, waits, 0, PINNED).device_bytes <= needed;
+        for (size_t i = 0; i < sizeof weaker / sizeof *weaker; i++)
+            needs_less &= needed < rig_needs(graph, weaker[i], 0, PINNED).device_bytes;
+        mm_options options = {.device_bytes = rig_minimum(graph, "liveness"),
+                              .pinned_bytes = PINNED,
+                              .log = {take_message, &f, MM_LOG_WARNING}};
+        mm_manager *m = rig_manager(&options);
+        assert_int_equal(mm_recompute_set(m, graph, run_again, NULL), MM_OK);
+        if (needs_less) {
+            if (mm_budget_set(m, needed) != MM_OK) fail_msg("seed %d: %s", (int)seed, mm_last_error());
+            expect_told(&f, 1, "recomputing segments and swapping");
+            assert_string_equal(mm_policy_now(m), stronger);
+            taken++;
+        }
+        mm_manager_destroy(m);
+        mm_graph_destroy(graph);
+    }
+    assert_int_equal(taken, 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_that_gives_less_is_made_do_with),
@@ -494,6 +532,7 @@ int main(void) {
         cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
         cmocka_unit_test(smaller_workspaces_are_the_first_step),
         cmocka_unit_test(what_recomputes_stands_in_only_where_somebody_does),
+        cmocka_unit_test(segments_are_recomputed_before_the_computation_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
