@@ -11,8 +11,9 @@ typedef struct mm_codec mm_codec;
 
 typedef struct mm_shape {
     mm_dtype dtype;
-    int rank;        /* 1 to 4 */
-    int64_t dims[4]; /* outermost first, unused ones 1; rank 4 is NHWC. Product * element size <= 2^62 */
+    int rank; /* 1 to 4 */
+    /* Outermost first, unused ones 1. Rank 4 is NHWC unless the codec says layout=nchw. Product * element size <= 2^62 */
+    int64_t dims[4];
 } mm_shape;
 
 /* Counted by jobs as they run; one for each manager, in memory that the device reaches: its MM_MEMORY_PINNED, or any on the
