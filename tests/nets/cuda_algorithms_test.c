@@ -1,0 +1,440 @@
+/* How the CUDA backend chooses convolutions' algorithms, on the emulation: what is timed when, what is kept, what stands in
+ * where something fails, and what workspace that makes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "nets/cuda_choices.h"
+#include "tests/nets/cuda_rig.h"
+
+static const nets_op_desc CONV = {
+    .kind = NETS_CONV,
+    .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
+    .x = {8, 12, 12, 8},
+    .y = {8, 12, 12, 16},
+    .n_inputs = 1,
+    .channels = {8},
+    .training = true,
+    .wants_dx = true,
+};
+/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors', and in plain float32
+ * more. */
+enum {
+    WEIGHTS_BYTES = 4608,
+    TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),
+    EXACT_BYTES = TENSORS_BYTES + CUDA_EMULATION_FMA_BYTES,
+    SMALL = 1000
+};
+/* By cuDNN, twice each: forward, by input, by weights. */
+enum { TIMINGS = 6 };
+/* The legacy API's launches for one of them: by cuDNN, and of what it found best. */
+enum { LEGACY_LAUNCHES = 7 };
+
+typedef struct fixture {
+    char path[256];
+    nets_backend_config config;
+    int warnings;
+    const char *looked_for;
+    int found; /* messages that have it */
+} fixture;
+
+static void note(void *ctx, mm_log_level level, const char *message) {
+    fixture *f = ctx;
+    f->warnings += level == MM_LOG_WARNING;
+    f->found += f->looked_for && strstr(message, f->looked_for);
+}
+
+static int setup(void **state) {
+    const char *folder = getenv("TEST_TMPDIR");
+    fixture *f = calloc(1, sizeof *f);
+    if (!f || cuda_rig_setup(state) != 0) return -1;
+    snprintf(f->path, sizeof f->path, "%s/algorithms.%ld", folder ? folder : "/tmp", (long)getpid());
+    f->config = (nets_backend_config){.workspace_limit_bytes = 1 << 20, .log = {note, f, MM_LOG_WARNING}};
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    unlink(f->path);
+    free(f);
+    return cuda_rig_teardown(state);
+}
+
+/* The workspace of a phase of an op, made on a backend of its own. */
+static int64_t workspace_of(const fixture *f, const nets_op_desc *desc, mm_phase phase) {
+    nets_backend *backend;
+    nets_op *op;
+    if (nets_backend_open("cuda", &f->config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_op_create(backend, desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    int64_t bytes = nets_op_workspace_bytes(op, phase);
+    nets_op_destroy(op);
+    nets_backend_close(backend);
+    return bytes;
+}
+
+/* ---------------------------------------------------------------- algorithms */
+
+static void workspaces_without_a_device_are_what_the_limit_allows(void **state) {
+    fixture *f = *state;
+    cuda_emulation_set_devices(0);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + (1 << 20));
+    f->config.workspace_limit_bytes = 0;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
+}
+
+static void algorithms_are_timed_once_and_then_known_also_without_a_device(void **state) {
+    fixture *f = *state;
+    long timed = cuda_emulation_dnn_timed();
+    f->config.algorithms_path = f->path;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
+    cuda_emulation_set_devices(0);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+static void layers_of_one_shape_are_timed_once_without_a_file(void **state) {
+    fixture *f = *state;
+    nets_backend *backend;
+    nets_op *op[2];
+    long timed = cuda_emulation_dnn_timed();
+    assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(nets_op_create(backend, &CONV, &op[i]), MM_OK);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
+    for (int i = 0; i < 2; i++) nets_op_destroy(op[i]);
+    nets_backend_close(backend);
+}
+
+static void timing_gives_all_memory_back(void **state) {
+    fixture *f = *state;
+    size_t before = cuda_emulation_alive_get().device_bytes;
+    workspace_of(f, &CONV, MM_FORWARD);
+    assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
+}
+
+/* The stream that the library ran on last is its manager's, and goes with it. */
+static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state) {
+    fixture *f = *state;
+    op_rig rig;
+    nets_op *op;
+    nets_op_desc desc = CONV;
+    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x, true, true);
+    op_rig_reopen(&rig, &f->config);
+    op_rig_run(&rig, MM_FORWARD);
+    mm_stream_destroy(rig.stream);
+    long timed = cuda_emulation_dnn_timed();
+    desc.x[0] = desc.y[0] = 4;
+    if (nets_op_create(rig.backend, &desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
+    assert_int_equal(f->warnings, 0);
+    nets_op_destroy(op);
+    assert_int_equal(mm_stream_create(rig.device, "rig", 0, &rig.stream), MM_OK);
+    op_rig_fini(&rig);
+}
+
+/* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
+static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
+    fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(10);
+    f->config.workspace_limit_bytes = EXACT_BYTES - 1;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    f->config.workspace_limit_bytes = SMALL - 1;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES);
+}
+
+/* The list has room for it, the precision that is set has not. */
+static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
+    fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(10);
+    f->config.workspace_limit_bytes = TENSORS_BYTES;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    f->config.precision = NETS_TF32;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+}
+
+static void deterministic_takes_only_what_is(void **state) {
+    fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(10);
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    f->config.deterministic = true;
+    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+}
+
+/* Each of the allocations: the images, the weights, the workspace. */
+static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **state) {
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    for (int nth = 1; nth <= 4; nth++) {
+        long listed = cuda_emulation_dnn_listed();
+        f->warnings = 0;
+        cuda_emulation_fail("cudaMalloc", nth, cudaErrorMemoryAllocation);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+        assert_true(cuda_emulation_failed());
+        assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
+        assert_int_equal(f->warnings, 1);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        unlink(f->path);
+    }
+}
+
+static void check_guessed(fixture *f) {
+    long listed = cuda_emulation_dnn_listed();
+    f->warnings = 0;
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_true(cuda_emulation_failed());
+    assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
+    assert_int_equal(f->warnings, 1);
+    const cuda_emulation_alive alive = cuda_emulation_alive_get();
+    assert_int_equal(alive.device_bytes + (size_t)alive.streams + (size_t)alive.events, 0);
+    unlink(f->path);
+}
+
+static void where_timing_fails_cudnns_guess_is_taken_and_not_kept(void **state) {
+    static const char *const CALLS[] = {
+        "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaMemsetAsync", "cudaEventRecord",
+        "cudaEventSynchronize",         "cudaEventElapsedTime"};
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    for (int nth = 1; nth <= LEGACY_LAUNCHES; nth++) {
+        cuda_emulation_fail("kernel_launch", nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
+        check_guessed(f);
+    }
+    for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
+        cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);
+        check_guessed(f);
+    }
+}
+
+/* ---------------------------------------------------------------- engines of the graph API */
+
+static void check_engine(fixture *f, nets_precision precision, bool deterministic, int64_t bytes) {
+    f->config.precision = precision;
+    f->config.deterministic = deterministic;
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
+        assert_int_equal(workspace_of(f, &CONV, phase), WEIGHTS_BYTES + bytes);
+}
+
+static void the_fastest_engine_that_is_allowed_is_taken(void **state) {
+    fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(0.1);
+    check_engine(f, NETS_FP32, false, ENGINE_NONDETERMINISTIC_BYTES);
+    check_engine(f, NETS_FP32, true, ENGINE_PLAIN_BYTES);
+    check_engine(f, NETS_TF32, false, ENGINE_TENSOR_CORE_BYTES);
+    check_engine(f, NETS_TF32, true, ENGINE_TENSOR_CORE_BYTES);
+    f->config.workspace_limit_bytes = ENGINE_PLAIN_BYTES - 1;
+    check_engine(f, NETS_FP32, true, 0);
+    assert_int_equal(f->warnings, 0);
+}
+
+static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **state) {
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    cuda_emulation_dnn_slow_engines(0.1);
+    check_engine(f, NETS_TF32, false, ENGINE_TENSOR_CORE_BYTES);
+    long executed = cuda_emulation_dnn_executed(), timed = cuda_emulation_dnn_timed();
+    check_engine(f, NETS_TF32, false, ENGINE_TENSOR_CORE_BYTES);
+    assert_int_equal(cuda_emulation_dnn_executed(), executed);
+    assert_int_equal(cuda_emulation_dnn_timed(), timed);
+    cuda_emulation_set_devices(0);
+    check_engine(f, NETS_TF32, false, ENGINE_TENSOR_CORE_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+/* In the emulation sums do not depend on who sums. */
+static void engines_compute_what_algorithms_compute(void **state) {
+    static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
+    const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
+    (void)state;
+    for (int transposed = 0; transposed < 2; transposed++)
+        for (int adds = 0; adds < 2; adds++) {
+            op_rig rigs[2];
+            for (int fast = 0; fast < 2; fast++) {
+                cuda_emulation_dnn_slow_engines(fast ? 0.1 : 10);
+                op_rig_init(&rigs[fast], transposed ? NETS_CONV_TRANSPOSE : NETS_CONV, &attrs,
+                            (const int64_t[4]){2, 7, 5, 6}, true, true);
+                if (adds) op_rig_give_earlier(&rigs[fast], rigs[fast].args.at[NETS_X]);
+                long executed = cuda_emulation_dnn_executed();
+                for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rigs[fast], phase);
+                assert_int_equal(cuda_emulation_dnn_executed() - executed, fast ? 3 : 0);
+            }
+            for (int i = 0; i < 3; i++)
+                assert_memory_equal(rigs[0].args.at[outputs[i]], rigs[1].args.at[outputs[i]],
+                                    (size_t)rigs[0].bytes[outputs[i]]);
+            for (int fast = 0; fast < 2; fast++) op_rig_fini(&rigs[fast]);
+        }
+}
+
+static int messages_with(fixture *f, const char *text) {
+    f->config.log.level = MM_LOG_DEBUG;
+    f->looked_for = text;
+    f->found = 0;
+    workspace_of(f, &CONV, MM_FORWARD);
+    return f->found;
+}
+
+/* Three convolutions. Six plans would have to be compiled for each. */
+static void the_log_says_what_was_tried_and_why_not(void **state) {
+    fixture *f = *state;
+    f->config.deterministic = true;
+    assert_int_equal(messages_with(f, "converts its inputs"), 3);
+    assert_int_equal(messages_with(f, "does not sum in float32"), 3);
+    assert_int_equal(messages_with(f, "rounds to TF32"), 3);
+    assert_int_equal(messages_with(f, "engine 2: not deterministic"), 3);
+    assert_int_equal(messages_with(f, "engine 5 2=-1: the emulation refuses"), 3);
+    assert_int_equal(messages_with(f, "has to be compiled"), 6);
+    assert_int_equal(messages_with(f, "more than the limit"), 3);
+    assert_int_equal(messages_with(f, "engine 0 2=-1 14=3: 1800000"), 2);
+    assert_int_equal(messages_with(f, "taken: "), 3);
+    assert_int_equal(messages_with(f, "engine 0 2=-1 14=3: taken: 600000"), 1);
+}
+
+/* At any of its calls: then there are fewer candidates, or none but the legacy ones. */
+static void where_the_graph_api_fails_others_are_taken(void **state) {
+    static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
+                                        "cudnnBackendFinalize", "cudnnBackendGetAttribute", "cudnnBackendExecute"};
+    fixture *f = *state;
+    cuda_emulation_dnn_slow_engines(0.1);
+    for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
+        long before = cuda_emulation_calls(CALLS[i]);
+        workspace_of(f, &CONV, MM_FORWARD);
+        long calls = cuda_emulation_calls(CALLS[i]) - before;
+        for (long nth = 1; nth <= calls; nth += 1 + nth / 16) {
+            cuda_emulation_fail(CALLS[i], nth, cudaErrorMemoryAllocation);
+            int64_t bytes = workspace_of(f, &CONV, MM_FORWARD) - WEIGHTS_BYTES;
+            assert_true(cuda_emulation_failed());
+            assert_true(bytes == ENGINE_NONDETERMINISTIC_BYTES || bytes == ENGINE_PLAIN_BYTES || bytes == 0 ||
+                        bytes == EXACT_BYTES);
+            assert_int_equal(cuda_emulation_dnn_descriptors(), 0);
+            assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        }
+    }
+    cuda_emulation_fail(CALLS[0], 1, cudaErrorMemoryAllocation);
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
+    op_rig rig;
+    (void)state;
+    cuda_emulation_dnn_slow_engines(0.1);
+    op_rig_init(&rig, NETS_CONV, &(nets_attrs){.out_channels = 8, .kernel = {1, 1}}, (const int64_t[4]){2, 6, 6, 8},
+                true, true);
+    static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
+                                        "cudnnBackendFinalize", "cudnnBackendExecute", "kernel_launch"};
+    for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
+        cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);
+        assert_int_equal(nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream), MM_ERR_NOMEM);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    }
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_fini(&rig);
+}
+
+/* A choice that this library does not have, or that takes more workspace in it: made by hand, under this device's name. */
+static void keep_instead(fixture *f, const nets_conv_choice *choice) {
+    char line[256];
+    nets_cuda_choices choices;
+    workspace_of(f, &CONV, MM_FORWARD);
+    FILE *file = fopen(f->path, "r");
+    assert_non_null(file);
+    for (int i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    line[strcspn(line, " ")] = '\0';
+    assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
+    const nets_conv_shape shape = {.direction = NETS_CONV_FORWARD,
+                                   .x = {8, 12, 12, 8},
+                                   .y = {8, 12, 12, 16},
+                                   .kernel = {3, 3},
+                                   .stride = {1, 1},
+                                   .pad = {1, 1},
+                                   .dilation = {1, 1},
+                                   .groups = 1};
+    assert_non_null(nets_cuda_choices_find(&choices, &shape));
+    assert_int_equal(nets_cuda_choices_keep(&choices, &shape, choice), MM_OK);
+    nets_cuda_choices_fini(&choices);
+}
+
+static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
+    fixture *f = *state;
+    static const nets_conv_choice GONE[] = {
+        {.api = NETS_CONV_LEGACY, .algorithm = 999},
+        {.api = NETS_CONV_LEGACY, .algorithm = 2, .math = 3, .workspace_bytes = EXACT_BYTES - 1},
+        {.api = NETS_CONV_GRAPH, .algorithm = 999},
+        {.api = NETS_CONV_GRAPH, .algorithm = ENGINE_PLAIN, .workspace_bytes = 1 << 20},
+        {.api = NETS_CONV_GRAPH,
+         .algorithm = ENGINE_PLAIN,
+         .workspace_bytes = ENGINE_PLAIN_BYTES - 1,
+         .n_knobs = 2,
+         .knobs = {{2, 8}, {14, 1}}},
+    };
+    f->config.algorithms_path = f->path;
+    for (size_t i = 0; i < sizeof GONE / sizeof GONE[0]; i++) {
+        keep_instead(f, &GONE[i]);
+        long timed = cuda_emulation_dnn_timed();
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+        assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
+    }
+    keep_instead(f, &(nets_conv_choice){.api = NETS_CONV_GRAPH,
+                                        .algorithm = ENGINE_PLAIN,
+                                        .workspace_bytes = ENGINE_PLAIN_BYTES,
+                                        .n_knobs = 2,
+                                        .knobs = {{2, 8}, {14, 1}}});
+    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+}
+
+/* Of more than 2^31 elements, and of more bytes than the emulated device has: nothing is timed. */
+static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **state) {
+    fixture *f = *state;
+    nets_backend *backend;
+    nets_op *op;
+    nets_op_desc huge = CONV;
+    huge.x[0] = huge.y[0] = INT64_C(1) << 20;
+    assert_int_equal(workspace_of(f, &huge, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
+    assert_int_equal(f->warnings, 1);
+    assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
+    cuda_emulation_fail("cudnnBackendFinalize", 1, cudaErrorMemoryAllocation);
+    assert_int_equal(nets_op_create(backend, &huge, &op), MM_ERR_UNSUPPORTED);
+    huge.x[0] = huge.y[0] = INT64_C(1) << 26;
+    assert_int_equal(nets_op_create(backend, &huge, &op), MM_ERR_UNSUPPORTED);
+    nets_backend_close(backend);
+    cuda_emulation_set_devices(0);
+    huge.x[0] = huge.y[0] = INT64_C(1) << 20;
+    assert_int_equal(workspace_of(f, &huge, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(workspaces_without_a_device_are_what_the_limit_allows),
+        CASE(algorithms_are_timed_once_and_then_known_also_without_a_device),
+        CASE(layers_of_one_shape_are_timed_once_without_a_file),
+        CASE(timing_gives_all_memory_back),
+        CASE(algorithms_are_timed_after_the_last_ones_stream_is_gone),
+        CASE(the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken),
+        CASE(the_workspace_is_that_of_the_precision_that_is_set),
+        CASE(deterministic_takes_only_what_is),
+        CASE(without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept),
+        CASE(where_timing_fails_cudnns_guess_is_taken_and_not_kept),
+        CASE(a_kept_choice_that_no_longer_holds_is_made_anew),
+        CASE(the_fastest_engine_that_is_allowed_is_taken),
+        CASE(an_engine_is_timed_once_and_then_known_also_without_a_device),
+        CASE(engines_compute_what_algorithms_compute),
+        CASE(the_log_says_what_was_tried_and_why_not),
+        CASE(where_the_graph_api_fails_others_are_taken),
+        CASE(a_launch_of_an_engine_that_fails_is_reported),
+        CASE(maps_beyond_the_legacy_apis_counters_are_left_to_engines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

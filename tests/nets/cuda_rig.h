@@ -1,0 +1,25 @@
+/* What tests of the CUDA backend on the emulation begin and end with; behind <cmocka.h>. */
+#ifndef TESTS_NETS_CUDA_RIG_H
+#define TESTS_NETS_CUDA_RIG_H
+
+#include "tests/cuda_emulation/control.h"
+#include "tests/cuda_emulation/libraries.h"
+#include "tests/nets/op_rig.h"
+
+static inline int cuda_rig_setup(void **state) {
+    (void)state;
+    cuda_emulation_reset();
+    op_rig_use("cuda");
+    return 0;
+}
+
+static inline int cuda_rig_teardown(void **state) {
+    (void)state;
+    cuda_emulation_dnn_slow_engines(1);
+    assert_int_equal(cuda_emulation_dnn_descriptors(), 0);
+    cuda_emulation_reset();
+    cuda_emulation_set_devices(1);
+    return 0;
+}
+
+#endif

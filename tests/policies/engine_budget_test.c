@@ -1,0 +1,225 @@
+/* The engine of rules within limits: buffers, pinned memory, budgets; and the times that it goes by where none are known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/simulate.h"
+#include "policies/nominal.h"
+#include "tests/core/random_graph.h"
+#include "tests/policies/engine_rig.h"
+
+typedef struct outcome {
+    mm_status status;
+    int operations;
+    int64_t device_bytes, pinned_bytes, ns;
+} outcome;
+
+/* A plan within limits above a base of 32 KiB; the proof of it. */
+static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
+                           int64_t pinned_bytes) {
+    mm_policy policy;
+    mm_plan *plan;
+    mm_simulation sim;
+    mm_limits limits = {device_bytes, pinned_bytes, 128 * UNIT};
+    outcome o = {0};
+    if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
+    o.status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
+    if (o.status != MM_OK) return o;
+    o.device_bytes = limits.device_bytes = plan->peak_bytes;
+    o.pinned_bytes = limits.pinned_bytes = plan->pinned_bytes;
+    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
+    o.ns = sim.iteration_ns;
+    mm_simulation_fini(&sim);
+    for (int i = 0; i < plan->n_nodes; i++) o.operations += plan->nodes[i].kind != MM_NODE_STEP;
+    limits = (mm_limits){device_bytes, pinned_bytes, 128 * UNIT};
+    o.status = mm_plan_fits(plan, &limits);
+    mm_plan_destroy(plan);
+    return o;
+}
+
+static void too_few_buffers_are_refused_or_passed_over(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    int64_t much = INT64_C(1) << 40;
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2,when=always", much, much).status,
+                     MM_ERR_INFEASIBLE);
+    assert_says("2 buffers");
+    assert_says("3");
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=3,when=always", much, much).status, MM_OK);
+    outcome idle = plan_within(graph, facts, "swap-async:depth=1,k=2", much, much);
+    assert_int_equal(idle.status, MM_OK);
+    assert_int_equal(idle.operations, 0);
+    assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2", idle.device_bytes - 1, much).status,
+                     MM_ERR_INFEASIBLE);
+    assert_says("2 buffers"); /* not: liveness does not fit */
+    assert_says("3");
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void nominal_times_are_for_all_but_what_is_known(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    facts->out_bytes_per_s = INT64_C(450000000);
+    assert_true(mm_nominal_is_due(facts));
+    mm_nominal_times(graph, facts);
+    assert_false(mm_nominal_is_due(facts));
+    for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) assert_true(facts->variants[v].ns > 0);
+    for (int c = 0; c < facts->n_codecs * facts->n_tensors; c++)
+        assert_true(facts->codes[c].encode_ns > 0 && facts->codes[c].decode_ns > 0);
+    assert_int_equal(facts->out_bytes_per_s, 450000000);
+    assert_true(facts->in_bytes_per_s > facts->out_bytes_per_s);
+    assert_true(mm_facts_link_is_possible(facts));
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Four times the memory's rate: maps go by four times as fast, and so does all but the link. */
+static void nominal_times_go_by_the_rate_of_the_devices_memory(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts[3];
+    const int64_t rates[3] = {0, INT64_C(250000000000), INT64_C(1000000000000)};
+    int shorter = 0;
+    for (int i = 0; i < 3; i++) {
+        facts[i] = terse_facts(graph, CODE * UNIT);
+        facts[i]->memory_bytes_per_s = rates[i];
+        mm_nominal_times(graph, facts[i]);
+        assert_int_equal(facts[i]->out_bytes_per_s, facts[0]->out_bytes_per_s);
+    }
+    for (int v = 0; v < facts[0]->variant_first[facts[0]->n_steps]; v++) {
+        assert_int_equal(facts[1]->variants[v].ns, facts[0]->variants[v].ns);
+        assert_true(facts[2]->variants[v].ns <= facts[0]->variants[v].ns);
+        shorter += facts[2]->variants[v].ns < facts[0]->variants[v].ns;
+    }
+    assert_true(shorter > 0);
+    for (int i = 0; i < 3; i++) mm_facts_destroy(facts[i]);
+    mm_graph_destroy(graph);
+}
+
+/* Maps apart, of which two buffers serve any number, and then three in a row. */
+static mm_graph *apart_then_together(void) {
+    terse_graph g;
+    char map[24], layer[24], text[64];
+    terse_init(&g, "apart_then_together");
+    for (int i = 0; i <= 10; i++) {
+        snprintf(map, sizeof map, "m%d", i);
+        terse_map(&g, map, MM_FEATURE_MAP, MAP);
+    }
+    for (int i = 0; i <= 10; i++) {
+        bool pool = i % 2 == 1 || i >= 7;
+        snprintf(layer, sizeof layer, "layer%d", i);
+        snprintf(text, sizeof text, i > 0 ? "m%d =m%d" : "=m0", i > 0 ? i - 1 : 0, i);
+        terse_step(&g, layer, pool ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD, text);
+    }
+    terse_step(&g, "end", MM_LAYER_OTHER, MM_FORWARD, "m10");
+    for (int i = 10; i >= 0; i--) {
+        snprintf(layer, sizeof layer, "layer%d", i);
+        snprintf(text, sizeof text, "m%d", i);
+        if (i % 2 == 1 || i >= 7) terse_step(&g, layer, MM_LAYER_POOL, MM_BACKWARD, text);
+    }
+    return terse_freeze(&g);
+}
+
+static void a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits(void **state) {
+    (void)state;
+    mm_graph *graph = apart_then_together();
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    int64_t much = INT64_C(1) << 40;
+    assert_int_equal(plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=always", much, much).status,
+                     MM_ERR_INFEASIBLE);
+    outcome idle = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", much, much);
+    outcome less = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", idle.device_bytes - UNIT, much);
+    assert_int_equal(less.status, MM_OK);
+    assert_true(less.operations > 0 && less.device_bytes < idle.device_bytes);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void too_little_pinned_memory_is_refused_naming_it(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    int64_t much = INT64_C(1) << 40;
+    assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT).status, MM_OK);
+    assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT - 1).status,
+                     MM_ERR_INFEASIBLE);
+    assert_says("8192 bytes of pinned memory");
+    assert_says("8191");
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* Random graphs with times: from what keeps everything down to what cannot be done. */
+static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
+    (void)state;
+    static const char *const policies[] = {
+        "swap:",
+        "swap-async:",
+        "vdnn-all:",
+        "vdnn-conv:",
+        "cdma:codec=test-lossless,",
+        "freelunch:codec=test-lossless,eligible=all,",
+        "hybrid:codec=test-lossless,",
+        "rules:relu=mask;conv=compress-swap(test-lossless);*=swap,",
+        "rules:relu=recompute;conv=compress(test-lossy:rate=8);*=swap,",
+        "recompute:mode=speed,",
+        "recompute:mode=memory,",
+        "recompute:mode=cost,",
+        "recompute:mode=sqrt,",
+    };
+    enum { GRAPHS = 65 };
+    int refused = 0, acted = 0, slower = 0;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        const char *policy = policies[seed % (sizeof policies / sizeof *policies)];
+        char spec[MM_POLICY_SPEC], always[MM_POLICY_SPEC];
+        snprintf(spec, sizeof spec, "%swhen=needed", policy);
+        snprintf(always, sizeof always, "%swhen=always", policy);
+        random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        strcpy(facts->codecs[RANDOM_MASK].spec, "mask");
+        facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000);
+        facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = INT64_C(600000000);
+        outcome liveness = plan_within(graph, facts, "liveness", INT64_MAX, 0);
+        int64_t least = plan_within(graph, facts, spec, 0, INT64_MAX).device_bytes, ns = INT64_MAX;
+        assert_true(least <= plan_within(graph, facts, always, 0, INT64_MAX).device_bytes);
+        for (int i = -1; i <= 8; i++) {
+            int64_t budget = i < 0 ? least - 1 : least + (liveness.device_bytes - least) * i / 8;
+            outcome o = plan_within(graph, facts, spec, budget, INT64_MAX);
+            if (o.status != (i < 0 ? MM_ERR_INFEASIBLE : MM_OK))
+                fail_msg("seed %d, %s, %lld bytes: %s", (int)seed, spec, (long long)budget, mm_last_error());
+            refused += i < 0;
+            acted += o.operations > 0;
+            if (i < 0) continue;
+            assert_true(o.device_bytes <= budget && o.ns <= ns);
+            slower += o.ns > liveness.ns;
+            ns = o.ns;
+            if (i == 8) assert_true(o.operations == 0 && o.ns == liveness.ns);
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(refused == GRAPHS && acted > GRAPHS && slower > GRAPHS / 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(too_few_buffers_are_refused_or_passed_over),
+        cmocka_unit_test(nominal_times_are_for_all_but_what_is_known),
+        cmocka_unit_test(nominal_times_go_by_the_rate_of_the_devices_memory),
+        cmocka_unit_test(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits),
+        cmocka_unit_test(too_little_pinned_memory_is_refused_naming_it),
+        cmocka_unit_test(the_step_never_takes_longer_with_a_larger_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
