@@ -35,7 +35,7 @@ typedef struct target {
          0},                                                                                                           \
         {"--workspace",                                                                                                \
          "SIZE",                                                                                                       \
-         "scratch memory of one convolution on cuda; with more, cuDNN has faster algorithms (256MiB)",                 \
+         "scratch memory a convolution may take on cuda; more lets cuDNN be faster (256MiB)",                          \
          ARG_SIZE,                                                                                                     \
          &(t)->workspace_bytes,                                                                                        \
          0,                                                                                                            \
