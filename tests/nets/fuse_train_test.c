@@ -34,8 +34,8 @@ static int dropout(nets_net *net, const char *name, int input) {
 
 /* Every pattern, with every way in which the gradients come together: a batch norm that the images go to (nothing before it
  * learns); sums whose other addend is a map that others read before and after (with an earlier contribution), another batch
- * norm, the images, dropout; the batch norm's own input, dropped and dropped again; maps with three consumers; biases of convolutions and of linear layers; a ReLU that reads no fusible
- * layer. Channels that are no multiple of anything. */
+ * norm, the images, dropout, the batch norm's own input through dropout; maps with three consumers; biases of convolutions
+ * and of linear layers; a ReLU that reads no fusible layer. Channels that are no multiple of anything. */
 static nets_net *build_patterns(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("patterns", &net), MM_OK);
