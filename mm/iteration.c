@@ -252,7 +252,7 @@ bool mm_tensor_given(mm_manager *m, mm_tensor tensor) {
     if (!m || !m->running || !m->in_step) return false;
     const mm_node *n = &m->running->planned.plan->nodes[m->node];
     const mm_step_info *step = mm_graph_step(m->running->graph, n->step);
-    for (int u = 0; u < step->n_uses && n->given >> u; u++)
+    for (int u = 0; u < step->n_uses && u < MM_GIVEN_USES; u++)
         if (step->uses[u].tensor == tensor) return n->given >> u & 1;
     return false;
 }

@@ -188,7 +188,8 @@ MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor inpu
 
 /* Says of the last step added that, when it is run again (mm_recompute_fn), it can do with what it wrote to `output` the
  * first time: it reads that instead of writing it (mm_tensor_given), and computes only the rest. A batch norm so needs no
- * second look for the statistics that it saved. */
+ * second look for the statistics that it saved. Where time is predicted, any step that is given something is taken to need
+ * two thirds of its time, as a batch norm does. */
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
 
 /* Says of the last step added that it can do with less scratch, too: `workspace_bytes`, less than any said before of it.
@@ -314,8 +315,8 @@ MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *n
 
 /* Adds a persistent tensor that no graph declares: room for what the caller keeps on the device beside them, zeroed. Every
  * prepared graph is planned anew around it. MM_ERR_INFEASIBLE: one would not fit any more under the policy that is run;
- * there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken. Between iterations
- * only. */
+ * there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken or
+ * NULL, or bytes <= 0. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *name, int64_t bytes);
 
 /* The compute stream that work can be enqueued on. */

@@ -173,6 +173,7 @@ static mm_status move_up(mm_manager *m) {
 
 mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
     MM_TRY(mm_manager_settle(m, "mm_persistent_add"));
+    if (!name) return mm_fail(MM_ERR_INVALID, "mm_persistent_add: a persistent tensor needs a name");
     if (bytes <= 0 || mm_directory_find(&m->directory, name))
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s of %lld bytes%s", name, (long long)bytes,
                        bytes > 0 ? " is there already" : "");

@@ -34,16 +34,22 @@ static void join_neighbours(nets_kept *kept) {
             kept->runs[n++] = kept->runs[i];
     }
     kept->n_runs = n;
-    for (int i = 0; i < n; i++) {
+}
+
+/* Runs are copied in their order: when the count of updates, in this one, has arrived, everything has. */
+static void put_last(nets_kept *kept, const uint8_t *place) {
+    nets_kept_run *run = kept->runs, *last = &kept->runs[kept->n_runs - 1];
+    while (place < run->place || place >= run->place + run->bytes) run++;
+    nets_kept_run moved = *run;
+    *run = *last;
+    *last = moved;
+}
+
+static void lay_out(nets_kept *kept) {
+    for (int i = 0; i < kept->n_runs; i++) {
         kept->runs[i].offset = kept->bytes;
         kept->bytes += kept->runs[i].bytes;
     }
-}
-
-static int64_t offset_of(const nets_kept *kept, const uint8_t *place) {
-    const nets_kept_run *run = kept->runs;
-    while (place < run->place || place >= run->place + run->bytes) run++;
-    return run->offset + (place - run->place);
 }
 
 mm_status nets_kept_init(nets_kept *kept, mm_manager *manager, const nets_lowered *lowered) {
@@ -58,7 +64,11 @@ mm_status nets_kept_init(nets_kept *kept, mm_manager *manager, const nets_lowere
     add(kept, lowered, lowered->rng);
     join_neighbours(kept);
     kept->rng = mm_graph_tensor(lowered->graph, lowered->rng)->name;
-    kept->rng_offset = offset_of(kept, mm_persistent_data(manager, kept->rng, NULL));
+    const uint8_t *rng = mm_persistent_data(manager, kept->rng, NULL);
+    put_last(kept, rng);
+    lay_out(kept);
+    const nets_kept_run *last = &kept->runs[kept->n_runs - 1];
+    kept->rng_offset = last->offset + (rng - last->place);
     MM_TRY(mm_device_reserve(kept->device, MM_MEMORY_PINNED, NETS_AHEAD * kept->bytes, &memory));
     kept->memory = memory;
     return MM_OK;

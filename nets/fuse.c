@@ -1,5 +1,7 @@
 #include "nets/fuse.h"
 
+#include "nets/lower_table.h"
+
 typedef struct fusion {
     const nets_net *net;
     const int *consumers;
@@ -22,6 +24,19 @@ static bool can_take(const fusion *f, int norm, int relu) {
            !is_read_between(f->net, layer->inputs[0], norm, relu);
 }
 
+/* The layer whose output it is in evaluation: dropout has none of its own there. */
+static int origin(const fusion *f, int layer) {
+    while (nets_op_lowering_of(nets_net_layer(f->net, layer)->op, false)->identity_in_eval)
+        layer = nets_net_layer(f->net, layer)->inputs[0];
+    return layer;
+}
+
+/* Whether a batch norm's input and what is added to it are one tensor, which no step can name twice: in training, and so
+ * would be their gradients, or in evaluation only. */
+static bool adds_own_input(const fusion *f, int norm, int addend) {
+    return origin(f, addend) == origin(f, nets_net_layer(f->net, norm)->inputs[0]);
+}
+
 static void take(const fusion *f, int norm, int addend, int relu) {
     f->fused[relu].norm = norm;
     f->fused[relu].addend = addend;
@@ -34,8 +49,7 @@ static void take_sum(const fusion *f, int sum, int relu) {
     int later = inputs[1] > inputs[0];
     for (int i = 0; i < 2; i++) {
         int norm = inputs[i == 0 ? later : !later], addend = inputs[i == 0 ? !later : later];
-        if (!can_take(f, norm, relu) || addend == nets_net_layer(f->net, norm)->inputs[0] ||
-            is_read_between(f->net, addend, sum, relu))
+        if (!can_take(f, norm, relu) || adds_own_input(f, norm, addend) || is_read_between(f->net, addend, sum, relu))
             continue;
         take(f, norm, addend, relu);
         f->fused[sum].within = relu;

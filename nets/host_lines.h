@@ -20,10 +20,11 @@ typedef struct nets_lanes_gradient {
 } nets_lanes_gradient;
 
 typedef struct nets_lines {
-    /* Sums by lane: of x - from, or of x where `from` is NULL; of (x - mean)^2; of g and of g * (x - mean), where g is dy. With y given, g is dy where y is
-     * positive and else 0, and is written. */
+    /* Sums by lane. Of x - from, or of x where `from` is NULL: */
     void (*sums)(const float *x, const float *from, int64_t n, int64_t lanes, float *sum);
+    /* Of (x - mean)^2: */
     void (*squares)(const float *x, int64_t n, int64_t lanes, const float *mean, float *sum);
+    /* Of g and of g * (x - mean), where g is dy. With y given, g is dy where y is positive and else 0, and is written. */
     void (*products)(const float *y, const float *dy, const float *x, int64_t n, int64_t lanes, const float *mean,
                      float *g, float *sum_g, float *sum_gx);
     /* With `relu` x2, unless NULL, is added, then what is negative is made zero. A NaN stays one: a training that diverges

@@ -11,8 +11,9 @@
  *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
  *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
  *               all layers' within segments (Chen et al.)
- *   recompute-swap  the same, and what all is made of is swapped asynchronously: the least memory without loss at little
- *               more time, since between segments there is time for the link. Not published, as far as we know
+ *   recompute-swap  the same, and what all is made of is swapped asynchronously: as a rule less memory than
+ *               recompute:mode=sqrt, at little more time, since between segments there is time for the link. Not published,
+ *               as far as we know
  *   rules       whatever the user writes
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published

@@ -167,8 +167,7 @@ static mm_status check_recompute(const mm_check *c, int node, int steps_before) 
         if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE) ||
             (managed && step->uses[u].access == MM_WRITE && is_aliased(c, tensor)))
             return mm_check_refuse(c, node, tensor, "is written in a way that cannot be done again");
-        if (u < MM_GIVEN_USES && n->given >> u & 1 &&
-            (!(step->given >> u & 1) || c->plan->bindings[n->first_binding + u] < 0))
+        if (u < MM_GIVEN_USES && n->given >> u & 1 && !(step->given >> u & 1))
             return mm_check_refuse(c, node, tensor, "is given to a step that does not say what to do with it");
     }
     return check_run(c, node);

@@ -22,8 +22,8 @@ typedef struct mm_simulation {
     mm_sim_node *nodes;
 } mm_simulation;
 
-/* What a node that runs a step takes alone. Run again with something given, it is a batch norm that was given its
- * statistics: of its three passes over the map, the one that makes them is left out. */
+/* What a node that runs a step takes alone. Run again with something given, it is taken for a batch norm that was given
+ * its statistics: of its three passes over the map, the one that makes them is left out. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 
 /* Each piece of a node (pieces.h) starts when its stream is free and its waits have ended, and takes its facts' ns: steps

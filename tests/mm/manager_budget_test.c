@@ -247,6 +247,9 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     assert_int_equal(mm_persistent_add(m, "mine", TAKEN + 1), MM_ERR_INFEASIBLE);
     assert_null(mm_persistent_data(m, "mine", NULL));
     assert_int_equal(mm_persistent_add(m, "mine", 0), MM_ERR_INVALID);
+    assert_int_equal(mm_persistent_add(m, "mine", -1), MM_ERR_INVALID);
+    assert_int_equal(mm_persistent_add(m, NULL, BYTES), MM_ERR_INVALID);
+    assert_says("needs a name");
     assert_int_equal(mm_persistent_add(m, "mine", BYTES), MM_OK);
     assert_int_equal(mm_persistent_add(m, "mine", 1), MM_ERR_INVALID);
     assert_says("is there already");

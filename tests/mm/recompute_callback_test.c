@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -165,6 +166,87 @@ static void after_a_recomputation_that_could_not_begin_only_an_abort_helps(void 
     run_iteration(l);
 }
 
+/* Which use of a step it is given counts for the first 64 only. This one has twice as many. */
+enum { USES = 128, LAST_GIVEN = 63 };
+
+typedef struct many {
+    mm_tensor used[USES];
+    int calls, given[USES];
+} many;
+
+static mm_status note_given(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
+    many *s = ctx;
+    (void)layer, (void)stream;
+    s->calls++;
+    for (int u = 0; u < USES; u++) s->given[u] = mm_tensor_given(m, s->used[u]);
+    return MM_OK;
+}
+
+static mm_tensor add_tensor(mm_graph *graph, const char *name, mm_tensor_kind kind) {
+    mm_tensor tensor;
+    mm_ownership ownership = kind == MM_STATE ? MM_PERSISTENT : MM_MANAGED;
+    mm_tensor_desc desc = {
+        .name = name, .kind = kind, .ownership = ownership, .dtype = MM_F32, .rank = 1, .dims = {1024}};
+    must(mm_graph_add_tensor(graph, &desc, &tensor));
+    return tensor;
+}
+
+/* in -> norm, of which `saved` is use 63 and the map the last one -> last. */
+static mm_graph *graph_of_many_uses(many *s) {
+    mm_graph *graph;
+    mm_layer data, norm, last;
+    mm_use uses[USES];
+    must(mm_graph_create("many", &graph));
+    mm_tensor in = add_tensor(graph, "in", MM_INPUT), saved = add_tensor(graph, "saved", MM_SAVED);
+    mm_tensor map = add_tensor(graph, "map", MM_FEATURE_MAP), y = add_tensor(graph, "y", MM_FEATURE_MAP);
+    mm_tensor d_map = add_tensor(graph, "d_map", MM_GRADIENT_MAP), d_in = add_tensor(graph, "d_in", MM_GRADIENT_MAP);
+    for (int u = 0; u < USES; u++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", u);
+        bool other = u == 0 || u == LAST_GIVEN || u == USES - 1;
+        s->used[u] = other ? u == 0 ? in : u == LAST_GIVEN ? saved : map : add_tensor(graph, name, MM_STATE);
+        uses[u] = (mm_use){s->used[u], u > 0 && other ? MM_WRITE : MM_READ, MM_FORM_VALUE};
+    }
+    must(mm_graph_add_layer(graph, "data", MM_LAYER_DATA, &data));
+    must(mm_graph_add_layer(graph, "norm", MM_LAYER_BATCH_NORM, &norm));
+    must(mm_graph_add_layer(graph, "last", MM_LAYER_CONV, &last));
+    must(mm_graph_add_step(graph, data, MM_FORWARD, &(mm_use){in, MM_WRITE, 0}, 1, 0));
+    must(mm_graph_add_step(graph, norm, MM_FORWARD, uses, USES, 0));
+    must(mm_graph_allow_given(graph, saved));
+    must(mm_graph_add_step(graph, last, MM_FORWARD, (mm_use[]){{map, MM_READ, 0}, {y, MM_WRITE, 0}}, 2, 0));
+    must(mm_graph_add_step(graph, last, MM_BACKWARD,
+                           (mm_use[]){{map, MM_READ, 0}, {y, MM_READ, 0}, {d_map, MM_WRITE, 0}}, 3, 0));
+    must(mm_graph_add_step(graph, norm, MM_BACKWARD,
+                           (mm_use[]){{in, MM_READ, 0}, {saved, MM_READ, 0}, {d_map, MM_READ, 0}, {d_in, MM_WRITE, 0}},
+                           4, 0));
+    must(mm_graph_freeze(graph));
+    return graph;
+}
+
+static void no_use_beyond_those_that_count_is_given(void **state) {
+    (void)state;
+    many s = {.calls = 0};
+    mm_graph *graph = graph_of_many_uses(&s);
+    mm_manager *m;
+    mm_options options = {.device_bytes = BUDGET, .policy = "recompute:when=always"};
+    must(mm_manager_create(&options, &m));
+    must(mm_recompute_set(m, graph, note_given, &s));
+    must(mm_iteration_begin(m, graph));
+    for (mm_layer layer = 0; layer < 3; layer++) {
+        must(mm_layer_begin(m, layer, MM_FORWARD, NULL));
+        must(mm_layer_end(m, layer, MM_FORWARD));
+    }
+    for (mm_layer layer = 2; layer > 0; layer--) {
+        must(mm_layer_begin(m, layer, MM_BACKWARD, NULL));
+        must(mm_layer_end(m, layer, MM_BACKWARD));
+    }
+    must(mm_iteration_end(m));
+    assert_int_equal(s.calls, 1);
+    for (int u = 0; u < USES; u++) assert_int_equal(s.given[u], u == LAST_GIVEN);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
 /* Persistent tensors are zeroed when they get their places, whether or not a plan has run since. */
 static void touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray(void **state) {
     (void)state;
@@ -200,6 +282,7 @@ int main(void) {
         CASE(abort_within_the_callback_ends_the_iteration),
         CASE(after_a_failed_callback_only_an_abort_helps),
         CASE(after_a_recomputation_that_could_not_begin_only_an_abort_helps),
+        cmocka_unit_test(no_use_beyond_those_that_count_is_given),
         cmocka_unit_test(touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,11 +198,42 @@ static void a_batch_norm_that_its_own_input_is_added_to(void **state) {
     finish(&f);
 }
 
+static int dropout(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, input);
+}
+
+/* In evaluation, dropout is the identity: the two inputs would be one tensor. */
+static void a_batch_norm_that_its_own_input_is_added_to_through_dropout(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f), late = dropout(f.net, "late", dropout(f.net, "later", stem));
+    int x = relu(f.net, "relu1", sum(f.net, "sum1", norm(f.net, "bn1", stem), late));
+    int before = dropout(f.net, "before", x);
+    int y = relu(f.net, "relu2", sum(f.net, "sum2", norm(f.net, "bn2", before), x));
+    int left = dropout(f.net, "left", y), right = dropout(f.net, "right", y);
+    end(&f, relu(f.net, "relu3", sum(f.net, "sum3", norm(f.net, "bn3", left), right)));
+    expect_alone(&f, "relu1");
+    expect_alone(&f, "relu2");
+    expect_alone(&f, "relu3");
+    finish(&f);
+}
+
+static void dropout_of_another_map_may_be_added(void **state) {
+    (void)state;
+    fixture f;
+    int stem = begin(&f), dropped = dropout(f.net, "drop", stem);
+    int x = norm(f.net, "bn", conv(f.net, "conv", false, stem));
+    end(&f, relu(f.net, "relu", sum(f.net, "sum", x, dropped)));
+    assert_int_equal(at(&f, "relu")->norm, x);
+    assert_int_equal(at(&f, "relu")->addend, dropped);
+    finish(&f);
+}
+
 static void no_relu_behind_it_or_no_bias_before_it(void **state) {
     (void)state;
     fixture f;
     int stem = begin(&f), x = norm(f.net, "bn", stem);
-    x = nets_add1(f.net, "drop", NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, x);
+    x = dropout(f.net, "drop", x);
     end(&f, relu(f.net, "relu2", conv(f.net, "conv", false, relu(f.net, "relu", x))));
     expect_alone(&f, "relu");
     expect_alone(&f, "relu2");
@@ -260,6 +291,8 @@ int main(void) {
         cmocka_unit_test(a_sum_that_two_layers_read),
         cmocka_unit_test(a_sum_without_a_batch_norm),
         cmocka_unit_test(a_batch_norm_that_its_own_input_is_added_to),
+        cmocka_unit_test(a_batch_norm_that_its_own_input_is_added_to_through_dropout),
+        cmocka_unit_test(dropout_of_another_map_may_be_added),
         cmocka_unit_test(no_relu_behind_it_or_no_bias_before_it),
         cmocka_unit_test(no_consumer_of_the_same_map_is_overtaken),
         cmocka_unit_test(nor_one_of_the_addend),

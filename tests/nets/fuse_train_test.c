@@ -28,10 +28,14 @@ static int sum(nets_net *net, const char *name, int a, int b) {
     return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
 }
 
+static int dropout(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_DROPOUT, &(nets_attrs){.p = 0.3f}, input);
+}
+
 /* Every pattern, with every way in which the gradients come together: a batch norm that the images go to (nothing before it
  * learns); sums whose other addend is a map that others read before and after (with an earlier contribution), another batch
- * norm, the images; maps with three consumers; biases of convolutions and of linear layers; a ReLU that reads no fusible
- * layer. Channels that are no multiple of anything. */
+ * norm, the images, dropout, the batch norm's own input through dropout; maps with three consumers; biases of convolutions
+ * and of linear layers; a ReLU that reads no fusible layer. Channels that are no multiple of anything. */
 static nets_net *build_patterns(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("patterns", &net), MM_OK);
@@ -51,9 +55,13 @@ static nets_net *build_patterns(void) {
     p = relu(net, "relu_p", p), q = relu(net, "relu_q", q);
     int both = sum(net, "sum_e", sum(net, "sum_pq", p, q), sum(net, "sum_d", biased, joined));
     int last = relu(net, "relu_f", sum(net, "sum_f", both, stem));
+    int twice = dropout(net, "drop_g", dropout(net, "drop_again", last));
+    last = relu(net, "relu_g", sum(net, "sum_g", norm(net, "bn_g", last), twice)); /* one tensor in evaluation */
+    int apart = dropout(net, "drop_h", last), h = norm(net, "bn_h", conv(net, "conv_h", 13, false, last));
+    last = relu(net, "relu_h", sum(net, "sum_h", h, apart));
     int x = nets_add1(net, "pool", NETS_MAX_POOL, &(nets_attrs){.kernel = {2, 2}, .stride = {2, 2}}, last);
     x = nets_add1(net, "hidden", NETS_LINEAR, &(nets_attrs){.out_channels = 37, .bias = true}, x);
-    x = nets_add1(net, "drop", NETS_DROPOUT, &(nets_attrs){.p = 0.3f}, relu(net, "relu_hidden", x));
+    x = dropout(net, "drop", relu(net, "relu_hidden", x));
     x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
     nets_add1(net, "loss", NETS_LOSS, NULL, x);
     if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
@@ -126,8 +134,8 @@ static void every_pattern(void **state) {
     ref_exec fused, unfused;
     ref_init(&fused, net, BATCH, NETS_TRAIN, (ref_options){0}, 1, NULL);
     ref_init(&unfused, net, BATCH, NETS_TRAIN, (ref_options){.no_fuse = true}, 1, NULL);
-    /* Both ways: five ReLUs without a sum, three with one. */
-    assert_int_equal(unfused.lowered->n_steps - fused.lowered->n_steps, 2 * (5 * 1 + 3 * 2));
+    /* Both ways: five ReLUs without a sum, four with one. */
+    assert_int_equal(unfused.lowered->n_steps - fused.lowered->n_steps, 2 * (5 * 1 + 4 * 2));
     ref_fini(&fused);
     ref_fini(&unfused);
     check(net);

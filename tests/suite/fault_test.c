@@ -297,6 +297,42 @@ static void nth_call_fails_when_a_graph_is_added(void **state) {
     run_change(*state, "swap-async:when=always", add_net);
 }
 
+/* What the second net's forward pass changes lies beside its weights, behind what both nets use: what is kept aside of it
+ * is copied in more than one piece. */
+static void nth_call_fails_in_an_iteration_of_a_net_added_to_another(void **state) {
+    suite_net first, second;
+    suite_run r;
+    size_t n;
+    suite_net_init(&first, *state, "vgg11@32,classes=5,thin=32", 1);
+    suite_net_init_dropped(&second, *state, BATCH);
+    mm_options options = {
+        .device_bytes = 1 << 20, .pinned_bytes = 1 << 20, .policy = "liveness", .issue = MM_ISSUE_INLINE};
+    fault_case c = {.net = &second, .options = options};
+    float *after = suite_expected(&second, "liveness", 1, &n);
+    suite_run_init(&r, &first, &options);
+    for (c.fault = DEVICE_FAULT_CALL; c.fault <= DEVICE_FAULT_TASK; c.fault++)
+        for (c.nth = 1;; c.nth++) {
+            suite_run added = {.s = &second, .manager = r.manager};
+            assert_int_equal(add_net(&r, &second, &added.exec), MM_OK);
+            assert_int_equal(nets_exec_init(added.exec, SUITE_SEED), MM_OK);
+            float *before = weights_of(&added, &n);
+            device_fault_set(c.fault, c.nth);
+            mm_status status = iterate(&added);
+            bool happened = device_fault_happened();
+            if (status != MM_OK) expect_clear(&c, status);
+            device_fault_set(DEVICE_FAULT_NONE, 0);
+            expect_whole(&c, &added, before, after);
+            nets_exec_destroy(added.exec);
+            free(before);
+            if (!happened) break;
+            if (status == MM_OK) fail_case(&c, "a failure was taken for good");
+        }
+    suite_run_fini(&r);
+    suite_net_fini(&second);
+    suite_net_fini(&first);
+    free(after);
+}
+
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
         SUITE_TEST(nth_call_fails_issued_by_threads, device),
@@ -309,6 +345,7 @@ static int run(const char *device) {
         SUITE_TEST(nth_call_fails_in_a_switch, device),
         SUITE_TEST(nth_call_fails_when_the_budget_changes, device),
         SUITE_TEST(nth_call_fails_when_a_graph_is_added, device),
+        SUITE_TEST(nth_call_fails_in_an_iteration_of_a_net_added_to_another, device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

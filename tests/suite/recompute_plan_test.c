@@ -329,6 +329,29 @@ static void a_step_is_given_only_what_it_says_it_can_do_with(void **state) {
     expect(f, MM_ERR_PLAN, "head forward|tensor saved|is given to a step");
 }
 
+static void what_is_given_is_bound(void **state) {
+    fixture *f = *state; /* setup_giving */
+    run_forward(f);
+    head_again(f, -1, UINT64_C(2));
+    run_backward(f, f->seg_out, f->seg_map);
+    expect(f, MM_ERR_PLAN, "head forward|tensor saved|not bound to a segment");
+}
+
+/* Nothing is read there before they are known to be. */
+static void bindings_of_what_is_given_lie_within_the_plans(void **state) {
+    fixture *f = *state; /* setup_giving */
+    static const int32_t wild[] = {INT32_MIN, -1, 1 << 30, INT32_MAX};
+    run_forward(f);
+    head_again(f, f->seg_saved, UINT64_C(2));
+    int again = f->plan->n_nodes - 1;
+    run_backward(f, f->seg_out, f->seg_map);
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        f->plan->nodes[again].first_binding = wild[i];
+        expect_finished(f, MM_ERR_PLAN, "head forward|its bindings are out of range");
+    }
+}
+
 /* ---------------------------------------------------------------- what it makes, and when */
 
 static void result_that_nobody_reads_is_refused(void **state) {
@@ -435,6 +458,8 @@ int main(void) {
         TEST(step_that_has_not_run_is_not_recomputed),
         GIVING(what_is_given_is_read_and_is_no_result),
         GIVING(what_is_given_must_be_there_as_it_was_written_first),
+        GIVING(what_is_given_is_bound),
+        GIVING(bindings_of_what_is_given_lie_within_the_plans),
         TEST(a_step_is_given_only_what_it_says_it_can_do_with),
         TEST(backward_step_is_not_recomputed),
         TEST(step_that_writes_a_persistent_is_not_recomputed),
