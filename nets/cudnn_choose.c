@@ -10,10 +10,11 @@
 #include "nets/cudnn_conv.h"
 
 enum {
-    CANDIDATES = 14,
+    CANDIDATES = 10,
     PROPOSED = 64, /* engines that are looked at of each way to guess */
     COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
-    RUNS = 4,      /* timed together, after one that warms up */
+    RUNS = 4,      /* timed together, after one that warms up and one that shows whether it is worth them */
+    SLOW = 2,      /* times as long as another takes: it is not */
     TEXT = 1200,
 };
 
@@ -118,16 +119,31 @@ static mm_status launch(const nets_cudnn_conv *c, const nets_cudnn_trial *t) {
     return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace);
 }
 
-/* Once before: a kernel is loaded when it first runs, and that would count. */
-static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
-    MM_TRY(launch(c, &s->memory));
+static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, float *ms_out) {
     MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    for (int i = 0; i < RUNS; i++) MM_TRY(launch(c, &s->memory));
+    for (int i = 0; i < n; i++) MM_TRY(launch(c, &s->memory));
     MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
     MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
     MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
-    *ms_out /= RUNS;
+    *ms_out /= (float)n;
     return MM_OK;
+}
+
+/* NULL: there is none. */
+static const candidate *fastest_of(const selection *s) {
+    const candidate *fastest = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+    return fastest;
+}
+
+/* Once before: a kernel is loaded when it first runs, and that would count. */
+static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
+    const candidate *fastest = fastest_of(s);
+    MM_TRY(launch(c, &s->memory));
+    MM_TRY(time_launches(c, s, 1, ms_out));
+    if (fastest && *ms_out > SLOW * fastest->ms) return MM_OK;
+    return time_launches(c, s, RUNS, ms_out);
 }
 
 static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
@@ -144,15 +160,16 @@ static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidat
 
 static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
 
-/* That it has no algorithm leaves the engines. */
-static mm_status add_legacy(nets_cudnn_conv *c, selection *s) {
+/* That it has no algorithm, or one that fails, leaves the engines. */
+static void add_legacy(nets_cudnn_conv *c, selection *s) {
     candidate *a = &s->of[s->n];
-    if (!has_legacy(c)) return MM_OK;
-    mm_status status = nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice);
-    if (status == MM_ERR_UNSUPPORTED) return MM_OK;
-    if (status == MM_OK && s->timed) status = time_candidate(c, s, a);
-    s->n += status == MM_OK;
-    return status;
+    if (!has_legacy(c)) return;
+    if (nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice) != MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no algorithm: %s", mm_last_error());
+    else if (s->timed && time_candidate(c, s, a) != MM_OK)
+        tell(c, &a->choice, mm_last_error());
+    else
+        s->n++;
 }
 
 static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
@@ -171,6 +188,7 @@ static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
 /* Why an engine is no candidate; NULL: it may be. TF32 keeps float32's range, other roundings do not. */
 static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
     const nets_backend_config *config = &c->cuda->config;
+    if (e->unreadable) return "cannot be read";
     if (config->deterministic && e->nondeterministic) return "not deterministic";
     if (e->converts) return "converts its inputs";
     if (e->coarse_sums) return "does not sum in float32";
@@ -207,25 +225,25 @@ static void add_engine(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine
         s->n++;
 }
 
-/* Until there are `most` candidates; each way to guess is heard while there are fewer than its share. */
-static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
-    static const struct {
-        cudnnBackendHeurMode_t mode;
-        int share;
-    } WAYS[] = {{CUDNN_HEUR_MODE_A, 9}, {CUDNN_HEUR_MODE_B, 12}, {CUDNN_HEUR_MODE_FALLBACK, CANDIDATES}};
+/* Until there are `most` candidates. */
+static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, int most) {
     nets_cudnn_engine proposed[PROPOSED];
+    int n;
+    if (nets_cudnn_engines(&s->graph, mode, PROPOSED, proposed, &n) != MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines of mode %d: %s", (int)mode, mm_last_error());
+    for (int i = 0; i < n && s->n < most; i++)
+        if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
+}
+
+/* B's list repeats A's; FALLBACK's engines are slow, but better than none. */
+static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
     if (nets_cudnn_graph_init(&s->graph, c->cuda->dnn, &c->shape) != MM_OK) {
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
         return;
     }
-    for (size_t way = 0; way < sizeof WAYS / sizeof WAYS[0]; way++) {
-        int n, share = WAYS[way].share < most ? WAYS[way].share : most;
-        if (nets_cudnn_engines(&s->graph, WAYS[way].mode, PROPOSED, proposed, &n) != MM_OK)
-            mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more engines of mode %d: %s", (int)WAYS[way].mode,
-                        mm_last_error());
-        for (int i = 0; i < n && s->n < share; i++)
-            if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
-    }
+    ask(c, s, CUDNN_HEUR_MODE_A, most);
+    if (s->n < most) ask(c, s, CUDNN_HEUR_MODE_B, most);
+    if (!s->n) ask(c, s, CUDNN_HEUR_MODE_FALLBACK, most);
 }
 
 /* ---------------------------------------------------------------- the choice */
@@ -233,24 +251,21 @@ static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
 static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     s->timed = true;
     MM_TRY(start(c, s));
-    MM_TRY(add_legacy(c, s));
+    add_legacy(c, s);
     add_engines(c, s, CANDIDATES);
     return MM_OK;
 }
 
 /* What the library would take. */
-static mm_status guess(nets_cudnn_conv *c, selection *s) {
+static void guess(nets_cudnn_conv *c, selection *s) {
     s->timed = false;
-    s->n = s->compiled = 0;
-    MM_TRY(add_legacy(c, s));
+    add_legacy(c, s);
     if (!s->n) add_engines(c, s, 1);
-    return MM_OK;
 }
 
 static candidate *best_of(selection *s) {
-    candidate *fastest = NULL, *best = NULL;
-    for (int i = 0; i < s->n; i++)
-        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+    const candidate *fastest = fastest_of(s);
+    candidate *best = NULL;
     for (int i = 0; i < s->n; i++) {
         candidate *a = &s->of[i];
         bool as_fast = a->ms <= NETS_CUDNN_NO_SLOWER * fastest->ms;
@@ -264,7 +279,8 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     candidate *best = best_of(s);
     if (!best)
         return mm_fail(MM_ERR_UNSUPPORTED,
-                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace%s",
+                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
+                       "level debug why each is none%s",
                        config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes,
                        has_legacy(c) ? "" : "; with a smaller batch there are more");
     c->choice = best->choice;
@@ -291,9 +307,9 @@ mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
     end(c, &s);
     if (status != MM_OK) {
         tell_untimed(c);
-        status = guess(c, &s);
+        guess(c, &s);
     }
-    if (status == MM_OK) status = take_best(c, &s);
+    status = take_best(c, &s);
     drop_rest(&s);
     return status;
 }

@@ -10,10 +10,11 @@
 #include "tests/cuda_emulation/libraries.h"
 
 /* It stands for a library that is one for the whole process. */
-static atomic_long executed;
+static atomic_long executed, proposed;
 static _Atomic double slowness = 1;
 
 long cuda_emulation_dnn_executed(void) { return atomic_load(&executed); }
+long cuda_emulation_dnn_proposed(void) { return atomic_load(&proposed); }
 void cuda_emulation_dnn_slow_engines(double factor) { atomic_store(&slowness, factor); }
 
 void cudnnGetLastErrorString(char *message, size_t capacity) { snprintf(message, capacity, "the emulation refuses"); }
@@ -41,6 +42,7 @@ static const engine TABLE[ENGINES] = {
     [ENGINE_FAILS] = {0.1, 0, {NO_NOTE, NO_NOTE}, NO_NOTE, 0},
     [ENGINE_COMPILED] = {1.4, 0, {NO_NOTE, NO_NOTE}, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, 1},
     [ENGINE_HUNGRY] = {0.1, INT64_C(1) << 40, {NO_NOTE, NO_NOTE}, NO_NOTE, 0},
+    [ENGINE_FALLBACK] = {0.1, 0, {NO_NOTE, NO_NOTE}, NO_NOTE, 0},
 };
 
 /* What each way to guess proposes; a compiled engine with another tile size each time. */
@@ -57,7 +59,7 @@ static const struct {
      8,
      {ENGINE_PLAIN, ENGINE_HUNGRY, ENGINE_COMPILED, ENGINE_COMPILED, ENGINE_COMPILED, ENGINE_COMPILED, ENGINE_COMPILED,
       ENGINE_COMPILED}},
-    {CUDNN_HEUR_MODE_FALLBACK, 1, {ENGINE_PLAIN}},
+    {CUDNN_HEUR_MODE_FALLBACK, 2, {ENGINE_PLAIN, ENGINE_FALLBACK}},
 };
 
 static const int64_t KNOBS[DNN_KNOBS] = {CUDNN_KNOB_TYPE_TILE_SIZE, CUDNN_KNOB_TYPE_STAGES};
@@ -222,6 +224,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
 static cudnnStatus_t give_configs(const dnn_descriptor *guess, int64_t requested, int64_t *count, void *values) {
     cudnnBackendHeurMode_t mode = *(const cudnnBackendHeurMode_t *)dnn_values(guess, CUDNN_ATTR_ENGINEHEUR_MODE);
     const dnn_descriptor *graph = dnn_reference(guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    atomic_fetch_add(&proposed, 1);
     *count = 0;
     for (size_t way = 0; way < sizeof PROPOSALS / sizeof PROPOSALS[0]; way++)
         for (int i = 0; PROPOSALS[way].mode == mode && i < PROPOSALS[way].n; i++) {
