@@ -2,7 +2,7 @@
  * graph API proposes are run one after the other, in memory that is taken for that time. It is the only work of this backend that
  * allocates and waits; it happens when an op is created.
  *
- * Whatever the graph API cannot do for a convolution only means that there are fewer candidates. The log says at level
+ * Whatever fails for a convolution, in either API, only means that there are fewer candidates. The log says at level
  * debug what each candidate was, and why another was none. */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 
 enum {
     CANDIDATES = 10,
+    BEYOND = 6,    /* that take more workspace than the limit */
     PROPOSED = 64, /* engines that are looked at of each way to guess */
     COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
     RUNS = 4,      /* timed together, after one that warms up and one that shows whether it is worth them */
@@ -29,9 +30,10 @@ typedef struct selection {
     cudaStream_t stream;
     cudaEvent_t begin, end;
     nets_cudnn_graph graph;
-    candidate of[CANDIDATES];
-    int n, compiled;
-    bool timed;
+    candidate of[CANDIDATES + BEYOND];
+    candidate beyond[BEYOND]; /* of tensor cores, not timed: for where none of those is within the limit */
+    int n, n_beyond, compiled;
+    bool timed, tensor_core /* one of the candidates is */, incomplete /* not all that should be timed were */;
 } selection;
 
 /* ---------------------------------------------------------------- the log */
@@ -182,6 +184,8 @@ static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
 static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
     for (int i = 0; i < s->n; i++)
         if (same_engine(&s->of[i].choice, choice)) return true;
+    for (int i = 0; i < s->n_beyond; i++)
+        if (same_engine(&s->beyond[i].choice, choice)) return true;
     return false;
 }
 
@@ -197,14 +201,25 @@ static const char *objection(const nets_cudnn_conv *c, const selection *s, const
     return NULL;
 }
 
-static mm_status make_candidate(nets_cudnn_conv *c, selection *s, candidate *a) {
-    int64_t limit = c->cuda->config.workspace_limit_bytes;
+/* Into another place, empty before. */
+static void move(candidate *from, candidate *to) {
+    *to = *from;
+    from->plan = (nets_cudnn_plan){.plan = NULL};
+}
+
+static mm_status refuse(const nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
+    const int64_t bytes = a->choice.workspace_bytes;
+    bool later = s->timed && e->tensor_core && bytes <= c->cuda->tensor_core_limit_bytes && s->n_beyond < BEYOND;
+    if (later) move(a, &s->beyond[s->n_beyond++]);
+    return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit", (long long)bytes);
+}
+
+static mm_status make_candidate(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
     MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
     a->choice.workspace_bytes = a->plan.workspace_bytes;
     mm_status status = MM_OK;
-    if (a->plan.workspace_bytes > limit)
-        status = mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
-                         (long long)a->plan.workspace_bytes);
+    if (a->plan.workspace_bytes > c->cuda->config.workspace_limit_bytes)
+        status = refuse(c, s, e, a);
     else if (s->timed)
         status = time_candidate(c, s, a);
     if (status != MM_OK) nets_cudnn_plan_fini(&a->plan);
@@ -217,12 +232,14 @@ static void add_engine(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine
     if (!no) {
         *a = (candidate){.choice = e->choice};
         s->compiled += e->compiles;
-        if (make_candidate(c, s, a) != MM_OK) no = mm_last_error();
+        if (make_candidate(c, s, e, a) != MM_OK) no = mm_last_error();
     }
-    if (no)
+    if (no) {
         tell(c, &e->choice, no);
-    else
+    } else {
         s->n++;
+        s->tensor_core |= e->tensor_core;
+    }
 }
 
 /* Until there are `most` candidates. */
@@ -246,6 +263,36 @@ static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
     if (!s->n) ask(c, s, CUDNN_HEUR_MODE_FALLBACK, most);
 }
 
+/* In place of the workspace that is as large as the limit. */
+static mm_status take_more(selection *s) {
+    int64_t bytes = 0;
+    void *less = s->memory.workspace;
+    for (int i = 0; i < s->n_beyond; i++) bytes = nets_larger(bytes, s->beyond[i].choice.workspace_bytes);
+    s->memory.workspace = NULL;
+    MM_TRY(mm_cuda_check(cudaFree(less), "cudaFree"));
+    return take(bytes, &s->memory.workspace);
+}
+
+/* Where tensor cores can do nothing within the limit: what they do beyond it, if that is worth it. */
+static void add_beyond(nets_cudnn_conv *c, selection *s) {
+    const candidate *fastest = fastest_of(s);
+    if (s->tensor_core || !s->n_beyond) return;
+    if (take_more(s) != MM_OK) {
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no memory to time what takes more than the limit: %s", mm_last_error());
+        s->incomplete = true;
+        return;
+    }
+    for (int i = 0; i < s->n_beyond; i++) {
+        candidate *a = &s->beyond[i];
+        if (time_candidate(c, s, a) != MM_OK)
+            tell(c, &a->choice, mm_last_error());
+        else if (fastest && a->ms > NETS_CUDNN_MUCH_FASTER * fastest->ms)
+            tell(c, &a->choice, "not so much faster that it may take more than the limit");
+        else
+            move(a, &s->of[s->n++]);
+    }
+}
+
 /* ---------------------------------------------------------------- the choice */
 
 static mm_status time_all(nets_cudnn_conv *c, selection *s) {
@@ -253,6 +300,7 @@ static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     MM_TRY(start(c, s));
     add_legacy(c, s);
     add_engines(c, s, CANDIDATES);
+    add_beyond(c, s);
     return MM_OK;
 }
 
@@ -296,6 +344,7 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
 
 static void drop_rest(selection *s) {
     for (int i = 0; i < s->n; i++) nets_cudnn_plan_fini(&s->of[i].plan);
+    for (int i = 0; i < s->n_beyond; i++) nets_cudnn_plan_fini(&s->beyond[i].plan);
     nets_cudnn_graph_fini(&s->graph);
 }
 
@@ -303,7 +352,7 @@ mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
     selection s = {.n = 0};
     tell_shape(c);
     mm_status status = time_all(c, &s);
-    *timed_out = status == MM_OK;
+    *timed_out = status == MM_OK && !s.incomplete;
     end(c, &s);
     if (status != MM_OK) {
         tell_untimed(c);

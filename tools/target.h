@@ -35,7 +35,8 @@ typedef struct target {
          0},                                                                                                           \
         {"--workspace",                                                                                                \
          "SIZE",                                                                                                       \
-         "scratch memory a convolution may take on cuda; more lets cuDNN be faster (256MiB)",                          \
+         "scratch memory a convolution may take on cuda; more lets cuDNN be faster (256MiB; 2GiB if tensor cores "     \
+         "need it)",                                                                                                   \
          ARG_SIZE,                                                                                                     \
          &(t)->workspace_bytes,                                                                                        \
          0,                                                                                                            \

@@ -15,6 +15,8 @@ enum { CUDA_EMULATION_TRIAL_BYTE = 0x3c };
 /* The graph API's engines (cudnn_backend.c) take `factor` times as long as they do at first, which is 1: longer than the legacy
  * algorithms, but for gradients by weights. */
 void cuda_emulation_dnn_slow_engines(double factor);
+/* ENGINE_TENSOR_CORE takes so much workspace from now on, ENGINE_TENSOR_CORE_BYTES at first. */
+void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
 /* Convolutions enqueued by that API since the process began; lists of engines asked for; its descriptors that were not
  * destroyed. */
 long cuda_emulation_dnn_executed(void);

@@ -319,6 +319,58 @@ static void where_there_is_no_candidate_the_engines_that_always_can_are_asked_fo
     assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 4 + 7);
 }
 
+static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit(void **state) {
+    enum { MORE = NETS_WORKSPACE_LIMIT_BYTES + 256 };
+    static const struct {
+        int64_t limit, takes;
+        nets_precision precision;
+        double slow; /* at 0.9 it is a twentieth faster than the legacy algorithm */
+        int64_t expected;
+    } CASES[] = {
+        {0, MORE, NETS_TF32, 0.1, MORE},
+        {0, MORE, NETS_TF32, 0.9, TENSORS_BYTES},
+        {0, MORE, NETS_FP32, 0.1, ENGINE_PLAIN_BYTES},
+        {0, NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES + 1, NETS_TF32, 0.1, ENGINE_PLAIN_BYTES},
+        {NETS_WORKSPACE_LIMIT_BYTES, MORE, NETS_TF32, 0.1, ENGINE_PLAIN_BYTES},
+        {MORE, MORE, NETS_TF32, 0.1, MORE},
+    };
+    fixture *f = *state;
+    const nets_op_desc desc = evaluated();
+    f->config.deterministic = true;
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        f->config.workspace_limit_bytes = CASES[i].limit;
+        f->config.precision = CASES[i].precision;
+        cuda_emulation_dnn_tensor_core_bytes(CASES[i].takes);
+        cuda_emulation_dnn_slow_engines(CASES[i].slow);
+        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + CASES[i].expected);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+    }
+    assert_int_equal(f->warnings, 0);
+}
+
+/* The fifth allocation is of the larger workspace. */
+static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given(void **state) {
+    fixture *f = *state;
+    const nets_op_desc desc = evaluated();
+    const int64_t more = NETS_WORKSPACE_LIMIT_BYTES + 256;
+    f->config = (nets_backend_config){
+        .precision = NETS_TF32, .deterministic = true, .algorithms_path = f->path, .log = f->config.log};
+    cuda_emulation_dnn_tensor_core_bytes(more);
+    cuda_emulation_dnn_slow_engines(0.1);
+    cuda_emulation_fail("cudaMalloc", 5, cudaErrorMemoryAllocation);
+    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_true(cuda_emulation_failed());
+    for (int devices = 1; devices >= 0; devices--) {
+        cuda_emulation_set_devices(devices);
+        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + more);
+    }
+    f->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
+    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
+    cuda_emulation_set_devices(1);
+    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
 /* Each call that reads the first of the first list, whose sixth is the best. */
 static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     fixture *f = *state;
@@ -518,6 +570,8 @@ int main(void) {
         CASE(an_engine_more_than_twice_as_slow_as_another_is_not_run_again),
         CASE(the_next_list_of_engines_is_asked_for_where_there_are_few),
         CASE(where_there_is_no_candidate_the_engines_that_always_can_are_asked_for),
+        CASE(where_tensor_cores_need_it_they_may_take_more_than_the_default_limit),
+        CASE(more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given),
         CASE(an_engine_that_cannot_be_read_hides_no_other),
         CASE(engines_compute_what_algorithms_compute),
         CASE(the_log_says_what_was_tried_and_why_not),
