@@ -87,11 +87,15 @@ static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config
     char device[128] = "";
     int devices = 0;
     cuda->config = *config;
-    if (!config->workspace_limit_bytes) cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
+    cuda->tensor_core_limit_bytes = config->workspace_limit_bytes;
+    if (!config->workspace_limit_bytes) {
+        cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
+        cuda->tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
+    }
     if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
     (void)cudaGetLastError(); /* that there is none is no error here */
     if (devices) MM_TRY(name_device(device));
-    MM_TRY(nets_cuda_choices_init(&cuda->choices, &cuda->config, device));
+    MM_TRY(nets_cuda_choices_init(&cuda->choices, config, device));
     cuda->config.algorithms_path = cuda->choices.path;
     return devices && !config->untimed ? make_handles(cuda) : MM_OK;
 }

@@ -38,8 +38,8 @@ typedef struct nets_conv_choice {
 typedef struct nets_cuda_choices {
     char device[128]; /* whose choices count, and by which cuDNN; "": any, there is none here */
     int precision, deterministic;
-    int64_t limit_bytes;
-    char *path; /* NULL: kept in memory only */
+    int64_t limit_bytes; /* 0: none was given, which allows other choices than the default, given */
+    char *path;          /* NULL: kept in memory only */
     mm_log log;
     struct nets_kept_choice *kept;
     int n, capacity;

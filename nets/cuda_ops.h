@@ -14,7 +14,8 @@
 
 typedef struct nets_cuda_backend {
     nets_backend base;
-    nets_backend_config config; /* its strings are the choices' */
+    nets_backend_config config;      /* its strings are the choices' */
+    int64_t tensor_core_limit_bytes; /* of workspace, where no less will do for them */
     nets_cuda_choices choices;
     cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
     cublasHandle_t blas; /* as dnn */

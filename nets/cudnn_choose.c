@@ -2,7 +2,7 @@
  * graph API proposes are run one after the other, in memory that is taken for that time. It is the only work of this backend that
  * allocates and waits; it happens when an op is created.
  *
- * Whatever the graph API cannot do for a convolution only means that there are fewer candidates. The log says at level
+ * Whatever fails for a convolution, in either API, only means that there are fewer candidates. The log says at level
  * debug what each candidate was, and why another was none. */
 #include <stdio.h>
 #include <string.h>
@@ -10,10 +10,12 @@
 #include "nets/cudnn_conv.h"
 
 enum {
-    CANDIDATES = 14,
+    CANDIDATES = 10,
+    BEYOND = 6,    /* that take more workspace than the limit */
     PROPOSED = 64, /* engines that are looked at of each way to guess */
     COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
-    RUNS = 4,      /* timed together, after one that warms up */
+    RUNS = 4,      /* timed together, after one that warms up and one that shows whether it is worth them */
+    SLOW = 2,      /* times as long as another takes: it is not */
     TEXT = 1200,
 };
 
@@ -28,9 +30,10 @@ typedef struct selection {
     cudaStream_t stream;
     cudaEvent_t begin, end;
     nets_cudnn_graph graph;
-    candidate of[CANDIDATES];
-    int n, compiled;
-    bool timed;
+    candidate of[CANDIDATES + BEYOND];
+    candidate beyond[BEYOND]; /* of tensor cores, not timed: for where none of those is within the limit */
+    int n, n_beyond, compiled;
+    bool timed, tensor_core /* one of the candidates is */, incomplete /* not all that should be timed were */;
 } selection;
 
 /* ---------------------------------------------------------------- the log */
@@ -118,16 +121,31 @@ static mm_status launch(const nets_cudnn_conv *c, const nets_cudnn_trial *t) {
     return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace);
 }
 
-/* Once before: a kernel is loaded when it first runs, and that would count. */
-static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
-    MM_TRY(launch(c, &s->memory));
+static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, float *ms_out) {
     MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    for (int i = 0; i < RUNS; i++) MM_TRY(launch(c, &s->memory));
+    for (int i = 0; i < n; i++) MM_TRY(launch(c, &s->memory));
     MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
     MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
     MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
-    *ms_out /= RUNS;
+    *ms_out /= (float)n;
     return MM_OK;
+}
+
+/* NULL: there is none. */
+static const candidate *fastest_of(const selection *s) {
+    const candidate *fastest = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+    return fastest;
+}
+
+/* Once before: a kernel is loaded when it first runs, and that would count. */
+static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
+    const candidate *fastest = fastest_of(s);
+    MM_TRY(launch(c, &s->memory));
+    MM_TRY(time_launches(c, s, 1, ms_out));
+    if (fastest && *ms_out > SLOW * fastest->ms) return MM_OK;
+    return time_launches(c, s, RUNS, ms_out);
 }
 
 static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
@@ -144,15 +162,16 @@ static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidat
 
 static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
 
-/* That it has no algorithm leaves the engines. */
-static mm_status add_legacy(nets_cudnn_conv *c, selection *s) {
+/* That it has no algorithm, or one that fails, leaves the engines. */
+static void add_legacy(nets_cudnn_conv *c, selection *s) {
     candidate *a = &s->of[s->n];
-    if (!has_legacy(c)) return MM_OK;
-    mm_status status = nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice);
-    if (status == MM_ERR_UNSUPPORTED) return MM_OK;
-    if (status == MM_OK && s->timed) status = time_candidate(c, s, a);
-    s->n += status == MM_OK;
-    return status;
+    if (!has_legacy(c)) return;
+    if (nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice) != MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no algorithm: %s", mm_last_error());
+    else if (s->timed && time_candidate(c, s, a) != MM_OK)
+        tell(c, &a->choice, mm_last_error());
+    else
+        s->n++;
 }
 
 static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
@@ -165,12 +184,15 @@ static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
 static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
     for (int i = 0; i < s->n; i++)
         if (same_engine(&s->of[i].choice, choice)) return true;
+    for (int i = 0; i < s->n_beyond; i++)
+        if (same_engine(&s->beyond[i].choice, choice)) return true;
     return false;
 }
 
 /* Why an engine is no candidate; NULL: it may be. TF32 keeps float32's range, other roundings do not. */
 static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
     const nets_backend_config *config = &c->cuda->config;
+    if (e->unreadable) return "cannot be read";
     if (config->deterministic && e->nondeterministic) return "not deterministic";
     if (e->converts) return "converts its inputs";
     if (e->coarse_sums) return "does not sum in float32";
@@ -179,14 +201,25 @@ static const char *objection(const nets_cudnn_conv *c, const selection *s, const
     return NULL;
 }
 
-static mm_status make_candidate(nets_cudnn_conv *c, selection *s, candidate *a) {
-    int64_t limit = c->cuda->config.workspace_limit_bytes;
+/* Into another place, empty before. */
+static void move(candidate *from, candidate *to) {
+    *to = *from;
+    from->plan = (nets_cudnn_plan){.plan = NULL};
+}
+
+static mm_status refuse(const nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
+    const int64_t bytes = a->choice.workspace_bytes;
+    bool later = s->timed && e->tensor_core && bytes <= c->cuda->tensor_core_limit_bytes && s->n_beyond < BEYOND;
+    if (later) move(a, &s->beyond[s->n_beyond++]);
+    return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit", (long long)bytes);
+}
+
+static mm_status make_candidate(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
     MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
     a->choice.workspace_bytes = a->plan.workspace_bytes;
     mm_status status = MM_OK;
-    if (a->plan.workspace_bytes > limit)
-        status = mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
-                         (long long)a->plan.workspace_bytes);
+    if (a->plan.workspace_bytes > c->cuda->config.workspace_limit_bytes)
+        status = refuse(c, s, e, a);
     else if (s->timed)
         status = time_candidate(c, s, a);
     if (status != MM_OK) nets_cudnn_plan_fini(&a->plan);
@@ -199,32 +232,64 @@ static void add_engine(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine
     if (!no) {
         *a = (candidate){.choice = e->choice};
         s->compiled += e->compiles;
-        if (make_candidate(c, s, a) != MM_OK) no = mm_last_error();
+        if (make_candidate(c, s, e, a) != MM_OK) no = mm_last_error();
     }
-    if (no)
+    if (no) {
         tell(c, &e->choice, no);
-    else
+    } else {
         s->n++;
+        s->tensor_core |= e->tensor_core;
+    }
 }
 
-/* Until there are `most` candidates; each way to guess is heard while there are fewer than its share. */
-static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
-    static const struct {
-        cudnnBackendHeurMode_t mode;
-        int share;
-    } WAYS[] = {{CUDNN_HEUR_MODE_A, 9}, {CUDNN_HEUR_MODE_B, 12}, {CUDNN_HEUR_MODE_FALLBACK, CANDIDATES}};
+/* Until there are `most` candidates. */
+static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, int most) {
     nets_cudnn_engine proposed[PROPOSED];
+    int n;
+    if (nets_cudnn_engines(&s->graph, mode, PROPOSED, proposed, &n) != MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines of mode %d: %s", (int)mode, mm_last_error());
+    for (int i = 0; i < n && s->n < most; i++)
+        if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
+}
+
+/* B's list repeats A's; FALLBACK's engines are slow, but better than none. */
+static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
     if (nets_cudnn_graph_init(&s->graph, c->cuda->dnn, &c->shape) != MM_OK) {
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
         return;
     }
-    for (size_t way = 0; way < sizeof WAYS / sizeof WAYS[0]; way++) {
-        int n, share = WAYS[way].share < most ? WAYS[way].share : most;
-        if (nets_cudnn_engines(&s->graph, WAYS[way].mode, PROPOSED, proposed, &n) != MM_OK)
-            mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more engines of mode %d: %s", (int)WAYS[way].mode,
-                        mm_last_error());
-        for (int i = 0; i < n && s->n < share; i++)
-            if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
+    ask(c, s, CUDNN_HEUR_MODE_A, most);
+    if (s->n < most) ask(c, s, CUDNN_HEUR_MODE_B, most);
+    if (!s->n) ask(c, s, CUDNN_HEUR_MODE_FALLBACK, most);
+}
+
+/* In place of the workspace that is as large as the limit. */
+static mm_status take_more(selection *s) {
+    int64_t bytes = 0;
+    void *less = s->memory.workspace;
+    for (int i = 0; i < s->n_beyond; i++) bytes = nets_larger(bytes, s->beyond[i].choice.workspace_bytes);
+    s->memory.workspace = NULL;
+    MM_TRY(mm_cuda_check(cudaFree(less), "cudaFree"));
+    return take(bytes, &s->memory.workspace);
+}
+
+/* Where tensor cores can do nothing within the limit: what they do beyond it, if that is worth it. */
+static void add_beyond(nets_cudnn_conv *c, selection *s) {
+    const candidate *fastest = fastest_of(s);
+    if (s->tensor_core || !s->n_beyond) return;
+    if (take_more(s) != MM_OK) {
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no memory to time what takes more than the limit: %s", mm_last_error());
+        s->incomplete = true;
+        return;
+    }
+    for (int i = 0; i < s->n_beyond; i++) {
+        candidate *a = &s->beyond[i];
+        if (time_candidate(c, s, a) != MM_OK)
+            tell(c, &a->choice, mm_last_error());
+        else if (fastest && a->ms > NETS_CUDNN_MUCH_FASTER * fastest->ms)
+            tell(c, &a->choice, "not so much faster that it may take more than the limit");
+        else
+            move(a, &s->of[s->n++]);
     }
 }
 
@@ -233,24 +298,22 @@ static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
 static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     s->timed = true;
     MM_TRY(start(c, s));
-    MM_TRY(add_legacy(c, s));
+    add_legacy(c, s);
     add_engines(c, s, CANDIDATES);
+    add_beyond(c, s);
     return MM_OK;
 }
 
 /* What the library would take. */
-static mm_status guess(nets_cudnn_conv *c, selection *s) {
+static void guess(nets_cudnn_conv *c, selection *s) {
     s->timed = false;
-    s->n = s->compiled = 0;
-    MM_TRY(add_legacy(c, s));
+    add_legacy(c, s);
     if (!s->n) add_engines(c, s, 1);
-    return MM_OK;
 }
 
 static candidate *best_of(selection *s) {
-    candidate *fastest = NULL, *best = NULL;
-    for (int i = 0; i < s->n; i++)
-        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+    const candidate *fastest = fastest_of(s);
+    candidate *best = NULL;
     for (int i = 0; i < s->n; i++) {
         candidate *a = &s->of[i];
         bool as_fast = a->ms <= NETS_CUDNN_NO_SLOWER * fastest->ms;
@@ -264,7 +327,8 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     candidate *best = best_of(s);
     if (!best)
         return mm_fail(MM_ERR_UNSUPPORTED,
-                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace%s",
+                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
+                       "level debug why each is none%s",
                        config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes,
                        has_legacy(c) ? "" : "; with a smaller batch there are more");
     c->choice = best->choice;
@@ -280,6 +344,7 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
 
 static void drop_rest(selection *s) {
     for (int i = 0; i < s->n; i++) nets_cudnn_plan_fini(&s->of[i].plan);
+    for (int i = 0; i < s->n_beyond; i++) nets_cudnn_plan_fini(&s->beyond[i].plan);
     nets_cudnn_graph_fini(&s->graph);
 }
 
@@ -287,13 +352,13 @@ mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
     selection s = {.n = 0};
     tell_shape(c);
     mm_status status = time_all(c, &s);
-    *timed_out = status == MM_OK;
+    *timed_out = status == MM_OK && !s.incomplete;
     end(c, &s);
     if (status != MM_OK) {
         tell_untimed(c);
-        status = guess(c, &s);
+        guess(c, &s);
     }
-    if (status == MM_OK) status = take_best(c, &s);
+    status = take_best(c, &s);
     drop_rest(&s);
     return status;
 }

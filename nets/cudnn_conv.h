@@ -11,6 +11,9 @@
 /* Times that differ by less are taken as equal: timing is not surer. Of equals the one with the least workspace is taken. */
 #define NETS_CUDNN_NO_SLOWER 1.02f
 
+/* What takes more workspace than the default limit must take no more than this of the fastest other's time. */
+#define NETS_CUDNN_MUCH_FASTER 0.9f
+
 /* The legacy API's descriptors. */
 typedef struct nets_cudnn_legacy {
     cudnnTensorDescriptor_t x, y; /* x NULL: the images are too large for it */
@@ -43,8 +46,8 @@ MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *
 MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
                                             void *workspace);
 
-/* Of the candidates of both APIs, the best that the configuration allows; what it needs is ready then. `timed`: they were
- * run (cudnn_choose.c). */
+/* Of the candidates of both APIs, the best that the configuration allows; what it needs is ready then. `timed`: all of
+ * them were run (cudnn_choose.c). */
 MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 
 /* ---------------------------------------------------------------- cudnn_legacy.c */

@@ -70,11 +70,10 @@ static mm_status read_parts(nets_cudnn_descriptors *made, cudnnBackendDescriptor
     return read_knobs(made, config, &e->choice);
 }
 
-static mm_status read_engine(cudnnBackendDescriptor_t config, nets_cudnn_engine *e) {
+static void read_engine(cudnnBackendDescriptor_t config, nets_cudnn_engine *e) {
     nets_cudnn_descriptors made = {.n = 0};
-    mm_status status = read_parts(&made, config, e);
+    e->unreadable = read_parts(&made, config, e) != MM_OK;
     nets_cudnn_drop(&made);
-    return status;
 }
 
 static mm_status list(nets_cudnn_descriptors *made, const nets_cudnn_graph *graph, cudnnBackendHeurMode_t mode,
@@ -91,7 +90,7 @@ static mm_status list(nets_cudnn_descriptors *made, const nets_cudnn_graph *grap
     for (int i = 0; i < capacity; i++) MM_TRY(create(made, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
     MM_TRY(check(cudnnBackendGetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, capacity,
                                           &n, configs)));
-    for (; *n_out < n && *n_out < capacity; (*n_out)++) MM_TRY(read_engine(configs[*n_out], &engines[*n_out]));
+    for (; *n_out < n && *n_out < capacity; (*n_out)++) read_engine(configs[*n_out], &engines[*n_out]);
     return MM_OK;
 }
 

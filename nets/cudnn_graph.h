@@ -26,7 +26,8 @@ typedef struct nets_cudnn_engine {
     bool converts;           /* rounds its inputs, perhaps to a smaller range */
     bool coarse_sums;        /* does not sum in float32 */
     bool nondeterministic;
-    bool compiles; /* its kernel, when a plan is made */
+    bool compiles;   /* its kernel, when a plan is made */
+    bool unreadable; /* what is said of it here is not all */
 } nets_cudnn_engine;
 
 typedef struct nets_cudnn_plan {
@@ -47,7 +48,7 @@ void nets_cudnn_drop(nets_cudnn_descriptors *made);
 MM_CHECKED mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, cudnnHandle_t dnn, const nets_conv_shape *shape);
 void nets_cudnn_graph_fini(nets_cudnn_graph *graph);
 
-/* The most promising engines by one of cuDNN's ways to guess, best first. Where it fails, those before count. */
+/* The most promising engines by one of cuDNN's ways to guess, best first. Where it fails there are none. */
 MM_CHECKED mm_status nets_cudnn_engines(const nets_cudnn_graph *graph, cudnnBackendHeurMode_t mode, int capacity,
                                         nets_cudnn_engine *engines, int *n_out);
 

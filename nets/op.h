@@ -83,14 +83,17 @@ typedef enum nets_precision { NETS_FP32, NETS_TF32 } nets_precision;
 typedef struct nets_backend_config {
     nets_precision precision;
     bool deterministic;            /* only algorithms that give the same bits for the same inputs every time */
-    int64_t workspace_limit_bytes; /* of one library call; 0: NETS_WORKSPACE_LIMIT_BYTES */
+    int64_t workspace_limit_bytes; /* of one library call; 0: see NETS_WORKSPACE_LIMIT_BYTES */
     bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
     bool untimed;                  /* nothing is timed: as without a device. For planning only */
     const char *algorithms_path;   /* where the algorithms chosen by timing are kept; NULL: nowhere */
     mm_log log;
 } nets_backend_config;
 
-#define NETS_WORKSPACE_LIMIT_BYTES (INT64_C(256) << 20)
+/* Where none is given. Beyond the first, up to the second, goes only a convolution that tensor cores cannot compute with
+ * less, and that they compute much faster: a first layer's gradient by weights, say. One that is given is never passed. */
+#define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
+#define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
 typedef struct nets_op_impl {
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
@@ -122,7 +125,7 @@ struct nets_op {
 /* The backend for a device, by the device's name; MM_ERR_NOT_FOUND. `config` NULL: all zero; it is copied, its strings
  * too. Opening needs no device: the workspaces of a net can be known without one. Where
  * they depend on algorithms that only timing can choose, they are those of the algorithms kept at algorithms_path, else
- * the most that the limit allows. Close after its ops were destroyed. */
+ * the limit (the first, where none is given). Close after its ops were destroyed. */
 MM_CHECKED mm_status nets_backend_open(const char *device, const nets_backend_config *config,
                                        nets_backend **backend_out);
 void nets_backend_close(nets_backend *backend);

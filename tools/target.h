@@ -35,7 +35,7 @@ typedef struct target {
          0},                                                                                                           \
         {"--workspace",                                                                                                \
          "SIZE",                                                                                                       \
-         "scratch memory a convolution may take on cuda; more lets cuDNN be faster (256MiB)",                          \
+         "a convolution's scratch on cuda; more can be faster (256MiB, 2GiB if tensor cores need it)",                 \
          ARG_SIZE,                                                                                                     \
          &(t)->workspace_bytes,                                                                                        \
          0,                                                                                                            \

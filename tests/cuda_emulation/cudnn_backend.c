@@ -10,11 +10,14 @@
 #include "tests/cuda_emulation/libraries.h"
 
 /* It stands for a library that is one for the whole process. */
-static atomic_long executed;
+static atomic_long executed, proposed;
 static _Atomic double slowness = 1;
+static _Atomic int64_t tensor_core_bytes = ENGINE_TENSOR_CORE_BYTES;
 
 long cuda_emulation_dnn_executed(void) { return atomic_load(&executed); }
+long cuda_emulation_dnn_proposed(void) { return atomic_load(&proposed); }
 void cuda_emulation_dnn_slow_engines(double factor) { atomic_store(&slowness, factor); }
+void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes) { atomic_store(&tensor_core_bytes, bytes); }
 
 void cudnnGetLastErrorString(char *message, size_t capacity) { snprintf(message, capacity, "the emulation refuses"); }
 
@@ -31,7 +34,7 @@ typedef struct engine {
 
 static const engine TABLE[ENGINES] = {
     [ENGINE_PLAIN] = {1.2, ENGINE_PLAIN_BYTES, {NO_NOTE, NO_NOTE}, NO_NOTE, 2},
-    [ENGINE_TENSOR_CORE] = {0.7, ENGINE_TENSOR_CORE_BYTES, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, NO_NOTE}, NO_NOTE, 1},
+    [ENGINE_TENSOR_CORE] = {0.7, 0, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, NO_NOTE}, NO_NOTE, 1},
     [ENGINE_NONDETERMINISTIC] =
         {0.8, ENGINE_NONDETERMINISTIC_BYTES, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, NO_NOTE}, NO_NOTE, 0},
     [ENGINE_CONVERTS] =
@@ -41,7 +44,12 @@ static const engine TABLE[ENGINES] = {
     [ENGINE_FAILS] = {0.1, 0, {NO_NOTE, NO_NOTE}, NO_NOTE, 0},
     [ENGINE_COMPILED] = {1.4, 0, {NO_NOTE, NO_NOTE}, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION, 1},
     [ENGINE_HUNGRY] = {0.1, INT64_C(1) << 40, {NO_NOTE, NO_NOTE}, NO_NOTE, 0},
+    [ENGINE_FALLBACK] = {0.1, 0, {NO_NOTE, NO_NOTE}, NO_NOTE, 0},
 };
+
+static int64_t bytes_of(int64_t index) {
+    return index == ENGINE_TENSOR_CORE ? atomic_load(&tensor_core_bytes) : TABLE[index].bytes;
+}
 
 /* What each way to guess proposes; a compiled engine with another tile size each time. */
 static const struct {
@@ -57,7 +65,7 @@ static const struct {
      8,
      {ENGINE_PLAIN, ENGINE_HUNGRY, ENGINE_COMPILED, ENGINE_COMPILED, ENGINE_COMPILED, ENGINE_COMPILED, ENGINE_COMPILED,
       ENGINE_COMPILED}},
-    {CUDNN_HEUR_MODE_FALLBACK, 1, {ENGINE_PLAIN}},
+    {CUDNN_HEUR_MODE_FALLBACK, 2, {ENGINE_PLAIN, ENGINE_FALLBACK}},
 };
 
 static const int64_t KNOBS[DNN_KNOBS] = {CUDNN_KNOB_TYPE_TILE_SIZE, CUDNN_KNOB_TYPE_STAGES};
@@ -222,6 +230,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
 static cudnnStatus_t give_configs(const dnn_descriptor *guess, int64_t requested, int64_t *count, void *values) {
     cudnnBackendHeurMode_t mode = *(const cudnnBackendHeurMode_t *)dnn_values(guess, CUDNN_ATTR_ENGINEHEUR_MODE);
     const dnn_descriptor *graph = dnn_reference(guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+    atomic_fetch_add(&proposed, 1);
     *count = 0;
     for (size_t way = 0; way < sizeof PROPOSALS / sizeof PROPOSALS[0]; way++)
         for (int i = 0; PROPOSALS[way].mode == mode && i < PROPOSALS[way].n; i++) {
@@ -303,7 +312,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
         return CUDNN_STATUS_SUCCESS;
     }
     if (ASKS(EXECUTION_PLAN, EXECUTION_PLAN_WORKSPACE_SIZE, INT64))
-        return give_number(TABLE[d->engine].bytes, count, values);
+        return give_number(bytes_of(d->engine), count, values);
 #undef ASKS
     return CUDNN_STATUS_BAD_PARAM;
 }
@@ -328,6 +337,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         return CUDNN_STATUS_BAD_PARAM;
     if (p->engine == ENGINE_FAILS) return CUDNN_STATUS_EXECUTION_FAILED;
     const engine *e = &TABLE[p->engine];
+    const int64_t bytes = bytes_of(p->engine);
     const dnn_descriptor *of = dnn_reference(p->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
     const operation *o = operation_of(of);
     conv_job j = job_of(of);
@@ -335,8 +345,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     j.y_data = pointer_of(v, dnn_reference(of, o->y));
     j.w_data = pointer_of(v, dnn_reference(of, o->w));
     j.workspace = *(unsigned char *const *)dnn_values(v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-    if (!j.x_data || !j.y_data || !j.w_data || (e->bytes && !j.workspace)) return CUDNN_STATUS_BAD_PARAM;
-    j.memory = (size_t)e->bytes;
+    if (!j.x_data || !j.y_data || !j.w_data || (bytes && !j.workspace)) return CUDNN_STATUS_BAD_PARAM;
+    j.memory = (size_t)bytes;
     j.tf32 = e->numbers[0] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     j.time = e->time * TIMES[j.of] * atomic_load(&slowness);
     atomic_fetch_add(&executed, 1);

@@ -15,8 +15,12 @@ enum { CUDA_EMULATION_TRIAL_BYTE = 0x3c };
 /* The graph API's engines (cudnn_backend.c) take `factor` times as long as they do at first, which is 1: longer than the legacy
  * algorithms, but for gradients by weights. */
 void cuda_emulation_dnn_slow_engines(double factor);
-/* Convolutions enqueued by that API since the process began; its descriptors that were not destroyed. */
+/* ENGINE_TENSOR_CORE takes so much workspace from now on, ENGINE_TENSOR_CORE_BYTES at first. */
+void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
+/* Convolutions enqueued by that API since the process began; lists of engines asked for; its descriptors that were not
+ * destroyed. */
 long cuda_emulation_dnn_executed(void);
+long cuda_emulation_dnn_proposed(void);
 long cuda_emulation_dnn_descriptors(void);
 
 /* Its engines by their index, and what those ask for as workspace that have one. */
@@ -30,6 +34,7 @@ typedef enum cuda_emulation_engine {
     ENGINE_FAILS,     /* when it runs */
     ENGINE_COMPILED,  /* cannot add to what is there */
     ENGINE_HUNGRY,    /* takes more workspace than there is */
+    ENGINE_FALLBACK,  /* proposed by that mode only: fast, so that it is seen where it was asked for */
     ENGINES
 } cuda_emulation_engine;
 enum { ENGINE_PLAIN_BYTES = 500, ENGINE_TENSOR_CORE_BYTES = 700, ENGINE_NONDETERMINISTIC_BYTES = 900 };

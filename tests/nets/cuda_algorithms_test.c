@@ -33,8 +33,8 @@ enum {
 };
 /* By cuDNN, twice each: forward, by input, by weights. */
 enum { TIMINGS = 6 };
-/* The legacy API's launches for one of them: by cuDNN, and of what it found best. */
-enum { LEGACY_LAUNCHES = 7 };
+/* A candidate's launches: one warms up, one shows whether it is worth the others. */
+enum { LAUNCHES = 1 + 1 + 4, LAUNCHES_OF_A_SLOW_ONE = 2 };
 
 typedef struct fixture {
     char path[256];
@@ -200,19 +200,38 @@ static void check_guessed(fixture *f) {
     unlink(f->path);
 }
 
-static void where_timing_fails_cudnns_guess_is_taken_and_not_kept(void **state) {
-    static const char *const CALLS[] = {
-        "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaMemsetAsync", "cudaEventRecord",
-        "cudaEventSynchronize",         "cudaEventElapsedTime"};
+static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **state) {
+    static const char *const CALLS[] = {"cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaMemsetAsync"};
     fixture *f = *state;
     f->config.algorithms_path = f->path;
-    for (int nth = 1; nth <= LEGACY_LAUNCHES; nth++) {
-        cuda_emulation_fail("kernel_launch", nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
-        check_guessed(f);
-    }
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
         cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);
         check_guessed(f);
+    }
+}
+
+/* When cuDNN times it, twice, or when it runs: engines are timed all the same, and their best is kept. */
+static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
+    static const char *const CALLS[] = {"cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime"};
+    fixture *f = *state;
+    f->config.algorithms_path = f->path;
+    f->config.log.level = MM_LOG_DEBUG;
+    for (int nth = 1; nth <= 2 + LAUNCHES + 3; nth++) {
+        long listed = cuda_emulation_dnn_listed();
+        const char *call = nth <= 2 + LAUNCHES ? "kernel_launch" : CALLS[nth - 2 - LAUNCHES - 1];
+        f->looked_for = nth <= 2 ? "  no algorithm: " : ", math 3: cu";
+        f->found = 0;
+        cuda_emulation_fail(call, nth <= 2 + LAUNCHES ? nth : 1, cudaErrorLaunchFailure);
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
+        assert_true(cuda_emulation_failed());
+        assert_int_equal(cuda_emulation_dnn_listed(), listed);
+        assert_int_equal(f->found, 1);
+        assert_int_equal(f->warnings, 0);
+        long timed = cuda_emulation_dnn_timed();
+        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
+        assert_int_equal(cuda_emulation_dnn_timed(), timed);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        unlink(f->path);
     }
 }
 
@@ -252,6 +271,123 @@ static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **
 }
 
 /* In the emulation sums do not depend on who sums. */
+static nets_op_desc evaluated(void) {
+    nets_op_desc desc = CONV;
+    desc.training = desc.wants_dx = false;
+    return desc;
+}
+
+/* A plain one and four that are compiled, all slower than the legacy algorithm. */
+static void an_engine_more_than_twice_as_slow_as_another_is_not_run_again(void **state) {
+    fixture *f = *state;
+    const nets_op_desc desc = evaluated();
+    f->config.deterministic = true;
+    for (int slow = 0; slow < 2; slow++) {
+        long executed = cuda_emulation_dnn_executed();
+        cuda_emulation_dnn_slow_engines(slow ? 1.5 : 0.9);
+        workspace_of(f, &desc, MM_FORWARD);
+        assert_int_equal(cuda_emulation_dnn_executed() - executed, 5 * (slow ? LAUNCHES_OF_A_SLOW_ONE : LAUNCHES));
+    }
+}
+
+static void the_next_list_of_engines_is_asked_for_where_there_are_few(void **state) {
+    fixture *f = *state;
+    nets_op_desc desc = evaluated();
+    long proposed = cuda_emulation_dnn_proposed();
+    workspace_of(f, &desc, MM_FORWARD);
+    assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 2);
+    desc.x[0] = desc.y[0] = INT64_C(1) << 20; /* not timed: the first engine is enough */
+    workspace_of(f, &desc, MM_FORWARD);
+    assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 3);
+}
+
+/* No workspace, to be added, and the legacy algorithm fails. */
+static void where_there_is_no_candidate_the_engines_that_always_can_are_asked_for(void **state) {
+    fixture *f = *state;
+    nets_op_desc desc = CONV;
+    f->config.workspace_limit_bytes = 1;
+    f->config.precision = NETS_TF32;
+    desc.wants_dx = false;
+    long launches = cuda_emulation_calls("kernel_launch"), proposed = cuda_emulation_dnn_proposed();
+    workspace_of(f, &desc, MM_BACKWARD);
+    assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 4);
+    desc.wants_dx = desc.adds_earlier = true;
+    cuda_emulation_fail("kernel_launch", (int)(cuda_emulation_calls("kernel_launch") - launches + 1),
+                        cudaErrorLaunchFailure);
+    assert_int_equal(workspace_of(f, &desc, MM_BACKWARD), WEIGHTS_BYTES);
+    assert_true(cuda_emulation_failed());
+    assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 4 + 7);
+}
+
+static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit(void **state) {
+    enum { MORE = NETS_WORKSPACE_LIMIT_BYTES + 256 };
+    static const struct {
+        int64_t limit, takes;
+        nets_precision precision;
+        double slow; /* at 0.9 it is a twentieth faster than the legacy algorithm */
+        int64_t expected;
+    } CASES[] = {
+        {0, MORE, NETS_TF32, 0.1, MORE},
+        {0, MORE, NETS_TF32, 0.9, TENSORS_BYTES},
+        {0, MORE, NETS_FP32, 0.1, ENGINE_PLAIN_BYTES},
+        {0, NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES + 1, NETS_TF32, 0.1, ENGINE_PLAIN_BYTES},
+        {NETS_WORKSPACE_LIMIT_BYTES, MORE, NETS_TF32, 0.1, ENGINE_PLAIN_BYTES},
+        {MORE, MORE, NETS_TF32, 0.1, MORE},
+    };
+    fixture *f = *state;
+    const nets_op_desc desc = evaluated();
+    f->config.deterministic = true;
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        f->config.workspace_limit_bytes = CASES[i].limit;
+        f->config.precision = CASES[i].precision;
+        cuda_emulation_dnn_tensor_core_bytes(CASES[i].takes);
+        cuda_emulation_dnn_slow_engines(CASES[i].slow);
+        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + CASES[i].expected);
+        assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+    }
+    assert_int_equal(f->warnings, 0);
+}
+
+/* The fifth allocation is of the larger workspace. */
+static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given(void **state) {
+    fixture *f = *state;
+    const nets_op_desc desc = evaluated();
+    const int64_t more = NETS_WORKSPACE_LIMIT_BYTES + 256;
+    f->config = (nets_backend_config){
+        .precision = NETS_TF32, .deterministic = true, .algorithms_path = f->path, .log = f->config.log};
+    cuda_emulation_dnn_tensor_core_bytes(more);
+    cuda_emulation_dnn_slow_engines(0.1);
+    cuda_emulation_fail("cudaMalloc", 5, cudaErrorMemoryAllocation);
+    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_true(cuda_emulation_failed());
+    for (int devices = 1; devices >= 0; devices--) {
+        cuda_emulation_set_devices(devices);
+        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + more);
+    }
+    f->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
+    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
+    cuda_emulation_set_devices(1);
+    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+/* Each call that reads the first of the first list, whose sixth is the best. */
+static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
+    fixture *f = *state;
+    const nets_op_desc desc = evaluated();
+    cuda_emulation_dnn_slow_engines(0.1);
+    f->config.precision = NETS_TF32;
+    f->config.log.level = MM_LOG_DEBUG;
+    f->looked_for = ": cannot be read";
+    for (int nth = 2; nth <= 2 + 4; nth++) {
+        f->found = 0;
+        cuda_emulation_fail("cudnnBackendGetAttribute", nth, cudaErrorMemoryAllocation);
+        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_TENSOR_CORE_BYTES);
+        assert_true(cuda_emulation_failed());
+        assert_int_equal(f->found, 1);
+    }
+}
+
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
@@ -426,10 +562,17 @@ int main(void) {
         CASE(the_workspace_is_that_of_the_precision_that_is_set),
         CASE(deterministic_takes_only_what_is),
         CASE(without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept),
-        CASE(where_timing_fails_cudnns_guess_is_taken_and_not_kept),
+        CASE(where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept),
+        CASE(a_legacy_algorithm_that_fails_is_left_out),
         CASE(a_kept_choice_that_no_longer_holds_is_made_anew),
         CASE(the_fastest_engine_that_is_allowed_is_taken),
         CASE(an_engine_is_timed_once_and_then_known_also_without_a_device),
+        CASE(an_engine_more_than_twice_as_slow_as_another_is_not_run_again),
+        CASE(the_next_list_of_engines_is_asked_for_where_there_are_few),
+        CASE(where_there_is_no_candidate_the_engines_that_always_can_are_asked_for),
+        CASE(where_tensor_cores_need_it_they_may_take_more_than_the_default_limit),
+        CASE(more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given),
+        CASE(an_engine_that_cannot_be_read_hides_no_other),
         CASE(engines_compute_what_algorithms_compute),
         CASE(the_log_says_what_was_tried_and_why_not),
         CASE(where_the_graph_api_fails_others_are_taken),
