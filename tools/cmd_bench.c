@@ -240,7 +240,9 @@ static mm_status prepare(bench *b) {
     if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
     if (b->svg) MM_TRY(nets_safetensors_writable(b->svg));
     if (b->json) MM_TRY(nets_safetensors_writable(b->json));
-    return read_link(b);
+    MM_TRY(read_link(b));
+    if (b->link_bytes > 0) target_learn_rates(&b->target, b->link_bytes);
+    return MM_OK;
 }
 
 static const char help_text[] =

@@ -83,6 +83,7 @@ static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     mm_issue issue;
     MM_TRY(target_init(&t->target));
+    if (t->link_bytes > 0) target_learn_rates(&t->target, t->link_bytes);
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
     mm_policy policy;

@@ -51,7 +51,7 @@ static mm_status close_in(search *s) {
     return MM_OK;
 }
 
-/* With nothing known. */
+/* From what is known, at first nothing. */
 static mm_status find(search *s) {
     int64_t over;
     do {
@@ -77,14 +77,18 @@ static mm_status descend(search *s) {
     return s->fits > 0 ? close_in(s) : MM_OK;
 }
 
-/* What does not fit without any workspace need not be timed: only batches up to there are. */
+/* What does not fit without any workspace hardly fits with some: the search is among what does, so that few are timed. */
 static mm_status find_below(search *s, const search *bound) {
     s->over = bound->over;
     s->over_bytes = bound->over_bytes;
     s->bytes_per_image = bound->bytes_per_image;
-    if (bound->fits == 0) return MM_OK;
-    MM_TRY(probe(s, bound->fits));
-    return s->fits == 0 ? descend(s) : MM_OK;
+    if (bound->fits > 0) MM_TRY(probe(s, bound->fits));
+    if (s->fits == 0) MM_TRY(descend(s));
+    if (s->over > 0 && s->over == bound->over) { /* not yet with its workspaces */
+        s->over = 0;
+        MM_TRY(probe(s, bound->over));
+    }
+    return find(s);
 }
 
 mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,

@@ -13,6 +13,7 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     MM_TRY(nets_lower(net, target->backend, batch, mode, &r->lowered));
     MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device));
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
+    mm_planned_tell(&r->planned, &target->rates);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph)};
@@ -70,6 +71,7 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
                                 .limits = {.device_bytes = device_bytes,
                                            .pinned_bytes = pinned_bytes,
                                            .base_bytes = mm_planned_base(r.lowered->graph)},
+                                .rates = target->rates,
                                 .recomputes = true};
         refused = mm_advise(&who);
     }

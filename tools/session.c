@@ -99,7 +99,7 @@ static mm_status open_manager(session *s) {
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
     int64_t base = 0;
-    s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
+    MM_TRY(session_memory_begin(s));
     MM_TRY(session_memory_raise(s, s->config.batch, NETS_TRAIN, &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));

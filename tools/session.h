@@ -18,7 +18,7 @@ typedef struct session_config {
     const nets_net *net;
     const char *data;
     int64_t batch;
-    target target;        /* borrowed */
+    target target;        /* borrowed; its rates are those of a device with that link */
     int64_t budget_bytes; /* 0: what the first policy needs */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
     int64_t link_bytes_per_s;
@@ -51,6 +51,7 @@ typedef struct session {
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
     bool refused_switch;               /* it is one that will be switched to that does not fit */
     int64_t pinned_most_bytes, pinned_needed_bytes;
+    int64_t staged_bytes;  /* of the budget, for batches that come in beside the computation; 0: they never do */
     requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */
     char holder[256];      /* layer and phase that hold it */
     int64_t iteration;     /* how many were run, those of a loaded state included */

@@ -4,28 +4,36 @@
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
+#include "mm/planning.h"
 #include "tools/requirement.h"
 
-/* By one plan of the p-th policy: its least, and the host memory that it takes in the budget. */
-static mm_status raise_by(session *s, int p, requirement *r) {
-    const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
-    if (free.pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
+/* By the pinned memory of a plan within so much on the device, or, where that is too little, of the one at hand. */
+static mm_status raise_pinned(session *s, requirement *r, int64_t device_bytes, int64_t least_bytes) {
+    if (device_bytes >= least_bytes) MM_TRY(requirement_limit(r, device_bytes, s->pinned_most_bytes));
     const mm_plan *plan = r->planned.plan;
-    if (plan->peak_bytes > s->need_bytes[p]) s->need_bytes[p] = plan->peak_bytes;
-    if (p == 0 && plan->peak_bytes > s->minimum_bytes) {
-        s->minimum_bytes = plan->peak_bytes;
-        s->free = free;
-        mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-    }
-    if (s->config.budget_bytes > plan->peak_bytes)
-        MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes));
-    plan = r->planned.plan;
     if (plan->pinned_bytes > s->pinned_most_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %lld bytes of pinned host memory, %lld are %s",
                        plan->policy, (long long)plan->pinned_bytes, (long long)s->pinned_most_bytes,
                        s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it");
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
+}
+
+/* By the plans of the p-th policy: its least, and the host memory that it takes in the budget, of which a batch that is
+ * staged may take its part at any time. With less on the device, a plan may need more or less of the host's. */
+static mm_status raise_by(session *s, int p, requirement *r) {
+    const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
+    if (free.pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
+    const mm_plan *plan = r->planned.plan;
+    int64_t least = plan->peak_bytes;
+    if (least > s->need_bytes[p]) s->need_bytes[p] = least;
+    if (p == 0 && least > s->minimum_bytes) {
+        s->minimum_bytes = least;
+        s->free = free;
+        mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
+    }
+    MM_TRY(raise_pinned(s, r, s->config.budget_bytes, least));
+    return s->staged_bytes > 0 ? raise_pinned(s, r, s->config.budget_bytes - s->staged_bytes, least) : MM_OK;
 }
 
 mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
@@ -50,6 +58,15 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
     return MM_OK;
 }
 
+mm_status session_memory_begin(session *s) {
+    const mm_device_ops *ops;
+    mm_memory_info info;
+    MM_TRY(look_at_device(s, &ops, &info));
+    s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
+    s->staged_bytes = ops->cpu_reaches_memory ? 0 : mm_align(nets_exec_stage_bytes(s->config.net, s->config.batch));
+    return MM_OK;
+}
+
 /* Where the device knows what others have, that is not the ladder's affair. */
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
@@ -67,21 +84,26 @@ static mm_status check_device(const session *s) {
                          : "choose a policy that does with less, a smaller batch, or end what else uses the device");
 }
 
+/* Only where that leaves much free: others on the device come and go, and libraries take some beside the arena. */
+static int64_t margin_of(const mm_memory_info *info) {
+    const int64_t least = INT64_C(64) << 20;
+    return info->free_bytes / 32 > least ? info->free_bytes / 32 : least;
+}
+
 mm_status session_memory_default(session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;
     if (s->config.budget_bytes > 0) return MM_OK;
     MM_TRY(look_at_device(s, &ops, &info));
-    int64_t staged = !ops->cpu_reaches_memory ? nets_exec_stage_bytes(s->config.net, s->config.batch) : 0;
     s->config.budget_bytes = s->minimum_bytes;
-    if (staged <= info.free_bytes - s->minimum_bytes) s->config.budget_bytes += staged;
+    if (s->staged_bytes <= info.free_bytes - s->minimum_bytes - margin_of(&info))
+        s->config.budget_bytes += s->staged_bytes;
     return MM_OK;
 }
 
 mm_status session_memory_stage(session *s) {
-    int64_t staged = nets_exec_stage_bytes(s->config.net, s->config.batch);
     for (int p = 1; p < s->config.policies.n; p++)
-        if (s->need_bytes[p] + staged > s->config.budget_bytes) return MM_OK;
+        if (s->need_bytes[p] + s->staged_bytes > s->config.budget_bytes) return MM_OK;
     mm_status status = nets_exec_stage(s->train);
     return status == MM_ERR_INFEASIBLE ? MM_OK : status; /* a tight budget does without */
 }

@@ -4,7 +4,11 @@
 
 #include "tools/session.h"
 
-/* Raises what each policy needs by the plan of one graph. *base_bytes: what the persistent tensors of all graphs take, 0
+/* How much pinned memory there may be, and what it takes that batches come in beside the computation. */
+MM_CHECKED mm_status session_memory_begin(session *s);
+
+/* Raises what each policy needs by the plans of one graph: device memory, and, in the budget if there is one, pinned
+ * memory, of which the manager will have no more. *base_bytes: what the persistent tensors of all graphs take, 0
  * if that is not known: then it becomes what this graph's take. */
 MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes);
 
@@ -12,7 +16,7 @@ MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode m
 MM_CHECKED mm_status session_memory_stage(session *s);
 
 /* Without a budget it becomes what the first policy needs, and what it takes that batches come in beside the computation,
- * if the device has that much. */
+ * if the device has plenty free. */
 MM_CHECKED mm_status session_memory_default(session *s);
 
 /* Whether the first policy fits the budget, and that the device. */

@@ -32,7 +32,19 @@ mm_status target_init(target *t) {
                                         .workspace_limit_bytes = t->workspace_bytes,
                                         .no_fuse = !fuse,
                                         .algorithms_path = t->algorithms};
+    target_learn_rates(t, 0);
     return nets_backend_open(t->device, &config, &t->backend);
+}
+
+void target_learn_rates(target *t, int64_t link_bytes_per_s) {
+    const mm_device_config config = {.link_out_bytes_per_s = link_bytes_per_s, .link_in_bytes_per_s = link_bytes_per_s};
+    mm_device *device;
+    t->rates = (mm_rates){0};
+    if (mm_device_create(t->device, &config, &device) != MM_OK) return;
+    mm_device_description description;
+    mm_device_describe(device, &description);
+    mm_device_destroy(device);
+    t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
 }
 
 void target_fini(target *t) {

@@ -2,6 +2,7 @@
 #ifndef TOOLS_TARGET_H
 #define TOOLS_TARGET_H
 
+#include "mm/planning.h"
 #include "nets/op.h"
 #include "tools/args.h"
 
@@ -10,6 +11,7 @@ typedef struct target {
     bool deterministic;
     int64_t workspace_bytes; /* that one convolution may take; 0: as the device has it */
     nets_backend *backend;   /* made of these; of all that a command plans and runs: what it times, it times once */
+    mm_rates rates;          /* that a manager on the device plans by: whoever plans without one does, too */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
@@ -48,9 +50,11 @@ typedef struct target {
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
-/* Checks the device, and opens the backend. MM_ERR_INVALID: no such precision, --fuse neither on nor off, a --workspace for
+/* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse neither on nor off, a --workspace for
  * the host device, whose ops take what they need and no more. */
 MM_CHECKED mm_status target_init(target *target);
+/* The rates of a device whose link has that speed (mm_options), 0: none is given; unknown where no device answers. */
+void target_learn_rates(target *target, int64_t link_bytes_per_s);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);
 

@@ -91,7 +91,7 @@ a_workspace_limit_is_what_convolutions_are_timed_under_() {
     [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
 }
 
-# Where one answers: what cannot fit is found out without timing anything.
+# Where one answers: what cannot fit is found out without timing anything, but for the first two.
 the_largest_batch_is_found_with_few_batches_timed_() {
     expect 0 device --json seen
     [[ $(values seen usable) == *true*true* ]] || return 0
@@ -107,6 +107,8 @@ the_largest_batch_is_found_with_few_batches_timed_() {
             ((${#words[@]} < 8)) || batches[${words[5]}]=1
         done <algorithms
         ((${#batches[@]} <= 8)) || fail "$policy, batch $largest: ${#batches[@]} were timed"
+        [[ ${batches[$((largest + 1))]-} && ${batches[$((largest + 2))]-} ]] ||
+            fail "$policy, batch $largest: the next two were not tried with their workspaces"
     done
 }
 

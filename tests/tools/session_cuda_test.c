@@ -1,0 +1,136 @@
+/* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches that
+ * come in beside the computation take of the budget, and of what is free. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "nets/zoo.h"
+#include "tests/cuda_emulation/control.h"
+#include "tools/session.h"
+
+enum { BATCH = 16 };
+
+static const size_t MIB = 1 << 20;
+
+typedef struct subject {
+    nets_net *net;
+    target target;
+} subject;
+
+static void expect_ok(mm_status status) {
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void subject_init(subject *u, const char *net) {
+    *u = (subject){.target = TARGET_DEFAULTS};
+    u->target.device = "cuda";
+    cuda_emulation_reset();
+    expect_ok(nets_zoo_build(net, &u->net));
+    expect_ok(target_init(&u->target));
+}
+
+static void subject_fini(subject *u) {
+    target_fini(&u->target);
+    nets_net_destroy(u->net);
+}
+
+/* other NULL: no policy will be switched to. */
+static session_config config_of(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
+    session_config config = {.net = u->net,
+                             .data = "synthetic:samples=32",
+                             .batch = BATCH,
+                             .target = u->target,
+                             .budget_bytes = budget_bytes,
+                             .no_ladder = true,
+                             .seed = 3};
+    strcpy(config.policies.text[config.policies.n++], policy);
+    if (other) strcpy(config.policies.text[config.policies.n++], other);
+    return config;
+}
+
+/* Returns whether there is room for batches beside the computation. */
+static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
+    session_config config = config_of(u, budget_bytes, policy, other);
+    session s;
+    expect_ok(session_init(&s, &config));
+    for (int i = 0; i < 4; i++) {
+        const char *next = i % 2 == 0 ? other : policy;
+        if (mm_policy_set(s.manager, next) == MM_OK) continue;
+        fail_msg("%s within %lld bytes: %s", next, (long long)s.config.budget_bytes, mm_last_error());
+    }
+    bool room = s.need_bytes[0] + s.staged_bytes <= s.config.budget_bytes &&
+                s.need_bytes[1] + s.staged_bytes <= s.config.budget_bytes;
+    session_fini(&s);
+    return room;
+}
+
+/* A plan may need more pinned memory in a smaller budget, and the manager has no more than was asked for. */
+static void policies_that_will_be_switched_to_fit_whatever_the_budget(void **state) {
+    (void)state;
+    enum { LEAST = 9600000, STRIDE = 100000, BUDGETS = 12 };
+    subject u;
+    int rooms = 0;
+    subject_init(&u, "resnet8");
+    for (int i = 0; i < BUDGETS; i++)
+        rooms += switch_to_and_fro(&u, LEAST + i * STRIDE, "recompute-swap", "swap-async");
+    assert_in_range(rooms, 1, BUDGETS - 1);
+    assert_true(switch_to_and_fro(&u, 0, "swap-async", "recompute-swap"));
+    subject_fini(&u);
+}
+
+static void a_manager_plans_what_was_planned_without_one(void **state) {
+    (void)state;
+    const int64_t budget = 17000000;
+    const char *policy = "recompute-swap";
+    subject u;
+    session s;
+    requirement r;
+    row found = {0};
+    const session_run run = {.iterations = 1, .schedule = {.rate = 0.01f, .factor = 1}, .quiet = true};
+    subject_init(&u, "resnet20");
+    session_config config = config_of(&u, budget, policy, NULL);
+    expect_ok(session_init(&s, &config));
+    expect_ok(session_train(&s, &run, &found));
+    expect_ok(requirement_init(&r, u.net, BATCH, NETS_TRAIN, &u.target, policy, 0, NULL));
+    assert_true(s.staged_bytes > 0 && r.minimum_bytes + s.staged_bytes < budget);
+    expect_ok(requirement_limit(&r, budget - s.staged_bytes, INT64_MAX));
+    assert_int_equal(found.stash_bytes, r.planned.plan->stash_bytes);
+    assert_int_equal(found.predicted_peak_bytes, r.planned.plan->peak_bytes + s.staged_bytes);
+    requirement_fini(&r);
+    session_fini(&s);
+    subject_fini(&u);
+}
+
+static void without_a_budget_batches_come_in_beside_the_computation_where_much_is_free(void **state) {
+    (void)state;
+    const size_t others = 64 * MIB;
+    subject u;
+    session s;
+    subject_init(&u, "resnet8");
+    session_config config = config_of(&u, 0, "liveness", NULL);
+    expect_ok(session_init(&s, &config));
+    int64_t minimum = s.minimum_bytes, staged = s.staged_bytes;
+    assert_true(staged > 0);
+    assert_int_equal(s.config.budget_bytes, minimum + staged);
+    session_fini(&s);
+    cuda_emulation_set_memory(others + (size_t)(minimum + staged) + 8 * MIB, others);
+    expect_ok(session_init(&s, &config));
+    assert_int_equal(s.minimum_bytes, minimum);
+    assert_int_equal(s.config.budget_bytes, minimum);
+    session_fini(&s);
+    cuda_emulation_set_memory((size_t)4 << 30, others);
+    subject_fini(&u);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(policies_that_will_be_switched_to_fit_whatever_the_budget),
+        cmocka_unit_test(a_manager_plans_what_was_planned_without_one),
+        cmocka_unit_test(without_a_budget_batches_come_in_beside_the_computation_where_much_is_free),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
