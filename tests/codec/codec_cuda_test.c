@@ -231,7 +231,8 @@ static void blocks_that_are_not_finite_and_their_count(void **state) {
 /* Codes shorter than what tells the classes of 64 values: the last lanes must not look for it behind the shared memory. */
 static void short_codes_of_cubes(void **state) {
     rig *r = rig_of(state);
-    static const char *const specs[] = {"zfp:rate=1,dims=3", "zfp:rate=0.14,dims=3", "zfp:rate=0.14,dims=3,layout=nchw"};
+    static const char *const specs[] = {"zfp:rate=1,dims=3", "zfp:rate=0.14,dims=3",
+                                        "zfp:rate=0.14,dims=3,layout=nchw"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (int family = 0; family < FAMILIES; family++) check_family(r, specs[i], nhwc(2, 16, 16, 16), family, i);
 }

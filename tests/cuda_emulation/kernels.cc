@@ -61,7 +61,7 @@ struct running {
     const grid *of;
     const void *arguments;
     std::vector<cuda_thread> threads;
-    std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; its ends are an allocation's: asan watches */
+    std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
     void *scheduler[5];
     cuda_thread *current = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
