@@ -255,7 +255,8 @@ static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
-    (void)state;
+    fixture *f = *state;
+    f->config.deterministic = true;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int adds = 0; adds < 2; adds++) {
             op_rig rigs[2];
@@ -263,6 +264,7 @@ static void engines_compute_what_algorithms_compute(void **state) {
                 cuda_emulation_dnn_slow_engines(fast ? 0.1 : 10);
                 op_rig_init(&rigs[fast], transposed ? NETS_CONV_TRANSPOSE : NETS_CONV, &attrs,
                             (const int64_t[4]){2, 7, 5, 6}, true, true);
+                op_rig_reopen(&rigs[fast], &f->config); /* which keeps nothing: each times anew */
                 if (adds) op_rig_give_earlier(&rigs[fast], rigs[fast].args.at[NETS_X]);
                 long executed = cuda_emulation_dnn_executed();
                 for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rigs[fast], phase);
@@ -325,11 +327,12 @@ static void where_the_graph_api_fails_others_are_taken(void **state) {
 }
 
 static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
+    fixture *f = *state;
     op_rig rig;
-    (void)state;
     cuda_emulation_dnn_slow_engines(0.1);
     op_rig_init(&rig, NETS_CONV, &(nets_attrs){.out_channels = 8, .kernel = {1, 1}}, (const int64_t[4]){2, 6, 6, 8},
                 true, true);
+    op_rig_reopen(&rig, &f->config);
     static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                         "cudnnBackendFinalize", "cudnnBackendExecute", "kernel_launch"};
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
