@@ -251,6 +251,20 @@ static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **
     assert_int_equal(f->warnings, 0);
 }
 
+/* So tests may compare their bits. */
+static void rigs_have_the_same_algorithms(void **state) {
+    (void)state;
+    op_rig rigs[2];
+    const nets_attrs attrs = {.out_channels = 4, .kernel = {2, 2}};
+    long timed = cuda_emulation_dnn_timed();
+    op_rig_init(&rigs[0], NETS_CONV, &attrs, (const int64_t[4]){1, 5, 6, 8}, true, true);
+    assert_true(cuda_emulation_dnn_timed() > timed);
+    timed = cuda_emulation_dnn_timed();
+    op_rig_init(&rigs[1], NETS_CONV, &attrs, (const int64_t[4]){1, 5, 6, 8}, true, true);
+    assert_int_equal(cuda_emulation_dnn_timed(), timed);
+    for (int i = 0; i < 2; i++) op_rig_fini(&rigs[i]);
+}
+
 /* In the emulation sums do not depend on who sums. */
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
@@ -433,6 +447,7 @@ int main(void) {
         CASE(a_kept_choice_that_no_longer_holds_is_made_anew),
         CASE(the_fastest_engine_that_is_allowed_is_taken),
         CASE(an_engine_is_timed_once_and_then_known_also_without_a_device),
+        CASE(rigs_have_the_same_algorithms),
         CASE(engines_compute_what_algorithms_compute),
         CASE(the_log_says_what_was_tried_and_why_not),
         CASE(where_the_graph_api_fails_others_are_taken),
