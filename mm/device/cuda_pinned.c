@@ -36,13 +36,19 @@ static int64_t read_number(const char *path, const char *key) {
     return value;
 }
 
+/* Not above `room`; where there is no such control group, `room`. */
+static int64_t room_in_group(int64_t room, const char *limit_path, const char *used_path) {
+    int64_t limit = read_number(limit_path, ""), used = read_number(used_path, "");
+    return limit != INT64_MAX && limit - used < room ? limit - used : room;
+}
+
 /* Whoever touches more than there is, is killed; CUDA says that there is no more. So nearly all of it is left to CUDA. */
 static bool has_room(int64_t bytes) {
     int64_t free_kib = read_number("/proc/meminfo", "MemAvailable:");
-    int64_t limit = read_number("/sys/fs/cgroup/memory.max", ""),
-            used = read_number("/sys/fs/cgroup/memory.current", "");
     int64_t room = free_kib == INT64_MAX ? 0 : free_kib * 1024;
-    if (limit != INT64_MAX && limit - used < room) room = limit - used;
+    room = room_in_group(room, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current");
+    room = room_in_group(room, "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                         "/sys/fs/cgroup/memory/memory.usage_in_bytes"); /* version 1 */
     return bytes <= room - room / 8;
 }
 

@@ -53,8 +53,8 @@ static mm_status find_driver(cuda_driver *driver) {
     return find_function("cuMemSetAccess", &driver->set_access);
 }
 
-/* Each way from pinned memory, over the PCI Express that GPUs of this architecture came with (measured: 55.2 GB/s of the
- * fifth generation). */
+/* Each way from pinned memory, over the PCI Express that GPUs of this architecture came with. (55.2 GB/s of the
+ * fifth generation were measured with other programs, none of them ours: tools/facts/README.md.) */
 static int64_t link_rate(int architecture) {
     static const int64_t GENERATION_3 = INT64_C(12000000000);
     return architecture >= 9 ? GENERATION_3 * 46 / 10 : architecture == 8 ? GENERATION_3 * 2 : GENERATION_3;

@@ -52,12 +52,11 @@ MM_HD void words_load_shifted(const mm_zfp_work &work, const uint32_t *src, uint
     words[WORDS - 1] &= UINT32_MAX >> (32 * WORDS - work.maxbits);
 }
 
-/* `count` words from any bit on, zeros past maxbits. */
+/* `count` words from any bit on, zeros past maxbits; past the code's last bit, one word more is looked at, no other. */
 template <int COUNT> MM_HD void words_peek(const uint32_t *shared, int start, int maxbits, uint32_t *words) {
     MM_UNROLL for (int j = 0; j < COUNT; j++) {
         const int left = maxbits - 32 * j;
-        words[j] = mm_zfp_peek(shared + j, start);
-        if (left < 32) words[j] &= left > 0 ? mm_zfp_ones(left) : 0;
+        words[j] = left > 0 ? mm_zfp_peek(shared + j, start) & (left < 32 ? mm_zfp_ones(left) : UINT32_MAX) : 0;
     }
 }
 

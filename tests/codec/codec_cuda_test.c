@@ -228,6 +228,15 @@ static void blocks_that_are_not_finite_and_their_count(void **state) {
     assert_true(r->cuda.counters->nonfinite_blocks > before);
 }
 
+/* Codes shorter than what tells the classes of 64 values: the last lanes must not look for it behind the shared memory. */
+static void short_codes_of_cubes(void **state) {
+    rig *r = rig_of(state);
+    static const char *const specs[] = {"zfp:rate=1,dims=3", "zfp:rate=0.14,dims=3",
+                                        "zfp:rate=0.14,dims=3,layout=nchw"};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        for (int family = 0; family < FAMILIES; family++) check_family(r, specs[i], nhwc(2, 16, 16, 16), family, i);
+}
+
 static void nobody_need_count(void **state) {
     rig *r = rig_of(state);
     mm_codec_counters *counters = r->cuda.counters;
@@ -293,6 +302,7 @@ int main(void) {
         cmocka_unit_test(every_class_of_bits_on_odd_shapes),
         cmocka_unit_test(every_family_of_values),
         cmocka_unit_test(blocks_that_are_not_finite_and_their_count),
+        cmocka_unit_test(short_codes_of_cubes),
         cmocka_unit_test(nobody_need_count),
         cmocka_unit_test(a_capped_grid_makes_the_same_code),
         cmocka_unit_test(shapes_beyond_what_kernels_count_are_unsupported),

@@ -61,8 +61,7 @@ struct running {
     const grid *of;
     const void *arguments;
     std::vector<cuda_thread> threads;
-    std::vector<char> memory; /* that the dynamic shared memory is in */
-    char *shared;
+    std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
     void *scheduler[5];
     cuda_thread *current = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
@@ -261,7 +260,7 @@ void run_block(running *r, uint64_t number) {
     const bool reverse = number % 2;
     const int threads = (int)r->threads.size(), warps = (threads + warpSize - 1) / warpSize;
     for (cuda_thread &t : r->threads) t.now = state::READY;
-    memset(r->shared, (int)(GARBAGE & 0xff), r->of->shared_bytes);
+    memset(r->shared.get(), (int)(GARBAGE & 0xff), r->of->shared_bytes);
     do {
         for (int i = 0; i < warps; i++) {
             const int first = (reverse ? warps - 1 - i : i) * warpSize;
@@ -287,8 +286,9 @@ void run(const grid &of, const void *arguments) {
     running r;
     r.of = &of;
     r.arguments = arguments;
-    r.memory.resize(of.shared_bytes + SHARED_ALIGNMENT);
-    r.shared = r.memory.data() + (SHARED_ALIGNMENT - (uintptr_t)r.memory.data() % SHARED_ALIGNMENT);
+    void *shared;
+    if (posix_memalign(&shared, SHARED_ALIGNMENT, of.shared_bytes) != 0) die("no memory for shared memory");
+    r.shared.reset(static_cast<char *>(shared));
 #if defined(__SANITIZE_THREAD__)
     r.tsan = __tsan_get_current_fiber();
 #endif
@@ -327,7 +327,7 @@ void die(const char *format, ...) {
     abort();
 }
 
-void *dynamic_shared() { return launched->shared; }
+void *dynamic_shared() { return launched->shared.get(); }
 
 int lane() { return (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % warpSize; }
 

@@ -270,7 +270,20 @@ static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **
     assert_int_equal(f->warnings, 0);
 }
 
-/* In the emulation sums do not depend on who sums. */
+/* So tests may compare their bits. */
+static void rigs_have_the_same_algorithms(void **state) {
+    (void)state;
+    op_rig rigs[2];
+    const nets_attrs attrs = {.out_channels = 4, .kernel = {2, 2}};
+    long timed = cuda_emulation_dnn_timed();
+    op_rig_init(&rigs[0], NETS_CONV, &attrs, (const int64_t[4]){1, 5, 6, 8}, true, true);
+    assert_true(cuda_emulation_dnn_timed() > timed);
+    timed = cuda_emulation_dnn_timed();
+    op_rig_init(&rigs[1], NETS_CONV, &attrs, (const int64_t[4]){1, 5, 6, 8}, true, true);
+    assert_int_equal(cuda_emulation_dnn_timed(), timed);
+    for (int i = 0; i < 2; i++) op_rig_fini(&rigs[i]);
+}
+
 static nets_op_desc evaluated(void) {
     nets_op_desc desc = CONV;
     desc.training = desc.wants_dx = false;
@@ -388,10 +401,12 @@ static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     }
 }
 
+/* In the emulation sums do not depend on who sums. */
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
-    (void)state;
+    fixture *f = *state;
+    f->config.deterministic = true;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int adds = 0; adds < 2; adds++) {
             op_rig rigs[2];
@@ -399,6 +414,7 @@ static void engines_compute_what_algorithms_compute(void **state) {
                 cuda_emulation_dnn_slow_engines(fast ? 0.1 : 10);
                 op_rig_init(&rigs[fast], transposed ? NETS_CONV_TRANSPOSE : NETS_CONV, &attrs,
                             (const int64_t[4]){2, 7, 5, 6}, true, true);
+                op_rig_reopen(&rigs[fast], &f->config); /* which keeps nothing: each times anew */
                 if (adds) op_rig_give_earlier(&rigs[fast], rigs[fast].args.at[NETS_X]);
                 long executed = cuda_emulation_dnn_executed();
                 for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rigs[fast], phase);
@@ -461,11 +477,12 @@ static void where_the_graph_api_fails_others_are_taken(void **state) {
 }
 
 static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
+    fixture *f = *state;
     op_rig rig;
-    (void)state;
     cuda_emulation_dnn_slow_engines(0.1);
     op_rig_init(&rig, NETS_CONV, &(nets_attrs){.out_channels = 8, .kernel = {1, 1}}, (const int64_t[4]){2, 6, 6, 8},
                 true, true);
+    op_rig_reopen(&rig, &f->config);
     static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                         "cudnnBackendFinalize", "cudnnBackendExecute", "kernel_launch"};
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
@@ -573,6 +590,7 @@ int main(void) {
         CASE(where_tensor_cores_need_it_they_may_take_more_than_the_default_limit),
         CASE(more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given),
         CASE(an_engine_that_cannot_be_read_hides_no_other),
+        CASE(rigs_have_the_same_algorithms),
         CASE(engines_compute_what_algorithms_compute),
         CASE(the_log_says_what_was_tried_and_why_not),
         CASE(where_the_graph_api_fails_others_are_taken),

@@ -38,8 +38,9 @@ typedef struct op_rig {
     int n_blocks;
 } op_rig;
 
-/* Device, stream and backend alone, for what is no op. `config` NULL: deterministic, with small workspaces. Skips the test if the device does not
- * answer; the rig is ended by op_rig_fini. */
+/* Device, stream and backend alone, for what is no op. `config` NULL: deterministic, with small workspaces and
+ * the algorithms of all such rigs, so that several give the same bits. Skips the test if the device does not answer; the
+ * rig is ended by op_rig_fini. */
 void op_rig_open(op_rig *rig, const nets_backend_config *config);
 
 /* Memory for a role, or for an update, full of zeros; given back by op_rig_fini. */

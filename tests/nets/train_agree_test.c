@@ -5,15 +5,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "nets/exec.h"
 #include "nets/zoo.h"
+#include "tests/nets/algorithms_file.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 4, STEPS = 10, BATCHES = 3 };
@@ -44,11 +43,11 @@ static void take_weights(const nets_net *net, nets_exec *exec, outcome *o) {
     }
 }
 
-/* What was chosen by timing in one run is for all of them. */
-static void train(const nets_net *net, const char *device, mm_manager *manager, bool no_fuse, const char *algorithms,
-                  outcome *o) {
-    const nets_backend_config config = {
-        .deterministic = true, .no_fuse = no_fuse, .workspace_limit_bytes = 1 << 20, .algorithms_path = algorithms};
+static void train(const nets_net *net, const char *device, mm_manager *manager, bool no_fuse, outcome *o) {
+    const nets_backend_config config = {.deterministic = true,
+                                        .no_fuse = no_fuse,
+                                        .workspace_limit_bytes = 1 << 20,
+                                        .algorithms_path = algorithms_file()};
     const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
     nets_backend *backend;
     nets_exec *exec;
@@ -103,30 +102,26 @@ static void check_same(const nets_net *net, const outcome *one, const outcome *o
     }
 }
 
-static void train_on(const nets_net *net, const char *device, bool no_fuse, const char *algorithms, outcome *o) {
+static void train_on(const nets_net *net, const char *device, bool no_fuse, outcome *o) {
     mm_manager *manager;
     expect_ok(create_manager(device, &manager));
-    train(net, device, manager, no_fuse, algorithms, o);
+    train(net, device, manager, no_fuse, o);
 }
 
 /* `fused`: how many layers become part of others, so that forward and backward are one step less each. */
 static void check_training(nets_net *net, int fused) {
     mm_manager *manager;
     outcome host, cuda, again, apart;
-    char algorithms[512];
     if (create_manager("cuda", &manager) != MM_OK) {
         print_message("%s\n", mm_last_error());
         nets_net_destroy(net);
         skip();
     }
     mm_manager_destroy(manager);
-    const char *folder = getenv("TEST_TMPDIR");
-    snprintf(algorithms, sizeof algorithms, "%s/train_agree.%d", folder ? folder : "/tmp", (int)getpid());
-    train_on(net, "cuda", false, algorithms, &cuda);
-    train_on(net, "cuda", false, algorithms, &again);
-    train_on(net, "cuda", true, algorithms, &apart);
-    train_on(net, "host", false, NULL, &host);
-    unlink(algorithms);
+    train_on(net, "cuda", false, &cuda);
+    train_on(net, "cuda", false, &again);
+    train_on(net, "cuda", true, &apart);
+    train_on(net, "host", false, &host);
     assert_true(host.loss[STEPS - 1] != host.loss[0]);
     assert_int_equal(apart.steps - cuda.steps, 2 * fused);
     check_near(net, &host, &cuda);

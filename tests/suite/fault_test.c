@@ -107,17 +107,18 @@ static bool run_iterations(const fault_case *c, suite_run *r) {
 }
 
 static mm_status create_exec(const fault_case *c, suite_run *r) {
-    return nets_exec_create(c->net->net, c->net->batch, NETS_TRAIN, r->manager, c->net->device, &SUITE_SGD, &r->exec);
+    return nets_exec_create_on(c->net->net, c->net->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec);
 }
 
 /* True if the fault has happened: so the next one is worth a try. */
 static bool run_case(const fault_case *c) {
-    suite_run r = {.s = c->net};
+    suite_run r = {.s = c->net, .backend = suite_backend(c->net)};
     device_fault_set(c->fault, c->nth);
     mm_status status = mm_manager_create(&c->options, &r.manager);
     if (status != MM_OK) {
         expect_clear(c, status);
         device_fault_set(DEVICE_FAULT_NONE, 0);
+        nets_backend_close(r.backend);
         return true;
     }
     status = create_exec(c, &r);
@@ -284,12 +285,12 @@ static void nth_call_fails_when_the_budget_changes(void **state) {
 
 /* New persistent tensors: every plan moves up. */
 static mm_status add_net(suite_run *r, const suite_net *other, nets_exec **made_out) {
-    return nets_exec_create(other->net, other->batch, NETS_TRAIN, r->manager, r->s->device, &SUITE_SGD, made_out);
+    return nets_exec_create_on(other->net, other->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, made_out);
 }
 
 static mm_status add_evaluation(suite_run *r, const suite_net *other, nets_exec **made_out) {
     (void)other;
-    return nets_exec_create(r->s->net, r->s->batch, NETS_EVAL, r->manager, r->s->device, NULL, made_out);
+    return nets_exec_create_on(r->s->net, r->s->batch, NETS_EVAL, r->manager, r->backend, NULL, made_out);
 }
 
 static void nth_call_fails_when_a_graph_is_added(void **state) {

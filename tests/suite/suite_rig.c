@@ -13,6 +13,7 @@
 #include "mm/planning.h"
 #include "nets/philox.h"
 #include "nets/zoo.h"
+#include "tests/nets/algorithms_file.h"
 
 int suite_on_each_device(int (*run)(const char *device)) {
     int failed = 0;
@@ -82,10 +83,15 @@ void suite_net_fini(suite_net *s) {
     free(s->labels);
 }
 
-nets_backend *suite_backend(const suite_net *s) {
+nets_backend *suite_backend(const suite_net *s) { return suite_backend_on(s, s->device); }
+
+nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     nets_backend *backend;
-    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20, .no_fuse = s->no_fuse};
-    if (nets_backend_open(s->device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
+    const nets_backend_config config = {.deterministic = true,
+                                        .workspace_limit_bytes = 8 << 20,
+                                        .no_fuse = s->no_fuse,
+                                        .algorithms_path = algorithms_file()};
+    if (nets_backend_open(device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
     return backend;
 }
 

@@ -40,8 +40,9 @@ typedef struct suite_need {
 } suite_need;
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
 
-/* The backend of the net's device, which gives the same bits on every run. */
+/* A backend of the net's device, or of another: all of a device give the same bits and need the same workspaces. */
 nets_backend *suite_backend(const suite_net *s);
+nets_backend *suite_backend_on(const suite_net *s, const char *device);
 
 /* An executor of the net in a manager of its own, with initial values. */
 typedef struct suite_run {

@@ -58,9 +58,7 @@ static void start(training *t, const suite_net *s, const char *device, const cha
                                 .pinned_bytes = PINNED,
                                 .policy = policy,
                                 .issue = w >= RECORDED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD};
-    const nets_backend_config config = {.deterministic = true, .workspace_limit_bytes = 8 << 20};
-    *t = (training){.s = s, .way = w};
-    expect_ok(nets_backend_open(device, &config, &t->backend));
+    *t = (training){.s = s, .way = w, .backend = suite_backend_on(s, device)};
     expect_ok(mm_manager_create(&options, &t->manager));
     expect_ok(nets_exec_create_on(s->net, s->batch, NETS_TRAIN, t->manager, t->backend, &SUITE_SGD, &t->exec));
     if (w == STAGED) expect_ok(nets_exec_stage(t->exec));

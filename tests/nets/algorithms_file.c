@@ -1,0 +1,19 @@
+#include "tests/nets/algorithms_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A test program has one, from the first that asks until its end. */
+static char path[512];
+
+static void remove_it(void) { unlink(path); }
+
+const char *algorithms_file(void) {
+    if (path[0]) return path;
+    const char *folder = getenv("TEST_TMPDIR");
+    snprintf(path, sizeof path, "%s/algorithms.%d", folder ? folder : "/tmp", (int)getpid());
+    remove_it(); /* what another left here that had this number */
+    atexit(remove_it);
+    return path;
+}
