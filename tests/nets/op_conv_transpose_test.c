@@ -126,11 +126,7 @@ static void earlier_contribution_is_added_in_its_place_with_the_same_bits(void *
     (void)state;
     op_rig rig;
     op_rig_init(&rig, NETS_CONV_TRANSPOSE, &OVERLAPPING, X, true, true);
-    float *earlier = op_rig_alloc(&rig, rig.bytes[NETS_DX]);
-    for (int64_t i = 0; i < op_rig_elems(&rig, NETS_DX); i++) earlier[i] = 0.3f * (float)(i % 17 - 8);
-    op_rig_give_earlier(&rig, earlier);
-    op_rig_run(&rig, MM_FORWARD);
-    op_rig_check_inplace(&rig, MM_BACKWARD, NETS_EARLIER, NETS_DX);
+    op_rig_check_earlier_inplace(&rig);
     op_rig_fini(&rig);
 }
 
@@ -138,11 +134,7 @@ static void an_op_is_made_for_an_earlier_contribution_or_for_none(void **state) 
     (void)state;
     op_rig rig;
     op_rig_init(&rig, NETS_CONV_TRANSPOSE, &OVERLAPPING, X, true, true);
-    rig.args.at[NETS_EARLIER] = rig.args.at[NETS_X];
-    assert_int_equal(nets_op_enqueue(rig.op, MM_BACKWARD, &rig.args, rig.stream), MM_ERR_INVALID);
-    op_rig_give_earlier(&rig, rig.args.at[NETS_X]);
-    rig.args.at[NETS_EARLIER] = NULL;
-    assert_int_equal(nets_op_enqueue(rig.op, MM_BACKWARD, &rig.args, rig.stream), MM_ERR_INVALID);
+    op_rig_check_made_for_earlier(&rig);
     op_rig_fini(&rig);
 }
 

@@ -288,6 +288,22 @@ void op_rig_check_inplace(op_rig *rig, mm_phase phase, nets_role input, nets_rol
     free(apart);
 }
 
+void op_rig_check_earlier_inplace(op_rig *rig) {
+    float *earlier = op_rig_alloc(rig, rig->bytes[NETS_DX]);
+    for (int64_t i = 0; i < op_rig_elems(rig, NETS_DX); i++) earlier[i] = 0.3f * (float)(i % 17 - 8);
+    op_rig_give_earlier(rig, earlier);
+    op_rig_run(rig, MM_FORWARD);
+    op_rig_check_inplace(rig, MM_BACKWARD, NETS_EARLIER, NETS_DX);
+}
+
+void op_rig_check_made_for_earlier(op_rig *rig) {
+    rig->args.at[NETS_EARLIER] = rig->args.at[NETS_X];
+    assert_int_equal(nets_op_enqueue(rig->op, MM_BACKWARD, &rig->args, rig->stream), MM_ERR_INVALID);
+    op_rig_give_earlier(rig, rig->args.at[NETS_X]);
+    rig->args.at[NETS_EARLIER] = NULL;
+    assert_int_equal(nets_op_enqueue(rig->op, MM_BACKWARD, &rig->args, rig->stream), MM_ERR_INVALID);
+}
+
 /* Moves a role's storage by `shift` bytes within a larger block, contents included. */
 static void move_role(op_rig *rig, nets_role role, int64_t shift) {
     char *block = op_rig_alloc(rig, shift + rig->bytes[role]);

@@ -84,6 +84,12 @@ void op_rig_give_earlier(op_rig *rig, void *earlier);
  * a GPU's convolutions, which may sum up in another order then. */
 void op_rig_check_earlier(op_rig *rig);
 
+/* A convolution's: the same bits where the earlier contribution lies in DX's place. */
+void op_rig_check_earlier_inplace(op_rig *rig);
+
+/* A convolution's: one made for an earlier contribution refuses to do without, and the other way round. */
+void op_rig_check_made_for_earlier(op_rig *rig);
+
 /* Both phases give the same bits wherever the tensors and the workspace lie. */
 void op_rig_check_places(op_rig *rig);
 
