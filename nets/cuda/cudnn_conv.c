@@ -7,7 +7,7 @@ static void keep_none(nets_cudnn_conv *conv) {
 }
 
 static mm_status take_engine(nets_cudnn_conv *conv, const nets_conv_choice *choice) {
-    MM_TRY(nets_cudnn_graph_init(&conv->graph, conv->cuda->dnn, &conv->shape));
+    MM_TRY(nets_cudnn_graph_init(&conv->graph, conv->cuda, &conv->shape));
     MM_TRY(nets_cudnn_plan_init(&conv->plan, &conv->graph, choice));
     if (conv->plan.workspace_bytes <= choice->workspace_bytes) return MM_OK;
     return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now", (long long)conv->plan.workspace_bytes);
@@ -29,7 +29,7 @@ static bool take_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) {
 static mm_status choose(nets_cudnn_conv *conv) {
     nets_cuda_backend *cuda = conv->cuda;
     const nets_conv_choice *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape);
-    if (!cuda->dnn) {
+    if (!cuda->dnn && !cuda->properties) {
         conv->choice = kept ? *kept : (nets_conv_choice){.workspace_bytes = cuda->config.workspace_limit_bytes};
         return MM_OK;
     }
@@ -47,7 +47,8 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->x_bytes = x * (int64_t)sizeof(float);
     conv->y_bytes = y * (int64_t)sizeof(float);
     conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * (int64_t)sizeof(float);
-    if (x <= INT32_MAX && y <= INT32_MAX) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
+    const bool has_legacy = x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
+    if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     return choose(conv);
 }
 

@@ -16,7 +16,7 @@
 
 /* The legacy API's descriptors. */
 typedef struct nets_cudnn_legacy {
-    cudnnTensorDescriptor_t x, y; /* x NULL: the images are too large for it */
+    cudnnTensorDescriptor_t x, y; /* x NULL: the images are too large for it, or it would have no handle to plan with */
     cudnnFilterDescriptor_t weights;
     cudnnConvolutionDescriptor_t conv;
 } nets_cudnn_legacy;

@@ -79,12 +79,16 @@ static void read_engine(cudnnBackendDescriptor_t config, nets_cudnn_engine *e) {
 static mm_status list(nets_cudnn_descriptors *made, const nets_cudnn_graph *graph, cudnnBackendHeurMode_t mode,
                       int capacity, nets_cudnn_engine *engines, int *n_out) {
     cudnnBackendDescriptor_t guess, configs[NETS_CUDNN_DESCRIPTORS];
+    const nets_cuda_backend *cuda = graph->cuda;
     int64_t n;
     *n_out = 0;
     MM_TRY(create(made, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &guess));
     MM_TRY(check(cudnnBackendSetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                           1, &graph->graph)));
     MM_TRY(check(cudnnBackendSetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)));
+    if (cuda->properties)
+        MM_TRY(check(cudnnBackendSetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                              &cuda->properties)));
     MM_TRY(check(cudnnBackendFinalize(guess)));
     if (capacity > NETS_CUDNN_DESCRIPTORS - made->n) capacity = NETS_CUDNN_DESCRIPTORS - made->n;
     for (int i = 0; i < capacity; i++) MM_TRY(create(made, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));

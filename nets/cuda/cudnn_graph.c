@@ -14,7 +14,7 @@ mm_status nets_cudnn_check(cudnnStatus_t status, const char *what) {
 
 /* ---------------------------------------------------------------- descriptors */
 
-/* A list of them ends with a count of zero. */
+/* One of a count of zero is not set; a list of them ends with one that has no values. */
 typedef struct attribute {
     cudnnBackendAttributeName_t name;
     cudnnBackendAttributeType_t type;
@@ -36,8 +36,9 @@ void nets_cudnn_drop(nets_cudnn_descriptors *made) {
 static mm_status describe(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
                           const attribute *attributes, cudnnBackendDescriptor_t *out) {
     MM_TRY(nets_cudnn_make(made, type, what, out));
-    for (const attribute *a = attributes; a->count; a++)
-        MM_TRY(nets_cudnn_check(cudnnBackendSetAttribute(*out, a->name, a->type, a->count, a->values), what));
+    for (const attribute *a = attributes; a->values; a++)
+        if (a->count)
+            MM_TRY(nets_cudnn_check(cudnnBackendSetAttribute(*out, a->name, a->type, a->count, a->values), what));
     return nets_cudnn_check(cudnnBackendFinalize(*out), what);
 }
 
@@ -132,14 +133,14 @@ static mm_status init_graph(nets_cudnn_graph *g, const nets_conv_shape *s) {
     MM_TRY(describe_operation(g, s, tensors, conv, &of));
     const attribute attributes[] = {
         {CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &of},
-        {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn},
+        {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, !g->cuda->properties, &g->cuda->dnn},
         {0},
     };
     return describe(&g->made, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "describing a graph", attributes, &g->graph);
 }
 
-mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, cudnnHandle_t dnn, const nets_conv_shape *shape) {
-    *graph = (nets_cudnn_graph){.dnn = dnn};
+mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, const nets_cuda_backend *cuda, const nets_conv_shape *shape) {
+    *graph = (nets_cudnn_graph){.cuda = cuda};
     mm_status status = init_graph(graph, shape);
     if (status != MM_OK) nets_cudnn_graph_fini(graph);
     return status;
@@ -159,6 +160,8 @@ static mm_status describe_config(nets_cudnn_plan *p, const nets_cudnn_graph *g, 
     const attribute of_engine[] = {
         {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->graph},
         {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index},
+        {CUDNN_ATTR_ENGINE_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->cuda->properties != NULL,
+         &g->cuda->properties},
         {0},
     };
     MM_TRY(describe(&p->made, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "describing an engine", of_engine, &engine));
@@ -180,12 +183,15 @@ static mm_status describe_config(nets_cudnn_plan *p, const nets_cudnn_graph *g, 
 }
 
 static mm_status init_plan(nets_cudnn_plan *p, const nets_cudnn_graph *g, const nets_conv_choice *choice) {
+    const nets_cuda_backend *cuda = g->cuda;
     cudnnBackendDescriptor_t config;
     int64_t n;
     MM_TRY(describe_config(p, g, choice, &config));
     const attribute attributes[] = {
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config},
-        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->dnn},
+        {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, !cuda->properties, &cuda->dnn},
+        {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, cuda->properties != NULL,
+         &cuda->properties},
         {0},
     };
     MM_TRY(describe(&p->made, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "making a plan", attributes, &p->plan));
@@ -195,7 +201,7 @@ static mm_status init_plan(nets_cudnn_plan *p, const nets_cudnn_graph *g, const 
 }
 
 mm_status nets_cudnn_plan_init(nets_cudnn_plan *plan, const nets_cudnn_graph *graph, const nets_conv_choice *choice) {
-    *plan = (nets_cudnn_plan){.dnn = graph->dnn};
+    *plan = (nets_cudnn_plan){.cuda = graph->cuda};
     mm_status status = init_plan(plan, graph, choice);
     if (status != MM_OK) nets_cudnn_plan_fini(plan);
     return status;
@@ -220,7 +226,8 @@ mm_status nets_cudnn_plan_enqueue(const nets_cudnn_plan *plan, void *x, void *y,
     cudnnBackendDescriptor_t pack;
     mm_status status =
         describe(&made, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "passing a convolution's tensors", attributes, &pack);
-    if (status == MM_OK) status = nets_cudnn_check(cudnnBackendExecute(plan->dnn, plan->plan, pack), "a convolution");
+    if (status == MM_OK)
+        status = nets_cudnn_check(cudnnBackendExecute(plan->cuda->dnn, plan->plan, pack), "a convolution");
     nets_cudnn_drop(&made);
     return status;
 }

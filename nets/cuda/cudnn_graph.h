@@ -14,7 +14,7 @@ typedef struct nets_cudnn_descriptors {
 } nets_cudnn_descriptors;
 
 typedef struct nets_cudnn_graph {
-    cudnnHandle_t dnn;
+    const nets_cuda_backend *cuda; /* for whose device it is planned */
     nets_cudnn_descriptors made;
     cudnnBackendDescriptor_t graph; /* one of them */
 } nets_cudnn_graph;
@@ -31,7 +31,7 @@ typedef struct nets_cudnn_engine {
 } nets_cudnn_engine;
 
 typedef struct nets_cudnn_plan {
-    cudnnHandle_t dnn;
+    const nets_cuda_backend *cuda;
     nets_cudnn_descriptors made;
     cudnnBackendDescriptor_t plan; /* one of them; NULL: there is none */
     int64_t workspace_bytes;
@@ -45,7 +45,8 @@ MM_CHECKED mm_status nets_cudnn_make(nets_cudnn_descriptors *made, cudnnBackendD
 void nets_cudnn_drop(nets_cudnn_descriptors *made);
 
 /* Where one fails nothing is left to be ended. The graph must outlive its plans. */
-MM_CHECKED mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, cudnnHandle_t dnn, const nets_conv_shape *shape);
+MM_CHECKED mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, const nets_cuda_backend *cuda,
+                                           const nets_conv_shape *shape);
 void nets_cudnn_graph_fini(nets_cudnn_graph *graph);
 
 /* The most promising engines by one of cuDNN's ways to guess, best first. Where it fails there are none. */

@@ -19,7 +19,10 @@ typedef struct nets_cuda_backend {
     nets_cuda_choices choices;
     cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
     cublasHandle_t blas; /* as dnn */
-    bool told_untimed;   /* that algorithms could not be timed */
+    /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn is NULL): what
+     * it would choose for it, untimed, is known without it. */
+    cudnnBackendDescriptor_t properties;
+    bool told_untimed; /* that algorithms could not be timed */
 } nets_cuda_backend;
 
 extern const nets_backend_ops nets_cuda_backend_ops;
