@@ -10,7 +10,7 @@
 #include "nets/cuda/cudnn_conv.h"
 
 enum {
-    PRODUCTS = 8,
+    PRODUCTS = 8, /* algorithms of cuBLAS */
     ENGINES = 9,
     CANDIDATES = 1 + PRODUCTS + ENGINES,
     BEYOND = 6,    /* that take more workspace than the limit */

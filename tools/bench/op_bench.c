@@ -6,9 +6,9 @@
  * A line for each op and phase, on maps as ResNet-50 and its elders have them: microseconds of one, and, for those that
  * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of a
  * copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows there.
- * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution
- * or a linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are
- * none, and which is taken. */
+ * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution or a
+ * linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are none,
+ * and which is taken. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
