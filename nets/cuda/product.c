@@ -6,8 +6,6 @@
  * timed is what runs, in this process and in the next one. */
 #include "nets/cuda/product.h"
 
-#include <string.h>
-
 enum { ALIGNMENT = 16, /* of all tensors; kernels make use of no more */ PROPOSED = 16 };
 
 static const cudaDataType_t FLOAT = CUDA_R_32F;
