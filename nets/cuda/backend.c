@@ -32,27 +32,13 @@ mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return MM_OK;
     (void)cudaGetLastError();
     return mm_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuBLAS: %s: %s", what,
-                   cublasGetStatusString(status));
-}
-
-static mm_status no_device(void) {
-    return mm_fail(MM_ERR_DEVICE, "no CUDA device was there when the network's operations were made");
+                   cublasLtGetStatusString(status));
 }
 
 mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out) {
-    if (!cuda->dnn) return no_device();
+    if (!cuda->dnn) return mm_fail(MM_ERR_DEVICE, "no CUDA device was there when the network's operations were made");
     MM_TRY(nets_cuda_dnn_check(cudnnSetStream(cuda->dnn, mm_cuda_stream(stream)), "setting a stream"));
     *handle_out = cuda->dnn;
-    return MM_OK;
-}
-
-/* The workspace after the stream, which resets it. */
-mm_status nets_cuda_blas_on(nets_cuda_backend *cuda, mm_stream *stream, void *workspace, int64_t bytes,
-                            cublasHandle_t *handle_out) {
-    if (!cuda->blas) return no_device();
-    MM_TRY(nets_cuda_blas_check(cublasSetStream(cuda->blas, mm_cuda_stream(stream)), "setting a stream"));
-    MM_TRY(nets_cuda_blas_check(cublasSetWorkspace(cuda->blas, workspace, (size_t)bytes), "setting a workspace"));
-    *handle_out = cuda->blas;
     return MM_OK;
 }
 
@@ -61,18 +47,18 @@ mm_status nets_cuda_blas_on(nets_cuda_backend *cuda, mm_stream *stream, void *wo
 static void close_cuda(nets_backend *backend) {
     nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
     if (cuda->dnn) cudnnDestroy(cuda->dnn);
-    if (cuda->blas) cublasDestroy(cuda->blas);
+    if (cuda->lt) cublasLtDestroy(cuda->lt);
     nets_cuda_choices_fini(&cuda->choices);
     free(cuda);
 }
 
-/* The device and the library that choose algorithms, as one word. */
+/* The device and the libraries whose algorithms are chosen, as one word. */
 static mm_status name_device(char name[128]) {
     struct cudaDeviceProp properties;
     int device;
     MM_TRY(mm_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
     MM_TRY(mm_cuda_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
-    snprintf(name, 128, "%.96s/cudnn-%zu", properties.name, cudnnGetVersion());
+    snprintf(name, 128, "%.80s/cudnn-%zu/cublas-%zu", properties.name, cudnnGetVersion(), cublasLtGetVersion());
     for (char *c = name; *c; c++)
         if (*c <= ' ') *c = '_';
     return MM_OK;
@@ -80,7 +66,7 @@ static mm_status name_device(char name[128]) {
 
 static mm_status make_handles(nets_cuda_backend *cuda) {
     MM_TRY(nets_cuda_dnn_check(cudnnCreate(&cuda->dnn), "opening the library"));
-    return nets_cuda_blas_check(cublasCreate(&cuda->blas), "opening the library");
+    return nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library");
 }
 
 static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config) {

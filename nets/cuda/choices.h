@@ -1,7 +1,7 @@
-/* What of cuDNN computes a convolution: an algorithm of its legacy API or an engine of its graph API, chosen once, by
- * timing, and kept in a file.
+/* What computes a convolution: an algorithm of cuDNN's legacy API, an engine of its graph API or, where it is a product of
+ * matrices, an algorithm of cuBLAS, chosen once, by timing, and kept in a file.
  *
- * The file is text: a line for each choice, with the device, cuDNN's version and all that the choice depends on, and at
+ * The file is text: a line for each choice, with the device, the libraries' versions and all that the choice depends on, and at
  * the end their number and a checksum of all before. A file that is not exactly that is ignored with a warning, and
  * written anew. It is replaced as a whole: readers never see half of it, of two writers the last one's choices remain. */
 #ifndef NETS_CUDA_CHOICES_H
@@ -19,16 +19,21 @@ typedef struct nets_conv_shape {
     int adds; /* 1: to what the output holds already */
 } nets_conv_shape;
 
-typedef enum nets_conv_api { NETS_CONV_UNCHOSEN /* no device has */, NETS_CONV_LEGACY, NETS_CONV_GRAPH } nets_conv_api;
+typedef enum nets_conv_api {
+    NETS_CONV_UNCHOSEN, /* no device has */
+    NETS_CONV_LEGACY,
+    NETS_CONV_GRAPH,
+    NETS_CONV_PRODUCT
+} nets_conv_api;
 
 enum { NETS_CONV_KNOBS = 44 }; /* an engine has at most */
 
-/* All as cuDNN numbers it. */
+/* All as cuDNN or cuBLAS numbers it. */
 typedef struct nets_conv_choice {
     int api;                 /* nets_conv_api */
-    int algorithm, math;     /* of the graph API: the engine's index, 0 */
-    int64_t workspace_bytes; /* of cuDNN */
-    int n_knobs;             /* of an engine */
+    int algorithm, math;     /* of the graph API: the engine's index, 0; of cuBLAS: its number, 0 */
+    int64_t workspace_bytes; /* of the library */
+    int n_knobs;             /* of an engine; of cuBLAS: what configures the algorithm */
     struct nets_conv_knob {
         int type;
         int64_t value;
@@ -45,7 +50,7 @@ typedef struct nets_cuda_choices {
     int n, capacity;
 } nets_cuda_choices;
 
-/* Reads the file, if there is one. `device` names the device and the library, without spaces. MM_ERR_NOMEM. */
+/* Reads the file, if there is one. `device` names the device and the libraries, without spaces. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_cuda_choices_init(nets_cuda_choices *choices, const nets_backend_config *config,
                                             const char *device);
 void nets_cuda_choices_fini(nets_cuda_choices *choices);

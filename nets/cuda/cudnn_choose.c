@@ -1,8 +1,8 @@
-/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, and the engines that the
- * graph API proposes are run one after the other, in memory that is taken for that time. It is the only work of this backend that
- * allocates and waits; it happens when an op is created.
+/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, the algorithms that cuBLAS
+ * proposes for a product, and the engines that the graph API proposes are run one after the other, in memory that is taken
+ * for that time. It is the only work of this backend that allocates and waits; it happens when an op is created.
  *
- * Whatever fails for a convolution, in either API, only means that there are fewer candidates. The log says at level
+ * Whatever fails for a convolution, in any of them, only means that there are fewer candidates. The log says at level
  * debug what each candidate was, and why another was none. */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,9 @@
 #include "nets/cuda/cudnn_conv.h"
 
 enum {
-    CANDIDATES = 10,
+    PRODUCTS = 8, /* algorithms of cuBLAS */
+    ENGINES = 9,
+    CANDIDATES = 1 + PRODUCTS + ENGINES,
     BEYOND = 6,    /* that take more workspace than the limit */
     PROPOSED = 64, /* engines that are looked at of each way to guess */
     COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
@@ -21,7 +23,8 @@ enum {
 
 typedef struct candidate {
     nets_conv_choice choice;
-    nets_cudnn_plan plan; /* of an engine */
+    nets_cudnn_plan plan;             /* of an engine */
+    nets_product_algorithm algorithm; /* of a product */
     float ms;
 } candidate;
 
@@ -50,7 +53,9 @@ static void tell_shape(const nets_cudnn_conv *c) {
 }
 
 static void describe(const nets_conv_choice *c, char text[TEXT]) {
-    int at = snprintf(text, TEXT, c->api == NETS_CONV_GRAPH ? "engine %d" : "algorithm %d", c->algorithm);
+    static const char *const NAMES[] = {
+        [NETS_CONV_LEGACY] = "algorithm", [NETS_CONV_GRAPH] = "engine", [NETS_CONV_PRODUCT] = "product"};
+    int at = snprintf(text, TEXT, "%s %d", NAMES[c->api], c->algorithm);
     if (c->api == NETS_CONV_LEGACY) snprintf(text + at, (size_t)(TEXT - at), ", math %d", c->math);
     for (int i = 0; i < c->n_knobs; i++)
         at += snprintf(text + at, (size_t)(TEXT - at), " %d=%lld", c->knobs[i].type, (long long)c->knobs[i].value);
@@ -72,7 +77,7 @@ static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *
 /* Once: it is the same for all. */
 static void tell_untimed(const nets_cudnn_conv *c) {
     if (!c->cuda->told_untimed)
-        mm_log_send(log_of(c), MM_LOG_WARNING, "a convolution's algorithms are not timed, cuDNN's guess is taken: %s",
+        mm_log_send(log_of(c), MM_LOG_WARNING, "a convolution's algorithms are not timed, a guess is taken: %s",
                     mm_last_error());
     c->cuda->told_untimed = true;
 }
@@ -99,7 +104,7 @@ static mm_status start(const nets_cudnn_conv *c, selection *s) {
     MM_TRY(take_tensor(c->x_bytes, s->stream, &s->memory.x));
     MM_TRY(take_tensor(c->y_bytes, s->stream, &s->memory.y));
     MM_TRY(take_tensor(c->weights_bytes, s->stream, &s->memory.weights));
-    MM_TRY(take(c->cuda->config.workspace_limit_bytes, &s->memory.workspace));
+    MM_TRY(take(c->limit_bytes, &s->memory.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
 }
 
@@ -117,13 +122,14 @@ static void end(const nets_cudnn_conv *c, selection *s) {
     s->begin = s->end = NULL;
 }
 
-static mm_status launch(const nets_cudnn_conv *c, const nets_cudnn_trial *t) {
-    return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace);
+static mm_status launch(const nets_cudnn_conv *c, const selection *s) {
+    const nets_cudnn_trial *t = &s->memory;
+    return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace, s->stream);
 }
 
 static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, float *ms_out) {
     MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    for (int i = 0; i < n; i++) MM_TRY(launch(c, &s->memory));
+    for (int i = 0; i < n; i++) MM_TRY(launch(c, s));
     MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
     MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
     MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
@@ -142,7 +148,7 @@ static const candidate *fastest_of(const selection *s) {
 /* Once before: a kernel is loaded when it first runs, and that would count. */
 static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
     const candidate *fastest = fastest_of(s);
-    MM_TRY(launch(c, &s->memory));
+    MM_TRY(launch(c, s));
     MM_TRY(time_launches(c, s, 1, ms_out));
     if (fastest && *ms_out > SLOW * fastest->ms) return MM_OK;
     return time_launches(c, s, RUNS, ms_out);
@@ -151,6 +157,7 @@ static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out
 static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
     c->choice = a->choice;
     c->plan = a->plan;
+    c->algorithm = a->algorithm;
     mm_status status = run(c, s, &a->ms);
     c->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
     c->plan = (nets_cudnn_plan){.plan = NULL};
@@ -172,6 +179,35 @@ static void add_legacy(nets_cudnn_conv *c, selection *s) {
         tell(c, &a->choice, mm_last_error());
     else
         s->n++;
+}
+
+static mm_status make_product(nets_cudnn_conv *c, selection *s, candidate *a) {
+    MM_TRY(nets_product_make(&c->product, &a->choice, &a->algorithm));
+    a->choice.workspace_bytes = a->algorithm.workspace_bytes;
+    if (a->choice.workspace_bytes > c->limit_bytes)
+        return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
+                       (long long)a->choice.workspace_bytes);
+    return s->timed ? time_candidate(c, s, a) : MM_OK;
+}
+
+/* Until there are `most` candidates. */
+static void add_products(nets_cudnn_conv *c, selection *s, int most) {
+    nets_conv_choice proposed[PRODUCTS];
+    int n;
+    if (!c->product.lt) return;
+    if (nets_product_propose(&c->product, c->limit_bytes, c->cuda->config.deterministic, PRODUCTS, proposed, &n) !=
+        MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more products: %s", mm_last_error());
+    for (int i = 0; i < n && s->n < most; i++) {
+        candidate *a = &s->of[s->n];
+        *a = (candidate){.choice = proposed[i]};
+        if (make_product(c, s, a) != MM_OK) {
+            tell(c, &a->choice, mm_last_error());
+        } else {
+            s->n++;
+            s->tensor_core |= a->algorithm.tensor_core;
+        }
+    }
 }
 
 static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
@@ -218,7 +254,7 @@ static mm_status make_candidate(nets_cudnn_conv *c, selection *s, const nets_cud
     MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
     a->choice.workspace_bytes = a->plan.workspace_bytes;
     mm_status status = MM_OK;
-    if (a->plan.workspace_bytes > c->cuda->config.workspace_limit_bytes)
+    if (a->plan.workspace_bytes > c->limit_bytes)
         status = refuse(c, s, e, a);
     else if (s->timed)
         status = time_candidate(c, s, a);
@@ -299,15 +335,17 @@ static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     s->timed = true;
     MM_TRY(start(c, s));
     add_legacy(c, s);
-    add_engines(c, s, CANDIDATES);
+    add_products(c, s, s->n + PRODUCTS);
+    add_engines(c, s, s->n + ENGINES);
     add_beyond(c, s);
     return MM_OK;
 }
 
-/* What the library would take. */
+/* What a library would take. */
 static void guess(nets_cudnn_conv *c, selection *s) {
     s->timed = false;
-    add_legacy(c, s);
+    add_products(c, s, 1);
+    if (!s->n) add_legacy(c, s);
     if (!s->n) add_engines(c, s, 1);
 }
 
@@ -327,11 +365,12 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     candidate *best = best_of(s);
     if (!best)
         return mm_fail(MM_ERR_UNSUPPORTED,
-                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
+                       "there is no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
                        "level debug why each is none%s",
-                       config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes,
+                       config->deterministic ? "deterministic " : "", (long long)c->limit_bytes,
                        has_legacy(c) ? "" : "; with a smaller batch there are more");
     c->choice = best->choice;
+    c->algorithm = best->algorithm;
     if (best->choice.api == NETS_CONV_GRAPH) {
         c->plan = best->plan;
         c->graph = s->graph;

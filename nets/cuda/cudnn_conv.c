@@ -6,18 +6,34 @@ static void keep_none(nets_cudnn_conv *conv) {
     conv->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
 }
 
-static mm_status take_engine(nets_cudnn_conv *conv, const nets_conv_choice *choice) {
+static mm_status make_engine(nets_cudnn_conv *conv, const nets_conv_choice *choice, int64_t *bytes_out) {
     MM_TRY(nets_cudnn_graph_init(&conv->graph, conv->cuda, &conv->shape));
     MM_TRY(nets_cudnn_plan_init(&conv->plan, &conv->graph, choice));
-    if (conv->plan.workspace_bytes <= choice->workspace_bytes) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now", (long long)conv->plan.workspace_bytes);
+    *bytes_out = conv->plan.workspace_bytes;
+    return MM_OK;
+}
+
+static mm_status make_product(nets_cudnn_conv *conv, const nets_conv_choice *choice, int64_t *bytes_out) {
+    if (!conv->product.lt) return mm_fail(MM_ERR_UNSUPPORTED, "it is no product");
+    MM_TRY(nets_product_make(&conv->product, choice, &conv->algorithm));
+    *bytes_out = conv->algorithm.workspace_bytes;
+    return MM_OK;
+}
+
+static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) {
+    int64_t bytes = 0;
+    if (kept->api == NETS_CONV_LEGACY && !nets_cudnn_legacy_holds(conv, kept))
+        return mm_fail(MM_ERR_UNSUPPORTED, "there is no such algorithm now, or it takes more workspace");
+    if (kept->api == NETS_CONV_GRAPH) MM_TRY(make_engine(conv, kept, &bytes));
+    if (kept->api == NETS_CONV_PRODUCT) MM_TRY(make_product(conv, kept, &bytes));
+    if (bytes <= kept->workspace_bytes) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "it takes %lld bytes of workspace now", (long long)bytes);
 }
 
 /* A choice kept by another build of the library may no longer hold. */
 static bool take_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) {
-    if (kept->api == NETS_CONV_LEGACY && !nets_cudnn_legacy_holds(conv, kept)) return false;
-    if (kept->api == NETS_CONV_GRAPH && take_engine(conv, kept) != MM_OK) {
-        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "the engine kept for a convolution is chosen anew: %s",
+    if (make_kept(conv, kept) != MM_OK) {
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "what was kept for a convolution is chosen anew: %s",
                     mm_last_error());
         keep_none(conv);
         return false;
@@ -30,7 +46,7 @@ static mm_status choose(nets_cudnn_conv *conv) {
     nets_cuda_backend *cuda = conv->cuda;
     const nets_conv_choice *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape);
     if (!cuda->dnn && !cuda->properties) {
-        conv->choice = kept ? *kept : (nets_conv_choice){.workspace_bytes = cuda->config.workspace_limit_bytes};
+        conv->choice = kept ? *kept : (nets_conv_choice){.workspace_bytes = conv->limit_bytes};
         return MM_OK;
     }
     if (kept && take_kept(conv, kept)) return MM_OK;
@@ -49,11 +65,13 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * (int64_t)sizeof(float);
     const bool has_legacy = x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
+    MM_TRY(nets_product_init(&conv->product, conv->cuda, s));
     return choose(conv);
 }
 
-mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape) {
-    *conv = (nets_cudnn_conv){.cuda = cuda, .shape = *shape};
+mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
+                               int64_t limit_bytes) {
+    *conv = (nets_cudnn_conv){.cuda = cuda, .shape = *shape, .limit_bytes = limit_bytes};
     mm_status status = init(conv);
     if (status != MM_OK) nets_cudnn_conv_fini(conv);
     return status;
@@ -64,7 +82,10 @@ void nets_cudnn_conv_fini(nets_cudnn_conv *conv) {
     nets_cudnn_legacy_fini(&conv->legacy);
 }
 
-mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, void *x, void *y, void *weights, void *workspace) {
+mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, void *x, void *y, void *weights, void *workspace,
+                                 cudaStream_t stream) {
+    if (conv->choice.api == NETS_CONV_PRODUCT)
+        return nets_product_enqueue(&conv->product, &conv->algorithm, x, y, weights, workspace, stream);
     if (conv->choice.api == NETS_CONV_GRAPH) return nets_cudnn_plan_enqueue(&conv->plan, x, y, weights, workspace);
     return nets_cudnn_legacy_launch(conv, x, y, weights, workspace);
 }
@@ -73,5 +94,5 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y,
                                   mm_stream *stream) {
     cudnnHandle_t dnn;
     MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
-    return nets_cudnn_conv_launch(conv, x, y, weights, workspace);
+    return nets_cudnn_conv_launch(conv, x, y, weights, workspace, mm_cuda_stream(stream));
 }

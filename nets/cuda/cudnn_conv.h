@@ -1,12 +1,14 @@
-/* All that knows cuDNN's convolutions: the three directions of one convolution, float32 NHWC, weights KRSC (out, height,
- * width, in): that is what its fast kernels want. Internal.
+/* The three directions of one convolution, float32 NHWC, weights KRSC (out, height, width, in): that is what cuDNN's fast
+ * kernels want. Internal.
  *
  * cuDNN computes them by two APIs: the legacy one's algorithms (cudnn_legacy.c), for images of fewer than 2^31 elements,
- * and the graph API's engines (cudnn_graph.h). Which is fastest is found by timing (cudnn_choose.c). */
+ * and the graph API's engines (cudnn_graph.h). Those that are products of matrices cuBLAS computes, too (product.h). Which
+ * is fastest is found by timing (cudnn_choose.c). */
 #ifndef NETS_CUDA_CUDNN_CONV_H
 #define NETS_CUDA_CUDNN_CONV_H
 
 #include "nets/cuda/cudnn_graph.h"
+#include "nets/cuda/product.h"
 
 /* Times that differ by less are taken as equal: timing is not surer. Of equals the one with the least workspace is taken. */
 #define NETS_CUDNN_NO_SLOWER 1.02f
@@ -24,29 +26,34 @@ typedef struct nets_cudnn_legacy {
 typedef struct nets_cudnn_conv {
     nets_cuda_backend *cuda;
     nets_conv_shape shape;
+    int64_t limit_bytes; /* of workspace */
     nets_conv_choice choice;
     nets_cudnn_legacy legacy;
-    nets_cudnn_graph graph; /* where the choice is one of its engines */
+    nets_product product;
+    nets_product_algorithm algorithm; /* where the choice is one of its own */
+    nets_cudnn_graph graph;           /* where the choice is one of its engines */
     nets_cudnn_plan plan;
     int64_t x_bytes, y_bytes, weights_bytes;
 } nets_cudnn_conv;
 
 /* Describes it and chooses what computes it: what was chosen before for this device, precision, determinism, limit
- * and shape; else by timing, in memory that is taken from the device for that time; where there is not that much, cuDNN's
- * guess, which is not kept (so too where timing fails). Without a device: one chosen on any device before, else none, with
- * the limit as workspace. MM_ERR_UNSUPPORTED if cuDNN has nothing that the configuration allows. */
-MM_CHECKED mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape);
+ * and shape; else by timing, in memory that is taken from the device for that time; where there is not that much, the
+ * library's guess, which is not kept (so too where timing fails). Without a device: one chosen on any device before, else
+ * none, with the limit as workspace. It stays where it is. MM_ERR_UNSUPPORTED if there is nothing that the configuration
+ * allows. */
+MM_CHECKED mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
+                                          int64_t limit_bytes);
 void nets_cudnn_conv_fini(nets_cudnn_conv *conv);
 
 /* Forward: y from x; by input: x from y; by weights: weights from both. */
 MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
                                              void *workspace, mm_stream *stream);
 
-/* The same by what is chosen so far, on the stream that the library's handle has. */
+/* The same by what is chosen so far, on the stream that cuDNN's handle has. */
 MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
-                                            void *workspace);
+                                            void *workspace, cudaStream_t stream);
 
-/* Of the candidates of both APIs, the best that the configuration allows; what it needs is ready then. `timed`: all of
+/* Of all candidates, the best that the configuration allows; what it needs is ready then. `timed`: all of
  * them were run (cudnn_choose.c). */
 MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 

@@ -160,7 +160,7 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_tria
         [NETS_CONV_BY_WEIGHTS] = list_by_weights,
     };
     list->n = 0;
-    cudnnStatus_t status = of[c->shape.direction](c, t, (size_t)c->cuda->config.workspace_limit_bytes, list);
+    cudnnStatus_t status = of[c->shape.direction](c, t, (size_t)c->limit_bytes, list);
     return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
 }
 
@@ -176,9 +176,9 @@ static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
         a->memory = (size_t)bytes;
 }
 
-static bool allowed(const nets_backend_config *config, const candidate *a) {
-    return a->status == CUDNN_STATUS_SUCCESS && a->memory <= (size_t)config->workspace_limit_bytes &&
-           (!config->deterministic || a->determinism == CUDNN_DETERMINISTIC);
+static bool allowed(const nets_cudnn_conv *c, const candidate *a) {
+    return a->status == CUDNN_STATUS_SUCCESS && a->memory <= (size_t)c->limit_bytes &&
+           (!c->cuda->config.deterministic || a->determinism == CUDNN_DETERMINISTIC);
 }
 
 static void tell(const nets_cudnn_conv *c, const candidate *a) {
@@ -190,18 +190,17 @@ static void tell(const nets_cudnn_conv *c, const candidate *a) {
 /* Of those that take no longer than the fastest, but for what the timing is not sure of, the one with the least workspace. */
 static mm_status choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed,
                              nets_conv_choice *choice_out) {
-    const nets_backend_config *config = &c->cuda->config;
     const candidate *fastest = NULL, *best = NULL;
     for (int i = 0; i < list->n; i++) {
         const candidate *a = &list->of[i];
-        if (!allowed(config, a)) continue;
+        if (!allowed(c, a)) continue;
         if (!fastest) fastest = best = a;
         if (timed && a->time <= NETS_CUDNN_NO_SLOWER * fastest->time && a->memory < best->memory) best = a;
     }
     if (!best)
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace",
-                       config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes);
+                       c->cuda->config.deterministic ? "deterministic " : "", (long long)c->limit_bytes);
     *choice_out = (nets_conv_choice){.api = NETS_CONV_LEGACY,
                                      .algorithm = best->algorithm,
                                      .math = best->math,

@@ -1,12 +1,12 @@
-/* Convolution and transposed convolution, on cuDNN. The transposed one is the gradient of a convolution that leads from its
- * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
- * Biases are added and summed by own kernels.
+/* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its output to
+ * its input: the same three parts, the first two with their places exchanged, and that convolution's weights. Biases are
+ * added and summed by own kernels.
  *
  * Weights travel in torchvision's order (OIHW) and are reordered (OHWI) in the workspace, unless a window or a group's
  * input is of one element: then both orders are one. A phase's parts use it one after the other:
  *
  *   0               weights_bytes
- *   | weights, OHWI | cuDNN's own |
+ *   | weights, OHWI | the library's own |
  */
 #include <stdlib.h>
 
@@ -69,7 +69,7 @@ static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
                    op->adds_earlier ? "for" : "without");
 }
 
-/* cuDNN adds to what is there, wherever that came from: so the bits are the same. */
+/* A library adds to what is there, wherever that came from: so the bits are the same. */
 static mm_status put_earlier(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
     const void *earlier = args->at[NETS_EARLIER];
     if (!op->adds_earlier || earlier == args->at[NETS_DX]) return MM_OK;
@@ -125,9 +125,10 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
 
 static mm_status make_part(nets_cudnn_conv *part, nets_backend *backend, nets_conv_shape shape,
                            nets_direction direction, bool adds) {
+    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
     shape.direction = direction;
     shape.adds = adds;
-    return nets_cudnn_conv_init(part, (nets_cuda_backend *)backend, &shape);
+    return nets_cudnn_conv_init(part, cuda, &shape, cuda->config.workspace_limit_bytes);
 }
 
 static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_shape *s) {

@@ -1,82 +1,54 @@
-/* The fully connected layer, on cuBLAS. Its matrices are column by column, so it sees ours transposed: activations
- * [features, batch], weights [in, out].
+/* The fully connected layer: a convolution of images of one pixel, with all features as channels.
  *
  * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
  * whole batch changes its order in the workspace, and its gradient changes back:
  *
- *   0                library_bytes
- *   | cuBLAS's own    | images as planes |
+ *   0                  planes_bytes
+ *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  */
 #include <stdlib.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cudnn_conv.h"
+
+/* What cuBLAS recommends at most. */
+#define LIMIT_BYTES (INT64_C(32) << 20)
 
 typedef struct linear_op {
     nets_op base;
-    nets_cuda_backend *cuda;
+    nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
     int batch, in, out;
     int64_t pixels, channels; /* of an image */
-    int64_t library_bytes, workspace_bytes;
-    bool training, wants_dx;
+    int64_t planes_bytes;     /* of the workspace */
+    bool training, wants_dx, bias;
 } linear_op;
 
-/* One matrix of a product, with as many rows stored one after the other as its leading dimension says. */
-typedef struct matrix {
-    const void *data;
-    int leading;
-    cublasOperation_t op;
-} matrix;
+static void *planes(const nets_op_args *args) { return args->at[NETS_WORKSPACE]; }
 
-static cublasComputeType_t compute_type(const nets_cuda_backend *cuda) {
-    switch (cuda->config.precision) {
-    case NETS_FP32:
-        return CUBLAS_COMPUTE_32F;
-    case NETS_TF32:
-        return CUBLAS_COMPUTE_32F_FAST_TF32;
-    }
-    return CUBLAS_COMPUTE_32F;
-}
-
-/* c[m, n] := a[m, k] b[k, n] */
-static mm_status multiply(const linear_op *op, const nets_op_args *args, int m, int n, int k, matrix a, matrix b,
-                          void *c, mm_stream *stream) {
-    const float one = 1, zero = 0;
-    cublasHandle_t blas;
-    MM_TRY(nets_cuda_blas_on(op->cuda, stream, args->at[NETS_WORKSPACE], op->library_bytes, &blas));
-    return nets_cuda_blas_check(cublasGemmEx(blas, a.op, b.op, m, n, k, &one, a.data, CUDA_R_32F, a.leading, b.data,
-                                             CUDA_R_32F, b.leading, &zero, c, CUDA_R_32F, m, compute_type(op->cuda),
-                                             CUBLAS_GEMM_DEFAULT),
-                                "a product");
-}
-
-static void *planes(const linear_op *op, const nets_op_args *args) {
-    return (char *)args->at[NETS_WORKSPACE] + op->library_bytes;
+static mm_status multiply(const linear_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *x, void *y,
+                          void *weights, mm_stream *stream) {
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->planes_bytes, stream);
 }
 
 /* The batch with its features in torch's order. */
-static const void *get_features(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
+static void *get_features(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
     if (op->pixels == 1) return args->at[NETS_X];
-    nets_cuda_transpose(args->at[NETS_X], planes(op, args), op->batch, op->pixels, op->channels,
-                        mm_cuda_stream(stream));
-    return planes(op, args);
+    nets_cuda_transpose(args->at[NETS_X], planes(args), op->batch, op->pixels, op->channels, mm_cuda_stream(stream));
+    return planes(args);
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const linear_op *op = (const linear_op *)base;
-    const matrix weights = {args->at[NETS_W], op->in, CUBLAS_OP_T};
-    const matrix x = {get_features(op, args, stream), op->in, CUBLAS_OP_N};
-    MM_TRY(multiply(op, args, op->out, op->batch, op->in, weights, x, args->at[NETS_Y], stream));
+    MM_TRY(multiply(op, &op->y, args, get_features(op, args, stream), args->at[NETS_Y], args->at[NETS_W], stream));
     if (args->at[NETS_B])
         nets_cuda_add_bias(args->at[NETS_Y], args->at[NETS_B], op->batch, op->out, mm_cuda_stream(stream));
     return nets_cuda_launched("a linear layer");
 }
 
 static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
-    const matrix weights = {args->at[NETS_W], op->in, CUBLAS_OP_N}, dy = {args->at[NETS_DY], op->out, CUBLAS_OP_N};
     float *dx = args->at[NETS_DX];
-    void *features = op->pixels == 1 ? dx : planes(op, args);
-    MM_TRY(multiply(op, args, op->in, op->batch, op->out, weights, dy, features, stream));
+    void *features = op->pixels == 1 ? dx : planes(args);
+    MM_TRY(multiply(op, &op->dx, args, features, args->at[NETS_DY], args->at[NETS_W], stream));
     if (op->pixels > 1) nets_cuda_transpose(features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
     if (args->at[NETS_EARLIER])
         nets_cuda_sum(dx, args->at[NETS_EARLIER], dx, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
@@ -85,9 +57,7 @@ static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const linear_op *op = (const linear_op *)base;
-    const matrix dy = {args->at[NETS_DY], op->out, CUBLAS_OP_T};
-    const matrix x = {get_features(op, args, stream), op->in, CUBLAS_OP_N};
-    MM_TRY(multiply(op, args, op->in, op->out, op->batch, x, dy, args->at[NETS_DW], stream));
+    MM_TRY(multiply(op, &op->dw, args, get_features(op, args, stream), args->at[NETS_DY], args->at[NETS_DW], stream));
     if (op->wants_dx) MM_TRY(backward_data(op, args, stream));
     if (args->at[NETS_DB])
         nets_cuda_sum_rows(args->at[NETS_DY], op->batch, op->out, args->at[NETS_WORKSPACE], args->at[NETS_DB],
@@ -95,28 +65,42 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
     return nets_cuda_launched("a linear layer's gradients");
 }
 
-static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
-    (void)phase;
-    return ((const linear_op *)op)->workspace_bytes;
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const linear_op *op = (const linear_op *)base;
+    if (phase == MM_FORWARD) return op->planes_bytes + op->y.choice.workspace_bytes;
+    int64_t library = nets_larger(op->dx.choice.workspace_bytes, op->dw.choice.workspace_bytes);
+    int64_t sums = op->bias ? nets_cuda_reduction_bytes(op->batch, op->out) : 0;
+    return nets_larger(op->planes_bytes + library, sums);
 }
 
-/* cuBLAS splits a product's inner dimension where its result is small: some results' worth is enough. It works from 16 KiB
- * on (its documentation), and recommends 32 MiB at most. */
-static int64_t library_bytes(const linear_op *op) {
-    int64_t largest = (int64_t)op->batch * op->out, most = op->cuda->config.workspace_limit_bytes;
-    if (op->training) largest = nets_larger(largest, (int64_t)op->in * op->out);
-    if (op->wants_dx) largest = nets_larger(largest, (int64_t)op->batch * op->in);
-    int64_t bytes = nets_larger(8 * largest * (int64_t)sizeof(float), INT64_C(64) << 10);
-    if (most > INT64_C(32) << 20) most = INT64_C(32) << 20;
-    return nets_aligned(bytes < most ? bytes : most);
+static void destroy(nets_op *base) {
+    linear_op *op = (linear_op *)base;
+    nets_cudnn_conv_fini(&op->y);
+    nets_cudnn_conv_fini(&op->dx);
+    nets_cudnn_conv_fini(&op->dw);
+    free(op);
 }
 
-static void measure_workspace(linear_op *op, const nets_op_desc *desc) {
-    op->library_bytes = library_bytes(op);
-    op->workspace_bytes = op->library_bytes;
-    if (op->pixels > 1) op->workspace_bytes += nets_aligned(nets_elems(desc->x) * (int64_t)sizeof(float));
-    if (op->training && desc->attrs.bias)
-        op->workspace_bytes = nets_larger(op->workspace_bytes, nets_cuda_reduction_bytes(op->batch, op->out));
+/* ---------------------------------------------------------------- creation */
+
+static mm_status make_part(const linear_op *op, nets_backend *backend, nets_direction direction,
+                           nets_cudnn_conv *part) {
+    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+    const nets_conv_shape shape = {.direction = direction,
+                                   .x = {op->batch, 1, 1, op->in},
+                                   .y = {op->batch, 1, 1, op->out},
+                                   .kernel = {1, 1},
+                                   .stride = {1, 1},
+                                   .dilation = {1, 1},
+                                   .groups = 1};
+    int64_t limit = cuda->config.workspace_limit_bytes;
+    return nets_cudnn_conv_init(part, cuda, &shape, limit < LIMIT_BYTES ? limit : LIMIT_BYTES);
+}
+
+static mm_status make_parts(linear_op *op, nets_backend *backend) {
+    MM_TRY(make_part(op, backend, NETS_CONV_FORWARD, &op->y));
+    if (op->training) MM_TRY(make_part(op, backend, NETS_CONV_BY_WEIGHTS, &op->dw));
+    return op->wants_dx ? make_part(op, backend, NETS_CONV_BY_INPUT, &op->dx) : MM_OK;
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -126,20 +110,23 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of %lld features, at most %d", (long long)in, INT32_MAX);
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
-    *op = (linear_op){.base.impl = &nets_cuda_linear,
-                      .cuda = (nets_cuda_backend *)backend,
-                      .batch = (int)desc->x[0],
-                      .in = (int)in,
-                      .out = (int)desc->y[3],
-                      .pixels = pixels,
-                      .channels = desc->x[3],
-                      .training = desc->training,
-                      .wants_dx = desc->wants_dx};
-    measure_workspace(op, desc);
+    op->base.impl = &nets_cuda_linear;
+    op->batch = (int)desc->x[0];
+    op->in = (int)in;
+    op->out = (int)desc->y[3];
+    op->pixels = pixels;
+    op->channels = desc->x[3];
+    op->training = desc->training;
+    op->wants_dx = desc->wants_dx;
+    op->bias = desc->attrs.bias;
+    if (pixels > 1) op->planes_bytes = nets_aligned(nets_elems(desc->x) * (int64_t)sizeof(float));
+    mm_status status = make_parts(op, backend);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
     *op_out = &op->base;
     return MM_OK;
 }
-
-static void destroy(nets_op *op) { free(op); }
 
 const nets_op_impl nets_cuda_linear = {create, destroy, workspace_bytes, forward, backward};

@@ -1,9 +1,9 @@
-/* The ops of device "cuda": cuDNN for convolutions, cuBLAS for products, own kernels (kernels.h) for the rest.
+/* The ops of device "cuda": cuDNN and cuBLAS for convolutions and products, own kernels (kernels.h) for the rest.
  * Nothing here allocates or waits when work is enqueued, so that it can be captured in a graph. Internal. */
 #ifndef NETS_CUDA_OPS_H
 #define NETS_CUDA_OPS_H
 
-#include <cublas_v2.h>
+#include <cublasLt.h>
 #include <cudnn.h>
 
 #include "mm/device/device_cuda.h"
@@ -18,7 +18,7 @@ typedef struct nets_cuda_backend {
     int64_t tensor_core_limit_bytes; /* of workspace, where no less will do for them */
     nets_cuda_choices choices;
     cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
-    cublasHandle_t blas; /* as dnn */
+    cublasLtHandle_t lt; /* as dnn */
     /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn is NULL): what
      * it would choose for it, untimed, is known without it. */
     cudnnBackendDescriptor_t properties;
@@ -57,8 +57,5 @@ MM_CHECKED mm_status nets_cuda_blas_check(cublasStatus_t status, const char *wha
 
 /* The library's handle, its work going to the stream. */
 MM_CHECKED mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out);
-/* cuBLAS takes its scratch from `workspace`. */
-MM_CHECKED mm_status nets_cuda_blas_on(nets_cuda_backend *cuda, mm_stream *stream, void *workspace, int64_t bytes,
-                                       cublasHandle_t *handle_out);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef TESTS_CUDA_EMULATION_LIBRARIES_H
 #define TESTS_CUDA_EMULATION_LIBRARIES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Convolutions whose algorithms were timed, and listed without, since the process began. */
@@ -42,7 +43,28 @@ enum { ENGINE_PLAIN_BYTES = 500, ENGINE_TENSOR_CORE_BYTES = 700, ENGINE_NONDETER
 /* What the fastest algorithm takes in plain float32 beyond what is listed. */
 enum { CUDA_EMULATION_FMA_BYTES = 640 };
 
+/* cuBLAS's algorithms for a product by their number (cublaslt.c), and what those ask for as workspace that have one. They
+ * take `factor` times as long as they do at first, which is 1: less than any other that is allowed. */
+void cuda_emulation_blas_slow_products(double factor);
+typedef enum cuda_emulation_product {
+    PRODUCT_PLAIN,
+    PRODUCT_SPLIT,       /* adds its parts in a step of its own */
+    PRODUCT_INPLACE,     /* in an order that is not said */
+    PRODUCT_TENSOR_CORE, /* in TF32 only; the next are the fastest, and must not be taken */
+    PRODUCT_WIDE,        /* where matrices are aligned more than they need be */
+    PRODUCT_GONE,        /* proposed, but cannot be made */
+    PRODUCT_FAILS,       /* when it runs */
+    PRODUCT_HUNGRY,      /* takes more workspace than there is */
+    PRODUCTS
+} cuda_emulation_product;
+enum { PRODUCT_SPLIT_BYTES = 1100, PRODUCT_INPLACE_BYTES = 300, PRODUCT_TENSOR_CORE_BYTES = 1300 };
+/* Products enqueued since the process began. */
+long cuda_emulation_blas_executed(void);
+
 /* A factor as tensor cores take it: TF32 has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);
+/* Whether these factors are a trial's; what passes time in it. */
+bool cuda_emulation_is_trial(const float *data, int64_t n);
+void cuda_emulation_pass_trial(double time);
 
 #endif

@@ -76,6 +76,12 @@
     X(cudnnBackendFinalize)                                                                                            \
     X(cudnnBackendGetAttribute)                                                                                        \
     X(cudnnBackendExecute)                                                                                             \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                                                            \
+    X(cublasLtMatmulAlgoConfigSetAttribute)                                                                            \
+    X(cublasLtMatmulAlgoInit)                                                                                          \
+    X(cublasLtMatmulAlgoCheck)                                                                                         \
+    X(cublasLtMatmul)                                                                                                  \
     X(kernel_launch) /* cuda_emulation_enqueue: kernels and libraries */
 
 typedef enum runtime_call {

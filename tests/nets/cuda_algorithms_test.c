@@ -10,8 +10,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda/choices.h"
-#include "tests/nets/cuda_rig.h"
+#include "tests/nets/algorithms_rig.h"
 
 static const nets_op_desc CONV = {
     .kind = NETS_CONV,
@@ -36,75 +35,32 @@ enum { TIMINGS = 6 };
 /* A candidate's launches: one warms up, one shows whether it is worth the others. */
 enum { LAUNCHES = 1 + 1 + 4, LAUNCHES_OF_A_SLOW_ONE = 2 };
 
-typedef struct fixture {
-    char path[256];
-    nets_backend_config config;
-    int warnings;
-    const char *looked_for;
-    int found; /* messages that have it */
-} fixture;
-
-static void note(void *ctx, mm_log_level level, const char *message) {
-    fixture *f = ctx;
-    f->warnings += level == MM_LOG_WARNING;
-    f->found += f->looked_for && strstr(message, f->looked_for);
-}
-
-static int setup(void **state) {
-    const char *folder = getenv("TEST_TMPDIR");
-    fixture *f = calloc(1, sizeof *f);
-    if (!f || cuda_rig_setup(state) != 0) return -1;
-    snprintf(f->path, sizeof f->path, "%s/algorithms.%ld", folder ? folder : "/tmp", (long)getpid());
-    f->config = (nets_backend_config){.workspace_limit_bytes = 1 << 20, .log = {note, f, MM_LOG_WARNING}};
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    unlink(f->path);
-    free(f);
-    return cuda_rig_teardown(state);
-}
-
-/* The workspace of a phase of an op, made on a backend of its own. */
-static int64_t workspace_of(const fixture *f, const nets_op_desc *desc, mm_phase phase) {
-    nets_backend *backend;
-    nets_op *op;
-    if (nets_backend_open("cuda", &f->config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
-    if (nets_op_create(backend, desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
-    int64_t bytes = nets_op_workspace_bytes(op, phase);
-    nets_op_destroy(op);
-    nets_backend_close(backend);
-    return bytes;
-}
-
 /* ---------------------------------------------------------------- algorithms */
 
 static void workspaces_without_a_device_are_what_the_limit_allows(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     cuda_emulation_set_devices(0);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
-    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + (1 << 20));
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + (1 << 20));
     f->config.workspace_limit_bytes = 0;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
 }
 
 static void algorithms_are_timed_once_and_then_known_also_without_a_device(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     long timed = cuda_emulation_dnn_timed();
     f->config.algorithms_path = f->path;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed() - timed, TIMINGS);
     cuda_emulation_set_devices(0);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(f->warnings, 0);
 }
 
 static void layers_of_one_shape_are_timed_once_without_a_file(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     nets_backend *backend;
     nets_op *op[2];
     long timed = cuda_emulation_dnn_timed();
@@ -116,15 +72,15 @@ static void layers_of_one_shape_are_timed_once_without_a_file(void **state) {
 }
 
 static void timing_gives_all_memory_back(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     size_t before = cuda_emulation_alive_get().device_bytes;
-    workspace_of(f, &CONV, MM_FORWARD);
+    algorithms_workspace(f, &CONV, MM_FORWARD);
     assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
 }
 
 /* The stream that the library ran on last is its manager's, and goes with it. */
 static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     op_rig rig;
     nets_op *op;
     nets_op_desc desc = CONV;
@@ -144,42 +100,42 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
 
 /* Of two algorithms below the first limit, the faster one takes 2000 bytes and is faster by a hundredth. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
     f->config.workspace_limit_bytes = EXACT_BYTES - 1;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
     f->config.workspace_limit_bytes = SMALL - 1;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES);
 }
 
 /* The list has room for it, the precision that is set has not. */
 static void the_workspace_is_that_of_the_precision_that_is_set(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
     f->config.workspace_limit_bytes = TENSORS_BYTES;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + SMALL);
     f->config.precision = NETS_TF32;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + TENSORS_BYTES);
 }
 
 static void deterministic_takes_only_what_is(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
-    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + EXACT_BYTES);
     f->config.deterministic = true;
-    assert_int_equal(workspace_of(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_BACKWARD), WEIGHTS_BYTES + SMALL);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
 }
 
 /* Each of the allocations: the images, the weights, the workspace. */
 static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     for (int nth = 1; nth <= 4; nth++) {
         long listed = cuda_emulation_dnn_listed();
         f->warnings = 0;
         cuda_emulation_fail("cudaMalloc", nth, cudaErrorMemoryAllocation);
-        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
         assert_true(cuda_emulation_failed());
         assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
         assert_int_equal(f->warnings, 1);
@@ -188,10 +144,10 @@ static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **
     }
 }
 
-static void check_guessed(fixture *f) {
+static void check_guessed(algorithms_rig *f) {
     long listed = cuda_emulation_dnn_listed();
     f->warnings = 0;
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_true(cuda_emulation_failed());
     assert_int_equal(cuda_emulation_dnn_listed() - listed, 1);
     assert_int_equal(f->warnings, 1);
@@ -202,7 +158,7 @@ static void check_guessed(fixture *f) {
 
 static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **state) {
     static const char *const CALLS[] = {"cudaStreamCreateWithPriority", "cudaEventCreateWithFlags", "cudaMemsetAsync"};
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
         cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);
@@ -213,7 +169,7 @@ static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **
 /* When cuDNN times it, twice, or when it runs: engines are timed all the same, and their best is kept. */
 static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
     static const char *const CALLS[] = {"cudaEventRecord", "cudaEventSynchronize", "cudaEventElapsedTime"};
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     f->config.log.level = MM_LOG_DEBUG;
     for (int nth = 1; nth <= 2 + LAUNCHES + 3; nth++) {
@@ -222,13 +178,13 @@ static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
         f->looked_for = nth <= 2 ? "  no algorithm: " : ", math 3: cu";
         f->found = 0;
         cuda_emulation_fail(call, nth <= 2 + LAUNCHES ? nth : 1, cudaErrorLaunchFailure);
-        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
         assert_true(cuda_emulation_failed());
         assert_int_equal(cuda_emulation_dnn_listed(), listed);
         assert_int_equal(f->found, 1);
         assert_int_equal(f->warnings, 0);
         long timed = cuda_emulation_dnn_timed();
-        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
         assert_int_equal(cuda_emulation_dnn_timed(), timed);
         assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
         unlink(f->path);
@@ -237,15 +193,15 @@ static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
 
 /* ---------------------------------------------------------------- engines of the graph API */
 
-static void check_engine(fixture *f, nets_precision precision, bool deterministic, int64_t bytes) {
+static void check_engine(algorithms_rig *f, nets_precision precision, bool deterministic, int64_t bytes) {
     f->config.precision = precision;
     f->config.deterministic = deterministic;
     for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
-        assert_int_equal(workspace_of(f, &CONV, phase), WEIGHTS_BYTES + bytes);
+        assert_int_equal(algorithms_workspace(f, &CONV, phase), WEIGHTS_BYTES + bytes);
 }
 
 static void the_fastest_engine_that_is_allowed_is_taken(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(0.1);
     check_engine(f, NETS_FP32, false, ENGINE_NONDETERMINISTIC_BYTES);
     check_engine(f, NETS_FP32, true, ENGINE_PLAIN_BYTES);
@@ -257,7 +213,7 @@ static void the_fastest_engine_that_is_allowed_is_taken(void **state) {
 }
 
 static void an_engine_is_timed_once_and_then_known_also_without_a_device(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
     cuda_emulation_dnn_slow_engines(0.1);
     check_engine(f, NETS_TF32, false, ENGINE_TENSOR_CORE_BYTES);
@@ -292,42 +248,42 @@ static nets_op_desc evaluated(void) {
 
 /* A plain one and four that are compiled, all slower than the legacy algorithm. */
 static void an_engine_more_than_twice_as_slow_as_another_is_not_run_again(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
     f->config.deterministic = true;
     for (int slow = 0; slow < 2; slow++) {
         long executed = cuda_emulation_dnn_executed();
         cuda_emulation_dnn_slow_engines(slow ? 1.5 : 0.9);
-        workspace_of(f, &desc, MM_FORWARD);
+        algorithms_workspace(f, &desc, MM_FORWARD);
         assert_int_equal(cuda_emulation_dnn_executed() - executed, 5 * (slow ? LAUNCHES_OF_A_SLOW_ONE : LAUNCHES));
     }
 }
 
 static void the_next_list_of_engines_is_asked_for_where_there_are_few(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     nets_op_desc desc = evaluated();
     long proposed = cuda_emulation_dnn_proposed();
-    workspace_of(f, &desc, MM_FORWARD);
+    algorithms_workspace(f, &desc, MM_FORWARD);
     assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 2);
     desc.x[0] = desc.y[0] = INT64_C(1) << 20; /* not timed: the first engine is enough */
-    workspace_of(f, &desc, MM_FORWARD);
+    algorithms_workspace(f, &desc, MM_FORWARD);
     assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 3);
 }
 
 /* No workspace, to be added, and the legacy algorithm fails. */
 static void where_there_is_no_candidate_the_engines_that_always_can_are_asked_for(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     nets_op_desc desc = CONV;
     f->config.workspace_limit_bytes = 1;
     f->config.precision = NETS_TF32;
     desc.wants_dx = false;
     long launches = cuda_emulation_calls("kernel_launch"), proposed = cuda_emulation_dnn_proposed();
-    workspace_of(f, &desc, MM_BACKWARD);
+    algorithms_workspace(f, &desc, MM_BACKWARD);
     assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 4);
     desc.wants_dx = desc.adds_earlier = true;
     cuda_emulation_fail("kernel_launch", (int)(cuda_emulation_calls("kernel_launch") - launches + 1),
                         cudaErrorLaunchFailure);
-    assert_int_equal(workspace_of(f, &desc, MM_BACKWARD), WEIGHTS_BYTES);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_BACKWARD), WEIGHTS_BYTES);
     assert_true(cuda_emulation_failed());
     assert_int_equal(cuda_emulation_dnn_proposed() - proposed, 4 + 7);
 }
@@ -347,7 +303,7 @@ static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit
         {NETS_WORKSPACE_LIMIT_BYTES, MORE, NETS_TF32, 0.1, ENGINE_PLAIN_BYTES},
         {MORE, MORE, NETS_TF32, 0.1, MORE},
     };
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
     f->config.deterministic = true;
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
@@ -355,7 +311,7 @@ static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit
         f->config.precision = CASES[i].precision;
         cuda_emulation_dnn_tensor_core_bytes(CASES[i].takes);
         cuda_emulation_dnn_slow_engines(CASES[i].slow);
-        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + CASES[i].expected);
+        assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + CASES[i].expected);
         assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
     }
     assert_int_equal(f->warnings, 0);
@@ -363,7 +319,7 @@ static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit
 
 /* The fifth allocation is of the larger workspace. */
 static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
     const int64_t more = NETS_WORKSPACE_LIMIT_BYTES + 256;
     f->config = (nets_backend_config){
@@ -371,22 +327,22 @@ static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_g
     cuda_emulation_dnn_tensor_core_bytes(more);
     cuda_emulation_dnn_slow_engines(0.1);
     cuda_emulation_fail("cudaMalloc", 5, cudaErrorMemoryAllocation);
-    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
     assert_true(cuda_emulation_failed());
     for (int devices = 1; devices >= 0; devices--) {
         cuda_emulation_set_devices(devices);
-        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + more);
+        assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + more);
     }
     f->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
-    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
     cuda_emulation_set_devices(1);
-    assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
     assert_int_equal(f->warnings, 0);
 }
 
 /* Each call that reads the first of the first list, whose sixth is the best. */
 static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
     cuda_emulation_dnn_slow_engines(0.1);
     f->config.precision = NETS_TF32;
@@ -395,7 +351,7 @@ static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     for (int nth = 2; nth <= 2 + 4; nth++) {
         f->found = 0;
         cuda_emulation_fail("cudnnBackendGetAttribute", nth, cudaErrorMemoryAllocation);
-        assert_int_equal(workspace_of(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_TENSOR_CORE_BYTES);
+        assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_TENSOR_CORE_BYTES);
         assert_true(cuda_emulation_failed());
         assert_int_equal(f->found, 1);
     }
@@ -405,7 +361,7 @@ static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     f->config.deterministic = true;
     for (int transposed = 0; transposed < 2; transposed++)
         for (int adds = 0; adds < 2; adds++) {
@@ -427,17 +383,17 @@ static void engines_compute_what_algorithms_compute(void **state) {
         }
 }
 
-static int messages_with(fixture *f, const char *text) {
+static int messages_with(algorithms_rig *f, const char *text) {
     f->config.log.level = MM_LOG_DEBUG;
     f->looked_for = text;
     f->found = 0;
-    workspace_of(f, &CONV, MM_FORWARD);
+    algorithms_workspace(f, &CONV, MM_FORWARD);
     return f->found;
 }
 
 /* Three convolutions. Six plans would have to be compiled for each. */
 static void the_log_says_what_was_tried_and_why_not(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     f->config.deterministic = true;
     assert_int_equal(messages_with(f, "converts its inputs"), 3);
     assert_int_equal(messages_with(f, "does not sum in float32"), 3);
@@ -455,15 +411,15 @@ static void the_log_says_what_was_tried_and_why_not(void **state) {
 static void where_the_graph_api_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                         "cudnnBackendFinalize", "cudnnBackendGetAttribute", "cudnnBackendExecute"};
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(0.1);
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
         long before = cuda_emulation_calls(CALLS[i]);
-        workspace_of(f, &CONV, MM_FORWARD);
+        algorithms_workspace(f, &CONV, MM_FORWARD);
         long calls = cuda_emulation_calls(CALLS[i]) - before;
         for (long nth = 1; nth <= calls; nth += 1 + nth / 16) {
             cuda_emulation_fail(CALLS[i], nth, cudaErrorMemoryAllocation);
-            int64_t bytes = workspace_of(f, &CONV, MM_FORWARD) - WEIGHTS_BYTES;
+            int64_t bytes = algorithms_workspace(f, &CONV, MM_FORWARD) - WEIGHTS_BYTES;
             assert_true(cuda_emulation_failed());
             assert_true(bytes == ENGINE_NONDETERMINISTIC_BYTES || bytes == ENGINE_PLAIN_BYTES || bytes == 0 ||
                         bytes == EXACT_BYTES);
@@ -472,12 +428,12 @@ static void where_the_graph_api_fails_others_are_taken(void **state) {
         }
     }
     cuda_emulation_fail(CALLS[0], 1, cudaErrorMemoryAllocation);
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
     assert_int_equal(f->warnings, 0);
 }
 
 static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     op_rig rig;
     cuda_emulation_dnn_slow_engines(0.1);
     op_rig_init(&rig, NETS_CONV, &(nets_attrs){.out_channels = 8, .kernel = {1, 1}}, (const int64_t[4]){2, 6, 6, 8},
@@ -494,32 +450,22 @@ static void a_launch_of_an_engine_that_fails_is_reported(void **state) {
     op_rig_fini(&rig);
 }
 
-/* A choice that this library does not have, or that takes more workspace in it: made by hand, under this device's name. */
-static void keep_instead(fixture *f, const nets_conv_choice *choice) {
-    char line[256];
-    nets_cuda_choices choices;
-    workspace_of(f, &CONV, MM_FORWARD);
-    FILE *file = fopen(f->path, "r");
-    assert_non_null(file);
-    for (int i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
-    fclose(file);
-    line[strcspn(line, " ")] = '\0';
-    assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
-    const nets_conv_shape shape = {.direction = NETS_CONV_FORWARD,
-                                   .x = {8, 12, 12, 8},
-                                   .y = {8, 12, 12, 16},
-                                   .kernel = {3, 3},
-                                   .stride = {1, 1},
-                                   .pad = {1, 1},
-                                   .dilation = {1, 1},
-                                   .groups = 1};
-    assert_non_null(nets_cuda_choices_find(&choices, &shape));
-    assert_int_equal(nets_cuda_choices_keep(&choices, &shape, choice), MM_OK);
-    nets_cuda_choices_fini(&choices);
+/* A choice that this library does not have, or that takes more workspace in it. */
+static void keep_instead(algorithms_rig *f, const nets_conv_choice *choice) {
+    const nets_conv_shape forward = {.direction = NETS_CONV_FORWARD,
+                                     .x = {8, 12, 12, 8},
+                                     .y = {8, 12, 12, 16},
+                                     .kernel = {3, 3},
+                                     .stride = {1, 1},
+                                     .pad = {1, 1},
+                                     .dilation = {1, 1},
+                                     .groups = 1};
+    algorithms_workspace(f, &CONV, MM_FORWARD);
+    algorithms_keep_instead(f, &forward, choice);
 }
 
 static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     static const nets_conv_choice GONE[] = {
         {.api = NETS_CONV_LEGACY, .algorithm = 999},
         {.api = NETS_CONV_LEGACY, .algorithm = 2, .math = 3, .workspace_bytes = EXACT_BYTES - 1},
@@ -535,7 +481,7 @@ static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
     for (size_t i = 0; i < sizeof GONE / sizeof GONE[0]; i++) {
         keep_instead(f, &GONE[i]);
         long timed = cuda_emulation_dnn_timed();
-        assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + EXACT_BYTES);
         assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
     }
     keep_instead(f, &(nets_conv_choice){.api = NETS_CONV_GRAPH,
@@ -543,17 +489,17 @@ static void a_kept_choice_that_no_longer_holds_is_made_anew(void **state) {
                                         .workspace_bytes = ENGINE_PLAIN_BYTES,
                                         .n_knobs = 2,
                                         .knobs = {{2, 8}, {14, 1}}});
-    assert_int_equal(workspace_of(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
 }
 
 /* Of more than 2^31 elements, and of more bytes than the emulated device has: nothing is timed. */
 static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **state) {
-    fixture *f = *state;
+    algorithms_rig *f = *state;
     nets_backend *backend;
     nets_op *op;
     nets_op_desc huge = CONV;
     huge.x[0] = huge.y[0] = INT64_C(1) << 20;
-    assert_int_equal(workspace_of(f, &huge, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
+    assert_int_equal(algorithms_workspace(f, &huge, MM_FORWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
     assert_int_equal(f->warnings, 1);
     assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
     cuda_emulation_fail("cudnnBackendFinalize", 1, cudaErrorMemoryAllocation);
@@ -563,10 +509,10 @@ static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **stat
     nets_backend_close(backend);
     cuda_emulation_set_devices(0);
     huge.x[0] = huge.y[0] = INT64_C(1) << 20;
-    assert_int_equal(workspace_of(f, &huge, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
+    assert_int_equal(algorithms_workspace(f, &huge, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, algorithms_setup, algorithms_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -23,7 +23,7 @@ static const nets_conv_choice CHOICE = {.api = NETS_CONV_GRAPH,
                                         .workspace_bytes = INT64_C(5000000000),
                                         .n_knobs = 2,
                                         .knobs = {{2, 130}, {14, -1}}};
-static const char DEVICE[] = "NVIDIA_H200/cudnn-91900";
+static const char DEVICE[] = "NVIDIA_H200/cudnn-91900/cublas-130100";
 
 typedef struct fixture {
     char path[256];
@@ -98,7 +98,7 @@ static void check_kept(fixture *f, const nets_conv_choice *choice) {
     nets_cuda_choices_fini(&choices);
 }
 
-static void an_algorithm_and_an_engine_with_the_most_and_longest_knobs_are_found(void **state) {
+static void an_algorithm_a_product_and_an_engine_with_the_most_and_longest_knobs_are_found(void **state) {
     nets_conv_choice longest;
     memset(&longest, 0, sizeof longest);
     longest.api = NETS_CONV_GRAPH;
@@ -111,6 +111,11 @@ static void an_algorithm_and_an_engine_with_the_most_and_longest_knobs_are_found
     }
     check_kept(*state, &longest);
     check_kept(*state, &(nets_conv_choice){.api = NETS_CONV_LEGACY, .algorithm = 5, .math = 3, .workspace_bytes = 7});
+    check_kept(*state, &(nets_conv_choice){.api = NETS_CONV_PRODUCT,
+                                           .algorithm = 21,
+                                           .workspace_bytes = 7,
+                                           .n_knobs = 3,
+                                           .knobs = {{1, 20}, {2, 4}, {8, 65535}}});
 }
 
 static void each_part_of_the_key_counts(void **state) {
@@ -121,7 +126,7 @@ static void each_part_of_the_key_counts(void **state) {
         ((int *)&other)[i]++;
         assert_false(finds(f, DEVICE, &other));
     }
-    assert_false(finds(f, "NVIDIA_H200/cudnn-91901", &SHAPE));
+    assert_false(finds(f, "NVIDIA_H200/cudnn-91900/cublas-130101", &SHAPE));
     f->config.precision = NETS_TF32;
     assert_false(finds(f, DEVICE, &SHAPE));
     f->config.precision = NETS_FP32;
@@ -191,14 +196,21 @@ static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
-/* As it was before engines were choices. */
+/* As it was before engines were choices, and before products were. */
 static void an_older_file_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
-    static const char OLD[] = "mm: algorithms of convolutions, 1\n"
-                              "NVIDIA_H200/cudnn-91900 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 1 3 5000\n"
-                              "end 1 04bc78ea23facf23\n";
-    write_text(f, OLD, sizeof OLD - 1);
-    check_ignored(f);
+    static const char *const OLD[] = {
+        "mm: algorithms of convolutions, 1\n"
+        "NVIDIA_H200/cudnn-91900 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 1 3 5000\n"
+        "end 1 04bc78ea23facf23\n",
+        "mm: algorithms of convolutions, 2\n"
+        "NVIDIA_H200/cudnn-91900 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 0 1 1 0 5000 0\n"
+        "end 1 a849fe4ec1c51912\n",
+    };
+    for (size_t i = 0; i < sizeof OLD / sizeof OLD[0]; i++) {
+        write_text(f, OLD[i], strlen(OLD[i]));
+        check_ignored(f);
+    }
 }
 
 static void a_damaged_file_is_written_anew(void **state) {
@@ -241,7 +253,7 @@ static void without_a_file_choices_are_kept_in_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(what_was_kept_is_found_in_the_file),
-        CASE(an_algorithm_and_an_engine_with_the_most_and_longest_knobs_are_found),
+        CASE(an_algorithm_a_product_and_an_engine_with_the_most_and_longest_knobs_are_found),
         CASE(each_part_of_the_key_counts),
         CASE(without_a_device_those_of_any_count),
         CASE(a_choice_takes_the_place_of_the_one_before),

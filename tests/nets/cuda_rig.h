@@ -16,6 +16,7 @@ static inline int cuda_rig_setup(void **state) {
 static inline int cuda_rig_teardown(void **state) {
     (void)state;
     cuda_emulation_dnn_slow_engines(1);
+    cuda_emulation_blas_slow_products(1);
     cuda_emulation_dnn_tensor_core_bytes(ENGINE_TENSOR_CORE_BYTES);
     assert_int_equal(cuda_emulation_dnn_descriptors(), 0);
     cuda_emulation_reset();

@@ -146,10 +146,25 @@ static void kernels_and_padding_of_one_row_or_column(void **state) {
     check_conv(&(nets_attrs){.out_channels = 24, .kernel = {7, 1}, .pad = {3, 0}, .bias = true}, X_SMALL);
 }
 
+static const nets_attrs PIXELS = {.out_channels = 24, .kernel = {1, 1}, .bias = true};
+
+/* Which are products of matrices. */
+static void windows_of_one_pixel(void **state) {
+    (void)state;
+    check_conv(&PIXELS, X_SMALL);
+    check_conv(&(nets_attrs){.out_channels = 7, .kernel = {1, 1}}, (const int64_t[4]){2, 9, 7, 3});
+    check_conv(&(nets_attrs){.out_channels = 1, .kernel = {1, 1}}, (const int64_t[4]){1, 1, 1, 1});
+    check_conv(&(nets_attrs){.out_channels = 6, .kernel = {1, 1}, .groups = 3}, (const int64_t[4]){2, 4, 3, 9});
+    check_conv(&(nets_attrs){.out_channels = 6, .kernel = {1, 1}, .pad = {1, 1}}, (const int64_t[4]){2, 4, 3, 9});
+}
+
 static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
     (void)state;
     op_rig rig;
     op_rig_init(&rig, NETS_CONV, &CONV3, X_SMALL, true, true);
+    op_rig_check_earlier(&rig);
+    op_rig_fini(&rig);
+    op_rig_init(&rig, NETS_CONV, &PIXELS, X_SMALL, true, true);
     op_rig_check_earlier(&rig);
     op_rig_fini(&rig);
 }
@@ -158,6 +173,9 @@ static void earlier_contribution_is_added_in_its_place_with_the_same_bits(void *
     (void)state;
     op_rig rig;
     op_rig_init(&rig, NETS_CONV, &CONV3, X_SMALL, true, true);
+    op_rig_check_earlier_inplace(&rig);
+    op_rig_fini(&rig);
+    op_rig_init(&rig, NETS_CONV, &PIXELS, X_SMALL, true, true);
     op_rig_check_earlier_inplace(&rig);
     op_rig_fini(&rig);
 }
@@ -179,6 +197,9 @@ static void bits_do_not_depend_on_where_tensors_lie(void **state) {
     op_rig_init(&rig, NETS_CONV, &GROUPED, X_SMALL, true, true);
     op_rig_check_places(&rig);
     op_rig_fini(&rig);
+    op_rig_init(&rig, NETS_CONV, &PIXELS, X_SMALL, true, true);
+    op_rig_check_places(&rig);
+    op_rig_fini(&rig);
 }
 
 int main(void) {
@@ -194,6 +215,7 @@ int main(void) {
         cmocka_unit_test(dilated_kernels_step_over_elements),
         cmocka_unit_test(dilated_groups),
         cmocka_unit_test(kernels_and_padding_of_one_row_or_column),
+        cmocka_unit_test(windows_of_one_pixel),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
         cmocka_unit_test(earlier_contribution_is_added_in_its_place_with_the_same_bits),
         cmocka_unit_test(an_op_is_made_for_an_earlier_contribution_or_for_none),

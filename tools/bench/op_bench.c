@@ -6,8 +6,9 @@
  * A line for each op and phase, on maps as ResNet-50 and its elders have them: microseconds of one, and, for those that
  * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of a
  * copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows there.
- * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution what the
- * device's library has for each of its directions: what each candidate takes, why others are none, and which is taken. */
+ * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution or a
+ * linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are none,
+ * and which is taken. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,7 +262,7 @@ int main(int argc, char **argv) {
         {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
         {"--precision", "P", "fp32 or tf32 (fp32)", ARG_TEXT, &b.precision, 0, 0},
         {"--workspace", "SIZE", "that a convolution may take (256MiB)", ARG_SIZE, &b.workspace_bytes, 0, 0},
-        {"--all", NULL, "say what was tried for convolutions", ARG_FLAG, &b.all, 0, 0},
+        {"--all", NULL, "say what was tried for convolutions and products", ARG_FLAG, &b.all, 0, 0},
         {0},
     };
     mm_status status =

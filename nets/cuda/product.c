@@ -1,0 +1,212 @@
+/* cuBLAS's matrices are column by column, so it sees ours transposed: images as [channels, pixels], weights as [in, out].
+ *
+ *   forward      y = weights' x      by input     x = weights y      by weights   weights = x y'
+ *
+ * An algorithm is kept as its number and configuration (CUBLASLT_ALGO_CONFIG_*), and always made from these: so what was
+ * timed is what runs, in this process and in the next one. */
+#include "nets/cuda/product.h"
+
+enum { ALIGNMENT = 16, /* of all tensors; kernels make use of no more */ PROPOSED = 16 };
+
+static const cudaDataType_t FLOAT = CUDA_R_32F;
+
+/* ---------------------------------------------------------------- description */
+
+static bool is_product(const nets_conv_shape *s) {
+    for (int d = 0; d < 2; d++)
+        if (s->kernel[d] != 1 || s->stride[d] != 1 || s->pad[d] != 0) return false;
+    return s->groups == 1;
+}
+
+/* Kernels may count elements in 32 bits. */
+static bool is_small(uint64_t pixels, uint64_t in, uint64_t out) {
+    return pixels * in <= INT32_MAX && pixels * out <= INT32_MAX && in * out <= INT32_MAX;
+}
+
+static cublasComputeType_t compute_type(nets_precision precision) {
+    switch (precision) {
+    case NETS_FP32:
+        return CUBLAS_COMPUTE_32F;
+    case NETS_TF32:
+        return CUBLAS_COMPUTE_32F_FAST_TF32;
+    }
+    return CUBLAS_COMPUTE_32F;
+}
+
+static mm_status check_description(cublasStatus_t status) {
+    return nets_cuda_blas_check(status, "describing a product");
+}
+
+static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, uint64_t rows, uint64_t columns) {
+    return check_description(cublasLtMatrixLayoutInit(matrix, FLOAT, rows, columns, (int64_t)rows));
+}
+
+static mm_status transpose(nets_product *p, cublasLtMatmulDescAttributes_t which) {
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    return check_description(cublasLtMatmulDescSetAttribute(&p->operation, which, &transposed, sizeof transposed));
+}
+
+static mm_status describe(nets_product *p, uint64_t pixels, uint64_t in, uint64_t out) {
+    const uint64_t x[] = {in, pixels}, y[] = {out, pixels}, weights[] = {in, out};
+    const uint64_t *a = p->direction == NETS_CONV_BY_WEIGHTS ? x : weights;
+    const uint64_t *b = p->direction == NETS_CONV_FORWARD ? x : y;
+    const uint64_t *c = p->direction == NETS_CONV_FORWARD ? y : p->direction == NETS_CONV_BY_INPUT ? x : weights;
+    MM_TRY(check_description(cublasLtMatmulDescInit(&p->operation, p->compute, FLOAT)));
+    MM_TRY(describe_matrix(&p->a, a[0], a[1]));
+    MM_TRY(describe_matrix(&p->b, b[0], b[1]));
+    MM_TRY(describe_matrix(&p->c, c[0], c[1]));
+    if (p->direction == NETS_CONV_FORWARD) return transpose(p, CUBLASLT_MATMUL_DESC_TRANSA);
+    return p->direction == NETS_CONV_BY_WEIGHTS ? transpose(p, CUBLASLT_MATMUL_DESC_TRANSB) : MM_OK;
+}
+
+mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda, const nets_conv_shape *shape) {
+    const uint64_t pixels = (uint64_t)shape->x[0] * (uint64_t)shape->x[1] * (uint64_t)shape->x[2];
+    const uint64_t in = (uint64_t)shape->x[3], out = (uint64_t)shape->y[3];
+    *product = (nets_product){.direction = (nets_direction)shape->direction,
+                              .beta = (float)shape->adds,
+                              .compute = compute_type(cuda->config.precision)};
+    if (!cuda->lt || !is_product(shape) || !is_small(pixels, in, out)) return MM_OK;
+    MM_TRY(describe(product, pixels, in, out));
+    product->lt = cuda->lt;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- an algorithm as numbers */
+
+static const struct configuration {
+    cublasLtMatmulAlgoConfigAttributes_t name;
+    size_t bytes;
+} CONFIGURATION[] = {
+    {CUBLASLT_ALGO_CONFIG_TILE_ID, 4},          {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+    {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4}, {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+    {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},    {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},   {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
+};
+enum { ATTRIBUTES = sizeof CONFIGURATION / sizeof CONFIGURATION[0] };
+
+static mm_status check_algorithm(cublasStatus_t status) {
+    return nets_cuda_blas_check(status, "a product's algorithm");
+}
+
+static mm_status read_attribute(const cublasLtMatmulAlgo_t *algorithm, struct configuration of, int64_t *value_out) {
+    uint16_t of_two;
+    uint32_t of_four;
+    void *value = of.bytes == sizeof of_two ? (void *)&of_two : (void *)&of_four;
+    size_t n;
+    MM_TRY(check_algorithm(cublasLtMatmulAlgoConfigGetAttribute(algorithm, of.name, value, of.bytes, &n)));
+    *value_out = of.bytes == sizeof of_two ? of_two : of_four;
+    return MM_OK;
+}
+
+/* Some algorithms know less than all attributes: what is so already is not set. */
+static mm_status write_attribute(cublasLtMatmulAlgo_t *algorithm, struct configuration of, int64_t value) {
+    const uint16_t of_two = (uint16_t)value;
+    const uint32_t of_four = (uint32_t)value;
+    int64_t now;
+    MM_TRY(read_attribute(algorithm, of, &now));
+    if (now == value) return MM_OK;
+    return check_algorithm(cublasLtMatmulAlgoConfigSetAttribute(
+        algorithm, of.name, of.bytes == sizeof of_two ? (const void *)&of_two : &of_four, of.bytes));
+}
+
+static mm_status read_choice(const cublasLtMatmulAlgo_t *algorithm, nets_conv_choice *c) {
+    int32_t number;
+    size_t n;
+    *c = (nets_conv_choice){.api = NETS_CONV_PRODUCT, .n_knobs = ATTRIBUTES};
+    MM_TRY(check_algorithm(
+        cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_ID, &number, sizeof number, &n)));
+    c->algorithm = number;
+    for (int i = 0; i < ATTRIBUTES; i++) {
+        c->knobs[i].type = (int)CONFIGURATION[i].name;
+        MM_TRY(read_attribute(algorithm, CONFIGURATION[i], &c->knobs[i].value));
+    }
+    return MM_OK;
+}
+
+static mm_status write_choice(cublasLtMatmulAlgo_t *algorithm, const nets_conv_choice *c) {
+    for (int i = 0; i < c->n_knobs; i++) {
+        int at = 0;
+        while (at < ATTRIBUTES && (int)CONFIGURATION[at].name != c->knobs[i].type) at++;
+        if (at == ATTRIBUTES)
+            return mm_fail(MM_ERR_UNSUPPORTED, "a product's algorithm has no attribute %d", c->knobs[i].type);
+        MM_TRY(write_attribute(algorithm, CONFIGURATION[at], c->knobs[i].value));
+    }
+    return MM_OK;
+}
+
+static bool uses_tensor_cores(const cublasLtMatmulAlgo_t *algorithm) {
+    uint64_t flags = 0;
+    size_t n;
+    cublasStatus_t status =
+        cublasLtMatmulAlgoCapGetAttribute(algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags, &n);
+    return status == CUBLAS_STATUS_SUCCESS && (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK) != 0;
+}
+
+mm_status nets_product_make(nets_product *p, const nets_conv_choice *choice, nets_product_algorithm *algorithm_out) {
+    cublasLtMatmulHeuristicResult_t said;
+    cublasLtMatmulAlgo_t made;
+    MM_TRY(check_algorithm(
+        cublasLtMatmulAlgoInit(p->lt, p->compute, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, choice->algorithm, &made)));
+    MM_TRY(write_choice(&made, choice));
+    MM_TRY(check_algorithm(cublasLtMatmulAlgoCheck(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c, &made, &said)));
+    *algorithm_out = (nets_product_algorithm){made, (int64_t)said.workspaceSize, uses_tensor_cores(&made)};
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- proposals */
+
+static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMatmulPreferenceAttributes_t name,
+                        const void *value, size_t bytes) {
+    return check_description(cublasLtMatmulPreferenceSetAttribute(preference, name, value, bytes));
+}
+
+/* One algorithm, in a workspace of its caller's, gives the same bits each time (cuBLAS's guide: results reproducibility).
+ * Of sums that are split, only where they are added in a step of its own is their order said to be fixed. */
+static mm_status describe_preference(cublasLtMatmulPreferenceOpaque_t *preference, int64_t limit_bytes,
+                                     bool deterministic) {
+    static const cublasLtMatmulPreferenceAttributes_t ALIGNED[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint64_t limit = (uint64_t)limit_bytes;
+    const uint32_t alignment = ALIGNMENT,
+                   schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    MM_TRY(check_description(cublasLtMatmulPreferenceInit(preference)));
+    MM_TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
+    for (int i = 0; i < 4; i++) MM_TRY(prefer(preference, ALIGNED[i], &alignment, sizeof alignment));
+    if (!deterministic) return MM_OK;
+    return prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+}
+
+mm_status nets_product_propose(nets_product *p, int64_t limit_bytes, bool deterministic, int capacity,
+                               nets_conv_choice *choices, int *n_out) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t proposed[PROPOSED];
+    int n;
+    *n_out = 0;
+    if (capacity > PROPOSED) capacity = PROPOSED;
+    MM_TRY(describe_preference(&preference, limit_bytes, deterministic));
+    MM_TRY(nets_cuda_blas_check(cublasLtMatmulAlgoGetHeuristic(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c,
+                                                               &preference, capacity, proposed, &n),
+                                "asking for a product's algorithms"));
+    for (int i = 0; i < n; i++) {
+        if (proposed[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        MM_TRY(read_choice(&proposed[i].algo, &choices[*n_out]));
+        ++*n_out;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- running */
+
+/* The descriptors are only read: cuBLAS's types do not say so. */
+mm_status nets_product_enqueue(const nets_product *product, const nets_product_algorithm *algorithm, void *x, void *y,
+                               void *weights, void *workspace, cudaStream_t stream) {
+    nets_product *p = (nets_product *)product;
+    const float one = 1;
+    const void *a = p->direction == NETS_CONV_BY_WEIGHTS ? x : weights, *b = p->direction == NETS_CONV_FORWARD ? x : y;
+    void *c = p->direction == NETS_CONV_FORWARD ? y : p->direction == NETS_CONV_BY_INPUT ? x : weights;
+    return nets_cuda_blas_check(cublasLtMatmul(p->lt, &p->operation, &one, a, &p->a, b, &p->b, &p->beta, c, &p->c, c,
+                                               &p->c, &algorithm->made, workspace, (size_t)algorithm->workspace_bytes,
+                                               stream),
+                                "a product");
+}

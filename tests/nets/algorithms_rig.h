@@ -1,0 +1,72 @@
+/* For tests of how the CUDA backend chooses algorithms, on the emulation; behind <cmocka.h>. */
+#ifndef TESTS_NETS_ALGORITHMS_RIG_H
+#define TESTS_NETS_ALGORITHMS_RIG_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nets/cuda/choices.h"
+#include "tests/nets/cuda_rig.h"
+
+typedef struct algorithms_rig {
+    char path[256];
+    nets_backend_config config;
+    int warnings;
+    const char *looked_for;
+    int found; /* messages that have it */
+} algorithms_rig;
+
+static inline void algorithms_note(void *ctx, mm_log_level level, const char *message) {
+    algorithms_rig *f = ctx;
+    f->warnings += level == MM_LOG_WARNING;
+    f->found += f->looked_for && strstr(message, f->looked_for);
+}
+
+static inline int algorithms_setup(void **state) {
+    const char *folder = getenv("TEST_TMPDIR");
+    algorithms_rig *f = calloc(1, sizeof *f);
+    if (!f || cuda_rig_setup(state) != 0) return -1;
+    snprintf(f->path, sizeof f->path, "%s/algorithms.%ld", folder ? folder : "/tmp", (long)getpid());
+    f->config = (nets_backend_config){.workspace_limit_bytes = 1 << 20, .log = {algorithms_note, f, MM_LOG_WARNING}};
+    *state = f;
+    return 0;
+}
+
+static inline int algorithms_teardown(void **state) {
+    algorithms_rig *f = *state;
+    unlink(f->path);
+    free(f);
+    return cuda_rig_teardown(state);
+}
+
+/* The workspace of a phase of an op, made on a backend of its own. */
+static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_op_desc *desc, mm_phase phase) {
+    nets_backend *backend;
+    nets_op *op;
+    if (nets_backend_open("cuda", &f->config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_op_create(backend, desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    int64_t bytes = nets_op_workspace_bytes(op, phase);
+    nets_op_destroy(op);
+    nets_backend_close(backend);
+    return bytes;
+}
+
+/* Puts another choice in the place of one that the file has. */
+static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_conv_shape *shape,
+                                           const nets_conv_choice *choice) {
+    char line[256];
+    nets_cuda_choices choices;
+    FILE *file = fopen(f->path, "r");
+    assert_non_null(file);
+    for (int i = 0; i < 2; i++) assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    line[strcspn(line, " ")] = '\0'; /* the device's name */
+    assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
+    assert_non_null(nets_cuda_choices_find(&choices, shape));
+    assert_int_equal(nets_cuda_choices_keep(&choices, shape, choice), MM_OK);
+    nets_cuda_choices_fini(&choices);
+}
+
+#endif

@@ -1,0 +1,332 @@
+/* Convolutions that are products of matrices, and linear layers, on the emulation: that cuBLAS's algorithms are chosen from as
+ * cuDNN's are, compute the same, and are kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "tests/nets/algorithms_rig.h"
+
+static const nets_op_desc CONV = {
+    .kind = NETS_CONV,
+    .attrs = {.out_channels = 16, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1},
+    .x = {8, 12, 12, 8},
+    .y = {8, 12, 12, 16},
+    .n_inputs = 1,
+    .channels = {8},
+    .training = true,
+    .wants_dx = true,
+};
+static const nets_conv_shape FORWARD = {.direction = NETS_CONV_FORWARD,
+                                        .x = {8, 12, 12, 8},
+                                        .y = {8, 12, 12, 16},
+                                        .kernel = {1, 1},
+                                        .stride = {1, 1},
+                                        .dilation = {1, 1},
+                                        .groups = 1};
+/* What cuDNN's fast algorithm takes in plain float32: all tensors', and more. */
+enum { ALGORITHM_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 128) + CUDA_EMULATION_FMA_BYTES };
+/* A candidate's launches: one warms up, one shows whether it is worth the others. */
+enum { LAUNCHES = 1 + 1 + 4 };
+
+static void check_workspaces(algorithms_rig *f, nets_precision precision, bool deterministic, int64_t bytes) {
+    f->config.precision = precision;
+    f->config.deterministic = deterministic;
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
+        assert_int_equal(algorithms_workspace(f, &CONV, phase), bytes);
+}
+
+/* ---------------------------------------------------------------- choosing */
+
+static void the_fastest_product_that_is_allowed_is_taken(void **state) {
+    algorithms_rig *f = *state;
+    check_workspaces(f, NETS_FP32, false, PRODUCT_INPLACE_BYTES);
+    check_workspaces(f, NETS_FP32, true, PRODUCT_SPLIT_BYTES);
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    check_workspaces(f, NETS_TF32, true, PRODUCT_TENSOR_CORE_BYTES);
+    f->config.workspace_limit_bytes = PRODUCT_SPLIT_BYTES - 1;
+    check_workspaces(f, NETS_FP32, true, 0);
+    assert_int_equal(f->warnings, 0);
+}
+
+static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
+    algorithms_rig *f = *state;
+    nets_op_desc desc = CONV;
+    desc.training = desc.wants_dx = false;
+    cuda_emulation_blas_slow_products(100);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ALGORITHM_BYTES);
+    cuda_emulation_dnn_slow_engines(0.1);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ENGINE_NONDETERMINISTIC_BYTES);
+}
+
+/* Windows of more pixels, gaps, margins, groups, and matrices of more elements than 32 bits count. */
+static void what_is_no_product_is_not_given_to_cublas(void **state) {
+    algorithms_rig *f = *state;
+    nets_op_desc none[5];
+    for (int i = 0; i < 5; i++) none[i] = CONV;
+    none[0].attrs.kernel[1] = 2;
+    none[0].y[2] = 11;
+    none[1].attrs.stride[0] = 2;
+    none[1].y[1] = 6;
+    none[2].attrs.pad[1] = 1;
+    none[2].y[2] = 14;
+    none[3].attrs.groups = 2;
+    none[4].x[0] = none[4].y[0] = INT64_C(1) << 21;
+    long asked = cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic");
+    for (int i = 0; i < 5; i++) algorithms_workspace(f, &none[i], MM_BACKWARD);
+    assert_int_equal(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic"), asked);
+    algorithms_workspace(f, &CONV, MM_BACKWARD);
+    assert_int_equal(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic"), asked + 3);
+}
+
+static void a_product_is_timed_once_and_then_known_also_without_a_device(void **state) {
+    algorithms_rig *f = *state;
+    f->config.algorithms_path = f->path;
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    long executed = cuda_emulation_blas_executed(), timed = cuda_emulation_dnn_timed();
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    assert_int_equal(cuda_emulation_blas_executed(), executed);
+    assert_int_equal(cuda_emulation_dnn_timed(), timed);
+    cuda_emulation_set_devices(0);
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+/* In plain float32 those that split their sums or do not, in TF32 one more. */
+static void each_product_is_timed(void **state) {
+    algorithms_rig *f = *state;
+    nets_op_desc desc = CONV;
+    desc.training = desc.wants_dx = false;
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        f->config.precision = tf32 ? NETS_TF32 : NETS_FP32;
+        long executed = cuda_emulation_blas_executed();
+        algorithms_workspace(f, &desc, MM_FORWARD);
+        assert_int_equal(cuda_emulation_blas_executed() - executed, (3 + tf32) * LAUNCHES);
+    }
+}
+
+static void without_memory_to_time_in_cublass_guess_is_taken_and_not_kept(void **state) {
+    algorithms_rig *f = *state;
+    f->config.algorithms_path = f->path;
+    cuda_emulation_fail("cudaMalloc", 1, cudaErrorMemoryAllocation);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), 0);
+    assert_true(cuda_emulation_failed());
+    assert_int_equal(f->warnings, 1);
+    check_workspaces(f, NETS_FP32, false, PRODUCT_INPLACE_BYTES);
+}
+
+static int messages_with(algorithms_rig *f, const char *text) {
+    f->config.log.level = MM_LOG_DEBUG;
+    f->looked_for = text;
+    f->found = 0;
+    algorithms_workspace(f, &CONV, MM_FORWARD);
+    return f->found;
+}
+
+static void the_log_says_what_was_tried_and_why_not(void **state) {
+    algorithms_rig *f = *state;
+    f->config.deterministic = true;
+    assert_int_equal(messages_with(f, "  product 0 1=20 2=1 3=0 4=0 5=0 6=0 7=0 8=0: 300000"), 3);
+    assert_int_equal(messages_with(f, "  product 1 1=20 2=4 3=2 4=0 5=0 6=12 7=0 8=0: taken: 250000"), 3);
+    assert_int_equal(messages_with(f, "  product 2 "), 0);
+    assert_int_equal(messages_with(f, "  product 5 1=23 2=1 3=0 4=0 5=0 6=0 7=0 8=0: cuBLAS: a product's algorithm: "),
+                     3);
+    assert_int_equal(messages_with(f, "  product 6 1=22 2=1 3=0 4=0 5=0 6=0 7=0 8=0: cuBLAS: a product: "), 3);
+}
+
+/* ---------------------------------------------------------------- what was kept */
+
+static void a_kept_product_that_no_longer_holds_is_made_anew(void **state) {
+    algorithms_rig *f = *state;
+#define PRODUCT(number, bytes, ...)                                                                                    \
+    {                                                                                                                  \
+        .api = NETS_CONV_PRODUCT, .algorithm = (number), .workspace_bytes = (bytes), .n_knobs = 2, .knobs = {          \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+    const nets_conv_choice gone[] = {
+        PRODUCT(PRODUCTS, 0, {1, 20}, {2, 1}),               /* no such algorithm */
+        PRODUCT(PRODUCT_GONE, 0, {1, 23}, {2, 1}),           /* not on this device */
+        PRODUCT(PRODUCT_TENSOR_CORE, 5000, {1, 18}, {6, 8}), /* not in this precision */
+        PRODUCT(PRODUCT_PLAIN, 5000, {1, 20}, {2, 4}),       /* not so configured */
+        PRODUCT(PRODUCT_PLAIN, 5000, {1, 20}, {77, 4}),      /* no such attribute */
+        PRODUCT(PRODUCT_SPLIT, PRODUCT_SPLIT_BYTES - 1, {1, 20}, {2, 4}),
+    };
+    f->config.algorithms_path = f->path;
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
+        algorithms_workspace(f, &CONV, MM_FORWARD);
+        algorithms_keep_instead(f, &FORWARD, &gone[i]);
+        long timed = cuda_emulation_dnn_timed();
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), PRODUCT_INPLACE_BYTES);
+        assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
+    }
+    algorithms_keep_instead(f, &FORWARD, &(nets_conv_choice)PRODUCT(PRODUCT_PLAIN, 0, {1, 20}, {2, 1}));
+#undef PRODUCT
+    long timed = cuda_emulation_dnn_timed();
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), 0);
+    assert_int_equal(cuda_emulation_dnn_timed(), timed);
+}
+
+/* The algorithm's own bytes are not all that it takes. */
+static void a_kept_product_that_takes_more_now_is_made_anew(void **state) {
+    algorithms_rig *f = *state;
+    f->config.algorithms_path = f->path;
+    f->config.deterministic = true;
+    algorithms_workspace(f, &CONV, MM_FORWARD);
+    nets_conv_choice less = {.api = NETS_CONV_PRODUCT,
+                             .algorithm = PRODUCT_SPLIT,
+                             .workspace_bytes = PRODUCT_SPLIT_BYTES - 1,
+                             .n_knobs = 4,
+                             .knobs = {{1, 20}, {2, 4}, {3, 2}, {6, 12}}};
+    for (int fits = 0; fits < 2; fits++) {
+        less.workspace_bytes += fits;
+        algorithms_keep_instead(f, &FORWARD, &less);
+        long timed = cuda_emulation_dnn_timed();
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), PRODUCT_SPLIT_BYTES);
+        assert_int_equal(cuda_emulation_dnn_timed() - timed, fits ? 0 : 2);
+    }
+}
+
+static void a_product_kept_for_what_is_none_is_made_anew(void **state) {
+    algorithms_rig *f = *state;
+    nets_op_desc strided = CONV;
+    nets_conv_shape shape = FORWARD;
+    strided.attrs.stride[0] = shape.stride[0] = 2;
+    strided.y[1] = shape.y[1] = 6;
+    f->config.algorithms_path = f->path;
+    const int64_t bytes = algorithms_workspace(f, &strided, MM_FORWARD);
+    algorithms_keep_instead(f, &shape, &(nets_conv_choice){.api = NETS_CONV_PRODUCT, .algorithm = PRODUCT_PLAIN});
+    long timed = cuda_emulation_dnn_timed();
+    assert_int_equal(algorithms_workspace(f, &strided, MM_FORWARD), bytes);
+    assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
+}
+
+/* ---------------------------------------------------------------- computing */
+
+/* By an algorithm of cuDNN, then by each of cuBLAS's that does not round: in the emulation sums do not depend on who sums. */
+static void check_sums(const nets_op_desc *desc, bool adds) {
+    static const struct {
+        double slow;
+        bool deterministic;
+        int64_t limit;
+    } BY[] = {{100, true, 1 << 20}, {1, true, 1 << 20}, {1, false, 1 << 20}, {1, false, PRODUCT_INPLACE_BYTES - 1}};
+    enum { WAYS = sizeof BY / sizeof BY[0] };
+    static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
+    op_rig rigs[WAYS];
+    for (int way = 0; way < WAYS; way++) {
+        const nets_backend_config config = {.workspace_limit_bytes = BY[way].limit,
+                                            .deterministic = BY[way].deterministic};
+        cuda_emulation_blas_slow_products(BY[way].slow);
+        cuda_emulation_dnn_slow_engines(10);
+        op_rig_init(&rigs[way], desc->kind, &desc->attrs, desc->x, true, true);
+        op_rig_reopen(&rigs[way], &config); /* which keeps nothing: each times anew */
+        if (adds) op_rig_give_earlier(&rigs[way], rigs[way].args.at[NETS_X]);
+        long executed = cuda_emulation_blas_executed();
+        for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rigs[way], phase);
+        assert_int_equal(cuda_emulation_blas_executed() - executed, way ? 3 : 0);
+        for (int i = 0; i < 3; i++)
+            assert_memory_equal(rigs[0].args.at[outputs[i]], rigs[way].args.at[outputs[i]],
+                                (size_t)rigs[0].bytes[outputs[i]]);
+    }
+    for (int way = 0; way < WAYS; way++) op_rig_fini(&rigs[way]);
+}
+
+static void products_compute_what_algorithms_compute(void **state) {
+    (void)state;
+    static const nets_op_desc CASES[] = {
+        {.kind = NETS_CONV, .attrs = {.out_channels = 12, .kernel = {1, 1}, .bias = true}, .x = {2, 6, 4, 8}},
+        {.kind = NETS_CONV, .attrs = {.out_channels = 5, .kernel = {1, 1}}, .x = {3, 7, 5, 3}},
+        {.kind = NETS_CONV, .attrs = {.out_channels = 1, .kernel = {1, 1}, .dilation = {2, 3}}, .x = {1, 1, 9, 1}},
+        {.kind = NETS_CONV_TRANSPOSE, .attrs = {.out_channels = 7, .kernel = {1, 1}}, .x = {2, 3, 5, 6}},
+        {.kind = NETS_LINEAR, .attrs = {.out_channels = 10, .bias = true}, .x = {3, 1, 1, 17}},
+        {.kind = NETS_LINEAR, .attrs = {.out_channels = 4}, .x = {2, 3, 5, 6}},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
+        for (int adds = 0; adds < 2; adds++) check_sums(&CASES[i], adds);
+}
+
+/* Of one pixel: as a linear layer's. */
+static void layers_of_one_shape_are_timed_once(void **state) {
+    algorithms_rig *f = *state;
+    nets_op_desc conv = CONV, linear = {.kind = NETS_LINEAR, .attrs = {.out_channels = 16}};
+    conv.x[1] = conv.x[2] = conv.y[1] = conv.y[2] = 1;
+    for (int d = 0; d < 4; d++) {
+        linear.x[d] = conv.x[d];
+        linear.y[d] = conv.y[d];
+    }
+    linear.n_inputs = 1;
+    linear.channels[0] = 8;
+    linear.training = linear.wants_dx = true;
+    f->config.algorithms_path = f->path;
+    algorithms_workspace(f, &conv, MM_BACKWARD);
+    long timed = cuda_emulation_dnn_timed();
+    assert_int_equal(algorithms_workspace(f, &linear, MM_BACKWARD), PRODUCT_INPLACE_BYTES);
+    assert_int_equal(cuda_emulation_dnn_timed(), timed);
+}
+
+/* ---------------------------------------------------------------- failures */
+
+/* At any of its calls: then there are fewer candidates, or none but cuDNN's. */
+static void where_cublas_fails_others_are_taken(void **state) {
+    static const char *const CALLS[] = {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulAlgoConfigGetAttribute",
+                                        "cublasLtMatmulAlgoInit",         "cublasLtMatmulAlgoConfigSetAttribute",
+                                        "cublasLtMatmulAlgoCheck",        "cublasLtMatmul"};
+    algorithms_rig *f = *state;
+    nets_op_desc desc = CONV;
+    desc.training = desc.wants_dx = false;
+    for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
+        long before = cuda_emulation_calls(CALLS[i]);
+        algorithms_workspace(f, &desc, MM_FORWARD);
+        long calls = cuda_emulation_calls(CALLS[i]) - before;
+        assert_true(calls > 0);
+        for (long nth = 1; nth <= calls; nth++) {
+            cuda_emulation_fail(CALLS[i], nth, cudaErrorMemoryAllocation);
+            int64_t bytes = algorithms_workspace(f, &desc, MM_FORWARD);
+            assert_true(cuda_emulation_failed());
+            assert_true(bytes == PRODUCT_INPLACE_BYTES || bytes == PRODUCT_SPLIT_BYTES || bytes == 0 ||
+                        bytes == ALGORITHM_BYTES);
+            assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
+        }
+    }
+    cuda_emulation_fail(CALLS[0], 1, cudaErrorMemoryAllocation);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ALGORITHM_BYTES);
+    assert_int_equal(f->warnings, 0);
+}
+
+static void a_launch_of_a_product_that_fails_is_reported(void **state) {
+    static const char *const CALLS[] = {"cublasLtMatmul", "kernel_launch"};
+    algorithms_rig *f = *state;
+    op_rig rig;
+    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x, true, true);
+    op_rig_reopen(&rig, &f->config);
+    for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
+        cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);
+        assert_int_equal(nets_op_enqueue(rig.op, MM_FORWARD, &rig.args, rig.stream), MM_ERR_NOMEM);
+        assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+    }
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_fini(&rig);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, algorithms_setup, algorithms_teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(the_fastest_product_that_is_allowed_is_taken),
+        CASE(an_algorithm_or_engine_that_is_faster_is_taken),
+        CASE(what_is_no_product_is_not_given_to_cublas),
+        CASE(a_product_is_timed_once_and_then_known_also_without_a_device),
+        CASE(each_product_is_timed),
+        CASE(without_memory_to_time_in_cublass_guess_is_taken_and_not_kept),
+        CASE(the_log_says_what_was_tried_and_why_not),
+        CASE(a_kept_product_that_no_longer_holds_is_made_anew),
+        CASE(a_kept_product_that_takes_more_now_is_made_anew),
+        CASE(a_product_kept_for_what_is_none_is_made_anew),
+        CASE(products_compute_what_algorithms_compute),
+        CASE(layers_of_one_shape_are_timed_once),
+        CASE(where_cublas_fails_others_are_taken),
+        CASE(a_launch_of_a_product_that_fails_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
