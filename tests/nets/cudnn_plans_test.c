@@ -343,7 +343,7 @@ static void networks_are_lowered_with_what_their_convolutions_take(void **state)
     static const struct {
         const char *net;
         int64_t batch;
-    } LOWERED[] = {{"resnet50", 256}, {"unet", 1}, {"resnet50,thin=7", 50}};
+    } LOWERED[] = {{"resnet50", 256}, {"unet", 1}, {"resnet50,thin=7", 50}, {"vgg16", 256}};
     fixture *f = *state;
     need_device(f);
     nets_cuda_backend *cuda = open_backend(f, &(nets_backend_config){.precision = NETS_TF32});
