@@ -1,6 +1,5 @@
 /* A plan made ready to run: events for the nodes that somebody waits for, and where to find nodes by step and seq. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "pipeline/internal.h"
 

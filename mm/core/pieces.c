@@ -1,7 +1,6 @@
 #include "mm/core/pieces.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/status.h"
 

@@ -4,9 +4,6 @@
 
 #include <cmocka.h>
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/buffers/layout_patterns.h"
 
 enum { ALIGN = 256 };

@@ -1,5 +1,4 @@
 /* Whole tensors: which blocks, in which order, where their bits are, and what of blocks that are not finite. */
-#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_host.h"
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/zfp_error.h"
 

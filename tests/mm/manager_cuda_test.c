@@ -4,12 +4,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "mm/device/device_cuda.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/mm/manager_rig.h"

@@ -9,7 +9,6 @@
  * multiprocessors (sms=) show what a codec beside a training step has. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zfp.h>
 

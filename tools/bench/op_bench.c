@@ -9,7 +9,6 @@
  * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution what the
  * device's library has for each of its directions: what each candidate takes, why others are none, and which is taken. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nets/op.h"

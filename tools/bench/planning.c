@@ -4,7 +4,6 @@
  * checking, and both together, for which the goal is at most a second for any net. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/planning.h"
 #include "nets/lower.h"
