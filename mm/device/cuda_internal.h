@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/device_cuda.h"
 
 /* CUDA_TRY(cudaCall(...), "cudaCall") */
@@ -65,9 +66,6 @@ typedef struct cuda_device {
     atomic_long capturing, captures;
     cuda_stream *captured;
 } cuda_device;
-
-/* CLOCK_MONOTONIC */
-int64_t cuda_now_ns(void);
 
 /* As mm_cuda_check, of the driver's results. */
 mm_status cuda_driver_check(CUresult result, const char *what);

@@ -5,13 +5,7 @@
 
 #include "mm/core/facts.h"
 #include "mm/core/graph.h"
-
-/* splitmix64: advances the state. */
-uint64_t random_next(uint64_t *state);
-/* Uniform in [0, n). */
-int random_below(uint64_t *state, int n);
-/* True `percent` times in a hundred. */
-bool random_chance(uint64_t *state, int percent);
+#include "tests/core/random.h"
 
 typedef struct random_graph_options {
     uint64_t seed;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <zfp.h>
 
+#include "mm/device/clock.h"
 #include "pipeline/codec/codec.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
@@ -109,9 +110,9 @@ static mm_status measure(bench *b) {
     for (int64_t round = -1; round < b->rounds; round++) /* one to warm up */
         for (int i = 0; i < b->n_entries; i++) {
             entry *e = &b->entries[i];
-            const int64_t start = samples_now_ns();
+            const int64_t start = mm_now_ns();
             MM_TRY(run_entry(b, e));
-            const int64_t ns = samples_now_ns() - start;
+            const int64_t ns = mm_now_ns() - start;
             const double bytes = (double)b->bytes * (double)(e->libzfp ? 1 : b->jobs);
             if (round >= 0) MM_TRY(samples_add(&e->gb_per_s, bytes / (double)(ns > 0 ? ns : 1)));
         }
