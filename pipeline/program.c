@@ -14,11 +14,6 @@ static mm_status index_steps(mm_program *p) {
     return MM_OK;
 }
 
-static void note_dynamic(void *ctx, int segment) {
-    mm_program *p = ctx;
-    p->has_unplanned |= p->plan->segments[segment].dynamic;
-}
-
 static mm_status need_event(mm_program *p, mm_stream_id stream, int32_t seq) {
     mm_event **event = &p->events[p->pieces.at[stream][seq]];
     return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
@@ -42,7 +37,7 @@ static mm_status create_events(mm_program *p) {
     const mm_dispatch_config *config = &p->dispatch->config;
     p->events = calloc((size_t)p->pieces.n + 1, sizeof(mm_event *));
     if (!p->events) return no_memory();
-    for (int i = 0; i < plan->n_nodes; i++) mm_node_segments(plan, i, note_dynamic, p);
+    for (int i = 0; i < plan->n_segments; i++) p->has_unplanned |= plan->segments[i].dynamic;
     for (int i = 0; i < p->pieces.n; i++) {
         const mm_piece *piece = &p->pieces.pieces[i];
         if (p->has_unplanned || config->measure_times) MM_TRY(need_event(p, piece->stream, piece->seq));

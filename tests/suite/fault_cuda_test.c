@@ -1,0 +1,3 @@
+#include "tests/suite/fault_suite.h"
+
+int main(void) { return fault_suite("cuda"); }
