@@ -30,8 +30,8 @@ static bool has_times(const mm_dispatch_config *config) {
     return config->device->ops->always_timed || config->measure_times;
 }
 
-/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time, because
- * frees wait too, or where times are measured. */
+/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time,
+ * because frees wait too, or where times are measured. */
 static mm_status create_events(mm_program *p) {
     const mm_plan *plan = p->plan;
     const mm_dispatch_config *config = &p->dispatch->config;

@@ -1,8 +1,8 @@
 /* When events completed, and how long streams were busy and stood waiting: CUDA tells the time between two events, as a
  * float of milliseconds.
  *
- * A span of a stream is one between two events of its own: work, from the first task after a pause to the next recording,
- * wait or synchronisation; or a wait. So a stream that has nothing to do is not busy. */
+ * A span of a stream is one between two events of its own: work, from the first task after a pause to the next
+ * recording, wait or synchronisation; or a wait. So a stream that has nothing to do is not busy. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -34,8 +34,8 @@ typedef struct random_operand {
 
 /* Computes a step: operands[u] belongs to its u-th use. Outputs written in place of inputs and aliases (equal pointers)
  * are allowed where the graph allows them. `workspace` (workspace_bytes of it, or NULL) is written and read back.
- * What a forward step modifies of persistent tensors has no effect on what it writes: it can be run again, given copies of
- * them. Floats stay finite. Thread-safe. */
+ * What a forward step modifies of persistent tensors has no effect on what it writes: it can be run again, given copies
+ * of them. Floats stay finite. Thread-safe. */
 void random_graph_run_step(const mm_graph *graph, int step, const random_operand *operands, void *workspace,
                            size_t workspace_bytes);
 

@@ -1,5 +1,5 @@
-/* Concatenation and cropping are copies: outputs and gradients are compared exactly, element by element. The gradients are
- * also checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). */
+/* Concatenation and cropping are copies: outputs and gradients are compared exactly, element by element. The gradients
+ * are also checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

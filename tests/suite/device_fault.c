@@ -109,7 +109,8 @@ static mm_status before_work(mm_stream *stream, const char *caller) {
     return MM_OK;
 }
 
-/* The function NAME with parameters PARAMS, called with ARGS after BEFORE, which knows the place of the call as CALLER. */
+/* The function NAME with parameters PARAMS, called with ARGS after BEFORE, which knows the place of the call as
+ * CALLER. */
 #define CALLER ((const char *)__builtin_return_address(0))
 #define WRAP(name, before, params, args)                                                                               \
     mm_status __real_##name params;                                                                                    \

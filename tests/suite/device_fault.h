@@ -7,7 +7,8 @@
 
 typedef enum device_fault {
     DEVICE_FAULT_NONE,
-    DEVICE_FAULT_CALL, /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum, launch */
+    DEVICE_FAULT_CALL,        /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum,
+                          launch */
     DEVICE_FAULT_TASK,        /* the call succeeds, but a task before its work fails when it runs */
     DEVICE_FAULT_DELAY,       /* a task before its work takes long */
     DEVICE_FAULT_MEMORY_CALL, /* as CALL and TASK, but what fails says that memory ran out */

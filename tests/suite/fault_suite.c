@@ -135,8 +135,8 @@ static bool run_case(const fault_case *c) {
     return happened;
 }
 
-/* Each call of the host device is made to fail, in strides where there are many. On others, which take a tenth of a second
- * for a case, one of each place in the library that calls. */
+/* Each call of the host device is made to fail, in strides where there are many. On others, which take a tenth of a
+ * second for a case, one of each place in the library that calls. */
 static void first_fault(fault_case *c) {
     device_fault_forget_places();
     c->nth = strcmp(c->net->device, "host") == 0 ? 1 : DEVICE_FAULT_NEW_PLACE;
@@ -307,8 +307,8 @@ static void nth_call_fails_when_a_graph_is_added(void **state) {
     run_change(*state, "swap-async:when=always", add_net);
 }
 
-/* What the second net's forward pass changes lies beside its weights, behind what both nets use: what is kept aside of it
- * is copied in more than one piece. */
+/* What the second net's forward pass changes lies beside its weights, behind what both nets use: what is kept aside of
+ * it is copied in more than one piece. */
 static void nth_call_fails_in_an_iteration_of_a_net_added_to_another(void **state) {
     suite_net first, second;
     suite_run r;

@@ -67,8 +67,8 @@ static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
         }
 }
 
-/* Statistics kept; batch, labels, rate to the buffer, between two events; from there; the graph; loss, correct, their event;
- * the wait for an earlier one's. */
+/* Statistics kept; batch, labels, rate to the buffer, between two events; from there; the graph; loss, correct, their
+ * event; the wait for an earlier one's. */
 static void a_recorded_iteration_takes_sixteen_calls_however_many_layers(void **state) {
     (void)state;
     enum { CALLS = 16 };
@@ -154,7 +154,8 @@ static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
 
 /* ---------------------------------------------------------------- memory that runs out */
 
-/* Values and momenta of all parameters after two iterations that are waited for; the second begins with `fail` to come. */
+/* Values and momenta of all parameters after two iterations that are waited for; the second begins with `fail` to
+ * come. */
 static float *weights_after(const char *fail, long nth, int64_t *steps_out, size_t *n_out) {
     loop l;
     nets_result result;

@@ -1,5 +1,5 @@
-/* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are issued,
- * the same bits; the host's numbers within rounding. */
+/* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are
+ * issued, the same bits; the host's numbers within rounding. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

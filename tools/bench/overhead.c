@@ -1,8 +1,8 @@
 /* What mm_layer_begin + mm_layer_end cost the training thread.
  *
  * A chain of convolutions over tiny maps, under freelunch with codec raw: in the forward pass nearly every step waits
- * for one encode (of the map whose buffer it takes) and issues one; in the backward pass for one decode, and issues one.
- * Under liveness the same steps wait for nothing and issue nothing.
+ * for one encode (of the map whose buffer it takes) and issues one; in the backward pass for one decode, and issues
+ * one. Under liveness the same steps wait for nothing and issue nothing.
  *
  * Between the steps the training thread is busy for --host-us, as one that launches kernels is. On the compute stream a
  * step takes --step-us (asleep: as if on another device), so that the device is behind the host and begin has no reason
