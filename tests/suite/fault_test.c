@@ -1,3 +1,362 @@
-#include "tests/suite/fault_suite.h"
+/* A device whose Nth call fails, for N from the manager's creation to the end of its iterations: a clear status,
+ * nothing left behind, and a manager that goes on. BUILD says which device: the host's, or CUDA's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
-int main(void) { return fault_suite("host"); }
+#include <cmocka.h>
+
+#include "tests/device/host_fixture.h"
+#include "tests/suite/device_fault.h"
+#include "tests/suite/suite_rig.h"
+
+enum { ITERATIONS = 2, BATCH = 2 };
+
+typedef struct fault_case {
+    const suite_net *net;
+    mm_options options;
+    float *after[ITERATIONS]; /* weights after each iteration without a fault */
+    size_t n;
+    device_fault fault;
+    int nth;
+    int64_t *ladder_steps; /* of all cases */
+} fault_case;
+
+static void fail_case(const fault_case *c, const char *what) {
+    fail_msg("%s, issue %s, fault %d at call %d: %s", c->options.policy,
+             c->options.issue == MM_ISSUE_THREAD ? "thread" : "inline", (int)c->fault, c->nth, what);
+}
+
+/* Looking at them is not what may fail. */
+static float *weights_of(const suite_run *r, size_t *n_out) {
+    device_fault_pause(true);
+    float *weights = suite_weights(r, n_out);
+    device_fault_pause(false);
+    return weights;
+}
+
+static bool is_of_memory(const fault_case *c) {
+    return c->fault == DEVICE_FAULT_MEMORY_CALL || c->fault == DEVICE_FAULT_MEMORY_TASK;
+}
+
+static void expect_clear(const fault_case *c, mm_status status) {
+    if (!device_fault_happened()) fail_case(c, mm_last_error());
+    if (status != (is_of_memory(c) ? MM_ERR_NOMEM : MM_ERR_DEVICE) || !strstr(mm_last_error(), device_fault_message))
+        fail_case(c, mm_last_error());
+}
+
+static mm_status iterate(suite_run *r) {
+    nets_result result;
+    return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
+}
+
+/* Gradients may have been written by the steps that did run. A failed iteration leaves weights, momenta and running
+ * statistics as they were before, or as they are after one that does not fail. */
+static void expect_whole(const fault_case *c, const suite_run *r, const float *before, const float *after) {
+    size_t n;
+    float *now = weights_of(r, &n);
+    if (!suite_same_learned(r->s, now, before) && !suite_same_learned(r->s, now, after))
+        fail_case(c, "the weights are neither those from before the iteration nor those from after it");
+    free(now);
+}
+
+/* Memory that runs out may be made do without; then nothing that is learned is different. */
+static void expect_learned(const fault_case *c, const suite_run *r, const float *wanted) {
+    size_t n;
+    float *now = weights_of(r, &n);
+    if (!suite_same_learned(r->s, now, wanted)) fail_case(c, "a step down the ladder changed what is learned");
+    free(now);
+}
+
+/* From initial values, as if nothing had been. */
+static void expect_usable(const fault_case *c, suite_run *r) {
+    size_t n;
+    if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_case(c, mm_last_error());
+    for (int i = 0; i < ITERATIONS; i++)
+        if (iterate(r) != MM_OK) fail_case(c, mm_last_error());
+    float *weights = weights_of(r, &n);
+    if (n != c->n || memcmp(weights, c->after[ITERATIONS - 1], n * sizeof *weights) != 0)
+        fail_case(c, "afterwards, other weights than without a fault");
+    free(weights);
+}
+
+/* Whether the fault has happened. */
+static bool run_iterations(const fault_case *c, suite_run *r) {
+    mm_status status = nets_exec_init(r->exec, SUITE_SEED);
+    if (status != MM_OK) expect_clear(c, status);
+    for (int i = 0; status == MM_OK && i < ITERATIONS; i++) {
+        size_t n;
+        float *before = weights_of(r, &n);
+        status = iterate(r);
+        if (status != MM_OK) expect_clear(c, status);
+        if (status != MM_OK) expect_whole(c, r, before, c->after[i]);
+        if (status == MM_OK) expect_learned(c, r, c->after[i]);
+        free(before);
+    }
+    bool happened = device_fault_happened();
+    mm_stats stats;
+    mm_stats_get(r->manager, &stats);
+    if (c->ladder_steps) *c->ladder_steps += stats.ladder_steps;
+    bool good = c->fault == DEVICE_FAULT_DELAY || stats.ladder_steps > 0;
+    if (happened && status == MM_OK && !good) fail_case(c, "a failure was taken for good");
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    expect_usable(c, r);
+    return happened;
+}
+
+static mm_status create_exec(const fault_case *c, suite_run *r) {
+    return nets_exec_create_on(c->net->net, c->net->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec);
+}
+
+/* True if the fault has happened: so the next one is worth a try. */
+static bool run_case(const fault_case *c) {
+    suite_run r = {.s = c->net, .backend = suite_backend(c->net)};
+    device_fault_set(c->fault, c->nth);
+    mm_status status = mm_manager_create(&c->options, &r.manager);
+    if (status != MM_OK) {
+        expect_clear(c, status);
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        nets_backend_close(r.backend);
+        return true;
+    }
+    status = create_exec(c, &r);
+    if (status != MM_OK) {
+        expect_clear(c, status);
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        if (create_exec(c, &r) != MM_OK) fail_case(c, mm_last_error());
+        expect_usable(c, &r);
+        suite_run_fini(&r);
+        return true;
+    }
+    bool happened = run_iterations(c, &r);
+    suite_run_fini(&r);
+    return happened;
+}
+
+/* Each call of the host device is made to fail, in strides where there are many. On others, which take a tenth of a
+ * second for a case, one of each place in the library that calls. */
+static void first_fault(fault_case *c) {
+    device_fault_forget_places();
+    c->nth = strcmp(c->net->device, "host") == 0 ? 1 : DEVICE_FAULT_NEW_PLACE;
+}
+
+static void next_fault(fault_case *c, int stride) {
+    if (c->nth != DEVICE_FAULT_NEW_PLACE) c->nth += stride;
+}
+
+static void run_policy(const suite_net *net, const char *policy, mm_issue issue, device_fault fault, bool self_check,
+                       int64_t *ladder_steps) {
+    enum { ALL = 40, STRIDE = 3, PLACES = 5 };
+    suite_need need = suite_needs(net, policy, 0);
+    if (ladder_steps) { /* so that a little less does too */
+        need.device_bytes += need.device_bytes / 10;
+        need.pinned_bytes += need.pinned_bytes / 10 + 65536;
+    }
+    fault_case c = {.net = net,
+                    .options = {.device = net->device,
+                                .device_bytes = need.device_bytes,
+                                .pinned_bytes = need.pinned_bytes,
+                                .policy = policy,
+                                .issue = issue,
+                                .self_check = self_check,
+                                .measure_times = true},
+                    .fault = fault,
+                    .ladder_steps = ladder_steps};
+    for (int i = 0; i < ITERATIONS; i++) c.after[i] = suite_expected(net, policy, i + 1, &c.n);
+    int threads = host_threads(), cases = 0;
+    for (first_fault(&c); run_case(&c); cases++) next_fault(&c, c.nth < ALL ? 1 : STRIDE);
+    assert_true(cases >= (c.nth == DEVICE_FAULT_NEW_PLACE ? PLACES : ALL));
+    host_threads_wait(threads);
+    for (int i = 0; i < ITERATIONS; i++) free(c.after[i]);
+}
+
+static const char *const POLICIES[] = {
+    "liveness",
+    "swap:when=always",
+    "swap-async:when=always",
+    "hybrid:rate=8,when=always",
+    "recompute:when=always",
+    "rules:bn=recompute;relu=recompute;*=swap,when=always",
+    "freelunch:codec=raw,eligible=all,when=always",
+    "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
+};
+
+static void run_policies(const char *device, mm_issue issue, device_fault fault, bool self_check) {
+    suite_net net;
+    suite_net_init_dropped(&net, device, BATCH);
+    for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
+        run_policy(&net, POLICIES[p], issue, fault, self_check, NULL);
+    suite_net_fini(&net);
+}
+
+/* Lossless ones: what stands in for them ends with the same bits. */
+static void run_out(const char *device, mm_issue issue, device_fault fault, bool self_check) {
+    suite_net net;
+    int64_t ladder_steps = 0;
+    suite_net_init_dropped(&net, device, BATCH);
+    for (size_t p = 0; p < sizeof POLICIES / sizeof *POLICIES; p++)
+        if (!strstr(POLICIES[p], "rate=")) run_policy(&net, POLICIES[p], issue, fault, self_check, &ladder_steps);
+    assert_true(ladder_steps > 0);
+    suite_net_fini(&net);
+}
+
+static void memory_runs_out_at_the_nth_call(void **state) {
+    run_out(*state, MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_CALL, false);
+    run_out(*state, MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_CALL, true);
+}
+
+static void memory_runs_out_in_the_nth_task(void **state) {
+    run_out(*state, MM_ISSUE_THREAD, DEVICE_FAULT_MEMORY_TASK, true);
+    run_out(*state, MM_ISSUE_INLINE, DEVICE_FAULT_MEMORY_TASK, false);
+}
+
+static void nth_call_fails_issued_by_threads(void **state) {
+    run_policies(*state, MM_ISSUE_THREAD, DEVICE_FAULT_CALL, true);
+}
+
+static void nth_call_fails_issued_inline(void **state) {
+    run_policies(*state, MM_ISSUE_INLINE, DEVICE_FAULT_CALL, false);
+}
+
+static void nth_task_fails_issued_by_threads(void **state) {
+    run_policies(*state, MM_ISSUE_THREAD, DEVICE_FAULT_TASK, false);
+}
+
+static void nth_task_fails_issued_inline(void **state) {
+    run_policies(*state, MM_ISSUE_INLINE, DEVICE_FAULT_TASK, true);
+}
+
+static void nth_task_is_late(void **state) { run_policies(*state, MM_ISSUE_THREAD, DEVICE_FAULT_DELAY, true); }
+
+/* ---------------------------------------------------------------- between iterations */
+
+/* `other`: a net that has nothing to do with the run's. */
+typedef mm_status change_fn(suite_run *r, const suite_net *other, nets_exec **made_out);
+
+/* Tries `change` with a fault at its every call; the first time that it succeeds, nothing was left to fail. After each
+ * failure the manager runs on as before. */
+static void run_change(const char *device, const char *policy, change_fn *change) {
+    suite_net net, other;
+    suite_run r;
+    suite_net_init(&other, device, "vgg11@32,classes=5,thin=32", 1);
+    suite_net_init_dropped(&net, device, BATCH);
+    mm_options options = {.device_bytes = 1 << 20, .pinned_bytes = 1 << 20, .policy = policy};
+    fault_case c = {.net = &net, .options = options};
+    c.after[ITERATIONS - 1] = suite_expected(&net, "liveness", ITERATIONS, &c.n);
+    nets_exec *made = NULL;
+    suite_run_init(&r, &net, &options);
+    for (c.fault = DEVICE_FAULT_CALL; c.fault <= DEVICE_FAULT_TASK; c.fault++)
+        for (first_fault(&c);; next_fault(&c, 1)) {
+            device_fault_set(c.fault, c.nth);
+            mm_status status = change(&r, &other, &made);
+            bool happened = device_fault_happened();
+            if (status != MM_OK) expect_clear(&c, status);
+            device_fault_set(DEVICE_FAULT_NONE, 0);
+            expect_usable(&c, &r);
+            nets_exec_destroy(made);
+            made = NULL;
+            if (!happened) break;
+            if (status == MM_OK) fail_case(&c, "a failure was taken for good");
+        }
+    suite_run_fini(&r);
+    suite_net_fini(&other);
+    suite_net_fini(&net);
+    free(c.after[ITERATIONS - 1]);
+}
+
+static mm_status set_policy(suite_run *r, const suite_net *other, nets_exec **made_out) {
+    (void)other, (void)made_out;
+    return mm_policy_set(r->manager, "rules:relu=recompute;*=swap,when=always");
+}
+
+static void nth_call_fails_in_a_switch(void **state) {
+    run_change(*state, "liveness", set_policy);
+    run_change(*state, "freelunch:codec=raw,eligible=all,when=always", set_policy);
+}
+
+/* Smaller than the policy needs, so that something stands in for it; switched there; and larger again. */
+static mm_status set_budget(suite_run *r, const suite_net *other, nets_exec **made_out) {
+    (void)other, (void)made_out;
+    suite_need need = suite_needs(r->s, "swap", 0);
+    int64_t all = mm_manager_device_bytes(r->manager);
+    mm_status status = mm_budget_set(r->manager, need.device_bytes);
+    if (status == MM_OK) status = mm_policy_set(r->manager, "swap-async:when=always,depth=3");
+    if (status == MM_OK) status = mm_policy_set(r->manager, "liveness");
+    return status == MM_OK ? mm_budget_set(r->manager, all) : status;
+}
+
+static void nth_call_fails_when_the_budget_changes(void **state) {
+    run_change(*state, "liveness", set_budget);
+    run_change(*state, "vdnn-all:when=always", set_budget);
+}
+
+/* New persistent tensors: every plan moves up. */
+static mm_status add_net(suite_run *r, const suite_net *other, nets_exec **made_out) {
+    return nets_exec_create_on(other->net, other->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, made_out);
+}
+
+static mm_status add_evaluation(suite_run *r, const suite_net *other, nets_exec **made_out) {
+    (void)other;
+    return nets_exec_create_on(r->s->net, r->s->batch, NETS_EVAL, r->manager, r->backend, NULL, made_out);
+}
+
+static void nth_call_fails_when_a_graph_is_added(void **state) {
+    run_change(*state, "swap-async:when=always", add_evaluation);
+    run_change(*state, "swap-async:when=always", add_net);
+}
+
+/* What the second net's forward pass changes lies beside its weights, behind what both nets use: what is kept aside of
+ * it is copied in more than one piece. */
+static void nth_call_fails_in_an_iteration_of_a_net_added_to_another(void **state) {
+    suite_net first, second;
+    suite_run r;
+    size_t n;
+    suite_net_init(&first, *state, "vgg11@32,classes=5,thin=32", 1);
+    suite_net_init_dropped(&second, *state, BATCH);
+    mm_options options = {
+        .device_bytes = 1 << 20, .pinned_bytes = 1 << 20, .policy = "liveness", .issue = MM_ISSUE_INLINE};
+    fault_case c = {.net = &second, .options = options};
+    float *after = suite_expected(&second, "liveness", 1, &n);
+    suite_run_init(&r, &first, &options);
+    for (c.fault = DEVICE_FAULT_CALL; c.fault <= DEVICE_FAULT_TASK; c.fault++)
+        for (first_fault(&c);; next_fault(&c, 1)) {
+            suite_run added = {.s = &second, .manager = r.manager};
+            assert_int_equal(add_net(&r, &second, &added.exec), MM_OK);
+            assert_int_equal(nets_exec_init(added.exec, SUITE_SEED), MM_OK);
+            float *before = weights_of(&added, &n);
+            device_fault_set(c.fault, c.nth);
+            mm_status status = iterate(&added);
+            bool happened = device_fault_happened();
+            if (status != MM_OK) expect_clear(&c, status);
+            device_fault_set(DEVICE_FAULT_NONE, 0);
+            expect_whole(&c, &added, before, after);
+            nets_exec_destroy(added.exec);
+            free(before);
+            if (!happened) break;
+            if (status == MM_OK) fail_case(&c, "a failure was taken for good");
+        }
+    suite_run_fini(&r);
+    suite_net_fini(&second);
+    suite_net_fini(&first);
+    free(after);
+}
+
+int main(void) {
+    static const char device[] = FAULT_DEVICE;
+    const struct CMUnitTest tests[] = {
+        SUITE_TEST(nth_call_fails_issued_by_threads, device),
+        SUITE_TEST(nth_call_fails_issued_inline, device),
+        SUITE_TEST(nth_task_fails_issued_by_threads, device),
+        SUITE_TEST(nth_task_fails_issued_inline, device),
+        SUITE_TEST(nth_task_is_late, device),
+        SUITE_TEST(memory_runs_out_at_the_nth_call, device),
+        SUITE_TEST(memory_runs_out_in_the_nth_task, device),
+        SUITE_TEST(nth_call_fails_in_a_switch, device),
+        SUITE_TEST(nth_call_fails_when_the_budget_changes, device),
+        SUITE_TEST(nth_call_fails_when_a_graph_is_added, device),
+        SUITE_TEST(nth_call_fails_in_an_iteration_of_a_net_added_to_another, device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

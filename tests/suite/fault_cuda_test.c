@@ -1,3 +1,0 @@
-#include "tests/suite/fault_suite.h"
-
-int main(void) { return fault_suite("cuda"); }
