@@ -1,6 +1,5 @@
 /* What is run where memory is short: down the policy's ladder, and up again. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "mm/advice.h"

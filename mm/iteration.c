@@ -1,14 +1,8 @@
 /* The calls of an iteration: their order is checked here, the work is the dispatcher's. */
 #include <stdlib.h>
-#include <time.h>
 
+#include "mm/device/clock.h"
 #include "mm/manager.h"
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 mm_stream *mm_compute_stream(mm_manager *m) { return mm_dispatch_compute(m->dispatch); }
 
@@ -64,7 +58,7 @@ void mm_iteration_note_begin(mm_manager *m, const mm_record *r) {
     const mm_plan *plan = r->planned.plan;
     const mm_record *largest = m->largest ? mm_manager_find(m, m->largest) : NULL;
     if (!largest || largest->planned.plan->peak_bytes < plan->peak_bytes) m->largest = r->graph;
-    m->began_ns = now_ns();
+    m->began_ns = mm_now_ns();
     pthread_mutex_lock(&m->lock);
     if (plan->peak_bytes > m->predicted_peak_bytes) m->predicted_peak_bytes = plan->peak_bytes;
     m->stash_bytes = plan->stash_bytes;
@@ -77,11 +71,11 @@ void mm_iteration_note_end(mm_manager *m, mm_record *r) {
     pthread_mutex_lock(&m->lock);
     m->iterations++;
     pthread_mutex_unlock(&m->lock);
-    mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(r->graph), 0, now_ns() - m->began_ns);
+    mm_manager_notify(m, MM_EVENT_ITERATION_END, mm_graph_name(r->graph), 0, mm_now_ns() - m->began_ns);
 }
 
 void mm_iteration_note_abort(mm_manager *m, const mm_graph *graph) {
-    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(graph), 0, now_ns() - m->began_ns);
+    mm_manager_notify(m, MM_EVENT_ABORT, mm_graph_name(graph), 0, mm_now_ns() - m->began_ns);
 }
 
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {

@@ -5,8 +5,9 @@
  *   planned memory         no allocation for each map (the naive forms), storage used again
  *   later decodes          one map fetched ahead
  *   more swapping          the maps that the policy keeps go to host memory, too
- *   a stronger policy      cheap layers recomputed; then all layers of segments, with what they are made of swapped; then
- *                          everything out, the computation waiting; all recomputed, nothing swapped; a lossy code for all
+ *   a stronger policy      cheap layers recomputed; then all layers of segments, with what they are made of swapped;
+ *                          then everything out, the computation waiting; all recomputed, nothing swapped; a lossy code
+ *                          for all
  *
  * Nothing on it is lossy unless the policy is, and then with the policy's own codec. A pure function of the policy. */
 #ifndef MM_LADDER_H

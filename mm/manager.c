@@ -98,9 +98,9 @@ static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
     return device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
 }
 
-/* All of it, or most of what the device gives: it need not have what it says, others may take some meanwhile. The rest is
- * left for what libraries allocate beside the arena; and of the host's memory half, for the system. Next to nothing would
- * be of no use. */
+/* All of it, or most of what the device gives: it need not have what it says, others may take some meanwhile. The rest
+ * is left for what libraries allocate beside the arena; and of the host's memory half, for the system. Next to nothing
+ * would be of no use. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
     enum { PARTS = 32 };
     const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;

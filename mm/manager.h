@@ -1,4 +1,5 @@
-/* What manager.c, budget.c, prepare.c, descend.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's state. */
+/* What manager.c, budget.c, prepare.c, descend.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's
+ * state. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
 
@@ -72,7 +73,8 @@ void mm_manager_trim(mm_manager *manager);
 
 /* ---- figures.c */
 
-/* Bytes of the arena's [begin, end) that were touched since it was filled with the pattern; not which are persistent. */
+/* Bytes of the arena's [begin, end) that were touched since it was filled with the pattern; not which are
+ * persistent. */
 MM_CHECKED mm_status mm_touched_count(const mm_manager *manager, int64_t begin, int64_t end, mm_touched *touched_out);
 /* Of all of it, what was given back included. Between iterations. */
 MM_CHECKED mm_status mm_touched_now(mm_manager *manager, mm_touched *touched_out);
@@ -126,8 +128,8 @@ void mm_iteration_note_begin(mm_manager *manager, const mm_record *record);
 void mm_iteration_note_end(mm_manager *manager, mm_record *record);
 void mm_iteration_note_abort(mm_manager *manager, const mm_graph *graph);
 
-/* ---- replay.c: under this plan the graph is not recorded, for a reason that goes to the log: as a warning, unless it is
- * MM_ERR_UNSUPPORTED, which nothing is wrong with. */
+/* ---- replay.c: under this plan the graph is not recorded, for a reason that goes to the log: as a warning, unless it
+ * is MM_ERR_UNSUPPORTED, which nothing is wrong with. */
 void mm_replay_refuse(mm_manager *manager, mm_record *record, mm_status status, const char *reason);
 
 #endif

@@ -1,6 +1,6 @@
-/* What the forward pass changes of what outlives an iteration, running statistics, kept aside before each iteration: one
- * that fails half-way can be undone. Pinned memory, filled by the compute stream, for each iteration that may be under
- * way. */
+/* What the forward pass changes of what outlives an iteration, running statistics, kept aside before each iteration:
+ * one that fails half-way can be undone. Pinned memory, filled by the compute stream, for each iteration that may be
+ * under way. */
 #ifndef NETS_EXEC_KEPT_H
 #define NETS_EXEC_KEPT_H
 

@@ -3,8 +3,8 @@
  *   batch norm -> ReLU, batch norm -> sum with another layer -> ReLU     one operation (nets_op_desc.relu)
  *   convolution or linear layer with a bias -> ReLU                      the bias is added by the ReLU (attrs.bias)
  *
- * where what is between them has no other consumer. The net stays as it is: names, parameters and files. So do all bits:
- * a sum over several consumers' gradients is taken in the same order. Internal to lowering. */
+ * where what is between them has no other consumer. The net stays as it is: names, parameters and files. So do all
+ * bits: a sum over several consumers' gradients is taken in the same order. Internal to lowering. */
 #ifndef NETS_FUSE_H
 #define NETS_FUSE_H
 

@@ -1,7 +1,7 @@
 /* Lowering: a net, a batch size and a mode become a frozen graph (mm.h) and a table that says, for each of its steps,
- * which op runs and which tensor plays which role. Layers that are computed as one (fuse.h; unless the backend's no_fuse)
- * are one layer of the graph: a batch norm and what is behind it, by the batch norm's name, which its saved tensors have
- * too; its output has the ReLU's.
+ * which op runs and which tensor plays which role. Layers that are computed as one (fuse.h; unless the backend's
+ * no_fuse) are one layer of the graph: a batch norm and what is behind it, by the batch norm's name, which its saved
+ * tensors have too; its output has the ReLU's.
  *
  * Names of tensors: images, labels, <layer>.out; saved <layer>.mean, <layer>.var, <layer>.index; grad.<layer>.out (the
  * parts of a sum over several consumers: grad.<layer>.out.1, .2, ...). Persistent, shared by name with the other graphs

@@ -34,8 +34,8 @@ const nets_attr *nets_attr_find(nets_op_kind op, const char *name);
 
 /* Whether both have the same value of it. */
 bool nets_attr_equal(const nets_attr *attr, const nets_attrs *a, const nets_attrs *b);
-/* Its value: "3", "[3, 1]", "true", "0.25"; a pair of equals is one number. Read back, it gives the same bits. Also what
- * JSON calls a value. Returns text_out. */
+/* Its value: "3", "[3, 1]", "true", "0.25"; a pair of equals is one number. Read back, it gives the same bits. Also
+ * what JSON calls a value. Returns text_out. */
 const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char text_out[NETS_ATTR_TEXT_CAPACITY]);
 
 /* What a finished net's layer has to be told to become what it is: its attributes, with those back at zero that the

@@ -3,16 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/trace.h"
 #include "pipeline/internal.h"
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---------------------------------------------------------------- failures and progress */
 
@@ -45,9 +39,9 @@ mm_status mm_dispatch_failure(mm_dispatch *d) {
 static mm_status wait_issued(mm_dispatch *d, mm_stream_id stream, int32_t seq, bool training_thread) {
     pthread_mutex_lock(&d->lock);
     if (d->issued[stream] < seq && d->failed == MM_OK) {
-        int64_t start = now_ns();
+        int64_t start = mm_now_ns();
         while (d->issued[stream] < seq && d->failed == MM_OK) pthread_cond_wait(&d->progress, &d->lock);
-        if (training_thread) d->waited_ns += now_ns() - start;
+        if (training_thread) d->waited_ns += mm_now_ns() - start;
     }
     mm_status status = tell_failure(d);
     pthread_mutex_unlock(&d->lock);
@@ -138,9 +132,9 @@ static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
         if (s == MM_STREAM_COMPUTE || piece->wait[s] < 0) continue;
         MM_TRY(wait_issued(d, s, piece->wait[s], true));
         mm_event *event = d->program->events[d->program->pieces.at[s][piece->wait[s]]];
-        int64_t start = mm_event_done(event) ? 0 : now_ns();
+        int64_t start = mm_event_done(event) ? 0 : mm_now_ns();
         MM_TRY(mm_event_sync(event));
-        if (start) d->waited_ns += now_ns() - start;
+        if (start) d->waited_ns += mm_now_ns() - start;
     }
     /* Steps that ran on the stream before, or poison that was put there. */
     return d->inline_compute && !d->config.self_check ? MM_OK : mm_stream_sync(d->compute);

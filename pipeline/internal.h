@@ -1,4 +1,4 @@
-/* What dispatch.c, operation.c, program.c, unplanned.c and self_check.c share. */
+/* What dispatch.c, operation.c, program.c, replay.c, unplanned.c and self_check.c share. */
 #ifndef PIPELINE_INTERNAL_H
 #define PIPELINE_INTERNAL_H
 

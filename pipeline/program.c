@@ -1,6 +1,5 @@
 /* A plan made ready to run: events for the nodes that somebody waits for, and where to find nodes by step and seq. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "pipeline/internal.h"
 
@@ -13,11 +12,6 @@ static mm_status index_steps(mm_program *p) {
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_STEP) p->node_of_step[plan->nodes[i].step] = i;
     return MM_OK;
-}
-
-static void note_dynamic(void *ctx, int segment) {
-    mm_program *p = ctx;
-    p->has_unplanned |= p->plan->segments[segment].dynamic;
 }
 
 static mm_status need_event(mm_program *p, mm_stream_id stream, int32_t seq) {
@@ -36,14 +30,14 @@ static bool has_times(const mm_dispatch_config *config) {
     return config->device->ops->always_timed || config->measure_times;
 }
 
-/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time, because
- * frees wait too, or where times are measured. */
+/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time,
+ * because frees wait too, or where times are measured. */
 static mm_status create_events(mm_program *p) {
     const mm_plan *plan = p->plan;
     const mm_dispatch_config *config = &p->dispatch->config;
     p->events = calloc((size_t)p->pieces.n + 1, sizeof(mm_event *));
     if (!p->events) return no_memory();
-    for (int i = 0; i < plan->n_nodes; i++) mm_node_segments(plan, i, note_dynamic, p);
+    for (int i = 0; i < plan->n_segments; i++) p->has_unplanned |= plan->segments[i].dynamic;
     for (int i = 0; i < p->pieces.n; i++) {
         const mm_piece *piece = &p->pieces.pieces[i];
         if (p->has_unplanned || config->measure_times) MM_TRY(need_event(p, piece->stream, piece->seq));

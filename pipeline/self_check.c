@@ -1,7 +1,6 @@
 /* Checks at run time, for tests and for doubts: what is dead is overwritten with NaNs, so that a use of it shows; what
  * a lossless codec gives back is compared with what it was given. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "pipeline/internal.h"
 

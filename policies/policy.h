@@ -47,7 +47,8 @@ typedef struct mm_policy {
 /* The i-th policy, NULL past the last. */
 const mm_policy_ops *mm_policy_table(size_t i);
 
-/* MM_ERR_NOT_FOUND (lists the policies), MM_ERR_INVALID (unknown option: lists them; value missing or out of range: says it). */
+/* MM_ERR_NOT_FOUND (lists the policies), MM_ERR_INVALID (unknown option: lists them; value missing or out of range:
+ * says it). */
 MM_CHECKED mm_status mm_policy_parse(const char *spec, mm_policy *policy_out);
 
 /* The option's value, or its fallback. */

@@ -7,13 +7,13 @@
  *   vdnn-all    vDNN: offloaded at once, prefetched one layer ahead; a transfer overlaps with one layer only
  *   vdnn-conv   the same for what convolutions read
  *   cdma        vdnn-all with a code instead of the map on the link. Its engine compresses what it reads at up to three
- *               times the link's rate and no faster (bandwidth-aware), so as not to take the memory's bandwidth from the
- *               computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
+ *               times the link's rate and no faster (bandwidth-aware), so as not to take the memory's bandwidth from
+ *               the computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
  *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
  *               all layers' within segments (Chen et al.)
  *   recompute-swap  the same, and what all is made of is swapped asynchronously: as a rule less memory than
- *               recompute:mode=sqrt, at little more time, since between segments there is time for the link. Not published,
- *               as far as we know
+ *               recompute:mode=sqrt, at little more time, since between segments there is time for the link. Not
+ *               published, as far as we know
  *   rules       whatever the user writes
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published

@@ -1,4 +1,4 @@
-/* The strategies of this build, one file each; policy.c lists them. */
+/* The strategies of this build: the baselines of keep.c, and presets.c's; policy.c lists them. */
 #ifndef POLICIES_STRATEGIES_H
 #define POLICIES_STRATEGIES_H
 

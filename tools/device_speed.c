@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "mm/device/clock.h"
 #include "pipeline/codec/codec.h"
 
 enum { STREAMS = 2, BLOCKS = 3 };
@@ -20,11 +20,7 @@ typedef struct bench {
     double pinned_seconds; /* to get what is pinned */
 } bench;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
 /* ---------------------------------------------------------------- what is measured: each enqueues a block's worth */
 

@@ -4,7 +4,8 @@
  *     ./example_embed [POLICY [BUDGET_BYTES]]
  *
  * The graph is declared once (declare). Each iteration runs its steps between mm_layer_begin and mm_layer_end, and asks
- * there where the tensors lie (iterate). main makes a manager with a budget, trains, and changes the policy half-way. */
+ * there where the tensors lie (iterate). main makes a manager with a budget, trains, and changes the policy
+ * half-way. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What mm plan --explain adds: the largest stashed maps and what could be done with each, lower bounds, and all accounts
- * as JSON. */
+/* What mm plan --explain adds: the largest stashed maps and what could be done with each, lower bounds, and all
+ * accounts as JSON. */
 #ifndef TOOLS_EXPLAIN_H
 #define TOOLS_EXPLAIN_H
 
@@ -24,8 +24,8 @@ MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target,
 MM_CHECKED mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image);
 
 /* Adds to a case's row: kinds, peak_segments, stashed_maps, timeline (live bytes of every step by kind), and the bounds
- * of `image` (lower_bound_bytes, _held_by, _offloaded_bytes, _offloaded_held_by) and of the case's batch (the same after
- * batch_). */
+ * of `image` (lower_bound_bytes, _held_by, _offloaded_bytes, _offloaded_held_by) and of the case's batch (the same
+ * after batch_). */
 MM_CHECKED mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *image);
 
 #endif

@@ -124,8 +124,8 @@ typedef struct product {
     bool winograd;
 } product;
 
-/* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input, whose
- * channels its weight's first dimension then counts. */
+/* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input,
+ * whose channels its weight's first dimension then counts. */
 static product product_of(const mm_graph *graph, mm_layer layer) {
     const mm_layer_info *info = mm_graph_layer(graph, layer);
     int forward = info->step[MM_FORWARD];

@@ -4,13 +4,15 @@
  *   { "format": "mm machine", "version": 1, "name": "titanx", "memory_bytes": 12884901888,
  *     "conv_flops_per_s": ..., "winograd_flops_per_s": ..., "linear_flops_per_s": ..., "memory_bytes_per_s": ...,
  *     "launch_ns": ..., "passes": { "batch_norm": 1.6, ... },
- *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
+ *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
+ *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } } }
  *
  * A step takes the longer of its arithmetic and its traffic, and a launch:
- *   arithmetic   two for each multiply-add of convolutions and linear layers, at their rate; winograd_flops_per_s is that
- *                of 3x3 convolutions of stride 1. The backward pass does it twice, once without a gradient by the input
+ *   arithmetic   two for each multiply-add of convolutions and linear layers, at their rate; winograd_flops_per_s is
+ *                that of 3x3 convolutions of stride 1. The backward pass does it twice, once without a gradient by the
+ *                input
  *   traffic      the bytes of every tensor that it reads and writes, at memory_bytes_per_s; times `passes` of its
  *                layer's kind (1; of "bn-relu" those of "bn"): a batch norm reads its input twice
  * What only shares storage (the gradient of a sum) costs nothing but the launch. A codec takes the map's bytes at its

@@ -77,7 +77,8 @@ static mm_status descend(search *s) {
     return s->fits > 0 ? close_in(s) : MM_OK;
 }
 
-/* What does not fit without any workspace hardly fits with some: the search is among what does, so that few are timed. */
+/* What does not fit without any workspace hardly fits with some: the search is among what does, so that few are
+ * timed. */
 static mm_status find_below(search *s, const search *bound) {
     s->over = bound->over;
     s->over_bytes = bound->over_bytes;

@@ -1,7 +1,5 @@
 #include "tools/plan_case.h"
 
-#include <string.h>
-
 #include "tools/simulated.h"
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {

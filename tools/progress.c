@@ -4,14 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "mm/device/clock.h"
+
+static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
 void progress_begin(progress *p, const char *what, int64_t total, bool quiet) {
     *p = (progress){.what = what, .total = total, .terminal = isatty(2), .quiet = quiet, .began = now()};

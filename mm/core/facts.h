@@ -29,7 +29,8 @@ typedef struct mm_code_facts {
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
     int64_t split_rows; /* the code may be cut after so many rows of the outermost dimension, and multiples: there a
-                           code of the rows before ends and one of those behind begins, both sides MM_ALIGNed. 0: nowhere */
+                           code of the rows before ends and one of those behind begins, both sides MM_ALIGNed. 0:
+                           nowhere */
 } mm_code_facts;
 
 typedef struct mm_facts {

@@ -2,7 +2,8 @@
  *
  *   { "format": "mm facts", "version": 1,
  *     "graph": { "name": "resnet32 train 128", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
- *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ..., "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
+ *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
+ *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "contention_permille": 50, "link_contention_permille": 20, "issue_ns": 2000, "alloc_ns": 0,
  *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
  *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],

@@ -1,7 +1,6 @@
 #include "mm/core/pieces.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/status.h"
 
@@ -46,8 +45,8 @@ static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
     return false;
 }
 
-/* The node that this one carries on with piece by piece; -1. What is placed at run time is taken and freed node by node,
- * and a code that is staged is there only as a whole. */
+/* The node that this one carries on with piece by piece; -1. What is placed at run time is taken and freed node by
+ * node, and a code that is staged is there only as a whole. */
 static int find_source(const divider *d, const mm_node *n) {
     mm_stream_id stream = n->kind == MM_NODE_OUT ? MM_STREAM_ENCODE : MM_STREAM_IN;
     if ((n->kind != MM_NODE_OUT && n->kind != MM_NODE_DECODE) || n->wait[stream] < 0) return -1;

@@ -1,8 +1,6 @@
 #include "mm/core/plan.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/status.h"
 

@@ -1,6 +1,5 @@
 /* Passes 4 and 5: who shares bytes with whom, and whether everything fits. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"

@@ -1,5 +1,4 @@
 /* Passes 2 and 3: what each node knows to have ended, and what each segment holds when it is used. */
-#include <string.h>
 
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"

@@ -6,8 +6,8 @@
 #include "mm/core/pieces.h"
 #include "mm/core/status.h"
 
-/* Work is counted in millionths of the ns that it takes alone, so that what is slowed down goes on from where it is; what
- * rounding leaves over is less than one ns's work. Times of MM_NS_MOST stay inside 64 bits. */
+/* Work is counted in millionths of the ns that it takes alone, so that what is slowed down goes on from where it is;
+ * what rounding leaves over is less than one ns's work. Times of MM_NS_MOST stay inside 64 bits. */
 enum { FULL_SPEED = 1000000 };
 
 typedef struct simulator {

@@ -1,5 +1,6 @@
-/* The checksum of mm_checksum_async, so defined that a GPU computes it in parallel: 64-bit little-endian words (the last
- * one filled up with zeros) go in turn to lanes; each lane is a chain; the sum of what the lanes end with is the result. */
+/* The checksum of mm_checksum_async, so defined that a GPU computes it in parallel: 64-bit little-endian words (the
+ * last one filled up with zeros) go in turn to lanes; each lane is a chain; the sum of what the lanes end with is the
+ * result. */
 #ifndef MM_DEVICE_CHECKSUM_H
 #define MM_DEVICE_CHECKSUM_H
 

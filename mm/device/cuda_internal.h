@@ -1,5 +1,6 @@
-/* Inside the CUDA device: device_cuda.c (the device, failures), cuda_memory.c (reservations), cuda_stream.c (streams and
- * events), cuda_time.c (when and how long), cuda_work.c (copies, fills, checksums), cuda_checksum.cu, cuda_capture.c.
+/* Inside the CUDA device: device_cuda.c (the device, failures), cuda_memory.c (reservations), cuda_stream.c (streams
+ * and events), cuda_time.c (when and how long), cuda_work.c (copies, fills, checksums), cuda_checksum.cu,
+ * cuda_capture.c.
  *
  * Locks: device->lock and stream->lock, held over no call of CUDA; device->time_lock, held while origin is read or
  * replaced, which only those who ask for times wait for. None is taken while another is held. */
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/device_cuda.h"
 
 /* CUDA_TRY(cudaCall(...), "cudaCall") */
@@ -61,13 +63,11 @@ typedef struct cuda_device {
     cuda_pinned *pinned;
     cuda_slot *free_slots;
     int64_t reserved_bytes, mapped_bytes;
-    /* The capture under way, by its number from 1; 0: none. Its streams are chained from `captured`, its thread's own. */
+    /* The capture under way, by its number from 1; 0: none. Its streams are chained from `captured`, its thread's
+     * own. */
     atomic_long capturing, captures;
     cuda_stream *captured;
 } cuda_device;
-
-/* CLOCK_MONOTONIC */
-int64_t cuda_now_ns(void);
 
 /* As mm_cuda_check, of the driver's results. */
 mm_status cuda_driver_check(CUresult result, const char *what);
@@ -141,8 +141,8 @@ bool cuda_event_done(mm_event *base);
 mm_status cuda_time_init(cuda_device *device);
 void cuda_time_fini(cuda_device *device);
 int64_t cuda_event_ns(mm_event *base);
-/* Around what is enqueued: a task begins a span of work if none is under way, a wait or a recording ends it. A mark that
- * CUDA refuses is not made: statistics miss it. */
+/* Around what is enqueued: a task begins a span of work if none is under way, a wait or a recording ends it. A mark
+ * that CUDA refuses is not made: statistics miss it. */
 void cuda_time_task(cuda_stream *stream);
 void cuda_time_pause(cuda_stream *stream);
 void cuda_time_wait_begin(cuda_stream *stream);

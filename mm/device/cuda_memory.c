@@ -1,5 +1,5 @@
-/* Reservations of device memory. It is a range of addresses, mapped in chunks so that parts of it can go and come back without
- * anything moving:
+/* Reservations of device memory. It is a range of addresses, mapped in chunks so that parts of it can go and come back
+ * without anything moving:
  *
  *      bytes asked for
  *     |-----------------------------------|

@@ -1,6 +1,6 @@
-/* Pinned memory. CUDA takes small pages one after the other for it, and clears them in one thread: a second for each GiB and
- * a half. Large pieces are mapped here, in huge pages, cleared by several threads as they touch them, and then registered
- * with CUDA; where it does not register, it gives them itself, as it does small ones. */
+/* Pinned memory. CUDA takes small pages one after the other for it, and clears them in one thread: a second for each
+ * GiB and a half. Large pieces are mapped here, in huge pages, cleared by several threads as they touch them, and then
+ * registered with CUDA; where it does not register, it gives them itself, as it does small ones. */
 #include <assert.h>
 #include <sched.h>
 #include <stdio.h>
@@ -42,7 +42,8 @@ static int64_t room_in_group(int64_t room, const char *limit_path, const char *u
     return limit != INT64_MAX && limit - used < room ? limit - used : room;
 }
 
-/* Whoever touches more than there is, is killed; CUDA says that there is no more. So nearly all of it is left to CUDA. */
+/* Whoever touches more than there is, is killed; CUDA says that there is no more. So nearly all of it is left to
+ * CUDA. */
 static bool has_room(int64_t bytes) {
     int64_t free_kib = read_number("/proc/meminfo", "MemAvailable:");
     int64_t room = free_kib == INT64_MAX ? 0 : free_kib * 1024;

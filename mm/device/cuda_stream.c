@@ -68,7 +68,8 @@ void cuda_stream_reset(mm_stream *base) {
     cudaGetLastError();
 }
 
-/* Whether a recording of that number is one that work outside of captures, or of the capture under way, can wait for. */
+/* Whether a recording of that number is one that work outside of captures, or of the capture under way, can wait
+ * for. */
 static bool was_recorded(const mm_event *base) {
     const cuda_device *device = (const cuda_device *)base->device;
     long recorded = atomic_load(&((const cuda_event *)base)->recorded);

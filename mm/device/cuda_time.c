@@ -1,11 +1,10 @@
 /* When events completed, and how long streams were busy and stood waiting: CUDA tells the time between two events, as a
  * float of milliseconds.
  *
- * A span of a stream is one between two events of its own: work, from the first task after a pause to the next recording,
- * wait or synchronisation; or a wait. So a stream that has nothing to do is not busy. */
+ * A span of a stream is one between two events of its own: work, from the first task after a pause to the next
+ * recording, wait or synchronisation; or a wait. So a stream that has nothing to do is not busy. */
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "mm/device/cuda_internal.h"
 
@@ -15,23 +14,17 @@ struct cuda_span {
     bool is_wait;
 };
 
-enum { NS_PER_S = 1000000000, ORIGIN_TRIES = 8, UNREAD_SPANS = 256 };
-
-int64_t cuda_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
-}
+enum { ORIGIN_TRIES = 8, UNREAD_SPANS = 256 };
 
 /* ---------------------------------------------------------------- events' times */
 
 /* A new event on the service stream that has completed, between *before_out and *after_out. */
 static mm_status record_origin(cuda_device *device, cudaEvent_t event, int64_t *before_out, int64_t *after_out) {
     cudaStream_t stream = ((cuda_stream *)device->service)->stream;
-    *before_out = cuda_now_ns();
+    *before_out = mm_now_ns();
     CUDA_TRY(cudaEventRecord(event, stream), "cudaEventRecord");
     CUDA_TRY(cudaEventSynchronize(event), "cudaEventSynchronize");
-    *after_out = cuda_now_ns();
+    *after_out = mm_now_ns();
     return MM_OK;
 }
 

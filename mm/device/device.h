@@ -6,8 +6,8 @@
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
  * status, a stream that waits for such an event is poisoned too. So nothing is computed from garbage. mm_stream_sync
- * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again. On CUDA a fault
- * of the device poisons all of it: every call fails from there on, until the process ends (device_cuda.h).
+ * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again. On CUDA a
+ * fault of the device poisons all of it: every call fails from there on, until the process ends (device_cuda.h).
  *
  * Threads: every function may be called from any thread, a given stream's enqueuing functions from one at a time. */
 #ifndef MM_DEVICE_DEVICE_H
@@ -33,8 +33,8 @@ typedef struct mm_device_config {
 
 typedef struct mm_device_description {
     char model[128];
-    /* To plan by where nothing is measured, so that plans do not depend on a measurement: what the device's memory moves,
-     * and the link to pinned memory each way. 0: not known. */
+    /* To plan by where nothing is measured, so that plans do not depend on a measurement: what the device's memory
+     * moves, and the link to pinned memory each way. 0: not known. */
     int64_t memory_bytes_per_s, link_bytes_per_s;
     int processors;     /* multiprocessors of a GPU, CPUs of the host */
     const char *pinned; /* how large pinned memory is taken; static */
@@ -125,11 +125,11 @@ void mm_device_destroy(mm_device *device);
 /* Address range of exactly `bytes` (> 0), 4096-byte aligned, zeroed on first touch. MM_ERR_NOMEM with the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
-/* Part of a reservation that is not needed for now: others may have its memory, what is in it is lost. It stays reserved,
- * and must not be used before mm_device_restore. Nothing may be using it. */
+/* Part of a reservation that is not needed for now: others may have its memory, what is in it is lost. It stays
+ * reserved, and must not be used before mm_device_restore. Nothing may be using it. */
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
-/* Makes all of that part of a reservation usable, whatever of it was trimmed; what was not keeps its bytes. MM_ERR_NOMEM
- * with the sizes where others have the memory now; the part may still be trimmed then. */
+/* Makes all of that part of a reservation usable, whatever of it was trimmed; what was not keeps its bytes.
+ * MM_ERR_NOMEM with the sizes where others have the memory now; the part may still be trimmed then. */
 MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
 void mm_device_describe(mm_device *device, mm_device_description *description_out);
@@ -165,16 +165,16 @@ MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, i
 /* *sum_out (host memory, valid until the work is done) := a 64-bit checksum of the bytes, the same on every device. */
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 
-/* Captured work: what is enqueued once, kept, and then run any number of times by one cheap call (a CUDA graph). Addresses
- * and sizes are those of the capture. MM_ERR_UNSUPPORTED where the device cannot (host): run without, then.
+/* Captured work: what is enqueued once, kept, and then run any number of times by one cheap call (a CUDA graph).
+ * Addresses and sizes are those of the capture. MM_ERR_UNSUPPORTED where the device cannot (host): run without, then.
  *
- * From begin to end, what is enqueued on `stream` is kept and not run, and so is what is enqueued on every other stream of
- * the device from the moment on that it waits for an event recorded in the capture. Only the thread that began may enqueue
- * on them, and it may not synchronise, reserve, release, or wait for events recorded outside: that fails, and so does the
- * end. What is recorded meanwhile counts as never recorded outside. One capture of a device at a time. */
+ * From begin to end, what is enqueued on `stream` is kept and not run, and so is what is enqueued on every other stream
+ * of the device from the moment on that it waits for an event recorded in the capture. Only the thread that began may
+ * enqueue on them, and it may not synchronise, reserve, release, or wait for events recorded outside: that fails, and
+ * so does the end. What is recorded meanwhile counts as never recorded outside. One capture of a device at a time. */
 MM_CHECKED mm_status mm_capture_begin(mm_stream *stream);
-/* Ends it, in any case; streams that joined are ordinary again, and all of their work comes before the replay's end. Ready
- * to run: nothing is allocated at launches. *replay_out is set only on success; nothing is kept otherwise. */
+/* Ends it, in any case; streams that joined are ordinary again, and all of their work comes before the replay's end.
+ * Ready to run: nothing is allocated at launches. *replay_out is set only on success; nothing is kept otherwise. */
 MM_CHECKED mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out);
 /* Enqueues all of it as one piece of work of `stream`. */
 MM_CHECKED mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream);

@@ -2,7 +2,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "mm/device/cuda_internal.h"
 
@@ -130,7 +129,7 @@ static void cuda_describe(mm_device *base, mm_device_description *description_ou
 static void cuda_charge_alloc(mm_device *base) {
     int64_t cost_ns = ((cuda_device *)base)->config.alloc_cost_ns;
     if (cost_ns == 0) return;
-    for (int64_t end_ns = cuda_now_ns() + cost_ns; cuda_now_ns() < end_ns;) continue;
+    for (int64_t end_ns = mm_now_ns() + cost_ns; mm_now_ns() < end_ns;) continue;
 }
 
 const mm_device_ops mm_device_cuda_ops = {

@@ -1,8 +1,8 @@
 /* The CUDA device's own: what ops, codecs and their launchers need beside device.h, and only they.
  *
- * Failure. What a call of CUDA refuses is returned from the call of ours that made it, MM_ERR_NOMEM or MM_ERR_DEVICE, with
- * the call and CUDA's words. A fault on the device (a kernel's bad address) ends the process's use of it: every later call
- * fails with the same error, mm_stream_reset mends nothing. */
+ * Failure. What a call of CUDA refuses is returned from the call of ours that made it, MM_ERR_NOMEM or MM_ERR_DEVICE,
+ * with the call and CUDA's words. A fault on the device (a kernel's bad address) ends the process's use of it: every
+ * later call fails with the same error, mm_stream_reset mends nothing. */
 #ifndef MM_DEVICE_DEVICE_CUDA_H
 #define MM_DEVICE_DEVICE_CUDA_H
 

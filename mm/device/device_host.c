@@ -13,12 +13,6 @@
 
 enum { NS_PER_S = 1000000000 };
 
-int64_t host_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
-}
-
 void host_sleep_until(int64_t ns) {
     struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
@@ -143,8 +137,8 @@ static void host_describe(mm_device *base, mm_device_description *description_ou
 static void host_charge_alloc(mm_device *base) {
     int64_t cost_ns = ((host_device *)base)->config.alloc_cost_ns;
     if (cost_ns == 0) return;
-    int64_t end_ns = host_now_ns() + cost_ns;
-    while (host_now_ns() < end_ns) continue;
+    int64_t end_ns = mm_now_ns() + cost_ns;
+    while (mm_now_ns() < end_ns) continue;
 }
 
 const mm_device_ops mm_device_host_ops = {

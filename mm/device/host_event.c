@@ -60,7 +60,7 @@ void host_recording_complete(host_recording *recording, const host_failure *fail
     pthread_mutex_lock(&recording->lock);
     host_failure_clear(&recording->failure);
     if (failure->status != MM_OK) host_failure_set(&recording->failure, failure->status, failure->message);
-    recording->done_ns = host_now_ns();
+    recording->done_ns = mm_now_ns();
     recording->done = true;
     pthread_mutex_unlock(&recording->lock);
     pthread_cond_broadcast(&recording->completed);

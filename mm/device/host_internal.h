@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/device_host.h"
 
 typedef struct host_device {
@@ -85,7 +86,6 @@ mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes,
 
 /* ---------------------------------------------------------------- time (device_host.c) */
 
-int64_t host_now_ns(void); /* CLOCK_MONOTONIC */
 void host_sleep_until(int64_t ns);
 
 #endif

@@ -82,7 +82,7 @@ static mm_status append_locked(host_stream *stream, task_kind kind, size_t arg_b
     task->bytes = (uint32_t)bytes;
     buffer->used += bytes;
     stream->queued++;
-    if (kind == TASK_CALL && stream->calls_pending++ == 0) stream->calls_since_ns = host_now_ns();
+    if (kind == TASK_CALL && stream->calls_pending++ == 0) stream->calls_since_ns = mm_now_ns();
     *task_out = task;
     return MM_OK;
 }
@@ -150,7 +150,7 @@ static void delay(host_stream *stream) {
     const mm_device_config *config = &((host_device *)stream->base.device)->config;
     if (config->delay_seed == 0 || config->delay_max_ns == 0) return;
     uint64_t delay_ns = random_next(&stream->delay_random) % ((uint64_t)config->delay_max_ns + 1);
-    host_sleep_until(host_now_ns() + (int64_t)delay_ns);
+    host_sleep_until(mm_now_ns() + (int64_t)delay_ns);
 }
 
 /* The first failure stays. Only this thread sets it, so it may read it without the lock. */
@@ -165,9 +165,9 @@ static void poison(host_stream *stream, mm_status status, const char *message) {
 static int64_t run_call(host_stream *stream, host_task *task) {
     if (stream->failure.status != MM_OK) return -1;
     delay(stream);
-    int64_t start_ns = host_now_ns();
+    int64_t start_ns = mm_now_ns();
     mm_status status = task->fn(task->arg);
-    int64_t busy_ns = host_now_ns() - start_ns;
+    int64_t busy_ns = mm_now_ns() - start_ns;
     if (status != MM_OK) poison(stream, status, mm_last_error());
     return busy_ns;
 }
@@ -175,13 +175,13 @@ static int64_t run_call(host_stream *stream, host_task *task) {
 /* A poisoned stream waits too: an event that completes still means that all before it is over. */
 static void run_wait(host_stream *stream, host_recording *recording) {
     if (!host_recording_done(recording)) {
-        int64_t start_ns = host_now_ns();
+        int64_t start_ns = mm_now_ns();
         host_recording_wait(recording);
         pthread_mutex_lock(&stream->lock);
         /* All calls before this wait have finished: those pending are behind it. */
         if (stream->calls_pending > 0) {
             int64_t since_ns = start_ns > stream->calls_since_ns ? start_ns : stream->calls_since_ns;
-            stream->stats.wait_ns += host_now_ns() - since_ns;
+            stream->stats.wait_ns += mm_now_ns() - since_ns;
         }
         pthread_mutex_unlock(&stream->lock);
     }

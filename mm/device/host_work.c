@@ -20,7 +20,7 @@ typedef struct copy_task {
 static int64_t link_book(host_device *device, mm_copy_kind kind, int64_t bytes) {
     int64_t rate = kind == MM_COPY_OUT ? device->config.link_out_bytes_per_s : device->config.link_in_bytes_per_s;
     if (rate == 0) return 0;
-    int64_t now_ns = host_now_ns(), cost_ns = (int64_t)((double)bytes * 1e9 / (double)rate);
+    int64_t now_ns = mm_now_ns(), cost_ns = (int64_t)((double)bytes * 1e9 / (double)rate);
     int64_t *link_free_ns = &device->link_free_ns[kind == MM_COPY_OUT ? 0 : 1];
     pthread_mutex_lock(&device->lock);
     int64_t end_ns = (now_ns > *link_free_ns ? now_ns : *link_free_ns) + cost_ns;

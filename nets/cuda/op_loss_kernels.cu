@@ -1,5 +1,5 @@
-/* Softmax cross-entropy: a warp takes a label's scores. Losses are summed in double: by warps over their rows, then over
- * a block's warps, then, in a second launch, over the blocks, always in the same order. */
+/* Softmax cross-entropy: a warp takes a label's scores. Losses are summed in double: by warps over their rows, then
+ * over a block's warps, then, in a second launch, over the blocks, always in the same order. */
 #include "nets/cuda/vector.h"
 
 enum { WARP = 32, WARPS = THREADS / WARP, LOSS_BLOCKS = 1024, NO_LABEL = 0x7fffffff };

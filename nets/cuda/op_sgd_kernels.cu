@@ -1,5 +1,5 @@
-/* The update step of all parameters: see nets/sgd.h. One launch; a block finds its tensor by bisection of the list, which
- * lies in the constant bank. */
+/* The update step of all parameters: see nets/sgd.h. One launch; a block finds its tensor by bisection of the list,
+ * which lies in the constant bank. */
 #include "nets/cuda/vector.h"
 
 static __device__ inline int tensor_of(const nets_cuda_sgd &update, unsigned block) {

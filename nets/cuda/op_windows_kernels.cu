@@ -33,8 +33,8 @@ static __host__ __device__ inline int64_t x_rows(const nets_cuda_windows &w) {
     return (int64_t)w.images * w.x_size[0] * w.x_size[1];
 }
 
-/* Calls each(y, x, what is there) for a window's pixels of an image, row by row; `image` is at the thread's channels. AHEAD
- * of a row are loaded before the first is used. */
+/* Calls each(y, x, what is there) for a window's pixels of an image, row by row; `image` is at the thread's channels.
+ * AHEAD of a row are loaded before the first is used. */
 template <int V, int AHEAD, typename Each>
 static __device__ inline void over_window(const nets_cuda_windows &w, const inside &in, const float *image,
                                           const Each &each) {
@@ -164,7 +164,8 @@ static __global__ void avg_pool_backward(nets_cuda_windows w, const float *dy, c
 
 /* ---------------------------------------------------------------- upsampling */
 
-/* Where the middle of pixel `at` of an axis lies in the image before, not beyond the middles of its outermost pixels. */
+/* Where the middle of pixel `at` of an axis lies in the image before, not beyond the middles of its outermost
+ * pixels. */
 static __device__ inline float position(int at, int scale, int extent) {
     const float p = ((float)at + 0.5f) / (float)scale - 0.5f;
     return fminf(fmaxf(p, 0), (float)(extent - 1));

@@ -59,8 +59,8 @@ template <typename S> static __device__ inline void add(S *a, const S &b) {
 template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b) { add(a, b); }
 template <int V> static __device__ inline void join(sum<V> *a, const sum<V> &b) { add(a, b); }
 
-/* A Source has fetch, which loads what one row gives, ROWS of which are loaded before the first is used, and take, which
- * counts it in; both are told the place of the row's first element. */
+/* A Source has fetch, which loads what one row gives, ROWS of which are loaded before the first is used, and take,
+ * which counts it in; both are told the place of the row's first element. */
 template <typename Source>
 static __device__ inline void take_rows(Source &source, typename Source::total *t, const stripes &s, int channel) {
     const unsigned step = (unsigned)row_step(), rows = (unsigned)s.rows;
@@ -105,8 +105,8 @@ struct wide {
     double q[2];
 };
 
-/* blockDim.y threads join what the blocks have of a channel. A Finish has start, which loads what it needs of the channel,
- * part, which gives a block's quantities as plain sums, and finish. */
+/* blockDim.y threads join what the blocks have of a channel. A Finish has start, which loads what it needs of the
+ * channel, part, which gives a block's quantities as plain sums, and finish. */
 template <int QUANTITIES, typename Finish>
 static __global__ void __launch_bounds__(FINISH_LANES *FINISH_HEIGHT) finish(Finish f, stripes s, const float *parts) {
     __shared__ wide all[FINISH_HEIGHT][FINISH_LANES];

@@ -1,5 +1,5 @@
-/* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each: plain
- * loops, sums in double, in order. */
+/* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each:
+ * plain loops, sums in double, in order. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -79,10 +79,8 @@ typedef struct nets_safetensors_file nets_safetensors_file;
 MM_CHECKED mm_status nets_safetensors_open(const char *path, nets_safetensors_file **file_out);
 void nets_safetensors_close(nets_safetensors_file *file); /* NULL is legal; what was found in it is gone */
 
+/* How many tensors there are. */
 int64_t nets_safetensors_count(const nets_safetensors_file *file);
-
-/* The i-th tensor in the order of the data, 0 <= i < count. Valid until close. */
-const nets_safetensors_tensor *nets_safetensors_at(const nets_safetensors_file *file, int64_t i);
 
 /* The tensor of that name, NULL if there is none. Valid until close. */
 const nets_safetensors_tensor *nets_safetensors_find(const nets_safetensors_file *file, const char *name);

@@ -67,10 +67,6 @@ void nets_safetensors_close(nets_safetensors_file *file) {
 
 int64_t nets_safetensors_count(const nets_safetensors_file *file) { return file->header.n_tensors; }
 
-const nets_safetensors_tensor *nets_safetensors_at(const nets_safetensors_file *file, int64_t i) {
-    return &file->header.tensors[i];
-}
-
 const nets_safetensors_tensor *nets_safetensors_find(const nets_safetensors_file *file, const char *name) {
     return nets_safetensors_header_find(&file->header, name);
 }

@@ -1,7 +1,6 @@
 #include "nets/zoo/zoo.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nets/zoo/layers.h"

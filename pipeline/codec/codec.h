@@ -12,12 +12,13 @@ typedef struct mm_codec mm_codec;
 typedef struct mm_shape {
     mm_dtype dtype;
     int rank; /* 1 to 4 */
-    /* Outermost first, unused ones 1. Rank 4 is NHWC unless the codec says layout=nchw. Product * element size <= 2^62 */
+    /* Outermost first, unused ones 1. Rank 4 is NHWC unless the codec says layout=nchw. Product * element size <=
+     * 2^62 */
     int64_t dims[4];
 } mm_shape;
 
-/* Counted by jobs as they run; one for each manager, in memory that the device reaches: its MM_MEMORY_PINNED, or any on the
- * host device. Read once the jobs are done. */
+/* Counted by jobs as they run; one for each manager, in memory that the device reaches: its MM_MEMORY_PINNED, or any on
+ * the host device. Read once the jobs are done. */
 typedef struct mm_codec_counters {
     _Atomic int64_t nonfinite_blocks;
 } mm_codec_counters;
@@ -65,10 +66,10 @@ MM_CHECKED mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape
 /* Bytes of scratch that encode and decode need, 0 for none. */
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
 
-/* How many outermost rows (dims[0]: images) make a piece whose code ends on an 8-byte boundary, at least: so that, with a
- * and b multiples of it (or b the end), the code of the rows a to b alone is the bytes of the whole code from
- * bound(rows 0 to a) on, and may be encoded and decoded on its own. 0: there is no such piece smaller than the whole, or
- * the codec does not take the shape. */
+/* How many outermost rows (dims[0]: images) make a piece whose code ends on an 8-byte boundary, at least: so that, with
+ * a and b multiples of it (or b the end), the code of the rows a to b alone is the bytes of the whole code from
+ * bound(rows 0 to a) on, and may be encoded and decoded on its own. 0: there is no such piece smaller than the whole,
+ * or the codec does not take the shape. */
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
 
 /* Enqueue. src: dense elements; dst: at least bound bytes, 256-byte aligned, every byte of it is written. */

@@ -1,5 +1,5 @@
-/* The one table of codecs. Those of a device that needs more than this machine's C library are entries behind a define of
- * their own, as mm/device/device_table.c has it. */
+/* The one table of codecs. Those of a device that needs more than this machine's C library are entries behind a define
+ * of their own, as mm/device/device_table.c has it. */
 #include "pipeline/codec/codec_impl.h"
 
 static const mm_codec_ops *const codecs[] = {

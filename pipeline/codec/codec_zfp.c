@@ -1,4 +1,5 @@
-/* zfp, fixed-rate ZFP, on the host device. zfp_layout.h says which blocks, zfp_block.h what a block's bits are, zfp_group.h how fast. */
+/* zfp, fixed-rate ZFP, on the host device. zfp_layout.h says which blocks, zfp_block.h what a block's bits are,
+ * zfp_group.h how fast. */
 #include "mm/device/device_host.h"
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/zfp_code.h"

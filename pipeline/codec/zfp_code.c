@@ -4,8 +4,8 @@
 
 /* ---------------------------------------------------------------- where a group's values are */
 
-/* Walks the blocks in order, in spans: of one place and neighbouring channels, one for each of `lanes`; of tensors of one
- * channel, neighbouring blocks along a row, of one width. */
+/* Walks the blocks in order, in spans: of one place and neighbouring channels, one for each of `lanes`; of tensors of
+ * one channel, neighbouring blocks along a row, of one width. */
 typedef struct cursor {
     const mm_zfp_layout *layout;
     int64_t left; /* blocks */

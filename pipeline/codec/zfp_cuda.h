@@ -32,8 +32,8 @@ typedef struct mm_zfp_work {
 extern "C" {
 #endif
 
-/* Enqueue. Blocks that are not finite are added to *nonfinite, memory that the device reaches, unless NULL: the only atomic
- * operation, and only of warps that saw one. */
+/* Enqueue. Blocks that are not finite are added to *nonfinite, memory that the device reaches, unless NULL: the only
+ * atomic operation, and only of warps that saw one. */
 cudaError_t mm_zfp_cuda_encode(cudaStream_t stream, mm_zfp_work work, const float *src, uint32_t *dst,
                                unsigned long long *nonfinite);
 cudaError_t mm_zfp_cuda_decode(cudaStream_t stream, mm_zfp_work work, const uint32_t *src, float *dst);

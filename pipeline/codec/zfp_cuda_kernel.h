@@ -1,22 +1,24 @@
 /* What encode and decode kernels share. For zfp_cuda_*.cu only.
  *
- * A thread takes a block, with all of it in registers; a warp takes 32 blocks that follow one another, whose code begins
- * on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are neighbours in
- * memory, of neighbouring channels in NHWC, along a row in NCHW, so a warp's loads and stores of values are coalesced, and
- * so are those of codes: each thread takes its own words, of those that two codes share the one that begins there; or,
- * where codes are very short or long, a warp's codes pass through shared memory. Nothing waits for another warp.
+ * A thread takes a block, with all of it in registers; a warp takes 32 blocks that follow one another, whose code
+ * begins on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are
+ * neighbours in memory, of neighbouring channels in NHWC, along a row in NCHW, so a warp's loads and stores of values
+ * are coalesced, and so are those of codes: each thread takes its own words, of those that two codes share the one that
+ * begins there; or, where codes are very short or long, a warp's codes pass through shared memory. Nothing waits for
+ * another warp.
  *
- *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small blocks,
- *              which find room beside other kernels' and are spread over all multiprocessors. For little work, still
- *              smaller ones, that all multiprocessors have some.
+ *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small
+ *              blocks, which find room beside other kernels' and are spread over all multiprocessors. For little work,
+ *              still smaller ones, that all multiprocessors have some.
  *
- * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks of
- * codec_bench's map has): 45 instructions a value each way, 24 of them for the integer unit, which takes one every other
- * cycle. That is 2.7 TB/s of values on an H200, where memory would allow 3.6. Blocks whose bits are spent in the upper 16
- * planes, nearly all, never make the lower ones.
+ * What bounds it, counted in the machine code for sm_90 (2-D, NHWC, rate 4, the 9 planes that the slowest of 32 blocks
+ * of codec_bench's map has): 45 instructions a value each way, 24 of them for the integer unit, which takes one every
+ * other cycle. That is 2.7 TB/s of values on an H200, where memory would allow 3.6. Blocks whose bits are spent in the
+ * upper 16 planes, nearly all, never make the lower ones.
  *
  * Codes of few words (WORDS) are in registers too, as a queue: bits are put in at the upper end and taken at the lower
- * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared memory. */
+ * one, and the whole is shifted, a funnel shift a word; no bit's place depends on data. Longer ones are in shared
+ * memory. */
 #ifndef PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
 #define PIPELINE_CODEC_ZFP_CUDA_KERNEL_H
 
@@ -50,8 +52,8 @@ MM_HD uint32_t opaque(uint32_t x) {
     return x;
 }
 
-/* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with few
- * and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
+/* What the functions of zfp_plane.h give for all bytes and for all parts. Threads beside each other have planes with
+ * few and with many ones: loops over them take as long as the longest, lookups do not. A kernel has one of them. */
 struct tables_of_block {
     union {
         /* The code of a byte below others: at the upper end, and in the low bits by how much that is to be shifted. */
@@ -267,8 +269,8 @@ MM_HD uint32_t warp_words(const mm_zfp_work &work, uint64_t first_block, uint64_
     return first_block + WARP < work.blocks ? (uint32_t)work.maxbits : (uint32_t)(work.code_words - *first_word_out);
 }
 
-/* Of a lane's code of WORDS words, at least 2, the last of them not always full: the word where it begins, of the warp's,
- * at which bit, and whether it goes on into a word more. */
+/* Of a lane's code of WORDS words, at least 2, the last of them not always full: the word where it begins, of the
+ * warp's, at which bit, and whether it goes on into a word more. */
 template <int WORDS> struct code_place {
     uint32_t word, shift;
     bool over, shares_last;
@@ -280,8 +282,8 @@ template <int WORDS> struct code_place {
 
 /* ---------------------------------------------------------------- a warp's codes in shared memory */
 
-/* How far apart the codes of a warp's blocks are staged, when encoded: an odd number of words, so that a warp's accesses
- * meet different banks. */
+/* How far apart the codes of a warp's blocks are staged, when encoded: an odd number of words, so that a warp's
+ * accesses meet different banks. */
 __host__ __device__ inline int staged_stride(int maxbits) { return words_of(maxbits) | 1; }
 
 /* Of the word j that a lane writes: which block's bits begin it, and at which of its bits. */

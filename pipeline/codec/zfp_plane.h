@@ -1,8 +1,9 @@
 /* The code of one bit plane of a ZFP block, and the bits of a block. A part of zfp_block.h, in a file of its own.
  *
- * The code of a plane of 4, 16 or 64 bits, where coefficients up to the n-th have been seen set in higher planes: the bits
- * of those n; then, as long as any coefficient from n on has its bit set, a one and the bits from n up to the next that is
- * set, and n is behind that; then a zero. What is implied at the last coefficient is left out: its one and the zero.
+ * The code of a plane of 4, 16 or 64 bits, where coefficients up to the n-th have been seen set in higher planes: the
+ * bits of those n; then, as long as any coefficient from n on has its bit set, a one and the bits from n up to the next
+ * that is set, and n is behind that; then a zero. What is implied at the last coefficient is left out: its one and the
+ * zero.
  *
  * Said otherwise: after the n bits comes a one, and the rest of the plane with a one put after each one, up to its last
  * one, where a zero is put; or just a zero, if the rest is zero.
@@ -63,11 +64,11 @@ MM_HD uint32_t mm_zfp_double_ones(uint32_t x) {
 
 enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
 
-/* What the low MM_ZFP_PART_BITS bits of `code`, behind the n bits of a plane, say: that the rest is zero, if the first is;
- * else the bits that follow it, up to a one that a zero follows, where the code ends, or to the last of them; without a
- * last one whose one put after it is not among them.
- *      bits 0 to 4     how many bits of the code that took, less 1. So, to go on where the code has not ended: shift it by
- *                      that, and put a one
+/* What the low MM_ZFP_PART_BITS bits of `code`, behind the n bits of a plane, say: that the rest is zero, if the first
+ * is; else the bits that follow it, up to a one that a zero follows, where the code ends, or to the last of them;
+ * without a last one whose one put after it is not among them.
+ *      bits 0 to 4     how many bits of the code that took, less 1. So, to go on where the code has not ended: shift it
+ *                      by that, and put a one
  *      bits 8 to 23    the bits of the plane
  *      bits 24 to 31   how many they are, less MM_ZFP_GOES_ON where the code has not ended: a negative number
  * Compilers that have a table for it: MM_UNDOUBLE. */
@@ -88,8 +89,8 @@ MM_HD uint32_t mm_zfp_part_bits(uint32_t part) { return MM_BYTES(part, 0, 1, 2, 
 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
 
-/* The code, at most 31 bits and anything above, of plane x of `values` coefficients, of which those of `seen` were set in
- * higher planes: n is the length of seen, which is updated. Sets the length of the code. */
+/* The code, at most 31 bits and anything above, of plane x of `values` coefficients, of which those of `seen` were set
+ * in higher planes: n is the length of seen, which is updated. Sets the length of the code. */
 MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *length_out) {
     const uint32_t last = UINT32_C(1) << (values - 1); /* whose one is implied */
     const int above = MM_ABOVE32(*seen);
@@ -116,7 +117,8 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
     rest &= mm_zfp_ones(values - 1) >> first;
     const int behind = first + count; /* negative if the code goes on: as large a number as any beyond the last */
     const int next = mm_zfp_least(behind, values), length = mm_zfp_least(behind, values - 1) + MM_POPC32(rest) + 1;
-    /* The implied one, unless the code ended before it or all have been seen. Where it is cut off, so many bits earlier. */
+    /* The implied one, unless the code ended before it or all have been seen. Where it is cut off, so many bits
+     * earlier. */
     const int after = left - length, at = first > first - after ? first : first - after;
     if (next == values) rest |= UINT32_C(1) << (values - 1) >> at;
     *n = next;

@@ -16,16 +16,13 @@
  * Measured is the least over six seeds and 1, 4 and 8 iterations; the least of all parameters are batch norm's 16
  * scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
 #include "tests/accuracy/codec_fault.h"
+#include "tests/core/expect.h"
 #include "tools/bench/gradient_compare.h"
 
 enum { BATCH = 16, WARM_UP = 4, SEED = 1 };
@@ -54,10 +51,6 @@ typedef struct fixture {
     gradient_figure *figures;
     int n;
 } fixture;
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static void *allocate(size_t bytes) {
     void *data = malloc(bytes);

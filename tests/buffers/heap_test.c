@@ -11,6 +11,7 @@
 #include "buffers/heap_size.h"
 #include "buffers/pool.h"
 #include "tests/buffers/untouchable.h"
+#include "tests/core/random.h"
 
 enum { MIB = 1 << 20 };
 
@@ -177,14 +178,7 @@ static void two_heaps_do_not_see_each_other(void **state) {
     fixture_close(&f);
 }
 
-static uint64_t next_random(uint64_t *random) {
-    uint64_t z = *random += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
-static int64_t below(uint64_t *random, int64_t n) { return (int64_t)(next_random(random) % (uint64_t)n); }
+static int64_t below(uint64_t *random, int64_t n) { return (int64_t)(random_next(random) % (uint64_t)n); }
 
 enum { TENSORS = 60 };
 

@@ -6,7 +6,6 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,15 +2,6 @@
 
 #include <stdlib.h>
 
-uint64_t pattern_random(pattern_items *items) {
-    uint64_t z = items->random += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
-int pattern_below(pattern_items *items, int n) { return (int)(pattern_random(items) % (uint64_t)n); }
-
 void pattern_add(pattern_items *items, int64_t bytes, int first, int last) {
     if (items->n == items->capacity) {
         items->capacity = items->capacity ? 2 * items->capacity : 64;
@@ -28,11 +19,11 @@ void pattern_fini(pattern_items *items) {
 /* A convolutional network's map at layer i of depth: four stages, each of half the bytes. */
 static int64_t stage_bytes(int i, int depth) { return INT64_C(8 << 20) >> (4 * i / depth); }
 
-static int64_t uneven_bytes(pattern_items *out) { return 1000 + pattern_below(out, 4 << 20); }
+static int64_t uneven_bytes(pattern_items *out) { return 1000 + random_below(&out->random, 4 << 20); }
 
 /* What a step needs besides, up to twice the largest map. */
 static void add_workspace(pattern_items *out, int step) {
-    pattern_add(out, 1 + pattern_below(out, 16 << 20), step, step);
+    pattern_add(out, 1 + random_below(&out->random, 16 << 20), step, step);
 }
 
 /* Every map is stashed until the backward step of the layer that read it; gradient maps form a chain. */
@@ -114,10 +105,11 @@ static void make_unet(pattern_items *out, int depth) {
 static void make_compressed(pattern_items *out, int depth) {
     for (int i = 0; i < depth; i++) {
         int64_t bytes = stage_bytes(i, depth);
-        int backward = 2 * depth - 1 - i, back = backward - 2 - pattern_below(out, 3);
-        pattern_add(out, bytes, i, i + 1 + pattern_below(out, 2));
+        int backward = 2 * depth - 1 - i, back = backward - 2 - random_below(&out->random, 3);
+        pattern_add(out, bytes, i, i + 1 + random_below(&out->random, 2));
         pattern_add(out, bytes, back > depth ? back : depth, backward);
-        if (i + 1 < depth) pattern_add(out, bytes / 8 + pattern_below(out, (int)(bytes / 8)), i + 1, backward - 1);
+        if (i + 1 < depth)
+            pattern_add(out, bytes / 8 + random_below(&out->random, (int)(bytes / 8)), i + 1, backward - 1);
         pattern_add(out, bytes, backward - 1, backward);
         add_workspace(out, i);
         add_workspace(out, backward);
@@ -134,7 +126,7 @@ static void make_recomputed(pattern_items *out, int depth) {
         int backward_begin = 3 * depth - 2 * end, backward_end = 3 * depth - 2 * begin - 1;
         pattern_add(out, stage_bytes(begin, depth), begin, backward_end);
         for (int i = begin; i < end; i++) {
-            int64_t bytes = stage_bytes(i, depth) + 256 * pattern_below(out, 64);
+            int64_t bytes = stage_bytes(i, depth) + 256 * random_below(&out->random, 64);
             int again = backward_begin + (i - begin), backward = backward_end - (i - begin);
             pattern_add(out, bytes, i, i + 1);
             pattern_add(out, bytes, again, backward);
@@ -150,7 +142,7 @@ static void make_mixed(pattern_items *out, int depth) {
     for (int i = 0; i < depth; i++) {
         int64_t bytes = uneven_bytes(out);
         int backward = 2 * depth - 1 - i;
-        switch (pattern_below(out, 4)) {
+        switch (random_below(&out->random, 4)) {
         case 0:
             pattern_add(out, bytes, i, backward);
             break;
@@ -163,13 +155,13 @@ static void make_mixed(pattern_items *out, int depth) {
             pattern_add(out, bytes / 32, i, backward);
             break;
         default:
-            pattern_add(out, bytes, i, i + 1 + pattern_below(out, 8));
+            pattern_add(out, bytes, i, i + 1 + random_below(&out->random, 8));
             pattern_add(out, bytes / 4, i, backward);
             break;
         }
         pattern_add(out, bytes, backward - 1, backward);
-        if (pattern_below(out, 2)) add_workspace(out, i);
-        if (pattern_below(out, 2)) add_workspace(out, backward);
+        if (random_below(&out->random, 2)) add_workspace(out, i);
+        if (random_below(&out->random, 2)) add_workspace(out, backward);
     }
 }
 

@@ -4,6 +4,7 @@
 #define TESTS_BUFFERS_LAYOUT_PATTERNS_H
 
 #include "buffers/layout.h"
+#include "tests/core/random.h"
 
 typedef struct pattern_items {
     mm_interval *items;
@@ -20,8 +21,6 @@ typedef struct pattern {
 /* Ends with a NULL name. */
 extern const pattern training_patterns[];
 
-uint64_t pattern_random(pattern_items *items);
-int pattern_below(pattern_items *items, int n);
 void pattern_add(pattern_items *items, int64_t bytes, int first, int last);
 void pattern_fini(pattern_items *items);
 

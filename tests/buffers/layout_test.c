@@ -4,9 +4,6 @@
 
 #include <cmocka.h>
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/buffers/layout_patterns.h"
 
 enum { ALIGN = 256 };
@@ -112,12 +109,14 @@ static void best_is_below_modnn_where_order_matters(void **state) {
 }
 
 static void make_random(pattern_items *out) {
-    int n = 1 + pattern_below(out, 40), positions = 1 + pattern_below(out, 30);
-    int64_t largest = INT64_C(1) << pattern_below(out, 24);
+    int n = 1 + random_below(&out->random, 40), positions = 1 + random_below(&out->random, 30);
+    int64_t largest = INT64_C(1) << random_below(&out->random, 24);
     for (int i = 0; i < n; i++) {
-        int first = pattern_below(out, positions) - 10;
-        int life = pattern_below(out, 4) ? pattern_below(out, 4) : pattern_below(out, positions);
-        pattern_add(out, pattern_below(out, 20) ? pattern_below(out, (int)largest) : 0, first, first + life);
+        int first = random_below(&out->random, positions) - 10;
+        int life =
+            random_below(&out->random, 4) ? random_below(&out->random, 4) : random_below(&out->random, positions);
+        pattern_add(out, random_below(&out->random, 20) ? random_below(&out->random, (int)largest) : 0, first,
+                    first + life);
     }
 }
 
@@ -205,8 +204,9 @@ static void ten_thousand_items_are_placed(void **state) {
     (void)state;
     pattern_items items = {.random = 1};
     for (int i = 0; i < 10000; i++) {
-        int first = pattern_below(&items, 3000);
-        pattern_add(&items, pattern_below(&items, 1 << 20), first, first + pattern_below(&items, 1 + i % 2000));
+        int first = random_below(&items.random, 3000);
+        pattern_add(&items, random_below(&items.random, 1 << 20), first,
+                    first + random_below(&items.random, 1 + i % 2000));
     }
     int64_t modnn = place(items.items, items.n, MM_LAYOUT_MODNN, ALIGN);
     int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, ALIGN);

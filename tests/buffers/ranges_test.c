@@ -4,10 +4,10 @@
 
 #include <cmocka.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "buffers/ranges.h"
+#include "tests/core/random.h"
 
 static mm_ranges make(int64_t begin, int64_t end) {
     mm_ranges ranges;
@@ -72,7 +72,7 @@ static void alignment_leaves_the_rest_free(void **state) {
 static void random_takes_and_gives_match_a_byte_map(void **state) {
     (void)state;
     enum { BYTES = 500, PIECES = 64 };
-    srand(1);
+    uint64_t random = 1;
     for (int round = 0; round < 200; round++) {
         char taken[BYTES] = {0};
         int64_t offset[PIECES], bytes[PIECES];
@@ -80,10 +80,10 @@ static void random_takes_and_gives_match_a_byte_map(void **state) {
         mm_ranges ranges = make(0, BYTES);
         assert_int_equal(mm_ranges_reserve(&ranges, PIECES + 1), MM_OK);
         for (int op = 0; op < 300; op++) {
-            if (n < PIECES && rand() % 2) {
-                int64_t align = 1 << rand() % 4;
-                bytes[n] = 1 + rand() % 40;
-                offset[n] = mm_ranges_take(&ranges, bytes[n], align, (mm_fit)(rand() % 3));
+            if (n < PIECES && random_below(&random, 2)) {
+                int64_t align = 1 << random_below(&random, 4);
+                bytes[n] = 1 + random_below(&random, 40);
+                offset[n] = mm_ranges_take(&ranges, bytes[n], align, (mm_fit)random_below(&random, 3));
                 if (offset[n] < 0) continue;
                 assert_int_equal(offset[n] % align, 0);
                 assert_true(offset[n] + bytes[n] <= BYTES);
@@ -91,7 +91,7 @@ static void random_takes_and_gives_match_a_byte_map(void **state) {
                 memset(taken + offset[n], 1, (size_t)bytes[n]);
                 n++;
             } else if (n > 0) {
-                int i = rand() % n;
+                int i = random_below(&random, n);
                 mm_ranges_give(&ranges, offset[i], bytes[i]);
                 memset(taken + offset[i], 0, (size_t)bytes[i]);
                 n--;

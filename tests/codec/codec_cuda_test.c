@@ -228,7 +228,8 @@ static void blocks_that_are_not_finite_and_their_count(void **state) {
     assert_true(r->cuda.counters->nonfinite_blocks > before);
 }
 
-/* Codes shorter than what tells the classes of 64 values: the last lanes must not look for it behind the shared memory. */
+/* Codes shorter than what tells the classes of 64 values: the last lanes must not look for it behind the shared
+ * memory. */
 static void short_codes_of_cubes(void **state) {
     rig *r = rig_of(state);
     static const char *const specs[] = {"zfp:rate=1,dims=3", "zfp:rate=0.14,dims=3",

@@ -6,19 +6,11 @@
 
 uint64_t codec_seed(uint64_t seed) { return seed * UINT64_C(0x9e3779b97f4a7c15) + 1; }
 
-/* splitmix64 */
-uint64_t codec_random(uint64_t *state) {
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-static float uniform(uint64_t *state) { return (float)(codec_random(state) >> 40) * 0x1p-23f - 1; }
+static float uniform(uint64_t *state) { return (float)(random_next(state) >> 40) * 0x1p-23f - 1; }
 
 static float finite_bits(uint64_t *state) {
     for (;;) {
-        const uint32_t bits = (uint32_t)codec_random(state);
+        const uint32_t bits = (uint32_t)random_next(state);
         float value;
         memcpy(&value, &bits, sizeof value);
         if (isfinite(value)) return value;
@@ -32,11 +24,11 @@ void codec_data_fill(float *values, int64_t n, codec_family family, uint64_t see
     for (int64_t i = 0; i < n; i++) {
         if (i % 16 == 0) {
             level = uniform(&state);
-            exponent = (int)(codec_random(&state) % 277) - 149;
-            chosen = (int)(codec_random(&state) % 16);
+            exponent = (int)(random_next(&state) % 277) - 149;
+            chosen = (int)(random_next(&state) % 16);
         }
         const float u = uniform(&state);
-        const uint64_t dice = codec_random(&state);
+        const uint64_t dice = random_next(&state);
         switch (family) {
         case FAMILY_UNIFORM:
             values[i] = u;

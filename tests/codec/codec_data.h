@@ -2,7 +2,7 @@
 #ifndef TESTS_CODEC_CODEC_DATA_H
 #define TESTS_CODEC_CODEC_DATA_H
 
-#include <stdint.h>
+#include "tests/core/random.h"
 
 typedef enum codec_family {
     FAMILY_UNIFORM,     /* in [-1, 1) */
@@ -23,9 +23,8 @@ typedef enum codec_family {
     FAMILIES
 } codec_family;
 
-/* A state for codec_random; each seed gives another sequence. */
+/* A state for random_next; each seed gives another sequence. */
 uint64_t codec_seed(uint64_t seed);
-uint64_t codec_random(uint64_t *state);
 
 void codec_data_fill(float *values, int64_t n, codec_family family, uint64_t seed);
 

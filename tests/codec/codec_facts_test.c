@@ -10,8 +10,8 @@
 #include "pipeline/codec/codec_facts.h"
 #include "tests/core/random_graph.h"
 
-/* A cut leaves the map and the code aligned behind it, as codecs may rely on; it is where the codec allows one, and none
- * is left out that comes before. */
+/* A cut leaves the map and the code aligned behind it, as codecs may rely on; it is where the codec allows one, and
+ * none is left out that comes before. */
 static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
     (void)state;
     static const char specs[][MM_SPEC_CAPACITY] = {"raw", "mask", "zfp:rate=6.4", "zfp:rate=32"};

@@ -120,7 +120,7 @@ static void fill_source(const mm_shape *shape, uint64_t seed, uint8_t *bytes_out
     if (shape->dtype == MM_F32)
         codec_data_fill((float *)(void *)bytes_out, bytes / 4, (codec_family)(seed % FAMILIES), seed);
     else
-        for (int64_t i = 0; i < bytes; i++) bytes_out[i] = (uint8_t)codec_random(&random);
+        for (int64_t i = 0; i < bytes; i++) bytes_out[i] = (uint8_t)random_next(&random);
 }
 
 typedef mm_status (*direction)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,

@@ -2,7 +2,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -124,7 +123,7 @@ static void every_kernel_reads_random_bits_as_libzfp_does(void **state) {
             group g = {0};
             for (int l = 0; l < MM_ZFP_GROUP; l++) {
                 for (int bit = 1; bit < maxbits; bit++) {
-                    const bool one = codec_random(&random) % 8 < (uint64_t)(1 + 2 * density);
+                    const bool one = random_next(&random) % 8 < (uint64_t)(1 + 2 * density);
                     g.reference_code[l][bit / 8] |= (uint8_t)(one << bit % 8);
                 }
                 g.reference_code[l][0] |= 1;
@@ -161,7 +160,7 @@ static void a_transpose_twice_is_the_identity_and_moves_bit_j_of_word_i_to_bit_i
     (void)state;
     uint64_t random = codec_seed(6);
     uint32_t words[8], moved[8];
-    for (int i = 0; i < 8; i++) words[i] = (uint32_t)codec_random(&random);
+    for (int i = 0; i < 8; i++) words[i] = (uint32_t)random_next(&random);
     memcpy(moved, words, sizeof moved);
     mm_zfp_transpose(moved);
     for (int i = 0; i < 8; i++)
@@ -176,7 +175,7 @@ static void planes_are_the_bits_of_negabinary_coefficients(void **state) {
     (void)state;
     uint64_t random = codec_seed(7);
     uint32_t coefficients[MM_ZFP_VALUES], planes[8];
-    for (int i = 0; i < MM_ZFP_VALUES; i++) coefficients[i] = (uint32_t)codec_random(&random);
+    for (int i = 0; i < MM_ZFP_VALUES; i++) coefficients[i] = (uint32_t)random_next(&random);
     for (int half = 0; half < 2; half++) {
         mm_zfp_planes(coefficients, 2, half, planes);
         for (int j = 0; j < 16; j++)

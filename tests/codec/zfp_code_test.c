@@ -1,5 +1,4 @@
 /* Whole tensors: which blocks, in which order, where their bits are, and what of blocks that are not finite. */
-#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -180,7 +179,8 @@ static void block_bits(const uint8_t *code, int64_t number, int maxbits, uint8_t
     }
 }
 
-/* One map stored both ways: by the definition of both orders, block for block the same code, and the same values again. */
+/* One map stored both ways: by the definition of both orders, block for block the same code, and the same values
+ * again. */
 static void channels_first_make_the_blocks_of_channels_last_in_another_order(void **state) {
     (void)state;
     static const int64_t sides[][4] = {{2, 9, 8, 6}, {3, 14, 14, 5}, {1, 7, 7, 3}, {2, 4, 12, 9}, {1, 3, 2, 1}};

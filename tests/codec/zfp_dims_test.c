@@ -1,5 +1,5 @@
-/* Blocks of every number of dimensions by the portable functions against libzfp, at every number of bits; what they make
- * of a bit more is zfp_block_test.c's. */
+/* Blocks of every number of dimensions by the portable functions against libzfp, at every number of bits; what they
+ * make of a bit more is zfp_block_test.c's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void check_random_bits(int dims, int maxbits, zfp_reference *reference, u
         block b;
         memset(code, 0, CODE_BYTES);
         for (int bit = 1; bit < maxbits; bit++)
-            code[bit / 8] |= (uint8_t)((codec_random(random) % 8 < (uint64_t)(1 + 2 * density)) << bit % 8);
+            code[bit / 8] |= (uint8_t)((random_next(random) % 8 < (uint64_t)(1 + 2 * density)) << bit % 8);
         code[0] |= 1;
         check_decode(dims, maxbits, reference, &b);
     }
@@ -126,8 +126,8 @@ static void planes_of_64_are_decoded_to_what_was_encoded(void **state) {
     uint64_t random = codec_seed(64);
     for (int first = 0; first <= 64; first++)
         for (int round = 0; round < 64; round++) {
-            uint64_t plane = codec_random(&random);
-            for (int i = 0; i < round % 8; i++) plane &= codec_random(&random);
+            uint64_t plane = random_next(&random);
+            for (int i = 0; i < round % 8; i++) plane &= random_next(&random);
             if (round < 8) plane |= (uint64_t)1 << (63 - round);
             uint32_t words[4 + MM_ZFP_PAD_WORDS] = {0};
             mm_zfp_writer out = mm_zfp_writer_make(words, 128);

@@ -8,19 +8,14 @@
 
 #include <cmocka.h>
 
-#include "mm/device/device_host.h"
 #include "pipeline/codec/codec.h"
 #include "pipeline/codec/zfp_error.h"
+#include "tests/core/random.h"
 
 enum { BLOCKS = 4096, VALUES = 16 };
 
-static uint64_t next(uint64_t *random) {
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return *random >> 33;
-}
-
 /* In (-1, 1). */
-static float noise(uint64_t *random) { return (float)((double)next(random) / 1073741824.0 - 1); }
+static float noise(uint64_t *random) { return (float)((double)(random_next(random) >> 33) / 1073741824.0 - 1); }
 
 typedef float value_fn(uint64_t *random, int block, int i);
 
@@ -32,7 +27,7 @@ static float white(uint64_t *random, int block, int i) {
 /* Magnitudes over twenty powers of two in each block. */
 static float wide(uint64_t *random, int block, int i) {
     (void)block, (void)i;
-    return ldexpf(noise(random), -(int)(next(random) % 20));
+    return ldexpf(noise(random), -random_below(random, 20));
 }
 
 static float spike(uint64_t *random, int block, int i) { return i == block % VALUES ? 1 : 1e-3f * noise(random); }

@@ -3,7 +3,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -280,8 +279,8 @@ static bool overlap(const mm_segment *a, const mm_segment *b) {
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* Every piece of node `a` ends before any of `b` starts; but pieces of one code, written by `a` and read by `b`, only if
- * they have rows in common. Returns whether there were such. */
+/* Every piece of node `a` ends before any of `b` starts; but pieces of one code, written by `a` and read by `b`, only
+ * if they have rows in common. Returns whether there were such. */
 static bool check_order(const world *w, const access *a, const access *b) {
     bool carried = a->segment == b->segment && pieces_of(w, a->node) > 1 && pieces_of(w, b->node) > 1 &&
                    a->segment == w->plan->nodes[a->node].dst && a->segment == w->plan->nodes[b->node].src;

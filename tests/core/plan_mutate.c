@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "tests/core/plan_mutate_parts.h"
-#include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"
 
 static void *copy(const void *from, size_t n, size_t room, size_t item) {

@@ -5,13 +5,7 @@
 
 #include "mm/core/facts.h"
 #include "mm/core/graph.h"
-
-/* splitmix64: advances the state. */
-uint64_t random_next(uint64_t *state);
-/* Uniform in [0, n). */
-int random_below(uint64_t *state, int n);
-/* True `percent` times in a hundred. */
-bool random_chance(uint64_t *state, int percent);
+#include "tests/core/random.h"
 
 typedef struct random_graph_options {
     uint64_t seed;
@@ -40,8 +34,8 @@ typedef struct random_operand {
 
 /* Computes a step: operands[u] belongs to its u-th use. Outputs written in place of inputs and aliases (equal pointers)
  * are allowed where the graph allows them. `workspace` (workspace_bytes of it, or NULL) is written and read back.
- * What a forward step modifies of persistent tensors has no effect on what it writes: it can be run again, given copies of
- * them. Floats stay finite. Thread-safe. */
+ * What a forward step modifies of persistent tensors has no effect on what it writes: it can be run again, given copies
+ * of them. Floats stay finite. Thread-safe. */
 void random_graph_run_step(const mm_graph *graph, int step, const random_operand *operands, void *workspace,
                            size_t workspace_bytes);
 

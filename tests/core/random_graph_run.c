@@ -1,5 +1,4 @@
 /* What the steps of random graphs compute, and what planners are told about them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "tests/core/random_plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/status.h"
 #include "tests/core/plan_oracle.h"

@@ -17,10 +17,13 @@ void cuda_emulation_reset(void);
 void cuda_emulation_set_devices(int count);
 void cuda_emulation_set_memory(size_t total_bytes, size_t others_bytes);
 
-/* Calls of a function of CUDA by name ("cudaMalloc", "cuMemMap") since the reset: by all threads, and by this one.
- * Aborts for a name that the emulation does not have. */
+/* Calls of a function of CUDA by name ("cudaMalloc", "cuMemMap") since the reset: by all threads, and by this one
+ * (NULL: of all functions). Aborts for a name that the emulation does not have. */
 long cuda_emulation_calls(const char *name);
 long cuda_emulation_calls_here(const char *name);
+/* By all threads, of all that synchronises, allocates, frees or captures: what a training loop must not do. Waits for a
+ * single event (cudaEventSynchronize) are not among them. */
+long cuda_emulation_dear_calls(void);
 /* The i-th name, NULL past the last. */
 const char *cuda_emulation_name(size_t i);
 
@@ -30,8 +33,9 @@ void cuda_emulation_fail(const char *name, long nth, cudaError_t error);
 /* Whether it has. */
 bool cuda_emulation_failed(void);
 
-/* As a kernel that faults where this is called: on a stream's thread (in what cuda_emulation_enqueue runs), or anywhere.
- * Work enqueued is passed over from here on, and every call of any thread returns the error until the reset. */
+/* As a kernel that faults where this is called: on a stream's thread (in what cuda_emulation_enqueue runs), or
+ * anywhere. Work enqueued is passed over from here on, and every call of any thread returns the error until the
+ * reset. */
 void cuda_emulation_fault(cudaError_t error);
 
 /* What was made and not destroyed. */

@@ -1,4 +1,5 @@
-/* Inside the emulated cuDNN: descriptors of its graph API. What is set is checked against a table of what each may have. */
+/* Inside the emulated cuDNN: descriptors of its graph API. What is set is checked against a table of what each may
+ * have. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_DESCRIPTOR_H
 #define TESTS_CUDA_EMULATION_CUDNN_DESCRIPTOR_H
 

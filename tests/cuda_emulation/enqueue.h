@@ -10,13 +10,13 @@
 extern "C" {
 #endif
 
-/* run(arg) on the stream's thread, in order; it may touch device memory. `arg` (malloc'd, or NULL) is the emulation's from
- * here on, also when this fails: freed after the run, or, where the stream is captured, with the last of the graph, which
- * runs it any number of times: run must leave it as it is. */
+/* run(arg) on the stream's thread, in order; it may touch device memory. `arg` (malloc'd, or NULL) is the emulation's
+ * from here on, also when this fails: freed after the run, or, where the stream is captured, with the last of the
+ * graph, which runs it any number of times: run must leave it as it is. */
 cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
-/* What a launch on the stream returns, where nothing is run: an error for one that was destroyed. NULL: the default one,
- * which does not run anything here. */
+/* What a launch on the stream returns, where nothing is run: an error for one that was destroyed. NULL: the default
+ * one, which does not run anything here. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);
 
 /* Counts a library's call by its name, as control.h says; the error that was ordered for it, or of the device. */

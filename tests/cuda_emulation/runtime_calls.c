@@ -62,7 +62,40 @@ cudaError_t cuda_emulation_enter(const char *name) { return runtime_enter(find(n
 
 long cuda_emulation_calls(const char *name) { return atomic_load(&calls[find(name)]); }
 
-long cuda_emulation_calls_here(const char *name) { return calls_here[find(name)]; }
+long cuda_emulation_calls_here(const char *name) {
+    long sum = 0;
+    if (name) return calls_here[find(name)];
+    for (int i = 0; i < CALLS; i++) sum += calls_here[i];
+    return sum;
+}
+
+long cuda_emulation_dear_calls(void) {
+    static const char *const dear[] = {"cudaDeviceSynchronize",
+                                       "cudaStreamSynchronize",
+                                       "cudaStreamQuery",
+                                       "cudaMalloc",
+                                       "cudaFree",
+                                       "cudaHostAlloc",
+                                       "cudaFreeHost",
+                                       "cudaMemGetInfo",
+                                       "cuMemCreate",
+                                       "cuMemRelease",
+                                       "cuMemMap",
+                                       "cuMemUnmap",
+                                       "cuMemSetAccess",
+                                       "cuMemAddressReserve",
+                                       "cuMemAddressFree",
+                                       "cudaEventCreateWithFlags",
+                                       "cudaEventDestroy",
+                                       "cudaStreamCreateWithPriority",
+                                       "cudaStreamDestroy",
+                                       "cudaGraphInstantiate",
+                                       "cudaGraphExecDestroy",
+                                       "cudaStreamBeginCapture"};
+    long sum = 0;
+    for (size_t i = 0; i < sizeof dear / sizeof *dear; i++) sum += cuda_emulation_calls(dear[i]);
+    return sum;
+}
 
 void cuda_emulation_fail(const char *name, long nth, cudaError_t error) {
     runtime_call call = find(name);

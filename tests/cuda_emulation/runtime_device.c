@@ -1,5 +1,4 @@
 /* The machine that is emulated. */
-#include <string.h>
 
 #include "tests/cuda_emulation/runtime.h"
 

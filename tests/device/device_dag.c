@@ -8,12 +8,9 @@
 
 #include <cmocka.h>
 
-enum { CELLS = 12, CELL_BYTES = 1037, STREAMS_MAX = 8 };
+#include "tests/core/random.h"
 
-uint64_t device_dag_random(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
+enum { CELLS = 12, CELL_BYTES = 1037, STREAMS_MAX = 8 };
 
 typedef struct dag {
     mm_device *device;
@@ -68,8 +65,8 @@ static void dag_fill(dag *dag, mm_stream *stream, int cell, uint8_t byte) {
 
 /* Part of one cell into part of another, so that a cell's bytes tell of many operations. */
 static void dag_copy(dag *dag, mm_stream *stream, int to, int from, uint64_t *random) {
-    int64_t bytes = (int64_t)(device_dag_random(random) % CELL_BYTES);
-    int64_t at = (int64_t)(device_dag_random(random) % (uint64_t)(CELL_BYTES - bytes));
+    int64_t bytes = random_below(random, CELL_BYTES);
+    int64_t at = random_below(random, (int)(CELL_BYTES - bytes));
     before_use(dag, stream, from);
     before_use(dag, stream, to);
     assert_int_equal(mm_copy_async(stream, dag->memory + to * CELL_BYTES + at, dag->memory + from * CELL_BYTES, bytes,
@@ -92,11 +89,11 @@ void device_dag_run(mm_device *device, const device_dag_config *config) {
     dag dag;
     dag_init(&dag, device, config->streams);
     for (int i = 0; i < config->operations; i++) {
-        mm_stream *stream = dag.stream[device_dag_random(&random) % (uint64_t)config->streams];
-        int to = (int)(device_dag_random(&random) % CELLS);
-        int from = (int)((to + 1 + device_dag_random(&random) % (CELLS - 1)) % CELLS);
-        if (device_dag_random(&random) % 4 == 0)
-            dag_fill(&dag, stream, to, (uint8_t)device_dag_random(&random));
+        mm_stream *stream = dag.stream[random_below(&random, config->streams)];
+        int to = random_below(&random, CELLS);
+        int from = (to + 1 + random_below(&random, CELLS - 1)) % CELLS;
+        if (random_chance(&random, 25))
+            dag_fill(&dag, stream, to, (uint8_t)random_next(&random));
         else
             dag_copy(&dag, stream, to, from, &random);
     }

@@ -15,7 +15,4 @@ typedef struct device_dag_config {
  * queued. Fails the calling cmocka test if a cell ends with other bytes than it should. */
 void device_dag_run(mm_device *device, const device_dag_config *config);
 
-/* The next of a repeatable sequence of numbers. */
-uint64_t device_dag_random(uint64_t *state);
-
 #endif

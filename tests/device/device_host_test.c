@@ -11,14 +11,9 @@
 
 #include <cmocka.h>
 
+#include "mm/device/clock.h"
 #include "tests/device/device_dag.h"
 #include "tests/device/host_fixture.h"
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---------------------------------------------------------------- launcher */
 
@@ -218,8 +213,8 @@ static void busy_time_holds_the_tasks_time(void **state) {
     mm_stream_stats stats;
     host_gate_launch(&gate, f->stream[0]);
     host_gate_wait_reached(&gate);
-    int64_t start_ns = now_ns(), end_ns;
-    do end_ns = now_ns();
+    int64_t start_ns = mm_now_ns(), end_ns;
+    do end_ns = mm_now_ns();
     while (end_ns == start_ns);
     host_gate_open(&gate);
     assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
@@ -343,7 +338,7 @@ static void copies_over_the_link_take_its_time_and_share_it(void **state) {
         host_fixture f;
         mm_stream_stats stats;
         host_fixture_init(&f, &config);
-        int64_t start_ns = now_ns();
+        int64_t start_ns = mm_now_ns();
         for (int i = 0; i < 2; i++) {
             assert_int_equal(mm_copy_async(f.stream[i], to[i], from, BYTES, (mm_copy_kind)kind), MM_OK);
             assert_int_equal(mm_event_record(f.event[i], f.stream[i]), MM_OK);
@@ -379,9 +374,9 @@ static void an_allocation_costs_what_was_set(void **state) {
     (void)state;
     host_fixture f;
     host_fixture_init(&f, &(mm_device_config){.alloc_cost_ns = 300000});
-    int64_t start_ns = now_ns();
+    int64_t start_ns = mm_now_ns();
     for (int i = 0; i < 3; i++) mm_device_charge_alloc(f.device);
-    assert_true(now_ns() - start_ns >= 900000);
+    assert_true(mm_now_ns() - start_ns >= 900000);
     host_fixture_fini(&f);
 }
 
@@ -400,10 +395,10 @@ static void random_delays_take_time(void **state) {
     host_fixture f;
     int value;
     host_fixture_init(&f, &(mm_device_config){.delay_seed = 3, .delay_max_ns = 1000000});
-    int64_t start_ns = now_ns();
+    int64_t start_ns = mm_now_ns();
     for (int i = 0; i < 20; i++) host_launch_store(f.stream[0], &value, i);
     assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK);
-    assert_true(now_ns() - start_ns >= 1000000); /* 20 draws of up to 1 ms sum to 10 ms or so */
+    assert_true(mm_now_ns() - start_ns >= 1000000); /* 20 draws of up to 1 ms sum to 10 ms or so */
     host_fixture_fini(&f);
 }
 

@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/device.h"
+#include "tests/core/random.h"
 #include "tests/device/device_dag.h"
 
 enum { BLOCK_BYTES = 1 << 21, GUARD_BYTES = 64 };
@@ -85,7 +87,7 @@ static uint64_t checksum(suite *s, const void *src, int64_t bytes) {
 }
 
 static void put_random(unsigned char *bytes, int64_t n, uint64_t seed) {
-    for (int64_t i = 0; i < n; i++) bytes[i] = (unsigned char)device_dag_random(&seed);
+    for (int64_t i = 0; i < n; i++) bytes[i] = (unsigned char)random_next(&seed);
 }
 
 static void assert_all(const unsigned char *bytes, unsigned char expected, int64_t n) {
@@ -369,23 +371,17 @@ static void an_event_never_recorded_is_done(void **state) {
     assert_int_equal(mm_event_sync(s->event), MM_OK);
 }
 
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void an_event_is_done_after_sync_and_tells_when(void **state) {
     enum { SLACK_NS = 100000000 }; /* two clocks, set by each other once, on a machine that does other things */
     suite *s = *state;
-    int64_t last_ns = now_ns() - SLACK_NS;
+    int64_t last_ns = mm_now_ns() - SLACK_NS;
     for (int i = 0; i < 20; i++) {
         fill(s, s->block, 1, 100000);
         assert_int_equal(mm_event_record(s->event, i % 2 == 0 ? s->stream : s->other), MM_OK);
         assert_int_equal(mm_event_sync(s->event), MM_OK);
         assert_true(mm_event_done(s->event));
         int64_t ns = mm_event_ns(s->event);
-        assert_true(ns >= last_ns && ns <= now_ns() + SLACK_NS);
+        assert_true(ns >= last_ns && ns <= mm_now_ns() + SLACK_NS);
         last_ns = ns;
     }
 }

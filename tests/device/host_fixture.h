@@ -25,6 +25,9 @@ int host_fixture_teardown(void **state);
 
 /* Threads of this process. */
 int host_threads(void);
+/* To be called before they are counted, by a group's setup for example: a sanitizer starts a thread of its own beside
+ * the first of ours. */
+int host_threads_settle(void **state);
 /* Waits until there are no more than `count`: one that was joined may still be listed for a moment. */
 void host_threads_wait(int count);
 

@@ -1,9 +1,8 @@
-/* Managers on a CUDA device, emulated, that others use too: a budget above its free memory is refused with both numbers; one
- * that it should have, and does not give, is made do with. */
+/* Managers on a CUDA device, emulated, that others use too: a budget above its free memory is refused with both
+ * numbers; one that it should have, and does not give, is made do with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>

@@ -1,9 +1,8 @@
-/* Calls out of order, iterations given up, external tensors: what is refused says what was expected, and nothing that is
- * refused changes anything. */
+/* Calls out of order, iterations given up, external tensors: what is refused says what was expected, and nothing that
+ * is refused changes anything. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>

@@ -1,5 +1,5 @@
-/* Several graphs and changing policies in one manager: persistent tensors stay where and what they are, a change that is
- * refused changes nothing, events tell what happened. */
+/* Several graphs and changing policies in one manager: persistent tensors stay where and what they are, a change that
+ * is refused changes nothing, events tell what happened. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

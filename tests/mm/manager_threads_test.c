@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -156,15 +155,6 @@ static void both_ways_to_issue_compute_the_same(void **state) {
     mm_graph_destroy(graph);
 }
 
-/* A sanitizer's own thread comes with the first one of the process: it must not be counted as left behind. */
-static int settle_threads(void **state) {
-    (void)state;
-    host_fixture fixture;
-    host_fixture_init(&fixture, NULL);
-    host_fixture_fini(&fixture);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_managers_at_once_do_not_see_each_other),
@@ -172,5 +162,5 @@ int main(void) {
         cmocka_unit_test(a_manager_leaves_no_thread_behind),
         cmocka_unit_test(both_ways_to_issue_compute_the_same),
     };
-    return cmocka_run_group_tests(tests, settle_threads, NULL);
+    return cmocka_run_group_tests(tests, host_threads_settle, NULL);
 }

@@ -1,12 +1,8 @@
 /* The recompute callback: what it sees, and what it may not do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "mm/mm.h"
+#include "tests/core/expect.h"
 #include "tests/suite/device_fault.h"
 
 enum { BUDGET = 1 << 20 };
@@ -23,10 +19,6 @@ typedef struct loop {
     int calls, step; /* mm_current_step within the callback */
     mm_status ended;
 } loop;
-
-static void must(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static mm_status again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
     loop *l = ctx;
@@ -46,13 +38,13 @@ static int set_up(void **state) {
     static const mm_layer_kind kinds[] = {MM_LAYER_DATA, MM_LAYER_CONV, MM_LAYER_RELU, MM_LAYER_CONV};
     mm_tensor t[TENSORS];
     l = (loop){.step = -2};
-    must(mm_graph_create("g", &l.graph));
+    expect_ok(mm_graph_create("g", &l.graph));
     for (int i = 0; i < TENSORS; i++) {
         mm_tensor_kind kind = i == IN ? MM_INPUT : i < DR ? MM_FEATURE_MAP : MM_GRADIENT_MAP;
         mm_tensor_desc desc = {.name = tensors[i], .kind = kind, .dtype = MM_F32, .rank = 1, .dims = {1024}};
-        must(mm_graph_add_tensor(l.graph, &desc, &t[i]));
+        expect_ok(mm_graph_add_tensor(l.graph, &desc, &t[i]));
     }
-    for (int i = 0; i < LAYERS; i++) must(mm_graph_add_layer(l.graph, layers[i], kinds[i], &l.layers[i]));
+    for (int i = 0; i < LAYERS; i++) expect_ok(mm_graph_add_layer(l.graph, layers[i], kinds[i], &l.layers[i]));
     const struct {
         int layer, n;
         mm_phase phase;
@@ -66,12 +58,12 @@ static int set_up(void **state) {
         {CONV, 3, MM_BACKWARD, {{t[H], MM_READ, 0}, {t[DR], MM_READ, 0}, {t[DH], MM_WRITE, 0}}},
     };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        must(
+        expect_ok(
             mm_graph_add_step(l.graph, l.layers[steps[i].layer], steps[i].phase, steps[i].uses, (size_t)steps[i].n, 0));
-    must(mm_graph_freeze(l.graph));
+    expect_ok(mm_graph_freeze(l.graph));
     mm_options options = {.device_bytes = BUDGET, .policy = "recompute:when=always"};
-    must(mm_manager_create(&options, &l.manager));
-    must(mm_recompute_set(l.manager, l.graph, again, &l));
+    expect_ok(mm_manager_create(&options, &l.manager));
+    expect_ok(mm_recompute_set(l.manager, l.graph, again, &l));
     *state = &l;
     return 0;
 }
@@ -89,15 +81,15 @@ static mm_status step(loop *l, int layer, mm_phase phase) {
 }
 
 static void go_forward(loop *l) {
-    must(mm_iteration_begin(l->manager, l->graph));
-    for (int i = 0; i < LAYERS; i++) must(step(l, i, MM_FORWARD));
+    expect_ok(mm_iteration_begin(l->manager, l->graph));
+    for (int i = 0; i < LAYERS; i++) expect_ok(step(l, i, MM_FORWARD));
 }
 
 static void run_iteration(loop *l) {
     go_forward(l);
-    must(step(l, LAST, MM_BACKWARD));
-    must(step(l, CONV, MM_BACKWARD));
-    must(mm_iteration_end(l->manager));
+    expect_ok(step(l, LAST, MM_BACKWARD));
+    expect_ok(step(l, CONV, MM_BACKWARD));
+    expect_ok(mm_iteration_end(l->manager));
 }
 
 static void current_step_is_the_one_that_runs_again(void **state) {
@@ -144,13 +136,13 @@ static void after_a_recomputation_that_could_not_begin_only_an_abort_helps(void 
                           .pinned_bytes = BUDGET,
                           .issue = MM_ISSUE_INLINE,
                           .policy = "rules:rules=relu=recompute;*=swap,when=always"};
-    must(mm_manager_create(&options, &l->manager));
-    must(mm_recompute_set(l->manager, l->graph, again, l));
+    expect_ok(mm_manager_create(&options, &l->manager));
+    expect_ok(mm_recompute_set(l->manager, l->graph, again, l));
     run_iteration(l);
     for (int nth = 1; nth < 20; nth++) {
         l->calls = 0;
         device_fault_set(DEVICE_FAULT_TASK, nth);
-        must(mm_iteration_begin(l->manager, l->graph));
+        expect_ok(mm_iteration_begin(l->manager, l->graph));
         mm_status forward = MM_OK;
         for (int i = 0; i < LAYERS && forward == MM_OK; i++) forward = step(l, i, MM_FORWARD);
         mm_status begun = forward == MM_OK ? step(l, LAST, MM_BACKWARD) : MM_OK;
@@ -187,7 +179,7 @@ static mm_tensor add_tensor(mm_graph *graph, const char *name, mm_tensor_kind ki
     mm_ownership ownership = kind == MM_STATE ? MM_PERSISTENT : MM_MANAGED;
     mm_tensor_desc desc = {
         .name = name, .kind = kind, .ownership = ownership, .dtype = MM_F32, .rank = 1, .dims = {1024}};
-    must(mm_graph_add_tensor(graph, &desc, &tensor));
+    expect_ok(mm_graph_add_tensor(graph, &desc, &tensor));
     return tensor;
 }
 
@@ -196,7 +188,7 @@ static mm_graph *graph_of_many_uses(many *s) {
     mm_graph *graph;
     mm_layer data, norm, last;
     mm_use uses[USES];
-    must(mm_graph_create("many", &graph));
+    expect_ok(mm_graph_create("many", &graph));
     mm_tensor in = add_tensor(graph, "in", MM_INPUT), saved = add_tensor(graph, "saved", MM_SAVED);
     mm_tensor map = add_tensor(graph, "map", MM_FEATURE_MAP), y = add_tensor(graph, "y", MM_FEATURE_MAP);
     mm_tensor d_map = add_tensor(graph, "d_map", MM_GRADIENT_MAP), d_in = add_tensor(graph, "d_in", MM_GRADIENT_MAP);
@@ -207,19 +199,19 @@ static mm_graph *graph_of_many_uses(many *s) {
         s->used[u] = other ? u == 0 ? in : u == LAST_GIVEN ? saved : map : add_tensor(graph, name, MM_STATE);
         uses[u] = (mm_use){s->used[u], u > 0 && other ? MM_WRITE : MM_READ, MM_FORM_VALUE};
     }
-    must(mm_graph_add_layer(graph, "data", MM_LAYER_DATA, &data));
-    must(mm_graph_add_layer(graph, "norm", MM_LAYER_BATCH_NORM, &norm));
-    must(mm_graph_add_layer(graph, "last", MM_LAYER_CONV, &last));
-    must(mm_graph_add_step(graph, data, MM_FORWARD, &(mm_use){in, MM_WRITE, 0}, 1, 0));
-    must(mm_graph_add_step(graph, norm, MM_FORWARD, uses, USES, 0));
-    must(mm_graph_allow_given(graph, saved));
-    must(mm_graph_add_step(graph, last, MM_FORWARD, (mm_use[]){{map, MM_READ, 0}, {y, MM_WRITE, 0}}, 2, 0));
-    must(mm_graph_add_step(graph, last, MM_BACKWARD,
-                           (mm_use[]){{map, MM_READ, 0}, {y, MM_READ, 0}, {d_map, MM_WRITE, 0}}, 3, 0));
-    must(mm_graph_add_step(graph, norm, MM_BACKWARD,
-                           (mm_use[]){{in, MM_READ, 0}, {saved, MM_READ, 0}, {d_map, MM_READ, 0}, {d_in, MM_WRITE, 0}},
-                           4, 0));
-    must(mm_graph_freeze(graph));
+    expect_ok(mm_graph_add_layer(graph, "data", MM_LAYER_DATA, &data));
+    expect_ok(mm_graph_add_layer(graph, "norm", MM_LAYER_BATCH_NORM, &norm));
+    expect_ok(mm_graph_add_layer(graph, "last", MM_LAYER_CONV, &last));
+    expect_ok(mm_graph_add_step(graph, data, MM_FORWARD, &(mm_use){in, MM_WRITE, 0}, 1, 0));
+    expect_ok(mm_graph_add_step(graph, norm, MM_FORWARD, uses, USES, 0));
+    expect_ok(mm_graph_allow_given(graph, saved));
+    expect_ok(mm_graph_add_step(graph, last, MM_FORWARD, (mm_use[]){{map, MM_READ, 0}, {y, MM_WRITE, 0}}, 2, 0));
+    expect_ok(mm_graph_add_step(graph, last, MM_BACKWARD,
+                                (mm_use[]){{map, MM_READ, 0}, {y, MM_READ, 0}, {d_map, MM_WRITE, 0}}, 3, 0));
+    expect_ok(mm_graph_add_step(
+        graph, norm, MM_BACKWARD,
+        (mm_use[]){{in, MM_READ, 0}, {saved, MM_READ, 0}, {d_map, MM_READ, 0}, {d_in, MM_WRITE, 0}}, 4, 0));
+    expect_ok(mm_graph_freeze(graph));
     return graph;
 }
 
@@ -229,18 +221,18 @@ static void no_use_beyond_those_that_count_is_given(void **state) {
     mm_graph *graph = graph_of_many_uses(&s);
     mm_manager *m;
     mm_options options = {.device_bytes = BUDGET, .policy = "recompute:when=always"};
-    must(mm_manager_create(&options, &m));
-    must(mm_recompute_set(m, graph, note_given, &s));
-    must(mm_iteration_begin(m, graph));
+    expect_ok(mm_manager_create(&options, &m));
+    expect_ok(mm_recompute_set(m, graph, note_given, &s));
+    expect_ok(mm_iteration_begin(m, graph));
     for (mm_layer layer = 0; layer < 3; layer++) {
-        must(mm_layer_begin(m, layer, MM_FORWARD, NULL));
-        must(mm_layer_end(m, layer, MM_FORWARD));
+        expect_ok(mm_layer_begin(m, layer, MM_FORWARD, NULL));
+        expect_ok(mm_layer_end(m, layer, MM_FORWARD));
     }
     for (mm_layer layer = 2; layer > 0; layer--) {
-        must(mm_layer_begin(m, layer, MM_BACKWARD, NULL));
-        must(mm_layer_end(m, layer, MM_BACKWARD));
+        expect_ok(mm_layer_begin(m, layer, MM_BACKWARD, NULL));
+        expect_ok(mm_layer_end(m, layer, MM_BACKWARD));
     }
-    must(mm_iteration_end(m));
+    expect_ok(mm_iteration_end(m));
     assert_int_equal(s.calls, 1);
     for (int u = 0; u < USES; u++) assert_int_equal(s.given[u], u == LAST_GIVEN);
     mm_manager_destroy(m);
@@ -255,17 +247,17 @@ static void touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray(void **s
     mm_tensor w;
     mm_layer layer;
     mm_touched touched;
-    must(mm_graph_create("p", &graph));
+    expect_ok(mm_graph_create("p", &graph));
     mm_tensor_desc desc = {
         .name = "w", .kind = MM_STATE, .ownership = MM_PERSISTENT, .dtype = MM_F32, .rank = 1, .dims = {1000}};
-    must(mm_graph_add_tensor(graph, &desc, &w));
-    must(mm_graph_add_layer(graph, "l", MM_LAYER_OTHER, &layer));
-    must(mm_graph_add_step(graph, layer, MM_FORWARD, &(mm_use){w, MM_READ, MM_FORM_VALUE}, 1, 0));
-    must(mm_graph_freeze(graph));
+    expect_ok(mm_graph_add_tensor(graph, &desc, &w));
+    expect_ok(mm_graph_add_layer(graph, "l", MM_LAYER_OTHER, &layer));
+    expect_ok(mm_graph_add_step(graph, layer, MM_FORWARD, &(mm_use){w, MM_READ, MM_FORM_VALUE}, 1, 0));
+    expect_ok(mm_graph_freeze(graph));
     mm_options options = {.device_bytes = BUDGET, .measure_touched = true};
-    must(mm_manager_create(&options, &manager));
-    must(mm_manager_prepare(manager, graph));
-    must(mm_touched_get(manager, &touched));
+    expect_ok(mm_manager_create(&options, &manager));
+    expect_ok(mm_manager_prepare(manager, graph));
+    expect_ok(mm_touched_get(manager, &touched));
     assert_true(touched.total_bytes >= 4000);
     assert_int_equal(touched.persistent_bytes, touched.total_bytes);
     assert_int_equal(touched.stray_bytes, 0);

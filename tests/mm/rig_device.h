@@ -1,5 +1,5 @@
-/* The device that mock steps run on, and how they get on its stream. Two implementations, of which BUILD chooses: the host,
- * and CUDA where it is emulated, so that the same tests run on both. */
+/* The device that mock steps run on, and how they get on its stream. Two implementations, of which BUILD chooses: the
+ * host, and CUDA where it is emulated, so that the same tests run on both. */
 #ifndef TESTS_MM_RIG_DEVICE_H
 #define TESTS_MM_RIG_DEVICE_H
 

@@ -1,62 +1,25 @@
 /* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the budget,
  * left out where they do not fit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "nets/exec.h"
 #include "nets/exec_staging.h"
-#include "nets/zoo/zoo.h"
+#include "tests/core/expect.h"
 #include "tests/device/host_fixture.h"
-#include "tests/nets/ref_exec.h"
+#include "tests/nets/tiny_run.h"
 
-enum { BATCH = 4, ITERATIONS = 5, BATCHES = 2 };
-static const nets_sgd SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+enum { ITERATIONS = 5, BATCHES = 2 };
 static const float RATE = 0.05f;
 
-typedef struct fixture {
-    nets_net *net;
-    mm_manager *manager;
-    nets_exec *exec;
-    float *images[BATCHES];
-    int32_t *labels[BATCHES];
-} fixture;
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
-
-static void start(fixture *f, const char *policy, int64_t bytes) {
+static void start(tiny_run *f, const char *policy, int64_t bytes) {
     const mm_options options = {
         .device_bytes = bytes, .pinned_bytes = 64 << 20, .policy = policy, .measure_touched = true};
-    *f = (fixture){0};
-    expect_ok(nets_zoo_build("tiny", &f->net));
-    expect_ok(mm_manager_create(&options, &f->manager));
-    expect_ok(nets_exec_create(f->net, BATCH, NETS_TRAIN, f->manager, "host", &SGD, &f->exec));
-    expect_ok(nets_exec_init(f->exec, 5));
-    for (int b = 0; b < BATCHES; b++) ref_batch(f->net, BATCH, (uint64_t)b + 1, &f->images[b], &f->labels[b]);
+    tiny_run_init(f, &options);
 }
 
-static void finish(fixture *f) {
-    nets_exec_destroy(f->exec);
-    mm_manager_destroy(f->manager);
-    nets_net_destroy(f->net);
-    for (int b = 0; b < BATCHES; b++) {
-        free(f->images[b]);
-        free(f->labels[b]);
-    }
-}
-
-static void submit(fixture *f, int batch) {
-    expect_ok(nets_exec_submit(f->exec, f->images[batch], f->labels[batch], BATCH, RATE));
+static void submit(tiny_run *f, int batch) {
+    expect_ok(nets_exec_submit(f->exec, f->images[batch], f->labels[batch], TINY_BATCH, RATE));
 }
 
 /* Losses of ITERATIONS, ahead; the predicted peak. */
-static int64_t train(fixture *f, float losses[ITERATIONS]) {
+static int64_t train(tiny_run *f, float losses[ITERATIONS]) {
     nets_result result;
     mm_stats stats;
     int collected = 0;
@@ -73,9 +36,9 @@ static int64_t train(fixture *f, float losses[ITERATIONS]) {
     return stats.predicted_peak_bytes;
 }
 
-static int64_t staged_bytes(const fixture *f) { return nets_exec_stage_bytes(f->net, BATCH); }
+static int64_t staged_bytes(const tiny_run *f) { return nets_exec_stage_bytes(f->net, TINY_BATCH); }
 
-static void expect_counted(fixture *f, int64_t predicted) {
+static void expect_counted(tiny_run *f, int64_t predicted) {
     mm_touched touched;
     expect_ok(mm_touched_get(f->manager, &touched));
     assert_int_equal(touched.stray_bytes, 0);
@@ -86,7 +49,7 @@ static void the_buffer_is_counted_and_changes_no_bit(void **state) {
     (void)state;
     static const char *const policies[] = {"liveness", "swap-async:when=always", "naive", "recompute:when=always"};
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-        fixture plain, staged;
+        tiny_run plain, staged;
         float expected[ITERATIONS], losses[ITERATIONS];
         start(&plain, policies[p], 64 << 20);
         int64_t without = train(&plain, expected);
@@ -96,8 +59,8 @@ static void the_buffer_is_counted_and_changes_no_bit(void **state) {
         assert_memory_equal(losses, expected, sizeof losses);
         assert_int_equal(with, without + staged_bytes(&staged));
         expect_counted(&staged, with);
-        finish(&plain);
-        finish(&staged);
+        tiny_run_fini(&plain);
+        tiny_run_fini(&staged);
     }
 }
 
@@ -130,27 +93,27 @@ static void the_next_batch_arrives_while_the_computation_is_held(void **state) {
 
 static void a_budget_without_room_for_it_trains_without(void **state) {
     (void)state;
-    fixture f;
+    tiny_run f;
     float expected[ITERATIONS], losses[ITERATIONS];
     start(&f, "liveness", 64 << 20);
     int64_t need = train(&f, expected);
     int64_t staged = staged_bytes(&f);
-    finish(&f);
+    tiny_run_fini(&f);
     start(&f, "liveness", need + staged - 256);
     assert_int_equal(nets_exec_stage(f.exec), MM_ERR_INFEASIBLE);
     assert_int_equal(train(&f, losses), need);
     assert_memory_equal(losses, expected, sizeof losses);
-    finish(&f);
+    tiny_run_fini(&f);
     start(&f, "liveness", need + staged);
     expect_ok(nets_exec_stage(f.exec));
     assert_int_equal(train(&f, losses), need + staged);
     assert_memory_equal(losses, expected, sizeof losses);
-    finish(&f);
+    tiny_run_fini(&f);
 }
 
 static void it_is_refused_twice_and_under_way(void **state) {
     (void)state;
-    fixture f;
+    tiny_run f;
     nets_exec *other;
     nets_result result;
     start(&f, "liveness", 64 << 20);
@@ -159,20 +122,20 @@ static void it_is_refused_twice_and_under_way(void **state) {
     expect_ok(nets_exec_collect(f.exec, &result));
     expect_ok(nets_exec_stage(f.exec));
     assert_int_equal(nets_exec_stage(f.exec), MM_ERR_ORDER);
-    expect_ok(nets_exec_create(f.net, BATCH, NETS_TRAIN, f.manager, "host", &SGD, &other));
+    expect_ok(nets_exec_create(f.net, TINY_BATCH, NETS_TRAIN, f.manager, "host", &TINY_SGD, &other));
     assert_int_equal(nets_exec_stage(other), MM_ERR_INVALID);
     nets_exec_destroy(other);
-    finish(&f);
+    tiny_run_fini(&f);
 }
 
 static void after_a_failure_batches_come_in_again(void **state) {
     (void)state;
-    fixture f, plain;
+    tiny_run f, plain;
     nets_result result;
     float losses[ITERATIONS], expected[ITERATIONS];
     start(&plain, "liveness", 64 << 20);
     train(&plain, expected);
-    finish(&plain);
+    tiny_run_fini(&plain);
     start(&f, "liveness", 64 << 20);
     expect_ok(nets_exec_stage(f.exec));
     submit(&f, 0);
@@ -180,10 +143,10 @@ static void after_a_failure_batches_come_in_again(void **state) {
     submit(&f, 1);
     expect_ok(nets_exec_collect(f.exec, &result));
     assert_int_equal(nets_exec_collect(f.exec, &result), MM_ERR_DEVICE);
-    expect_ok(nets_exec_init(f.exec, 5));
+    expect_ok(nets_exec_init(f.exec, TINY_SEED));
     train(&f, losses);
     assert_memory_equal(losses, expected, sizeof losses);
-    finish(&f);
+    tiny_run_fini(&f);
 }
 
 int main(void) {

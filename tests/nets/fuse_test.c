@@ -72,8 +72,8 @@ static void expect_zoo(const char *name, int norms, int sums, int biases) {
 
 static void what_is_fused_in_the_zoo(void **state) {
     (void)state;
-    /* The stem; three in each of 16 blocks, one of them with the sum. Four batch norms of projections, or those that the
-     * projections are added to, are by themselves. */
+    /* The stem; three in each of 16 blocks, one of them with the sum. Four batch norms of projections, or those that
+     * the projections are added to, are by themselves. */
     expect_zoo("resnet50", 1 + 3 * 16, 16, 0);
     expect_zoo("resnet18", 1 + 2 * 8, 8, 0);
     expect_zoo("resnet20", 1 + 2 * 9, 9, 0);

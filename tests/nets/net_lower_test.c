@@ -109,8 +109,8 @@ static void evaluation_has_only_forward_steps_and_shares_the_parameters(void **s
     finish(&f);
 }
 
-/* 3 layers before the blocks, 9 blocks of 4, 2 projections of 2 (of the two batch norms that are added, one runs with the sum
- * and the ReLU), 3 layers after. */
+/* 3 layers before the blocks, 9 blocks of 4, 2 projections of 2 (of the two batch norms that are added, one runs with
+ * the sum and the ReLU), 3 layers after. */
 enum { RESNET20_FUSED = 3 + 9 * 4 + 2 * 2 + 3 };
 
 static void fused_layers_are_one_by_the_batch_norms_name(void **state) {

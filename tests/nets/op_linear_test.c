@@ -1,5 +1,5 @@
-/* The fully connected layer: against plain loops, and gradients against central differences. It is linear in each of its
- * arguments, so differences are exact but for rounding: tolerance 1e-3 of the largest gradient. */
+/* The fully connected layer: against plain loops, and gradients against central differences. It is linear in each of
+ * its arguments, so differences are exact but for rounding: tolerance 1e-3 of the largest gradient. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

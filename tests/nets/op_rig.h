@@ -1,5 +1,5 @@
-/* One op on a stream of a device, with storage of its own for every role: what the op tests measure with. Their mains run
- * them once for each device of the build. Storage is in memory that both the device and the CPU can touch. */
+/* One op on a stream of a device, with storage of its own for every role: what the op tests measure with. Their mains
+ * run them once for each device of the build. Storage is in memory that both the device and the CPU can touch. */
 #ifndef TESTS_NETS_OP_RIG_H
 #define TESTS_NETS_OP_RIG_H
 
@@ -39,8 +39,8 @@ typedef struct op_rig {
 } op_rig;
 
 /* Device, stream and backend alone, for what is no op. `config` NULL: deterministic, with small workspaces and
- * the algorithms of all such rigs, so that several give the same bits. Skips the test if the device does not answer; the
- * rig is ended by op_rig_fini. */
+ * the algorithms of all such rigs, so that several give the same bits. Skips the test if the device does not answer;
+ * the rig is ended by op_rig_fini. */
 void op_rig_open(op_rig *rig, const nets_backend_config *config);
 
 /* Memory for a role, or for an update, full of zeros; given back by op_rig_fini. */
@@ -54,7 +54,8 @@ void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const 
  * numbers, too. */
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
-/* What a layer with a ReLU has in one op: a batch norm, of two inputs with the sum between them, or a ReLU with a bias. */
+/* What a layer with a ReLU has in one op: a batch norm, of two inputs with the sum between them, or a ReLU with a
+ * bias. */
 void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
                        bool training, bool wants_dx);
 void op_rig_fini(op_rig *rig);

@@ -1,10 +1,8 @@
-/* Concatenation and cropping are copies: outputs and gradients are compared exactly, element by element. The gradients are
- * also checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). */
-#include <math.h>
+/* Concatenation and cropping are copies: outputs and gradients are compared exactly, element by element. The gradients
+ * are also checked against central differences (of a linear function: exact but for rounding; tolerance 1e-3). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>

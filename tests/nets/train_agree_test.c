@@ -2,16 +2,12 @@
  * of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); a second run on
  * CUDA gives the bits of the first, and so does one whose layers are not fused. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/exec.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/expect.h"
 #include "tests/nets/algorithms_file.h"
 #include "tests/nets/ref_exec.h"
 
@@ -23,10 +19,6 @@ typedef struct outcome {
     float loss[STEPS];
     float **weights; /* by parameter */
 } outcome;
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static mm_status create_manager(const char *device, mm_manager **manager_out) {
     const mm_options options = {.device = device, .device_bytes = 64 << 20, .pinned_bytes = 16 << 20};

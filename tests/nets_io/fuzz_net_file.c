@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo/zoo.h"
-
 enum { ROUNDS = 12000, MAX_EDITS = 4, CAPACITY = 8192 };
 
 typedef struct random_numbers {

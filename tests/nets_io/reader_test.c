@@ -2,7 +2,7 @@
 #include "mm/core/status.h"
 #include "nets/io/reader_augment.h"
 #include "nets/io/reader_source.h"
-#include "tests/nets_io/scratch.h"
+#include "tests/device/host_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,22 +77,17 @@ static uint64_t digest_of(const nets_batch *batch) {
     return digest;
 }
 
-static void *do_nothing(void *argument) { return argument; }
-
 /* state: the number of threads that there are without any reader. */
 static int group_setup(void **state) {
     static int threads;
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, do_nothing, NULL) != 0 || pthread_join(thread, NULL) != 0) return -1;
-    struct timespec moment = {.tv_nsec = 50000000};
-    nanosleep(&moment, NULL);
-    threads = scratch_threads();
+    host_threads_settle(NULL);
+    threads = host_threads();
     *state = &threads;
     return 0;
 }
 
 static int check_threads(void **state) {
-    scratch_expect_threads(*(int *)*state);
+    host_threads_wait(*(int *)*state);
     return 0;
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static void require(int condition, const char *what) {
@@ -64,12 +63,4 @@ int scratch_count(const char *dir) {
         count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(names);
     return count;
-}
-
-int scratch_threads(void) { return scratch_count("/proc/self/task"); }
-
-void scratch_expect_threads(int expected) {
-    struct timespec moment = {.tv_nsec = 1000000};
-    for (int i = 0; i < 5000 && scratch_threads() != expected; i++) nanosleep(&moment, NULL);
-    require(scratch_threads() == expected, "threads left behind");
 }

@@ -21,9 +21,4 @@ void scratch_write_sparse(const char *path, int64_t n_bytes);
 /* How many names there are in a folder. */
 int scratch_count(const char *dir);
 
-/* This process's threads now. A sanitizer may have its own: call it once after the first thread has come and gone. */
-int scratch_threads(void);
-/* Fails unless the number of threads comes back to this one. A joined thread is still listed for a moment. */
-void scratch_expect_threads(int expected);
-
 #endif

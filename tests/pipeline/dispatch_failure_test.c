@@ -4,12 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "mm/device/device_host.h"
 #include "tests/device/host_fixture.h"
 #include "tests/pipeline/dispatch_rig.h"
 

@@ -2,7 +2,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -49,8 +48,8 @@ static mm_dispatch_stats stats_of(const char *policy, int64_t encode_ns, bool on
     return stats;
 }
 
-/* Steps of microseconds cannot hide encodes of milliseconds; they wait for them directly, or for the copies of what they
- * made. */
+/* Steps of microseconds cannot hide encodes of milliseconds; they wait for them directly, or for the copies of what
+ * they made. */
 static void slow_encodes_are_waited_for(void **state) {
     (void)state;
     for (int on_stream = 0; on_stream < 2; on_stream++) {

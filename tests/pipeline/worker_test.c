@@ -212,15 +212,6 @@ static void nothing_to_drain_or_cancel_is_no_wait(void **state) {
     fini(&f);
 }
 
-/* A sanitizer's own thread comes with the first one of the process: it must not be counted as left behind. */
-static int settle_threads(void **state) {
-    (void)state;
-    host_fixture fixture;
-    host_fixture_init(&fixture, NULL);
-    host_fixture_fini(&fixture);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_run_in_order_on_a_thread_of_their_own),
@@ -232,5 +223,5 @@ int main(void) {
         cmocka_unit_test(the_queue_goes_round_and_grows_between_uses),
         cmocka_unit_test(nothing_to_drain_or_cancel_is_no_wait),
     };
-    return cmocka_run_group_tests(tests, settle_threads, NULL);
+    return cmocka_run_group_tests(tests, host_threads_settle, NULL);
 }

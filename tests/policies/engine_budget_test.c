@@ -1,4 +1,5 @@
-/* The engine of rules within limits: buffers, pinned memory, budgets; and the times that it goes by where none are known. */
+/* The engine of rules within limits: buffers, pinned memory, budgets; and the times that it goes by where none are
+ * known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

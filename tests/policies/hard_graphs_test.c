@@ -1,23 +1,15 @@
 /* Graphs that are rare and right: policies plan them, and what cannot be is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "mm/mm.h"
+#include "tests/core/expect.h"
 
 enum { BUDGET = 1 << 20 };
-
-static void must(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static mm_tensor tensor(mm_graph *graph, const char *name, mm_tensor_kind kind, mm_ownership ownership) {
     mm_tensor t;
     mm_tensor_desc desc = {
         .name = name, .kind = kind, .ownership = ownership, .dtype = MM_F32, .rank = 4, .dims = {1, 8, 8, 4}};
-    must(mm_graph_add_tensor(graph, &desc, &t));
+    expect_ok(mm_graph_add_tensor(graph, &desc, &t));
     return t;
 }
 
@@ -27,14 +19,14 @@ static mm_tensor map(mm_graph *graph, const char *name, mm_tensor_kind kind) {
 
 static mm_layer layer(mm_graph *graph, const char *name, mm_layer_kind kind) {
     mm_layer l;
-    must(mm_graph_add_layer(graph, name, kind, &l));
+    expect_ok(mm_graph_add_layer(graph, name, kind, &l));
     return l;
 }
 
 #define STEP(graph, layer, phase, ...)                                                                                 \
     do {                                                                                                               \
         const mm_use uses_[] = {__VA_ARGS__};                                                                          \
-        must(mm_graph_add_step(graph, layer, phase, uses_, sizeof uses_ / sizeof *uses_, 0));                          \
+        expect_ok(mm_graph_add_step(graph, layer, phase, uses_, sizeof uses_ / sizeof *uses_, 0));                     \
     } while (0)
 #define READ(t)                                                                                                        \
     { t, MM_READ, MM_FORM_VALUE }
@@ -47,11 +39,11 @@ static mm_layer layer(mm_graph *graph, const char *name, mm_layer_kind kind) {
 
 /* Plans and proves it under the policies. */
 static void assert_planned(mm_graph *graph, const char *const *policies) {
-    must(mm_graph_freeze(graph));
+    expect_ok(mm_graph_freeze(graph));
     for (; *policies; policies++) {
         mm_manager *m;
         mm_options options = {.device_bytes = BUDGET, .pinned_bytes = BUDGET, .policy = *policies};
-        must(mm_manager_create(&options, &m));
+        expect_ok(mm_manager_create(&options, &m));
         if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", *policies, mm_last_error());
         mm_manager_destroy(m);
     }
@@ -62,7 +54,7 @@ static void assert_planned(mm_graph *graph, const char *const *policies) {
 static void what_was_made_of_a_map_changed_since_is_not_recomputed(void **state) {
     (void)state;
     mm_graph *g;
-    must(mm_graph_create("changed", &g));
+    expect_ok(mm_graph_create("changed", &g));
     mm_tensor in = map(g, "in", MM_INPUT), u = map(g, "u", MM_FEATURE_MAP), t = map(g, "t", MM_FEATURE_MAP),
               v = map(g, "v", MM_FEATURE_MAP), d = map(g, "d", MM_GRADIENT_MAP), e = map(g, "e", MM_GRADIENT_MAP);
     mm_layer data = layer(g, "data", MM_LAYER_DATA), conv = layer(g, "conv", MM_LAYER_CONV),
@@ -84,7 +76,7 @@ static void what_was_made_of_a_map_changed_since_is_not_recomputed(void **state)
 static void what_was_made_with_weights_updated_since_is_not_recomputed(void **state) {
     (void)state;
     mm_graph *g;
-    must(mm_graph_create("updated", &g));
+    expect_ok(mm_graph_create("updated", &g));
     mm_tensor w = tensor(g, "w", MM_WEIGHT, MM_PERSISTENT), in = map(g, "in", MM_INPUT),
               u = map(g, "u", MM_FEATURE_MAP), t = map(g, "t", MM_FEATURE_MAP), v = map(g, "v", MM_FEATURE_MAP),
               d = map(g, "d", MM_GRADIENT_MAP), e = map(g, "e", MM_GRADIENT_MAP);
@@ -106,7 +98,7 @@ static void what_was_made_with_weights_updated_since_is_not_recomputed(void **st
 static void signs_read_through_an_alias_are_kept_beside_a_lossy_code(void **state) {
     (void)state;
     mm_graph *g;
-    must(mm_graph_create("alias", &g));
+    expect_ok(mm_graph_create("alias", &g));
     mm_tensor in = map(g, "in", MM_INPUT), u = map(g, "u", MM_FEATURE_MAP), a = map(g, "a", MM_FEATURE_MAP),
               v = map(g, "v", MM_FEATURE_MAP), d = map(g, "d", MM_GRADIENT_MAP), e = map(g, "e", MM_GRADIENT_MAP);
     mm_layer data = layer(g, "data", MM_LAYER_DATA), conv = layer(g, "conv", MM_LAYER_CONV),
@@ -114,7 +106,7 @@ static void signs_read_through_an_alias_are_kept_beside_a_lossy_code(void **stat
     STEP(g, data, MM_FORWARD, WRITE(in));
     STEP(g, conv, MM_FORWARD, READ(in), WRITE(u));
     STEP(g, same, MM_FORWARD, READ(u), WRITE(a));
-    must(mm_graph_allow_alias(g, u, a));
+    expect_ok(mm_graph_allow_alias(g, u, a));
     STEP(g, last, MM_FORWARD, READ(u), READ(a), WRITE(v));
     STEP(g, last, MM_BACKWARD, READ(v), READ(u), WRITE(d));
     STEP(g, same, MM_BACKWARD, SIGN(a), READ(d), WRITE(e));
@@ -126,7 +118,7 @@ static void tensors_whose_sum_overflows_are_refused(void **state) {
     mm_graph *g;
     mm_use uses[4];
     static const char *const names[] = {"a", "b", "c", "d"};
-    must(mm_graph_create("absurd", &g));
+    expect_ok(mm_graph_create("absurd", &g));
     for (int i = 0; i < 4; i++) {
         mm_tensor_desc desc = {.name = names[i],
                                .kind = MM_STATE,
@@ -135,9 +127,9 @@ static void tensors_whose_sum_overflows_are_refused(void **state) {
                                .rank = 1,
                                .dims = {INT64_C(1) << 62}};
         uses[i] = (mm_use){.access = MM_READ};
-        must(mm_graph_add_tensor(g, &desc, &uses[i].tensor));
+        expect_ok(mm_graph_add_tensor(g, &desc, &uses[i].tensor));
     }
-    must(mm_graph_add_step(g, layer(g, "l", MM_LAYER_OTHER), MM_FORWARD, uses, 4, 0));
+    expect_ok(mm_graph_add_step(g, layer(g, "l", MM_LAYER_OTHER), MM_FORWARD, uses, 4, 0));
     assert_int_equal(mm_graph_freeze(g), MM_ERR_INVALID);
     mm_graph_destroy(g);
 }

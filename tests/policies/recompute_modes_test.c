@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 
-#include "mm/core/simulate.h"
 #include "tests/policies/terse_graph.h"
 
 enum { MAP = 8 }; /* units */

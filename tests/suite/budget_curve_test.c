@@ -1,12 +1,7 @@
 /* Networks at the size of the papers, on a GPU that is not there: its times follow from a few rates. The step never
  * takes longer when the budget grows; what fits is planned within it; and the published orders hold. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
@@ -14,6 +9,7 @@
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
 #include "policies/nominal.h"
+#include "tests/core/expect.h"
 
 typedef struct subject {
     nets_net *net;
@@ -22,15 +18,11 @@ typedef struct subject {
     bool untimed; /* planned without times, as the manager does, and then simulated with nominal ones */
 } subject;
 
-static void must(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
-
 static void subject_init(subject *s, const char *name, int64_t batch) {
     s->untimed = false;
-    must(nets_zoo_build(name, &s->net));
-    must(nets_backend_open("host", NULL, &s->backend));
-    must(nets_lower(s->net, s->backend, batch, NETS_TRAIN, &s->lowered));
+    expect_ok(nets_zoo_build(name, &s->net));
+    expect_ok(nets_backend_open("host", NULL, &s->backend));
+    expect_ok(nets_lower(s->net, s->backend, batch, NETS_TRAIN, &s->lowered));
 }
 
 static void subject_fini(subject *s) {
@@ -71,12 +63,12 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     mm_planned planned;
     mm_simulation sim;
     mm_limits limits = {.device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(graph)};
-    must(mm_policy_parse(spec, &policy));
-    must(mm_planned_init(&planned, &policy, graph, "host"));
+    expect_ok(mm_policy_parse(spec, &policy));
+    expect_ok(mm_planned_init(&planned, &policy, graph, "host"));
     if (!s->untimed) time_steps(graph, planned.facts);
-    must(mm_planned_make(&planned, &policy, graph, &limits)); /* proves the plan */
+    expect_ok(mm_planned_make(&planned, &policy, graph, &limits)); /* proves the plan */
     if (s->untimed) mm_nominal_times(graph, planned.facts);
-    must(mm_simulate(planned.plan, planned.facts, &sim));
+    expect_ok(mm_simulate(planned.plan, planned.facts, &sim));
     outcome o = {.device_bytes = planned.plan->peak_bytes, .ns = sim.iteration_ns};
     for (int i = 0; i < planned.plan->n_nodes; i++) o.operations += planned.plan->nodes[i].kind != MM_NODE_STEP;
     mm_simulation_fini(&sim);

@@ -7,7 +7,8 @@
 
 typedef enum device_fault {
     DEVICE_FAULT_NONE,
-    DEVICE_FAULT_CALL, /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum, launch */
+    DEVICE_FAULT_CALL,        /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum,
+                          launch */
     DEVICE_FAULT_TASK,        /* the call succeeds, but a task before its work fails when it runs */
     DEVICE_FAULT_DELAY,       /* a task before its work takes long */
     DEVICE_FAULT_MEMORY_CALL, /* as CALL and TASK, but what fails says that memory ran out */
@@ -17,8 +18,12 @@ typedef enum device_fault {
 /* What they fail with, MM_ERR_DEVICE or MM_ERR_NOMEM, says this. */
 extern const char device_fault_message[];
 
-/* The nth call (from 1) of those that can, from now on, has the fault; then no other. */
+enum { DEVICE_FAULT_NEW_PLACE = 0 };
+
+/* The nth call (from 1) of those that can, from now on, has the fault; then no other. DEVICE_FAULT_NEW_PLACE: the first
+ * that comes from a place in the code that has not had its fault so since device_fault_forget_places. */
 void device_fault_set(device_fault fault, int nth);
+void device_fault_forget_places(void);
 /* While paused, calls are not counted. */
 void device_fault_pause(bool paused);
 /* Whether it has happened. */

@@ -5,10 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
+#include "tests/core/random.h"
 #include "tests/suite/device_fault.h"
 #include "tests/suite/suite_rig.h"
 
@@ -36,11 +36,6 @@ static const char *const LOSSLESS[] = {
 };
 enum { LOSSLESS_COUNT = sizeof LOSSLESS / sizeof *LOSSLESS };
 
-static uint64_t next(uint64_t *random) {
-    *random = *random * 6364136223846793005u + 1442695040888963407u;
-    return *random >> 33;
-}
-
 /* What any of them needs. */
 static void needs_of_all(const suite_net *net, mm_options *options) {
     for (int p = 0; p < LOSSLESS_COUNT; p++) {
@@ -51,22 +46,23 @@ static void needs_of_all(const suite_net *net, mm_options *options) {
 }
 
 static void switch_at_random(mm_manager *m, uint64_t *random) {
-    const char *spec = LOSSLESS[next(random) % LOSSLESS_COUNT];
-    if (next(random) % 3 == 0) return;
+    const char *spec = LOSSLESS[random_below(random, LOSSLESS_COUNT)];
+    if (random_below(random, 3) == 0) return;
     if (mm_policy_set(m, spec) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
 }
 
 /* To between the least that anything does with and all that was reserved. */
 static void resize_at_random(mm_manager *m, int64_t least, int64_t reserved, uint64_t *random) {
-    if (next(random) % 4 != 0) return;
-    int64_t bytes = next(random) % 2 ? least + (int64_t)next(random) % (reserved - least + 1) : reserved;
+    if (random_below(random, 4) != 0) return;
+    int64_t bytes =
+        random_below(random, 2) ? least + (int64_t)(random_next(random) % (uint64_t)(reserved - least + 1)) : reserved;
     if (mm_budget_set(m, bytes) != MM_OK) fail_msg("%lld bytes: %s", (long long)bytes, mm_last_error());
 }
 
 /* A switch that is refused changes nothing. */
 static void switch_in_vain(mm_manager *m, uint64_t *random) {
     static const char *const wrong[] = {"no-such-policy", "swap:depth=0", "rules:conv=compress(none)"};
-    if (next(random) % 8 == 0) assert_int_not_equal(mm_policy_set(m, wrong[next(random) % 3]), MM_OK);
+    if (random_below(random, 8) == 0) assert_int_not_equal(mm_policy_set(m, wrong[random_below(random, 3)]), MM_OK);
 }
 
 /* One iteration, with memory that may run out; where it cannot be run again at once, it is here. */
@@ -74,7 +70,7 @@ static void iterate_short_of_memory(suite_run *r, uint64_t *random, int64_t done
     int64_t updates = done;
     while (updates == done) {
         nets_result result;
-        if (next(random) % 8 == 0) device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1 + (int)(next(random) % 60));
+        if (random_below(random, 8) == 0) device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1 + random_below(random, 60));
         mm_status status = nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
         device_fault_set(DEVICE_FAULT_NONE, 0);
         if (status != MM_OK && status != MM_ERR_NOMEM) fail_msg("%s", mm_last_error());

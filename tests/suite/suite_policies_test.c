@@ -1,6 +1,6 @@
 /* Small networks x policies x five budgets, from the policy's minimum to what liveness needs: lossless policies end
- * with the weights of liveness, bit for bit; lossy ones stay within stated bounds, which a wrong map does not; no byte is touched that was not predicted,
- * none above the budget; nothing runs below the minimum. */
+ * with the weights of liveness, bit for bit; lossy ones stay within stated bounds, which a wrong map does not; no byte
+ * is touched that was not predicted, none above the budget; nothing runs below the minimum. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,10 +49,10 @@ static const suite_policy POLICIES[] = {
 enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 
 /* What ZFP at 8 bits a value is held to, over all networks and budgets (pipeline/codec/zfp_error.h has the bound of a
- * map's error, from which none follows for what is learned). Measured: at most 0.0112 and 0.09, googlenet, whose last batch
- * norms see eight pixels: there three steps make three times as much of the same gradients' error, or as little, as
- * rounding goes. A map that is decoded with height and width exchanged, as NCHW, or a row off, gives gradients that are off
- * by four times that and more.
+ * map's error, from which none follows for what is learned). Measured: at most 0.0112 and 0.09, googlenet, whose last
+ * batch norms see eight pixels: there three steps make three times as much of the same gradients' error, or as little,
+ * as rounding goes. A map that is decoded with height and width exchanged, as NCHW, or a row off, gives gradients that
+ * are off by four times that and more.
  *   gradients of the first iteration, all together: |g - exact| / |exact|
  *   parameters after the last: |w - exact| / |exact - initial| */
 static const double GRADIENT_ERROR = 0.02, WEIGHT_ERROR = 0.2;

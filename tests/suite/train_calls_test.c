@@ -1,14 +1,9 @@
 /* What the training loop calls of CUDA, counted on the emulation: nothing that synchronises a stream or the device,
  * allocates or frees; how many calls an iteration is; and what becomes of it when one of them fails. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/expect.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/suite/suite_rig.h"
 
@@ -19,10 +14,6 @@ typedef struct loop {
     mm_manager *manager;
     nets_exec *exec;
 } loop;
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 /* net NULL: the smallest. */
 static void start(loop *l, const char *net, const char *policy, mm_issue issue) {
@@ -54,43 +45,6 @@ static void iterate(loop *l, int n) {
     }
 }
 
-static long calls_of(const char *const *names) {
-    long calls = 0;
-    for (; *names; names++) calls += cuda_emulation_calls(*names);
-    return calls;
-}
-
-static long calls_here(void) {
-    long calls = 0;
-    const char *name;
-    for (size_t i = 0; (name = cuda_emulation_name(i)); i++) calls += cuda_emulation_calls_here(name);
-    return calls;
-}
-
-static const char *const FORBIDDEN[] = {"cudaDeviceSynchronize",
-                                        "cudaStreamSynchronize",
-                                        "cudaStreamQuery",
-                                        "cudaMalloc",
-                                        "cudaFree",
-                                        "cudaHostAlloc",
-                                        "cudaFreeHost",
-                                        "cudaMemGetInfo",
-                                        "cuMemCreate",
-                                        "cuMemRelease",
-                                        "cuMemMap",
-                                        "cuMemUnmap",
-                                        "cuMemSetAccess",
-                                        "cuMemAddressReserve",
-                                        "cuMemAddressFree",
-                                        "cudaEventCreateWithFlags",
-                                        "cudaEventDestroy",
-                                        "cudaStreamCreateWithPriority",
-                                        "cudaStreamDestroy",
-                                        "cudaGraphInstantiate",
-                                        "cudaGraphExecDestroy",
-                                        "cudaStreamBeginCapture",
-                                        NULL};
-
 static const char *const POLICIES[] = {"liveness", "recompute:when=always", "swap-async:when=always",
                                        "freelunch:rate=8,when=always", "hybrid:rate=8,when=always"};
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
@@ -98,24 +52,23 @@ enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 /* The one thing that it waits for is the event of an iteration that is NETS_AHEAD behind: where its result lies. */
 static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
     (void)state;
-    static const char *const waits[] = {"cudaEventSynchronize", NULL};
     for (int p = 0; p < POLICIES_N; p++)
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
             loop l;
             start(&l, NULL, POLICIES[p], (mm_issue)issue);
             iterate(&l, WARM_UP);
-            long before = calls_of(FORBIDDEN), waited = calls_of(waits);
+            long before = cuda_emulation_dear_calls(), waited = cuda_emulation_calls("cudaEventSynchronize");
             iterate(&l, ITERATIONS);
-            if (calls_of(FORBIDDEN) != before)
+            if (cuda_emulation_dear_calls() != before)
                 fail_msg("%s, issue %d: %ld calls that synchronise, allocate or free in %d iterations", POLICIES[p],
-                         issue, calls_of(FORBIDDEN) - before, ITERATIONS);
-            assert_int_equal(calls_of(waits) - waited, ITERATIONS);
+                         issue, cuda_emulation_dear_calls() - before, ITERATIONS);
+            assert_int_equal(cuda_emulation_calls("cudaEventSynchronize") - waited, ITERATIONS);
             finish(&l);
         }
 }
 
-/* Statistics kept; batch, labels, rate to the buffer, between two events; from there; the graph; loss, correct, their event;
- * the wait for an earlier one's. */
+/* Statistics kept; batch, labels, rate to the buffer, between two events; from there; the graph; loss, correct, their
+ * event; the wait for an earlier one's. */
 static void a_recorded_iteration_takes_sixteen_calls_however_many_layers(void **state) {
     (void)state;
     enum { CALLS = 16 };
@@ -125,9 +78,9 @@ static void a_recorded_iteration_takes_sixteen_calls_however_many_layers(void **
     for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
         start(&l, "resnet18@32,classes=5,thin=32", policy, (mm_issue)issue);
         iterate(&l, WARM_UP);
-        long before = calls_here();
+        long before = cuda_emulation_calls_here(NULL);
         iterate(&l, ITERATIONS);
-        calls[issue] = (calls_here() - before) / ITERATIONS;
+        calls[issue] = (cuda_emulation_calls_here(NULL) - before) / ITERATIONS;
         print_message("%ld calls of the training thread an iteration, %.2f a layer, %s\n", calls[issue],
                       (double)calls[issue] / nets_net_layers(l.s.net),
                       issue == MM_ISSUE_INLINE ? "recorded" : "step by step");
@@ -201,7 +154,8 @@ static void a_call_that_fails_is_told_once_and_training_goes_on(void **state) {
 
 /* ---------------------------------------------------------------- memory that runs out */
 
-/* Values and momenta of all parameters after two iterations that are waited for; the second begins with `fail` to come. */
+/* Values and momenta of all parameters after two iterations that are waited for; the second begins with `fail` to
+ * come. */
 static float *weights_after(const char *fail, long nth, int64_t *steps_out, size_t *n_out) {
     loop l;
     nets_result result;

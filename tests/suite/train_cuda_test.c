@@ -1,14 +1,10 @@
-/* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are issued,
- * the same bits; the host's numbers within rounding. */
+/* Small networks trained on the CUDA device, on a GPU or emulated: whatever the policy and however iterations are
+ * issued, the same bits; the host's numbers within rounding. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/core/expect.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 2, ITERATIONS = 4, BUDGET = 48 << 20, PINNED = 16 << 20 };
@@ -47,10 +43,6 @@ typedef struct training {
     nets_exec *exec;
     way way;
 } training;
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static void start(training *t, const suite_net *s, const char *device, const char *policy, way w) {
     const mm_options options = {.device = device,

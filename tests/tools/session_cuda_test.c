@@ -1,14 +1,9 @@
 /* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches that
  * come in beside the computation take of the budget, and of what is free. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/zoo/zoo.h"
+#include "tests/core/expect.h"
 #include "tests/cuda_emulation/control.h"
 #include "tools/session.h"
 
@@ -20,10 +15,6 @@ typedef struct subject {
     nets_net *net;
     target target;
 } subject;
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static void subject_init(subject *u, const char *net) {
     *u = (subject){.target = TARGET_DEFAULTS};

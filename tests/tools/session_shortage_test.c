@@ -1,22 +1,14 @@
 /* A training whose memory runs out at any time goes on with what needs less, and ends with the weights of one that had
  * enough: also of iterations that were submitted ahead. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "nets/zoo/zoo.h"
+#include "tests/core/expect.h"
 #include "tests/suite/device_fault.h"
 #include "tools/session.h"
 
 enum { ITERATIONS = 6, BATCH = 4 };
-
-static void expect_ok(mm_status status) {
-    if (status != MM_OK) fail_msg("%s", mm_last_error());
-}
 
 static session_config config_of(const nets_net *net, const target *target) {
     session_config config = {.net = net,

@@ -4,9 +4,9 @@ Linked plainly jemalloc would replace malloc. Two things are changed in a copy o
 
 Its thread-local state is addressed by offsets fixed when the program is loaded (initial-exec). A library that is
 opened at run time finds room for about 1.6 kB of that, and jemalloc 5.3 has 2632 bytes: dlopen of ours would fail.
-All but 856 of them (0x358) are the thread's cache, last in the struct, which is never touched when caches are switched off
-before the first allocation, as buffers/heap_jemalloc.h does. So only 856 are kept. Another jemalloc, whose state has
-another size, is left as it is. tests/buffers/heap_thread_state_test.c checks that nothing beyond is touched.
+All but 856 of them (0x358) are the thread's cache, last in the struct, which is never touched when caches are switched
+off before the first allocation, as buffers/heap_jemalloc.h does. So only 856 are kept. Another jemalloc, whose state
+has another size, is left as it is. tests/buffers/heap_thread_state_test.c checks that nothing beyond is touched.
 """
 
 _CMD = """
@@ -16,7 +16,8 @@ trap 'rm -rf "$$dir"' EXIT
 cp "$$($(CC) -print-file-name=libjemalloc_pic.a)" "$$dir/whole.a"
 chmod u+w "$$dir/whole.a"
 $(AR) t "$$dir/whole.a" | grep cpp | xargs -r $(AR) d "$$dir/whole.a"
-$(NM) --defined-only -g "$$dir/whole.a" | awk 'NF == 3 && $$3 !~ /^je_/ {print $$3 " je_" $$3}' | sort -u > "$$dir/names"
+$(NM) --defined-only -g "$$dir/whole.a" |
+    awk 'NF == 3 && $$3 !~ /^je_/ {print $$3 " je_" $$3}' | sort -u > "$$dir/names"
 objcopy --redefine-syms="$$dir/names" "$$dir/whole.a" "$(execpath %s)"
 cp "$(execpath %s)" "$$dir/cut.a"
 out="$$PWD/$(execpath %s)"

@@ -3,16 +3,16 @@
  *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--codecs SPEC,SPEC] [--jobs N] [--rounds N] [--json FILE]
  *
  * A line for each codec and direction: the tensor's bytes a second in the slowest round, the median one and the 95th
- * percentile, and the median's ratio to that of a copy inside the device's memory (which reads and writes all of them; one
- * core's on the host) and to libzfp's at the same bits a block, one thread. A codec with layout=nchw gets the same map,
- * stored so. On a GPU a round is JOBS of them enqueued together, so that launches do not count, and specs of few
+ * percentile, and the median's ratio to that of a copy inside the device's memory (which reads and writes all of them;
+ * one core's on the host) and to libzfp's at the same bits a block, one thread. A codec with layout=nchw gets the same
+ * map, stored so. On a GPU a round is JOBS of them enqueued together, so that launches do not count, and specs of few
  * multiprocessors (sms=) show what a codec beside a training step has. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zfp.h>
 
+#include "mm/device/clock.h"
 #include "pipeline/codec/codec.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
@@ -27,21 +27,27 @@ typedef struct setting {
     const char *specs;
 } setting;
 
-#define EACH_CAP(spec) spec "," spec ",sms=32," spec ",sms=16"
+/* clang-format off */
+#define EACH_CAP(spec) "," spec "," spec ",sms=32," spec ",sms=16"
 static const setting settings[] = {
     {"host", "128x32x32x64", 1,
      "raw,mask,zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
      "zfp:rate=4,dims=3,zfp:rate=4,dims=3,layout=nchw"},
     {"cuda", "128x64x64x128", 20,
-     "raw,mask," EACH_CAP("zfp:rate=4") "," EACH_CAP("zfp:rate=6") "," EACH_CAP("zfp:rate=6.4") "," EACH_CAP(
-         "zfp:rate="
-         "8") "," EACH_CAP("zfp:rate=4,layout=nchw") "," EACH_CAP("zfp:rate=6,layout=nchw") "," EACH_CAP("zfp:rate=4,"
-                                                                                                         "dims=3") "," EACH_CAP("zfp:rate=6,dims=3") "," EACH_CAP("zfp:rate=8,dims=3") "," EACH_CAP("zfp:"
-                                                                                                                                                                                                    "rate=4,"
-                                                                                                                                                                                                    "dims=3,"
-                                                                                                                                                                                                    "layout="
-                                                                                                                                                                                                    "nchw") "," EACH_CAP("zfp:rate=4,dims=1")},
+     "raw,mask"
+     EACH_CAP("zfp:rate=4")
+     EACH_CAP("zfp:rate=6")
+     EACH_CAP("zfp:rate=6.4")
+     EACH_CAP("zfp:rate=8")
+     EACH_CAP("zfp:rate=4,layout=nchw")
+     EACH_CAP("zfp:rate=6,layout=nchw")
+     EACH_CAP("zfp:rate=4,dims=3")
+     EACH_CAP("zfp:rate=6,dims=3")
+     EACH_CAP("zfp:rate=8,dims=3")
+     EACH_CAP("zfp:rate=4,dims=3,layout=nchw")
+     EACH_CAP("zfp:rate=4,dims=1")},
 };
+/* clang-format on */
 
 /* One thing that is measured. */
 typedef struct entry {
@@ -110,9 +116,9 @@ static mm_status measure(bench *b) {
     for (int64_t round = -1; round < b->rounds; round++) /* one to warm up */
         for (int i = 0; i < b->n_entries; i++) {
             entry *e = &b->entries[i];
-            const int64_t start = samples_now_ns();
+            const int64_t start = mm_now_ns();
             MM_TRY(run_entry(b, e));
-            const int64_t ns = samples_now_ns() - start;
+            const int64_t ns = mm_now_ns() - start;
             const double bytes = (double)b->bytes * (double)(e->libzfp ? 1 : b->jobs);
             if (round >= 0) MM_TRY(samples_add(&e->gb_per_s, bytes / (double)(ns > 0 ? ns : 1)));
         }

@@ -1,7 +1,6 @@
 #include "tools/bench/gradient_compare.h"
 
 #include <math.h>
-#include <string.h>
 
 static mm_status collect(nets_exec *exec, float *gradients_out) {
     const nets_net *net = nets_exec_lowered(exec)->net;

@@ -10,9 +10,9 @@
  * linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are none,
  * and which is taken. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "mm/device/clock.h"
 #include "nets/op.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
@@ -174,10 +174,10 @@ static mm_status enqueue_copy(bench *b, void *what, mm_phase phase) {
 /* Seconds of one, each round; the first, which warms up, is not counted. */
 static mm_status measure(bench *b, enqueue_fn enqueue, void *what, mm_phase phase, samples *seconds) {
     for (int64_t round = 0; round <= b->rounds; round++) {
-        int64_t begin = samples_now_ns();
+        int64_t begin = mm_now_ns();
         for (int64_t job = 0; job < b->jobs; job++) MM_TRY(enqueue(b, what, phase));
         MM_TRY(mm_stream_sync(b->stream));
-        double each = (double)(samples_now_ns() - begin) * 1e-9 / (double)b->jobs;
+        double each = (double)(mm_now_ns() - begin) * 1e-9 / (double)b->jobs;
         if (round > 0) MM_TRY(samples_add(seconds, each));
     }
     return MM_OK;

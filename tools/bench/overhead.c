@@ -1,8 +1,8 @@
 /* What mm_layer_begin + mm_layer_end cost the training thread.
  *
  * A chain of convolutions over tiny maps, under freelunch with codec raw: in the forward pass nearly every step waits
- * for one encode (of the map whose buffer it takes) and issues one; in the backward pass for one decode, and issues one.
- * Under liveness the same steps wait for nothing and issue nothing.
+ * for one encode (of the map whose buffer it takes) and issues one; in the backward pass for one decode, and issues
+ * one. Under liveness the same steps wait for nothing and issue nothing.
  *
  * Between the steps the training thread is busy for --host-us, as one that launches kernels is. On the compute stream a
  * step takes --step-us (asleep: as if on another device), so that the device is behind the host and begin has no reason
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/device_host.h"
 #include "mm/planning.h"
 #include "tools/args.h"
@@ -132,7 +133,7 @@ static mm_status open_run(bench *b, run *r) {
 /* ---------------------------------------------------------------- measuring */
 
 static void spin(int64_t ns) {
-    for (int64_t until = samples_now_ns() + ns; samples_now_ns() < until;) {}
+    for (int64_t until = mm_now_ns() + ns; mm_now_ns() < until;) {}
 }
 
 static mm_status sleep_for(void *arg) {
@@ -147,13 +148,13 @@ static mm_status run_step(const bench *b, run *r, int step, bool keep) {
     const int64_t step_ns = r->config->back_to_back ? 0 : b->step_us * 1000;
     mm_stream *stream = mm_compute_stream(r->manager);
     if (!r->config->back_to_back) spin(b->host_us * 1000);
-    const int64_t t0 = samples_now_ns();
+    const int64_t t0 = mm_now_ns();
     MM_TRY(mm_layer_begin(r->manager, info->layer, info->phase, stream));
-    const int64_t t1 = samples_now_ns();
+    const int64_t t1 = mm_now_ns();
     if (step_ns > 0) MM_TRY(mm_host_launch(stream, sleep_for, &step_ns, sizeof step_ns));
-    const int64_t t2 = samples_now_ns();
+    const int64_t t2 = mm_now_ns();
     MM_TRY(mm_layer_end(r->manager, info->layer, info->phase));
-    const int64_t t3 = samples_now_ns();
+    const int64_t t3 = mm_now_ns();
     if (!keep || r->classes[step].waits != r->config->wanted.waits || r->classes[step].ops != r->config->wanted.ops)
         return MM_OK;
     MM_TRY(samples_add(&r->begin, (double)(t1 - t0)));
@@ -176,26 +177,26 @@ static mm_status nothing(void *arg) {
 static mm_status measure_peers(bench *b, mm_stream *stream) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     for (int i = 0; i < 100; i++) {
-        const int64_t start = samples_now_ns();
+        const int64_t start = mm_now_ns();
         for (int j = 0; j < 100; j++) {
             pthread_mutex_lock(&mutex);
             pthread_mutex_unlock(&mutex);
         }
-        MM_TRY(samples_add(&b->mutex, (double)(samples_now_ns() - start) / 100));
+        MM_TRY(samples_add(&b->mutex, (double)(mm_now_ns() - start) / 100));
     }
     const int64_t busy_ns = 5000000;
     MM_TRY(mm_host_launch(stream, sleep_for, &busy_ns, sizeof busy_ns));
     for (int i = 0; i < 100; i++) {
-        const int64_t start = samples_now_ns();
+        const int64_t start = mm_now_ns();
         MM_TRY(mm_host_launch(stream, nothing, NULL, 0));
-        MM_TRY(samples_add(&b->launch_busy, (double)(samples_now_ns() - start)));
+        MM_TRY(samples_add(&b->launch_busy, (double)(mm_now_ns() - start)));
     }
     MM_TRY(mm_stream_sync(stream));
     for (int i = 0; i < 100; i++) {
         spin(50000);
-        const int64_t start = samples_now_ns();
+        const int64_t start = mm_now_ns();
         MM_TRY(mm_host_launch(stream, nothing, NULL, 0));
-        MM_TRY(samples_add(&b->launch_idle, (double)(samples_now_ns() - start)));
+        MM_TRY(samples_add(&b->launch_idle, (double)(mm_now_ns() - start)));
     }
     return mm_stream_sync(stream);
 }

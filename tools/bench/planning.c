@@ -4,8 +4,8 @@
  * checking, and both together, for which the goal is at most a second for any net. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "mm/device/clock.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
@@ -36,9 +36,9 @@ static mm_status plan_and_check(const mm_graph *graph, subject *s, mm_planned *p
     const mm_plan *plan = planned->plan;
     const mm_limits own = {
         .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = unlimited.base_bytes};
-    const int64_t made = samples_now_ns();
+    const int64_t made = mm_now_ns();
     MM_TRY(mm_plan_check(plan, planned->facts, &own));
-    const int64_t checked = samples_now_ns();
+    const int64_t checked = mm_now_ns();
     s->nodes = plan->n_nodes;
     s->segments = plan->n_segments;
     if (!keep) return MM_OK;
@@ -49,7 +49,7 @@ static mm_status plan_and_check(const mm_graph *graph, subject *s, mm_planned *p
 
 static mm_status measure_one(const mm_graph *graph, subject *s, bool keep) {
     mm_planned planned;
-    const int64_t start = samples_now_ns();
+    const int64_t start = mm_now_ns();
     MM_TRY(mm_planned_init(&planned, &s->policy, graph, "host"));
     mm_status status = plan_and_check(graph, s, &planned, start, keep);
     mm_planned_fini(&planned);
@@ -57,9 +57,9 @@ static mm_status measure_one(const mm_graph *graph, subject *s, bool keep) {
 }
 
 static mm_status lower(const bench *b, const nets_net *net, samples *lowering, bool keep, nets_lowered **lowered_out) {
-    const int64_t start = samples_now_ns();
+    const int64_t start = mm_now_ns();
     MM_TRY(nets_lower(net, b->backend, b->batch, NETS_TRAIN, lowered_out));
-    return keep ? samples_add(lowering, (double)(samples_now_ns() - start)) : MM_OK;
+    return keep ? samples_add(lowering, (double)(mm_now_ns() - start)) : MM_OK;
 }
 
 static void report(const bench *b, const char *net, const nets_lowered *lowered, samples *lowering, subject *subjects) {

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 mm_status samples_add(samples *s, double value) {
     if (s->n == s->capacity) {
@@ -43,10 +42,4 @@ void samples_print(samples *s, const char *label, double scale, const char *unit
            x.p95 * scale, unit);
     if (peer) printf("  %.3g x %s", ratio, peer);
     putchar('\n');
-}
-
-int64_t samples_now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }

@@ -29,6 +29,4 @@ void samples_print(samples *s, const char *label, double scale, const char *unit
 /* What stands above it. */
 void samples_print_head(const char *title);
 
-int64_t samples_now_ns(void);
-
 #endif

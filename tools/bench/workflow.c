@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/device/clock.h"
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"
 #include "tools/args.h"
@@ -53,9 +54,9 @@ typedef struct bench {
 
 static mm_status run_iteration(run *r, const nets_batch *batch) {
     nets_result result;
-    const int64_t busy = r->stats.codec_busy_ns, start = samples_now_ns();
+    const int64_t busy = r->stats.codec_busy_ns, start = mm_now_ns();
     MM_TRY(nets_exec_iteration(r->trainer.exec, batch->images, batch->labels, batch->n, 0.05f, &result));
-    r->step_ns = (double)(samples_now_ns() - start);
+    r->step_ns = (double)(mm_now_ns() - start);
     mm_stats_get(r->trainer.manager, &r->stats);
     r->codec_ns = (double)(r->stats.codec_busy_ns - busy);
     return MM_OK;

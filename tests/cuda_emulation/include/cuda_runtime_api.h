@@ -1,9 +1,10 @@
-/* The CUDA runtime on the CPU, for tests: of <cuda_runtime_api.h>, exactly what this project calls, with the real values.
- * runtime_*.c implement it; control.h counts calls and makes them fail; enqueue.h runs functions of the CPU on a stream.
+/* The CUDA runtime on the CPU, for tests: of <cuda_runtime_api.h>, exactly what this project calls, with the real
+ * values. runtime_*.c implement it; control.h counts calls and makes them fail; enqueue.h runs functions of the CPU on
+ * a stream.
  *
- * A stream is a thread with a FIFO. Device memory is a range that the CPU may touch only while work of some stream runs:
- * at other times a touch is a segmentation fault, as on a GPU. It starts as garbage. There is no default stream: calls
- * with stream 0 are refused, since nothing of this project may use it. */
+ * A stream is a thread with a FIFO. Device memory is a range that the CPU may touch only while work of some stream
+ * runs: at other times a touch is a segmentation fault, as on a GPU. It starts as garbage. There is no default stream:
+ * calls with stream 0 are refused, since nothing of this project may use it. */
 #ifndef TESTS_CUDA_EMULATION_CUDA_RUNTIME_API_H
 #define TESTS_CUDA_EMULATION_CUDA_RUNTIME_API_H
 
@@ -160,7 +161,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 
-/* ---------------------------------------------------------------- kernels: an emulated kernel has no limits of its own */
+/* ---------------------------------------------------------------- kernels: emulated ones have no limits of their own */
 
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,

@@ -1,0 +1,14 @@
+/* The clock that everything is timed by, mm_event_ns too. */
+#ifndef MM_DEVICE_CLOCK_H
+#define MM_DEVICE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t mm_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+#endif

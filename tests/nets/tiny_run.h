@@ -1,0 +1,22 @@
+/* The tiny network in training under a manager on the host, and batches to train it on. */
+#ifndef TESTS_NETS_TINY_RUN_H
+#define TESTS_NETS_TINY_RUN_H
+
+#include "nets/exec.h"
+
+enum { TINY_BATCH = 4, TINY_BATCHES = 3, TINY_SEED = 5 };
+static const nets_sgd TINY_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+
+typedef struct tiny_run {
+    nets_net *net;
+    mm_manager *manager;
+    nets_exec *exec;
+    float *images[TINY_BATCHES];
+    int32_t *labels[TINY_BATCHES];
+} tiny_run;
+
+/* Fails the test if it cannot. */
+void tiny_run_init(tiny_run *run, const mm_options *options);
+void tiny_run_fini(tiny_run *run);
+
+#endif
