@@ -6,7 +6,7 @@
 #include "nets/op_sizes.h"
 
 /* A chunk begins with a mask's word. */
-enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, N_LANES = 4 };
+enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, N_LANES = 6 };
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels) {
     nets_channels ch = {.lines = nets_lines_best(), .rows = rows, .channels = channels, .elems = rows * channels};
@@ -112,15 +112,23 @@ void nets_channels_statistics(const nets_channels *ch, const float *x, float *me
 
 /* ---------------------------------------------------------------- batch norm */
 
+/* y = (x - mean) * factor + shift, in lanes 0, 4 and 5. */
+static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine *of, const workspace *w) {
+    float *mean = w->lane[0], *factor = w->lane[4], *shift = w->lane[5];
+    for (int64_t c = 0; c < ch->channels; c++) {
+        mean[c] = of->mean[c];
+        factor[c] = of->scale[c] / sqrtf(of->var[c] + of->eps);
+        shift[c] = of->shift[c];
+    }
+    spread(ch, mean);
+    spread(ch, factor);
+    spread(ch, shift);
+    return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
+}
+
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch) {
     workspace w = divide(ch, scratch);
-    for (int64_t c = 0; c < ch->channels; c++) {
-        w.lane[0][c] = norm->mean[c];
-        w.lane[1][c] = norm->scale[c] / sqrtf(norm->var[c] + norm->eps);
-        w.lane[2][c] = norm->shift[c];
-    }
-    for (int i = 0; i < 3; i++) spread(ch, w.lane[i]);
-    const nets_lanes_map with = {.mean = w.lane[0], .factor = w.lane[1], .shift = w.lane[2]};
+    const nets_lanes_map with = map_of(ch, &norm->by, &w);
     ch->lines->map(norm->x, norm->x2, ch->elems, ch->lanes, with, norm->relu, norm->y);
 }
 
@@ -134,7 +142,7 @@ static const float *pass(const nets_channels *ch, const uint32_t *mask, const fl
 static const float *sum_gradients(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w) {
     float *mean = w->lane[0], *sum = w->lane[1], *sum_x = w->lane[2];
     float *kept = g->dx2 && !g->earlier2 ? g->dx2 : g->dx;
-    for (int64_t c = 0; c < ch->channels; c++) mean[c] = g->mean[c];
+    for (int64_t c = 0; c < ch->channels; c++) mean[c] = g->by.mean[c];
     spread(ch, mean);
     for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
     for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
@@ -150,22 +158,45 @@ static const float *sum_gradients(const nets_channels *ch, const nets_channels_g
     return g->relu ? kept : g->dy;
 }
 
+/* The same sums, y's signs told from x: nothing is left. */
+static void sum_gradients_by_x(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w,
+                               nets_lanes_map y) {
+    float *sum = w->lane[1], *sum_x = w->lane[2];
+    for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
+    for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
+        ch->lines->products_by_x(y, g->dy + at, g->x + at, chunk_at(ch, at), ch->lanes, sum, sum_x);
+        gather(ch, sum, w->total[0]);
+        gather(ch, sum_x, w->total[1]);
+    }
+}
+
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch) {
     workspace w = divide(ch, scratch);
-    const float *passed = sum_gradients(ch, g, &w);
+    const float *passed = NULL;
+    const bool by_x = g->relu && !g->y && !g->mask;
+    nets_lanes_map y = {NULL, NULL, NULL};
+    if (by_x) {
+        y = map_of(ch, &g->by, &w);
+        sum_gradients_by_x(ch, g, &w, y);
+    } else {
+        passed = sum_gradients(ch, g, &w);
+    }
     for (int64_t c = 0; c < ch->channels; c++) {
-        double inverse = 1 / sqrt((double)g->var[c] + (double)g->eps), rows = (double)ch->rows;
+        double inverse = 1 / sqrt((double)g->by.var[c] + (double)g->by.eps), rows = (double)ch->rows;
         g->dshift[c] = (float)w.total[0][c];
         g->dscale[c] = (float)(w.total[1][c] * inverse);
-        w.lane[0][c] = g->mean[c];
-        w.lane[1][c] = (float)((double)g->scale[c] * inverse);
+        w.lane[0][c] = g->by.mean[c];
+        w.lane[1][c] = (float)((double)g->by.scale[c] * inverse);
         w.lane[2][c] = (float)(w.total[0][c] / rows);
         w.lane[3][c] = (float)(w.total[1][c] * inverse * inverse / rows);
     }
     if (!g->dx) return;
     for (int i = 0; i < 4; i++) spread(ch, w.lane[i]);
     const nets_lanes_gradient with = {.mean = w.lane[0], .factor = w.lane[1], .mean_g = w.lane[2], .slope = w.lane[3]};
-    ch->lines->gradient(passed, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+    if (by_x)
+        ch->lines->gradient_by_x(y, g->dy, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+    else
+        ch->lines->gradient(passed, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
 }
 
 /* ---------------------------------------------------------------- biases */

@@ -11,6 +11,7 @@ typedef struct batch_norm_op {
     nets_channels channels;
     float eps, momentum;
     bool relu, training, wants_dx;
+    bool alone; /* nothing is added before the ReLU */
 } batch_norm_op;
 
 static void update_running(const batch_norm_op *op, const nets_op_args *args) {
@@ -25,13 +26,17 @@ static void update_running(const batch_norm_op *op, const nets_op_args *args) {
     }
 }
 
+static nets_channels_affine affine_of(const batch_norm_op *op, const nets_op_args *args) {
+    return (nets_channels_affine){.mean = args->at[op->training ? NETS_SAVED_MEAN : NETS_MEAN],
+                                  .var = args->at[op->training ? NETS_SAVED_VAR : NETS_VAR],
+                                  .scale = args->at[NETS_W],
+                                  .shift = args->at[NETS_B],
+                                  .eps = op->eps};
+}
+
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     const batch_norm_op *op = (const batch_norm_op *)base;
-    const nets_channels_norm norm = {.mean = args->at[op->training ? NETS_SAVED_MEAN : NETS_MEAN],
-                                     .var = args->at[op->training ? NETS_SAVED_VAR : NETS_VAR],
-                                     .scale = args->at[NETS_W],
-                                     .shift = args->at[NETS_B],
-                                     .eps = op->eps,
+    const nets_channels_norm norm = {.by = affine_of(op, args),
                                      .x = args->at[NETS_X],
                                      .x2 = args->at[NETS_X2],
                                      .relu = op->relu,
@@ -48,13 +53,11 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
-    const nets_channels_gradients g = {.mean = args->at[NETS_SAVED_MEAN],
-                                       .var = args->at[NETS_SAVED_VAR],
-                                       .scale = args->at[NETS_W],
-                                       .eps = op->eps,
+    bool by_x = op->alone && nets_knows_normalised(args);
+    const nets_channels_gradients g = {.by = affine_of(op, args),
                                        .relu = op->relu,
-                                       .y = by_mask ? NULL : args->at[NETS_Y],
-                                       .mask = by_mask ? args->at[NETS_Y] : NULL,
+                                       .y = by_x || by_mask ? NULL : args->at[NETS_Y],
+                                       .mask = !by_x && by_mask ? args->at[NETS_Y] : NULL,
                                        .x = args->at[NETS_X],
                                        .dy = args->at[NETS_DY],
                                        .earlier = args->at[NETS_EARLIER],
@@ -93,7 +96,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .momentum = desc->attrs.momentum,
                           .relu = desc->relu,
                           .training = desc->training,
-                          .wants_dx = desc->wants_dx};
+                          .wants_dx = desc->wants_dx,
+                          .alone = desc->n_inputs == 1};
     *op_out = &op->base;
     return MM_OK;
 }
