@@ -89,6 +89,13 @@ static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_
     case 14:
         l->add(x, dy, n, a->out[0]);
         return true;
+    case 16:
+        l->products_by_x(map, dy, x, n, lanes, a->out[0], a->out[1]);
+        return true;
+    case 17:
+    case 18:
+        l->gradient_by_x(map, dy, x, loop == 17 ? more : NULL, n, lanes, gradient, a->out[0]);
+        return true;
     default:
         return false;
     }
