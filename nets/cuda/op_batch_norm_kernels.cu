@@ -200,7 +200,7 @@ template <int V, gate_kind GATE> struct gradient_sums_of {
 
     __device__ void start(int c) {
         load(mean + c, &by.mean);
-        if (GATE != BY_X) return;
+        if (GATE != FROM_X) return;
         by.factor = factors<V>(scale, var, eps, c);
         load(shift + c, &by.shift);
     }
@@ -210,7 +210,7 @@ template <int V, gate_kind GATE> struct gradient_sums_of {
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
         vec<V> g = from.get(at, i.g);
-        if (GATE == BY_X) g = by.through(g, i.x);
+        if (GATE == FROM_X) g = by.through(g, i.x);
         if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
         if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y);
         for (int k = 0; k < V; k++) {
@@ -257,7 +257,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     if (c >= channels) return;
     const vec<V> away = loaded<V>(mean_dy + c), tilt = loaded<V>(slope + c);
     affine<V> by = {loaded<V>(to.mean + c), factors<V>(to.scale, to.var, bn.eps, c), {}};
-    if (GATE == BY_X) load(to.shift + c, &by.shift);
+    if (GATE == FROM_X) load(to.shift + c, &by.shift);
     write_rows<V, NORMALISED_ROWS>(
         bn.rows, channels, to.dx + c,
         [&](int row) {
@@ -270,7 +270,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         },
         [&](const at_x<V> &i, int row) {
             vec<V> v = from.get((int64_t)row * channels + c, i.g);
-            if (GATE == BY_X) v = by.through(v, i.x);
+            if (GATE == FROM_X) v = by.through(v, i.x);
             for (int k = 0; k < V; k++)
                 v.at[k] = by.factor.at[k] * (v.at[k] - away.at[k] - (i.x.at[k] - by.mean.at[k]) * tilt.at[k]);
             return to.earlier ? sum_of(v, i.earlier) : v;
@@ -344,7 +344,7 @@ static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradien
 void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
                                    cudaStream_t stream) {
     if (to.shift)
-        backward<BY_X>(bn, to, scratch, stream);
+        backward<FROM_X>(bn, to, scratch, stream);
     else if (to.gate.mask)
         backward<BY_MASK>(bn, to, scratch, stream);
     else if (to.gate.y)

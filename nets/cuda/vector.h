@@ -127,7 +127,7 @@ static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out
 
 /* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its sign
  * mask; or what the reader has made of the ReLU's input, which asks for itself: `get` lets everything through then. */
-enum gate_kind { OPEN, BY_VALUE, BY_MASK, BY_X };
+enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
 template <int V> struct gated {
     vec<V> dy, y;

@@ -6,7 +6,7 @@
 #include "nets/op_sizes.h"
 
 /* A chunk begins with a mask's word. */
-enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, N_LANES = 6 };
+enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, N_LANES = 4 };
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels) {
     nets_channels ch = {.lines = nets_lines_best(), .rows = rows, .channels = channels, .elems = rows * channels};
@@ -14,6 +14,7 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels) {
     ch.chunk_elems = CHUNK_LINES * ch.lanes;
     ch.scratch_bytes = N_LANES * nets_aligned(ch.lanes * (int64_t)sizeof(float)) +
                        4 * nets_aligned(channels * (int64_t)sizeof(double));
+    ch.by_x_bytes = 2 * nets_aligned(ch.lanes * (int64_t)sizeof(float));
     ch.chunk_bytes = nets_aligned(ch.chunk_elems * (int64_t)sizeof(float));
     return ch;
 }
@@ -22,7 +23,7 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels) {
 typedef struct workspace {
     float *lane[N_LANES];
     double *part[2], *total[2];
-    float *chunk; /* behind the scratch */
+    float *chunk, *by_x[2]; /* behind the scratch; nobody has both */
 } workspace;
 
 static void *take(char **at, int64_t bytes) {
@@ -38,6 +39,7 @@ static workspace divide(const nets_channels *ch, void *scratch) {
     for (int i = 0; i < 2; i++) w.part[i] = take(&at, ch->channels * (int64_t)sizeof(double));
     for (int i = 0; i < 2; i++) w.total[i] = take(&at, ch->channels * (int64_t)sizeof(double));
     w.chunk = (float *)at;
+    for (int i = 0; i < 2; i++) w.by_x[i] = take(&at, ch->lanes * (int64_t)sizeof(float));
     return w;
 }
 
@@ -112,9 +114,9 @@ void nets_channels_statistics(const nets_channels *ch, const float *x, float *me
 
 /* ---------------------------------------------------------------- batch norm */
 
-/* y = (x - mean) * factor + shift, in lanes 0, 4 and 5. */
-static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine *of, const workspace *w) {
-    float *mean = w->lane[0], *factor = w->lane[4], *shift = w->lane[5];
+/* y = (x - mean) * factor + shift */
+static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine *of, float *mean, float *factor,
+                             float *shift) {
     for (int64_t c = 0; c < ch->channels; c++) {
         mean[c] = of->mean[c];
         factor[c] = of->scale[c] / sqrtf(of->var[c] + of->eps);
@@ -128,7 +130,7 @@ static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine
 
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch) {
     workspace w = divide(ch, scratch);
-    const nets_lanes_map with = map_of(ch, &norm->by, &w);
+    const nets_lanes_map with = map_of(ch, &norm->by, w.lane[0], w.lane[1], w.lane[2]);
     ch->lines->map(norm->x, norm->x2, ch->elems, ch->lanes, with, norm->relu, norm->y);
 }
 
@@ -158,9 +160,9 @@ static const float *sum_gradients(const nets_channels *ch, const nets_channels_g
     return g->relu ? kept : g->dy;
 }
 
-/* The same sums, y's signs told from x: nothing is left. */
-static void sum_gradients_by_x(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w,
-                               nets_lanes_map y) {
+/* The same sums, y's signs told from x. Nothing is written: the second pass tells them, too. */
+static const float *sum_gradients_by_x(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w,
+                                       nets_lanes_map y) {
     float *sum = w->lane[1], *sum_x = w->lane[2];
     for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
     for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
@@ -168,19 +170,15 @@ static void sum_gradients_by_x(const nets_channels *ch, const nets_channels_grad
         gather(ch, sum, w->total[0]);
         gather(ch, sum_x, w->total[1]);
     }
+    return g->dy;
 }
 
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch) {
     workspace w = divide(ch, scratch);
-    const float *passed = NULL;
     const bool by_x = g->relu && !g->y && !g->mask;
     nets_lanes_map y = {NULL, NULL, NULL};
-    if (by_x) {
-        y = map_of(ch, &g->by, &w);
-        sum_gradients_by_x(ch, g, &w, y);
-    } else {
-        passed = sum_gradients(ch, g, &w);
-    }
+    if (by_x) y = map_of(ch, &g->by, w.lane[0], w.by_x[0], w.by_x[1]);
+    const float *from = by_x ? sum_gradients_by_x(ch, g, &w, y) : sum_gradients(ch, g, &w);
     for (int64_t c = 0; c < ch->channels; c++) {
         double inverse = 1 / sqrt((double)g->by.var[c] + (double)g->by.eps), rows = (double)ch->rows;
         g->dshift[c] = (float)w.total[0][c];
@@ -194,9 +192,9 @@ void nets_channels_backward(const nets_channels *ch, const nets_channels_gradien
     for (int i = 0; i < 4; i++) spread(ch, w.lane[i]);
     const nets_lanes_gradient with = {.mean = w.lane[0], .factor = w.lane[1], .mean_g = w.lane[2], .slope = w.lane[3]};
     if (by_x)
-        ch->lines->gradient_by_x(y, g->dy, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+        ch->lines->gradient_by_x(y, from, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
     else
-        ch->lines->gradient(passed, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+        ch->lines->gradient(from, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
 }
 
 /* ---------------------------------------------------------------- biases */

@@ -13,7 +13,8 @@ typedef struct nets_channels {
     int64_t lanes;         /* of a line: a multiple of the channels */
     int64_t chunk_elems;   /* a multiple of the lanes */
     int64_t scratch_bytes; /* what every function here needs */
-    int64_t chunk_bytes;   /* and beyond it, those that take a gradient through a ReLU and do not write it to dx */
+    int64_t by_x_bytes;    /* and beyond it, gradients of which x tells what passed a ReLU */
+    int64_t chunk_bytes;   /* or those that take a gradient through a ReLU and do not write it to dx */
 } nets_channels;
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels);

@@ -6,9 +6,14 @@
 #include "nets/host/channels.h"
 #include "nets/host/ops.h"
 
-/* To tell what passed the ReLU from x takes two lines more, which stay in the first cache beside the others up to so many
- * lanes: measured, it saves a fifth of the time there, and costs as much with four times as many. */
-enum { MOST_LANES_BY_X = 512 };
+/* To tell what passed the ReLU from x takes two lines more. Up to so many lanes they stay in the first cache beside the
+ * others: measured, it saves a fifth of the time there, and costs as much with four times as many. A map that stays in the
+ * cache itself gains nothing. */
+enum { MOST_LANES_BY_X = 512, LEAST_ELEMS_BY_X = 1 << 14 };
+
+static bool gains_by_x(const nets_channels *ch) {
+    return ch->lanes <= MOST_LANES_BY_X && ch->elems >= LEAST_ELEMS_BY_X;
+}
 
 typedef struct batch_norm_op {
     nets_op base;
@@ -84,8 +89,10 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const batch_norm_op *op = (const batch_norm_op *)base;
-    bool chunk = phase == MM_BACKWARD && op->relu && !op->wants_dx;
-    return op->channels.scratch_bytes + (chunk ? op->channels.chunk_bytes : 0);
+    int64_t bytes = op->channels.scratch_bytes;
+    if (phase == MM_FORWARD || !op->relu) return bytes;
+    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* which is more than the other */
+    return bytes + (op->by_x ? op->channels.by_x_bytes : 0);
 }
 
 static void destroy(nets_op *op) { free(op); }
@@ -101,7 +108,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .relu = desc->relu,
                           .training = desc->training,
                           .wants_dx = desc->wants_dx};
-    op->by_x = desc->relu && desc->n_inputs == 1 && op->channels.lanes <= MOST_LANES_BY_X;
+    op->by_x = desc->relu && desc->n_inputs == 1 && gains_by_x(&op->channels);
     *op_out = &op->base;
     return MM_OK;
 }
