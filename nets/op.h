@@ -58,8 +58,8 @@ typedef struct nets_op_args {
     uint64_t given_roles; /* bit r: role r, which the op writes, holds its value from the first time, and is to be read
                              and left alone. Only NETS_STATISTICS_BITS, both, where a batch norm is recomputed */
     uint64_t
-        exact_roles; /* bit r: role r is given with the bits that it had in the forward. Told where signs are read, so
-                             that they may be made again of what they came from; may be left 0 */
+        exact_roles; /* bit r: role r has the bits that it had in the forward: what depends on it alone may be computed
+                             again, in place of being read. Said where signs are read; may be left 0 */
     uint32_t layer;  /* the layer's number, to tell dropout layers apart */
 } nets_op_args;
 
