@@ -242,6 +242,12 @@ mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {
     return m->running->planned.plan->segments[segment].content == MM_CONTENT_CODED ? MM_FORM_SIGN : MM_FORM_VALUE;
 }
 
+bool mm_tensor_exact(mm_manager *m, mm_tensor tensor) {
+    if (!m || !m->running || !m->in_step) return false;
+    int segment = current_segment(m, tensor);
+    return segment >= 0 && m->running->planned.exact[segment];
+}
+
 bool mm_tensor_given(mm_manager *m, mm_tensor tensor) {
     if (!m || !m->running || !m->in_step) return false;
     const mm_node *n = &m->running->planned.plan->nodes[m->node];

@@ -51,16 +51,22 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
     MM_TRY(mm_policy_plan(policy, graph, planned->facts, limits, &plan));
     mm_limits own = {
         .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = limits->base_bytes};
-    mm_status status = mm_plan_check(plan, planned->facts, &own);
-    if (status == MM_OK)
-        planned->plan = plan;
-    else
+    bool *exact = malloc(((size_t)plan->n_segments + 1) * sizeof *exact);
+    mm_status status = exact ? mm_plan_prove(plan, planned->facts, &own, exact)
+                             : mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d segments", plan->n_segments);
+    if (status != MM_OK) {
+        free(exact);
         mm_plan_destroy(plan);
-    return status;
+        return status;
+    }
+    planned->plan = plan;
+    planned->exact = exact;
+    return MM_OK;
 }
 
 void mm_planned_fini(mm_planned *planned) {
     mm_plan_destroy(planned->plan);
+    free(planned->exact);
     mm_facts_destroy(planned->facts);
     for (int c = 0; planned->codecs && c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
     free(planned->codecs);

@@ -12,6 +12,7 @@ enum { MM_MAX_CODECS = 16 }; /* more than any policy names */
 /* A plan and what it was made from. May be moved: whoever borrows from it borrows what it points to. */
 typedef struct mm_planned {
     mm_plan *plan;
+    bool *exact; /* of each of its segments: mm_plan_prove */
     mm_facts *facts;
     mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
 } mm_planned;

@@ -165,6 +165,7 @@ static mm_status enqueue_op(const nets_exec *exec, const nets_step *step, mm_str
         args.at[r] = mm_tensor_data(exec->manager, tensor);
         if (step->sign_roles & NETS_ROLE_BIT(r) && mm_tensor_form(exec->manager, tensor) == MM_FORM_SIGN)
             args.sign_roles |= NETS_ROLE_BIT(r);
+        if (step->sign_roles && mm_tensor_exact(exec->manager, tensor)) args.exact_roles |= NETS_ROLE_BIT(r);
         if (again && mm_tensor_given(exec->manager, tensor)) args.given_roles |= NETS_ROLE_BIT(r);
     }
     if (again) args.at[NETS_MEAN] = args.at[NETS_VAR] = NULL;

@@ -31,8 +31,8 @@ static int origin(const fusion *f, int layer) {
     return layer;
 }
 
-/* Whether a batch norm's input and what is added to it are one tensor, which no step can name twice: in training, and so
- * would be their gradients, or in evaluation only. */
+/* Whether a batch norm's input and what is added to it are one tensor, in training or in evaluation only. Then so are their
+ * gradients, which the fused backward cannot add up: it reads the one while it writes the other. */
 static bool adds_own_input(const fusion *f, int norm, int addend) {
     return origin(f, addend) == origin(f, nets_net_layer(f->net, norm)->inputs[0]);
 }

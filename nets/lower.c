@@ -48,6 +48,13 @@ static unit unit_of(const lowering *lo, int index) {
     return u;
 }
 
+/* The first of its inputs that is the same layer's output. */
+static int first_of(const unit *u, int input) {
+    int first = 0;
+    while (u->inputs[first] != u->inputs[input]) first++;
+    return first;
+}
+
 /* ---------------------------------------------------------------- tensors */
 
 static mm_status add_tensor(lowering *lo, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
@@ -191,6 +198,30 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     tensors[NETS_CORRECT] = lo->out->correct;
 }
 
+/* Two roles of a step may be one tensor (op.h), which is a use of it once: of two reads, or where it is written, and then
+ * read to be added to. */
+static bool is_used(const mm_use *uses, size_t n, mm_tensor tensor) {
+    for (size_t i = 0; i < n; i++)
+        if (uses[i].tensor == tensor) return true;
+    return false;
+}
+
+/* Whether the step writes it for one input, then adds to it for another. */
+static bool is_written_twice(const nets_step *step, mm_tensor tensor) {
+    int times = 0;
+    for (int r = NETS_DX; r <= NETS_DX_LAST; r++) times += step->tensors[r] == tensor;
+    return times > 1;
+}
+
+static mm_status add_pair(mm_graph *graph, const nets_step *step, const nets_role_pair *pair) {
+    mm_tensor input = step->tensors[pair->input], output = step->tensors[pair->output];
+    if (input < 0 || output < 0 || is_written_twice(step, output)) return MM_OK;
+    mm_tensor earlier = pair->pairing == NETS_OVER ? -1 : step->tensors[NETS_EARLIER + (pair->output - NETS_DX)];
+    if (earlier >= 0) return mm_graph_allow_inplace(graph, earlier, output);
+    return pair->pairing == NETS_EQUAL_OR_EARLIER ? mm_graph_allow_alias(graph, input, output)
+                                                  : mm_graph_allow_inplace(graph, input, output);
+}
+
 /* Adds the step that `spec` describes over the tensors by role, and forgets those that it does not use. */
 static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_step_spec *spec,
                           const mm_tensor tensors[NETS_ROLES]) {
@@ -206,25 +237,14 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         const nets_role_use *use = &spec->uses[u];
         if (tensors[use->role] < 0) continue;
         step->tensors[use->role] = tensors[use->role];
+        if (is_used(uses, n_uses, tensors[use->role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
         uses[n_uses++] = (mm_use){tensors[use->role], use->access, use->form};
     }
     int64_t workspace = state->op ? nets_op_workspace_bytes(state->op, phase) : 0;
     MM_TRY(mm_graph_add_step(out->graph, state->graph_layer, phase, uses, n_uses, (size_t)workspace));
-    for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++) {
-        mm_tensor input = step->tensors[spec->pairs[p].input], output = step->tensors[spec->pairs[p].output];
-        if (input < 0 || output < 0) continue;
-        /* Where an earlier contribution is added in, the output no longer equals the gradient that flows through; it
-         * can take the contribution's place instead. */
-        bool alias = spec->pairs[p].alias;
-        if (alias) {
-            mm_tensor earlier = step->tensors[NETS_EARLIER + (spec->pairs[p].output - NETS_DX)];
-            alias = earlier < 0;
-            if (!alias) input = earlier;
-        }
-        MM_TRY(alias ? mm_graph_allow_alias(out->graph, input, output)
-                     : mm_graph_allow_inplace(out->graph, input, output));
-    }
+    for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++)
+        MM_TRY(add_pair(out->graph, step, &spec->pairs[p]));
     out->n_steps++;
     return MM_OK;
 }
@@ -245,7 +265,8 @@ static mm_status lower_forward(lowering *lo, int index) {
     if (lo->fused[index].within != index) return MM_OK;
     state->wants_gradient = train && u.layer->n_params > 0;
     for (int i = 0; i < u.n_inputs; i++) state->wants_gradient |= lo->layers[u.inputs[i]].wants_gradient;
-    for (int i = 0; i < u.n_inputs; i++) lo->layers[u.inputs[i]].consumers += state->wants_gradient;
+    for (int i = 0; i < u.n_inputs; i++)
+        if (first_of(&u, i) == i) lo->layers[u.inputs[i]].consumers += state->wants_gradient;
     if (!train && how->identity_in_eval) {
         state->value = lo->layers[u.inputs[0]].value;
         return MM_OK;
@@ -283,8 +304,13 @@ static mm_status lower_backward(lowering *lo, int index) {
     if (!lo->layers[index].wants_gradient) return MM_OK;
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
-    for (int i = 0; i < u.n_inputs; i++)
-        MM_TRY(add_contribution(lo, u.inputs[i], &tensors[NETS_EARLIER + i], &tensors[NETS_DX + i]));
+    for (int i = 0; i < u.n_inputs; i++) {
+        int first = first_of(&u, i);
+        if (first == i)
+            MM_TRY(add_contribution(lo, u.inputs[i], &tensors[NETS_EARLIER + i], &tensors[NETS_DX + i]));
+        else
+            tensors[NETS_DX + i] = tensors[NETS_EARLIER + i] = tensors[NETS_DX + first];
+    }
     return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(u.layer->op, u.relu)->backward, tensors);
 }
 

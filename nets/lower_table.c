@@ -5,8 +5,9 @@
 #define S(role) {NETS_##role, MM_READ, MM_FORM_SIGN}
 #define W(role) {NETS_##role, MM_WRITE, MM_FORM_VALUE}
 #define M(role) {NETS_##role, MM_MODIFY, MM_FORM_VALUE}
-#define INPLACE(input, output) {NETS_##input, NETS_##output, false}
-#define ALIAS(input, output) {NETS_##input, NETS_##output, true}
+#define INPLACE(input, output) {NETS_##input, NETS_##output, NETS_OVER}
+#define INPLACE_OR_EARLIER(input, output) {NETS_##input, NETS_##output, NETS_OVER_OR_EARLIER}
+#define ALIAS(input, output) {NETS_##input, NETS_##output, NETS_EQUAL_OR_EARLIER}
 
 /* Gradients by inputs, with the earlier consumers' contributions. */
 #define GIVES_DX R(EARLIER), W(DX)
@@ -131,7 +132,7 @@ static const nets_op_lowering BATCH_NORM_RELU = {
     .eval = {.uses = {R(X), R(X2), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
     .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), S(Y), R(DY), GIVES_DX, GIVES_DX_OF(1), W(DW),
                           W(DB)},
-                 .pairs = {INPLACE(DY, DX), EARLIER_INPLACE(1)}},
+                 .pairs = {INPLACE(DY, DX), INPLACE_OR_EARLIER(Y, DX2)}},
 };
 /* clang-format on */
 

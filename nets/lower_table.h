@@ -12,9 +12,17 @@ typedef struct nets_role_use {
     mm_form form;
 } nets_role_use;
 
+/* The output may be written over the input. Where an earlier contribution is added into it, some may not, but over the
+ * contribution instead. */
+typedef enum nets_pairing {
+    NETS_OVER,
+    NETS_OVER_OR_EARLIER,
+    NETS_EQUAL_OR_EARLIER /* equals it bit for bit */
+} nets_pairing;
+
 typedef struct nets_role_pair {
     nets_role input, output; /* NETS_WORKSPACE (0) ends a list */
-    bool alias;              /* output equals input, else it may be written over it */
+    nets_pairing pairing;
 } nets_role_pair;
 
 typedef struct nets_step_spec {

@@ -202,27 +202,16 @@ static mm_status infer_global_pool(nets_layer *layer, const int64_t (*in)[3]) {
     return infer_pool(layer, in);
 }
 
-/* A gradient of a layer is a sum over its consumers, not over a consumer's inputs. */
-static mm_status check_inputs_differ(const nets_layer *layer) {
-    for (int i = 1; i < layer->n_inputs; i++)
-        for (int k = 0; k < i; k++)
-            if (layer->inputs[i] == layer->inputs[k])
-                return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: takes one layer as two of its inputs", layer->name);
-    return MM_OK;
-}
-
 static mm_status infer_add(nets_layer *layer, const int64_t (*in)[3]) {
     for (int d = 0; d < 3; d++)
         if (in[0][d] != in[1][d])
             return mm_fail(MM_ERR_INVALID, "layer %s: adds %lldx%lldx%lld to %lldx%lldx%lld", layer->name,
                            (long long)in[1][0], (long long)in[1][1], (long long)in[1][2], (long long)in[0][0],
                            (long long)in[0][1], (long long)in[0][2]);
-    MM_TRY(check_inputs_differ(layer));
     return infer_same(layer, in);
 }
 
 static mm_status infer_concat(nets_layer *layer, const int64_t (*in)[3]) {
-    MM_TRY(check_inputs_differ(layer));
     MM_TRY(infer_same(layer, in));
     for (int i = 1; i < layer->n_inputs; i++) {
         if (in[i][0] != in[0][0] || in[i][1] != in[0][1])

@@ -7,8 +7,9 @@
  *
  * Where tensors lie is given by role (below), the same for every device. Activations are f32 NHWC; weights are in
  * torchvision's order (net.h); an op that wants them otherwise reorders them in its workspace. Pointers are
- * 256-byte aligned. Ops write the same bits for the same inputs wherever the tensors lie, in place or not, unless the
- * backend's configuration lets them use algorithms that are not deterministic. */
+ * 256-byte aligned. Two inputs may be one tensor; then so are their DX, which is also EARLIER of the second one: an op gives
+ * its inputs' gradients in their order. Ops write the same bits for the same inputs wherever the tensors lie, in place or
+ * not, unless the backend's configuration lets them use algorithms that are not deterministic. */
 #ifndef NETS_OP_H
 #define NETS_OP_H
 
@@ -56,8 +57,17 @@ typedef struct nets_op_args {
     uint64_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
     uint64_t given_roles; /* bit r: role r, which the op writes, holds its value from the first time, and is to be read
                              and left alone. Only NETS_STATISTICS_BITS, both, where a batch norm is recomputed */
-    uint32_t layer;       /* the layer's number, to tell dropout layers apart */
+    uint64_t
+        exact_roles; /* bit r: role r has the bits that it had in the forward: what depends on it alone may be computed
+                             again, in place of being read. Said where signs are read; may be left 0 */
+    uint32_t layer;  /* the layer's number, to tell dropout layers apart */
 } nets_op_args;
+
+/* Whether a batch norm's output can be computed again in its backward, bit for bit. */
+static inline bool nets_knows_normalised(const nets_op_args *args) {
+    const uint64_t needed = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
+    return (args->exact_roles & needed) == needed;
+}
 
 typedef struct nets_op_desc {
     nets_op_kind kind;

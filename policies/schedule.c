@@ -31,6 +31,19 @@ static void find_last_steps(mm_schedule *s) {
     }
 }
 
+static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output) {
+    for (int p = 0; p < step->n_pairs; p++)
+        if (step->pairs[p].input == input && step->pairs[p].output == output) return true;
+    return false;
+}
+
+/* Whether all that the step finds in that storage it lets the output be written over. */
+static bool may_be_over(const mm_schedule *s, const mm_step_info *step, mm_tensor root, mm_tensor output) {
+    for (int u = 0; u < step->n_uses; u++)
+        if (s->plan->alias[step->uses[u].tensor] == root && !has_pair(step, step->uses[u].tensor, output)) return false;
+    return true;
+}
+
 /* An output is written over an input whose last use this step is. One heir for each input, one input for each heir. */
 static void recognise_inplace(mm_schedule *s) {
     for (int i = 0; i < mm_graph_steps(s->graph); i++) {
@@ -41,7 +54,7 @@ static void recognise_inplace(mm_schedule *s) {
             if (pair->alias || s->plan->alias[pair->output] != pair->output || s->over[pair->output] >= 0) continue;
             if (s->last_step[root] != i || mm_graph_tensor(s->graph, pair->output)->first_use != i) continue;
             if (mm_graph_tensor(s->graph, root)->bytes != mm_graph_tensor(s->graph, pair->output)->bytes) continue;
-            bool taken = false;
+            bool taken = !may_be_over(s, step, root, pair->output);
             for (int u = 0; u < step->n_uses; u++) taken |= s->over[step->uses[u].tensor] == root;
             if (!taken) s->over[pair->output] = root;
         }

@@ -76,7 +76,7 @@ static mm_status check_init(mm_check *c) {
     return MM_OK;
 }
 
-mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
+mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
     mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits};
     MM_TRY(mm_check_form(&c));
     MM_TRY(check_init(&c));
@@ -84,6 +84,11 @@ mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_lim
     mm_status status = mm_check_uses(&c);
     if (status == MM_OK) status = mm_check_sharing(&c);
     if (status == MM_OK) status = mm_check_limits(&c);
+    for (int s = 0; status == MM_OK && exact_out && s < plan->n_segments; s++) exact_out[s] = c.residences[s].exact;
     check_fini(&c);
     return status;
+}
+
+mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
+    return mm_plan_prove(plan, facts, limits, NULL);
 }

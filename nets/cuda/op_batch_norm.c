@@ -9,6 +9,7 @@ typedef struct batch_norm_op {
     nets_op base;
     nets_cuda_batch_norm bn;
     bool training, wants_dx;
+    bool alone; /* nothing is added before the ReLU */
 } batch_norm_op;
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
@@ -27,7 +28,9 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     const nets_cuda_gate open = {.y = NULL};
-    const nets_cuda_batch_norm_gradients g = {.gate = op->bn.relu ? nets_cuda_gate_of(args) : open,
+    const bool by_x = op->bn.relu && op->alone && nets_knows_normalised(args);
+    const nets_cuda_batch_norm_gradients g = {.gate = op->bn.relu && !by_x ? nets_cuda_gate_of(args) : open,
+                                              .shift = by_x ? args->at[NETS_B] : NULL,
                                               .x = args->at[NETS_X],
                                               .mean = args->at[NETS_SAVED_MEAN],
                                               .var = args->at[NETS_SAVED_VAR],
@@ -63,7 +66,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                                  .relu = desc->relu,
                                  .keep_mask = desc->relu && desc->wants_dx && desc->n_inputs == 1},
                           .training = desc->training,
-                          .wants_dx = desc->wants_dx};
+                          .wants_dx = desc->wants_dx,
+                          .alone = desc->n_inputs == 1};
     *op_out = &op->base;
     return MM_OK;
 }

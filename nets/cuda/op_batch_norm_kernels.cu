@@ -4,9 +4,16 @@
  *   forward    statistics: r x;  then r x (x2), w y
  *   backward   sums: r dy x (y) (earlier2), w (dx2);  then r dy x (y) (earlier), w dx
  *
- * Where dx2 has no earlier contribution, it is what the gate let through of dy: the second pass reads it in place of dy and
- * y. Where there is no x2, the first pass leaves the sign mask of y in the scratch, if a row is whole words of it, and the
- * second asks that. To write what was let through to dx and to read it there again would cost one pass more. */
+ * Where there is no x2 and x has the forward's bits, both tell y's signs from x. Where dx2 has no earlier contribution, it is
+ * what the gate let through of dy: the second pass reads it in place of dy and y. Where x came back from a lossy code, the
+ * first pass leaves the sign mask of y in the scratch, if a row is whole words of it, and the second asks that. To write what
+ * was let through to dx and to read it there again would cost one pass more.
+ *
+ * The level-2 cache holds what was touched last. The first pass goes from the map's beginning to its end, the second back:
+ * it begins with what the first has read last, and what it has written last a convolution, which goes from the beginning,
+ * reads first. (Both passes the other way round, the first would begin with what a convolution before it wrote last, and the
+ * one behind the second find nothing: as much, over layers that narrow and widen.) What is not read again soon is marked to
+ * leave first: else it would be half of what the cache holds. */
 #include "nets/cuda/reduce.h"
 
 /* As many as leave registers for BLOCKS_AT_ONCE, with two to four numbers to load for each element. */
@@ -96,6 +103,15 @@ void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, vo
 
 /* ---------------------------------------------------------------- forward */
 
+/* Its blocks are all under way at once, as those of the sums are, and go through the map together from its end, which the
+ * sums have read last: of a map larger than the level-2 cache that is what is still there. A second wave of blocks would go
+ * through it once more. */
+static map_grid one_wave(nets_cuda_batch_norm bn) {
+    map_grid g = map_over(bn.rows, bn.channels, bn.channels % 4 ? 1 : 4, NORMALISED_ROWS);
+    g.grid.x = (unsigned)lesser(g.grid.x, larger(1, REDUCE_BLOCKS / g.tiles));
+    return g;
+}
+
 /* scale / sqrt(var + eps) of the thread's channels. */
 template <int V> static __device__ inline vec<V> factors(const float *scale, const float *var, float eps, int c) {
     vec<V> f = loaded<V>(scale + c);
@@ -103,6 +119,22 @@ template <int V> static __device__ inline vec<V> factors(const float *scale, con
     for (int k = 0; k < V; k++) f.at[k] /= sqrtf(v.at[k] + eps);
     return f;
 }
+
+/* What is normalised, of the thread's channels: in the backward the same bits as in the forward. */
+template <int V> struct affine {
+    vec<V> mean, factor, shift;
+
+    __device__ vec<V> of(vec<V> x) const {
+        for (int k = 0; k < V; k++) x.at[k] = fmaf(x.at[k] - mean.at[k], factor.at[k], shift.at[k]);
+        return x;
+    }
+    /* Of g, where the ReLU of it is positive. */
+    __device__ vec<V> through(vec<V> g, const vec<V> &x) const {
+        const vec<V> v = of(x);
+        for (int k = 0; k < V; k++) g.at[k] = v.at[k] > 0 ? g.at[k] : 0;
+        return g;
+    }
+};
 
 template <int V> struct two { vec<V> x, x2; };
 
@@ -112,19 +144,18 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
               const float *scale, const float *shift, float *y) {
     const int c = my_channel<V>(), channels = (int)bn.channels;
     if (c >= channels) return;
-    const vec<V> m = loaded<V>(mean + c), offset = loaded<V>(shift + c), factor = factors<V>(scale, var, bn.eps, c);
+    const affine<V> by = {loaded<V>(mean + c), factors<V>(scale, var, bn.eps, c), loaded<V>(shift + c)};
     write_rows<V, NORMALISED_ROWS>(
         bn.rows, channels, y + c,
         [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
             two<V> v;
-            load(x + at, &v.x);
-            if (x2) load(x2 + at, &v.x2);
+            load(x + at, &v.x, true);
+            if (x2) load(x2 + at, &v.x2, true);
             return v;
         },
         [&](const two<V> &in, int) {
-            vec<V> v = in.x;
-            for (int k = 0; k < V; k++) v.at[k] = fmaf(v.at[k] - m.at[k], factor.at[k], offset.at[k]);
+            vec<V> v = by.of(in.x);
             if (x2) v = sum_of(v, in.x2);
             return bn.relu ? positive(v) : v;
         });
@@ -133,7 +164,11 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
                                 const float *var, const float *scale, const float *shift, float *y,
                                 cudaStream_t stream) {
-    LAUNCH_MAP(normalise, bn.rows, bn.channels, NORMALISED_ROWS, bn, x, x2, mean, var, scale, shift, y);
+    const map_grid g = one_wave(bn);
+    if (bn.channels % 4)
+        MM_LAUNCH(normalise<1>, g.grid, g.block, 0, stream, bn, x, x2, mean, var, scale, shift, y);
+    else
+        MM_LAUNCH(normalise<4>, g.grid, g.block, 0, stream, bn, x, x2, mean, var, scale, shift, y);
 }
 
 /* ---------------------------------------------------------------- backward: sums */
@@ -157,23 +192,30 @@ template <int V, gate_kind GATE> struct gradient_sums_of {
         vec<V> x;
     };
     gradient<GATE> from;
-    const float *x, *mean, *earlier2;
+    const float *x, *mean, *var, *scale, *shift, *earlier2;
+    float eps;
     float *dx2;
     uint32_t *mask; /* NULL: not wanted */
-    vec<V> my_mean;
+    affine<V> by;
 
-    __device__ void start(int c) { load(mean + c, &my_mean); }
+    __device__ void start(int c) {
+        load(mean + c, &by.mean);
+        if (GATE != FROM_X) return;
+        by.factor = factors<V>(scale, var, eps, c);
+        load(shift + c, &by.shift);
+    }
     __device__ void fetch(int64_t at, item *i) const {
-        from.fetch(at, &i->g);
+        from.fetch(at, &i->g, dx2 && !earlier2);
         load(x + at, &i->x);
     }
     __device__ void take(int64_t at, const item &i, total *t) const {
-        const vec<V> g = from.get(at, i.g);
+        vec<V> g = from.get(at, i.g);
+        if (GATE == FROM_X) g = by.through(g, i.x);
         if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
         if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y);
         for (int k = 0; k < V; k++) {
             t->q[0][k] += g.at[k];
-            t->q[1][k] = fmaf(g.at[k], i.x.at[k] - my_mean.at[k], t->q[1][k]);
+            t->q[1][k] = fmaf(g.at[k], i.x.at[k] - by.mean.at[k], t->q[1][k]);
         }
     }
 };
@@ -213,22 +255,24 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
                        const float *mean_dy, const float *slope) {
     const int c = my_channel<V>(), channels = (int)bn.channels;
     if (c >= channels) return;
-    const vec<V> m = loaded<V>(to.mean + c), away = loaded<V>(mean_dy + c), tilt = loaded<V>(slope + c);
-    const vec<V> factor = factors<V>(to.scale, to.var, bn.eps, c);
+    const vec<V> away = loaded<V>(mean_dy + c), tilt = loaded<V>(slope + c);
+    affine<V> by = {loaded<V>(to.mean + c), factors<V>(to.scale, to.var, bn.eps, c), {}};
+    if (GATE == FROM_X) load(to.shift + c, &by.shift);
     write_rows<V, NORMALISED_ROWS>(
         bn.rows, channels, to.dx + c,
         [&](int row) {
             const int64_t at = (int64_t)row * channels + c;
             at_x<V> i;
-            from.fetch(at, &i.g);
-            load(to.x + at, &i.x);
-            if (to.earlier) load(to.earlier + at, &i.earlier);
+            from.fetch(at, &i.g, true);
+            load(to.x + at, &i.x, true);
+            if (to.earlier) load(to.earlier + at, &i.earlier, true);
             return i;
         },
         [&](const at_x<V> &i, int row) {
             vec<V> v = from.get((int64_t)row * channels + c, i.g);
+            if (GATE == FROM_X) v = by.through(v, i.x);
             for (int k = 0; k < V; k++)
-                v.at[k] = factor.at[k] * (v.at[k] - away.at[k] - (i.x.at[k] - m.at[k]) * tilt.at[k]);
+                v.at[k] = by.factor.at[k] * (v.at[k] - away.at[k] - (i.x.at[k] - by.mean.at[k]) * tilt.at[k]);
             return to.earlier ? sum_of(v, i.earlier) : v;
         });
 }
@@ -256,10 +300,12 @@ template <gate_kind GATE>
 static void sum_gradients(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to,
                           const finish_gradient_sums &f, uint32_t *mask, void *scratch, cudaStream_t stream) {
     if (bn.channels % 4) {
-        const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, mask, {}};
+        const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x,   to.mean, to.var, to.scale, to.shift,
+                                                  to.earlier2,      bn.eps, to.dx2,  mask,   {}};
         sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
     } else {
-        const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, mask, {}};
+        const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x,   to.mean, to.var, to.scale, to.shift,
+                                                  to.earlier2,      bn.eps, to.dx2,  mask,   {}};
         sum_up<4>(source, f, bn.rows, bn.channels, scratch, stream);
     }
 }
@@ -267,7 +313,7 @@ static void sum_gradients(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gr
 template <gate_kind GATE>
 static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<GATE> from,
                  const float *mean_dy, const float *slope, cudaStream_t stream) {
-    const map_grid g = map_over(bn.rows, bn.channels, bn.channels % 4 ? 1 : 4, NORMALISED_ROWS);
+    const map_grid g = one_wave(bn);
     if (bn.channels % 4)
         MM_LAUNCH((normalise_backward<1, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
     else
@@ -297,7 +343,9 @@ static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradien
 
 void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
                                    cudaStream_t stream) {
-    if (to.gate.mask)
+    if (to.shift)
+        backward<FROM_X>(bn, to, scratch, stream);
+    else if (to.gate.mask)
         backward<BY_MASK>(bn, to, scratch, stream);
     else if (to.gate.y)
         backward<BY_VALUE>(bn, to, scratch, stream);

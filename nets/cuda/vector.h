@@ -16,9 +16,13 @@ enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
 
 template <int V> struct vec { float at[V]; };
 
-static __device__ inline void load(const float *from, vec<1> *v) { v->at[0] = *from; }
-static __device__ inline void load(const float *from, vec<4> *v) {
-    const float4 f = *reinterpret_cast<const float4 *>(from);
+/* `last`: nobody reads it again soon, so that it is the first to leave the level-2 cache. */
+static __device__ inline void load(const float *from, vec<1> *v, bool last = false) {
+    v->at[0] = last ? __ldcs(from) : *from;
+}
+static __device__ inline void load(const float *from, vec<4> *v, bool last = false) {
+    const float4 *four = reinterpret_cast<const float4 *>(from);
+    const float4 f = last ? __ldcs(four) : *four;
     v->at[0] = f.x;
     v->at[1] = f.y;
     v->at[2] = f.z;
@@ -122,8 +126,8 @@ static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out
 /* ---------------------------------------------------------------- gradients behind a ReLU */
 
 /* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its sign
- * mask. */
-enum gate_kind { OPEN, BY_VALUE, BY_MASK };
+ * mask; or what the reader has made of the ReLU's input, which asks for itself: `get` lets everything through then. */
+enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
 template <int V> struct gated {
     vec<V> dy, y;
@@ -134,9 +138,9 @@ template <gate_kind GATE> struct gradient {
     const float *dy;
     nets_cuda_gate gate;
 
-    template <int V> __device__ void fetch(int64_t at, gated<V> *g) const {
-        load(dy + at, &g->dy);
-        if (GATE == BY_VALUE) load(gate.y + at, &g->y);
+    template <int V> __device__ void fetch(int64_t at, gated<V> *g, bool last = false) const {
+        load(dy + at, &g->dy, last);
+        if (GATE == BY_VALUE) load(gate.y + at, &g->y, last);
         if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
     }
     /* A vector's bits do not cross a word: they begin at a multiple of V. */

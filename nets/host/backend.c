@@ -10,16 +10,19 @@
 typedef struct host_job {
     nets_op *op;
     nets_host_fn fn;
-    uint64_t roles, sign_roles, given_roles;
+    uint64_t roles, sign_roles, given_roles, exact_roles;
     uint32_t layer;
-    void *at[2 * NETS_MAX_INPUTS + 10];
+    void *at[2 * NETS_MAX_INPUTS + 9];
 } host_job;
 
 _Static_assert(sizeof(host_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");
 
 static mm_status run_job(void *arg) {
     const host_job *job = arg;
-    nets_op_args args = {.sign_roles = job->sign_roles, .given_roles = job->given_roles, .layer = job->layer};
+    nets_op_args args = {.sign_roles = job->sign_roles,
+                         .given_roles = job->given_roles,
+                         .exact_roles = job->exact_roles,
+                         .layer = job->layer};
     int n = 0;
     for (int r = 0; r < NETS_ROLES; r++)
         if (job->roles & NETS_ROLE_BIT(r)) args.at[r] = job->at[n++];
@@ -27,8 +30,12 @@ static mm_status run_job(void *arg) {
 }
 
 mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream) {
-    host_job job = {
-        .op = op, .fn = fn, .sign_roles = args->sign_roles, .given_roles = args->given_roles, .layer = args->layer};
+    host_job job = {.op = op,
+                    .fn = fn,
+                    .sign_roles = args->sign_roles,
+                    .given_roles = args->given_roles,
+                    .exact_roles = args->exact_roles,
+                    .layer = args->layer};
     size_t n = 0, capacity = sizeof job.at / sizeof job.at[0];
     for (int r = 0; r < NETS_ROLES; r++) {
         if (!args->at[r]) continue;

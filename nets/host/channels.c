@@ -14,6 +14,7 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels) {
     ch.chunk_elems = CHUNK_LINES * ch.lanes;
     ch.scratch_bytes = N_LANES * nets_aligned(ch.lanes * (int64_t)sizeof(float)) +
                        4 * nets_aligned(channels * (int64_t)sizeof(double));
+    ch.by_x_bytes = 2 * nets_aligned(ch.lanes * (int64_t)sizeof(float));
     ch.chunk_bytes = nets_aligned(ch.chunk_elems * (int64_t)sizeof(float));
     return ch;
 }
@@ -22,7 +23,7 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels) {
 typedef struct workspace {
     float *lane[N_LANES];
     double *part[2], *total[2];
-    float *chunk; /* behind the scratch */
+    float *chunk, *by_x[2]; /* behind the scratch; nobody has both */
 } workspace;
 
 static void *take(char **at, int64_t bytes) {
@@ -38,6 +39,7 @@ static workspace divide(const nets_channels *ch, void *scratch) {
     for (int i = 0; i < 2; i++) w.part[i] = take(&at, ch->channels * (int64_t)sizeof(double));
     for (int i = 0; i < 2; i++) w.total[i] = take(&at, ch->channels * (int64_t)sizeof(double));
     w.chunk = (float *)at;
+    for (int i = 0; i < 2; i++) w.by_x[i] = take(&at, ch->lanes * (int64_t)sizeof(float));
     return w;
 }
 
@@ -112,15 +114,23 @@ void nets_channels_statistics(const nets_channels *ch, const float *x, float *me
 
 /* ---------------------------------------------------------------- batch norm */
 
+/* y = (x - mean) * factor + shift */
+static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine *of, float *mean, float *factor,
+                             float *shift) {
+    for (int64_t c = 0; c < ch->channels; c++) {
+        mean[c] = of->mean[c];
+        factor[c] = of->scale[c] / sqrtf(of->var[c] + of->eps);
+        shift[c] = of->shift[c];
+    }
+    spread(ch, mean);
+    spread(ch, factor);
+    spread(ch, shift);
+    return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
+}
+
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch) {
     workspace w = divide(ch, scratch);
-    for (int64_t c = 0; c < ch->channels; c++) {
-        w.lane[0][c] = norm->mean[c];
-        w.lane[1][c] = norm->scale[c] / sqrtf(norm->var[c] + norm->eps);
-        w.lane[2][c] = norm->shift[c];
-    }
-    for (int i = 0; i < 3; i++) spread(ch, w.lane[i]);
-    const nets_lanes_map with = {.mean = w.lane[0], .factor = w.lane[1], .shift = w.lane[2]};
+    const nets_lanes_map with = map_of(ch, &norm->by, w.lane[0], w.lane[1], w.lane[2]);
     ch->lines->map(norm->x, norm->x2, ch->elems, ch->lanes, with, norm->relu, norm->y);
 }
 
@@ -134,7 +144,7 @@ static const float *pass(const nets_channels *ch, const uint32_t *mask, const fl
 static const float *sum_gradients(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w) {
     float *mean = w->lane[0], *sum = w->lane[1], *sum_x = w->lane[2];
     float *kept = g->dx2 && !g->earlier2 ? g->dx2 : g->dx;
-    for (int64_t c = 0; c < ch->channels; c++) mean[c] = g->mean[c];
+    for (int64_t c = 0; c < ch->channels; c++) mean[c] = g->by.mean[c];
     spread(ch, mean);
     for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
     for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
@@ -150,22 +160,41 @@ static const float *sum_gradients(const nets_channels *ch, const nets_channels_g
     return g->relu ? kept : g->dy;
 }
 
+/* The same sums, y's signs told from x. Nothing is written: the second pass tells them, too. */
+static const float *sum_gradients_by_x(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w,
+                                       nets_lanes_map y) {
+    float *sum = w->lane[1], *sum_x = w->lane[2];
+    for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
+    for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
+        ch->lines->products_by_x(y, g->dy + at, g->x + at, chunk_at(ch, at), ch->lanes, sum, sum_x);
+        gather(ch, sum, w->total[0]);
+        gather(ch, sum_x, w->total[1]);
+    }
+    return g->dy;
+}
+
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch) {
     workspace w = divide(ch, scratch);
-    const float *passed = sum_gradients(ch, g, &w);
+    const bool by_x = g->relu && !g->y && !g->mask;
+    nets_lanes_map y = {NULL, NULL, NULL};
+    if (by_x) y = map_of(ch, &g->by, w.lane[0], w.by_x[0], w.by_x[1]);
+    const float *from = by_x ? sum_gradients_by_x(ch, g, &w, y) : sum_gradients(ch, g, &w);
     for (int64_t c = 0; c < ch->channels; c++) {
-        double inverse = 1 / sqrt((double)g->var[c] + (double)g->eps), rows = (double)ch->rows;
+        double inverse = 1 / sqrt((double)g->by.var[c] + (double)g->by.eps), rows = (double)ch->rows;
         g->dshift[c] = (float)w.total[0][c];
         g->dscale[c] = (float)(w.total[1][c] * inverse);
-        w.lane[0][c] = g->mean[c];
-        w.lane[1][c] = (float)((double)g->scale[c] * inverse);
+        w.lane[0][c] = g->by.mean[c];
+        w.lane[1][c] = (float)((double)g->by.scale[c] * inverse);
         w.lane[2][c] = (float)(w.total[0][c] / rows);
         w.lane[3][c] = (float)(w.total[1][c] * inverse * inverse / rows);
     }
     if (!g->dx) return;
     for (int i = 0; i < 4; i++) spread(ch, w.lane[i]);
     const nets_lanes_gradient with = {.mean = w.lane[0], .factor = w.lane[1], .mean_g = w.lane[2], .slope = w.lane[3]};
-    ch->lines->gradient(passed, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+    if (by_x)
+        ch->lines->gradient_by_x(y, from, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+    else
+        ch->lines->gradient(from, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
 }
 
 /* ---------------------------------------------------------------- biases */

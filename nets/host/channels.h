@@ -13,7 +13,8 @@ typedef struct nets_channels {
     int64_t lanes;         /* of a line: a multiple of the channels */
     int64_t chunk_elems;   /* a multiple of the lanes */
     int64_t scratch_bytes; /* what every function here needs */
-    int64_t chunk_bytes;   /* and beyond it, those that take a gradient through a ReLU and do not write it to dx */
+    int64_t by_x_bytes;    /* and beyond it, gradients of which x tells what passed a ReLU */
+    int64_t chunk_bytes;   /* or those that take a gradient through a ReLU and do not write it to dx */
 } nets_channels;
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels);
@@ -23,26 +24,30 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels);
  * are. */
 void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch);
 
-/* y = (x - mean) * scale / sqrt(var + eps) + shift. With `relu` x2, unless NULL, is added, then what is negative is made
- * zero. */
-typedef struct nets_channels_norm {
+/* (x - mean) * scale / sqrt(var + eps) + shift */
+typedef struct nets_channels_affine {
     const float *mean, *var, *scale, *shift; /* by channel */
     float eps;
+} nets_channels_affine;
+
+/* y is that of x. With `relu` x2, unless NULL, is added, then what is negative is made zero. */
+typedef struct nets_channels_norm {
+    nets_channels_affine by;
     const float *x, *x2;
     bool relu;
     float *y; /* may be x or x2 */
 } nets_channels_norm;
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch);
 
-/* The gradients of that by its inputs. With `relu` dy counts only where y is positive. */
+/* The gradients of that by its inputs. With `relu` dy counts only where y is positive: y is given, or its signs as mm.h's
+ * mask; or neither, if there was no x2, and x has the bits that it had then: y is made again. */
 typedef struct nets_channels_gradients {
-    const float *mean, *var, *scale;
-    float eps;
+    nets_channels_affine by;
     bool relu;
-    const float *y; /* with relu: the output, or its signs as mm.h's mask */
+    const float *y;
     const uint32_t *mask;
     const float *x, *dy, *earlier, *earlier2; /* earlier ones are added into dx, dx2; or NULL */
-    float *dx, *dx2;                          /* or NULL. dx may be dy, dx2 earlier2 */
+    float *dx, *dx2;                          /* or NULL. dx may be dy, dx2 earlier2, or without that y */
     float *dscale, *dshift;
 } nets_channels_gradients;
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch);

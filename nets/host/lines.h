@@ -27,12 +27,18 @@ typedef struct nets_lines {
     /* Of g and of g * (x - mean), where g is dy. With y given, g is dy where y is positive and else 0, and is written. */
     void (*products)(const float *y, const float *dy, const float *x, int64_t n, int64_t lanes, const float *mean,
                      float *g, float *sum_g, float *sum_gx);
+    /* The same where y is what `map` would make of x, to be made again: g is not written. */
+    void (*products_by_x)(nets_lanes_map y, const float *dy, const float *x, int64_t n, int64_t lanes, float *sum_g,
+                          float *sum_gx);
     /* With `relu` x2, unless NULL, is added, then what is negative is made zero. A NaN stays one: a training that diverges
      * shows. */
     void (*map)(const float *x, const float *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu, float *y);
     void (*add_bias)(const float *x, int64_t n, int64_t lanes, const float *bias, bool relu, float *y);
     void (*gradient)(const float *g, const float *x, const float *earlier, int64_t n, int64_t lanes,
                      nets_lanes_gradient with, float *dx);
+    /* Of dy where y, made of x again, is positive. */
+    void (*gradient_by_x)(nets_lanes_map y, const float *dy, const float *x, const float *earlier, int64_t n,
+                          int64_t lanes, nets_lanes_gradient with, float *dx);
     /* g = dy where y is positive, else 0. Where `mask` is not NULL, it is y's signs, as mm.h's. */
     void (*gate)(const float *y, const uint32_t *mask, const float *dy, int64_t n, float *g);
     void (*rectify)(const float *x, int64_t n, float *y); /* what is negative is made zero */

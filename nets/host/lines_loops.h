@@ -36,19 +36,28 @@ TARGET static void products(const float *y, const float *dy, const float *x, int
         FOR_EACH_LANE(sum_g[i] += dy[at + i]; sum_gx[i] += dy[at + i] * (x[at + i] - mean[i]))
 }
 
+/* Of a lane of y; the same expression wherever y's signs are told from x. */
+#define MAPPED ((x[at + i] - mean[i]) * factor[i] + shift[i])
+
+TARGET static void products_by_x(nets_lanes_map y, const float *dy, const float *x, int64_t n, int64_t lanes,
+                                 float *sum_g, float *sum_gx) {
+    const float *mean = y.mean, *factor = y.factor, *shift = y.shift;
+    for (int64_t i = 0; i < lanes; i++) sum_g[i] = sum_gx[i] = 0;
+    FOR_EACH_LANE(float passing = dy[at + i]; float p = MAPPED > 0 ? passing : 0; sum_g[i] += p;
+                  sum_gx[i] += p * (x[at + i] - mean[i]))
+}
+
 /* ---------------------------------------------------------------- maps */
 
 TARGET static void map(const float *x, const float *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu,
                        float *y) {
     const float *mean = with.mean, *factor = with.factor, *shift = with.shift;
-#define MAPPED ((x[at + i] - mean[i]) * factor[i] + shift[i])
     if (relu && x2)
         FOR_EACH_LANE(float v = MAPPED + x2[at + i]; y[at + i] = v < 0 ? 0 : v)
     else if (relu)
         FOR_EACH_LANE(float v = MAPPED; y[at + i] = v < 0 ? 0 : v)
     else
         FOR_EACH_LANE(y[at + i] = MAPPED)
-#undef MAPPED
 }
 
 TARGET static void add_bias(const float *x, int64_t n, int64_t lanes, const float *bias, bool relu, float *y) {
@@ -58,17 +67,30 @@ TARGET static void add_bias(const float *x, int64_t n, int64_t lanes, const floa
         FOR_EACH_LANE(y[at + i] = x[at + i] + bias[i])
 }
 
+#define GRADIENT(g) ((((g)-mean_g[i]) - (x[at + i] - mean[i]) * slope[i]) * to_x[i])
+
 TARGET static void gradient(const float *g, const float *x, const float *earlier, int64_t n, int64_t lanes,
                             nets_lanes_gradient with, float *dx) {
-    const float *mean = with.mean, *factor = with.factor, *mean_g = with.mean_g, *slope = with.slope;
-#define GRADIENT (((g[at + i] - mean_g[i]) - (x[at + i] - mean[i]) * slope[i]) * factor[i])
+    const float *mean = with.mean, *to_x = with.factor, *mean_g = with.mean_g, *slope = with.slope;
     if (earlier)
-        FOR_EACH_LANE(dx[at + i] = GRADIENT + earlier[at + i])
+        FOR_EACH_LANE(dx[at + i] = GRADIENT(g[at + i]) + earlier[at + i])
     else
-        FOR_EACH_LANE(dx[at + i] = GRADIENT)
-#undef GRADIENT
+        FOR_EACH_LANE(dx[at + i] = GRADIENT(g[at + i]))
 }
 
+TARGET static void gradient_by_x(nets_lanes_map y, const float *dy, const float *x, const float *earlier, int64_t n,
+                                 int64_t lanes, nets_lanes_gradient with, float *dx) {
+    const float *mean = y.mean, *factor = y.factor, *shift = y.shift;
+    const float *to_x = with.factor, *mean_g = with.mean_g, *slope = with.slope;
+    if (earlier)
+        FOR_EACH_LANE(float passing = dy[at + i]; float p = MAPPED > 0 ? passing : 0;
+                      dx[at + i] = GRADIENT(p) + earlier[at + i])
+    else
+        FOR_EACH_LANE(float passing = dy[at + i]; float p = MAPPED > 0 ? passing : 0; dx[at + i] = GRADIENT(p))
+}
+
+#undef GRADIENT
+#undef MAPPED
 #undef FOR_EACH_LANE
 
 /* ---------------------------------------------------------------- of all elements alike */
@@ -118,9 +140,11 @@ TARGET static void add(const float *a, const float *b, int64_t n, float *sum) {
 const nets_lines LINES = {.sums = sums,
                           .squares = squares,
                           .products = products,
+                          .products_by_x = products_by_x,
                           .map = map,
                           .add_bias = add_bias,
                           .gradient = gradient,
+                          .gradient_by_x = gradient_by_x,
                           .gate = gate,
                           .rectify = rectify,
                           .add = add};

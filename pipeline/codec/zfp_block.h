@@ -167,17 +167,21 @@ MM_HD void mm_zfp_coefficients(const float *values, int dims, int e, uint32_t *c
     }
 }
 
-/* The planes 16 * half to 16 * half + 15: of each group of 16 coefficients 8 words, the j-th with plane j of the half in
- * its low half and plane j + 8 in its high half, coefficient i's bit at bit i. Most blocks' bits are spent before planes of
- * the lower half, which are not made then. */
-MM_HD void mm_zfp_planes(const uint32_t *coefficients, int dims, int half, uint32_t *planes) {
+/* The halves of coefficients, of which their planes can be made: of each group of 16 8 words. */
+MM_HD void mm_zfp_halves(const uint32_t *coefficients, int dims, int half, uint32_t *halves) {
+    MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) {
+        const uint32_t a = coefficients[i / 8 * 16 + i % 8], b = coefficients[i / 8 * 16 + i % 8 + 8];
+        halves[i] = half ? MM_BYTES(a, b, 2, 6, 3, 7) : MM_BYTES(a, b, 0, 4, 1, 5);
+    }
+}
+
+/* Of the halves in place, the planes 16 * half to 16 * half + 15: of each group the j-th word has plane j of the half in its
+ * low half and plane j + 8 in its high half, coefficient i's bit at bit i. Most blocks' bits are spent before planes of the
+ * lower half, which are not made then. */
+MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
-        MM_UNROLL for (int j = 0; j < 8; j++) {
-            const uint32_t a = coefficients[16 * g + j], b = coefficients[16 * g + j + 8];
-            planes[8 * g + j] = half ? MM_BYTES(a, b, 2, 6, 3, 7) : MM_BYTES(a, b, 0, 4, 1, 5);
-        }
-        mm_zfp_transpose(planes + 8 * g);
-        mm_zfp_flip(planes + 8 * g);
+        mm_zfp_transpose(halves + 8 * g);
+        mm_zfp_flip(halves + 8 * g);
     }
 }
 
@@ -229,12 +233,16 @@ MM_HD void mm_zfp_set_plane(uint32_t *planes, int j, uint32_t bits) { planes[j &
 MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits, uint32_t *words) {
     mm_zfp_writer out = mm_zfp_writer_make(words, maxbits);
     if (e) {
-        uint32_t coefficients[MM_ZFP_MOST_VALUES], planes[MM_ZFP_MOST_VALUES / 2], seen = 0;
+        uint32_t coefficients[MM_ZFP_MOST_VALUES], seen = 0;
+        uint32_t planes[MM_ZFP_MOST_VALUES / 2], lower[MM_ZFP_MOST_VALUES / 2];
         mm_zfp_coefficients(values, dims, e, coefficients);
+        mm_zfp_halves(coefficients, dims, 1, planes);
+        mm_zfp_halves(coefficients, dims, 0, lower); /* takes half the registers of what it is made of */
         mm_zfp_put(&out, 2 * (uint32_t)e + 1, MM_ZFP_HEADER_BITS);
         int n = 0;
         for (int half = 1; half >= 0 && !mm_zfp_full(&out); half--) {
-            mm_zfp_planes(coefficients, dims, half, planes);
+            MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims) && !half; i++) planes[i] = lower[i];
+            mm_zfp_planes(dims, planes);
             MM_UNROLL for (int j = 15; j >= 0; j--) {
                 if (mm_zfp_full(&out)) break;
                 if (dims == 3) {

@@ -23,6 +23,7 @@ typedef struct mm_zfp_work {
     int multiprocessors; /* whose threads it may take, at most; 0: all */
     /* the launchers' own */
     uint32_t step_n, step_y, step_x, step_c; /* how far a thread's next block is, in blocks of each dimension */
+    uint32_t step_code, step_bit;            /* and a lane's next word of its warp's code, in codes and then bits */
     mm_zfp_vectors vectors;
     bool whole; /* no block is partial */
     bool words; /* codes are loaded and stored each by its own thread: they are 1, 2 or 4 whole words */

@@ -27,7 +27,8 @@ template <int DIMS, int WORDS> MM_HD void encode_words(const float *values, int 
         mm_zfp_coefficients(values, DIMS, e, coefficients);
         queue_put(q, 2 * (uint32_t)e + 1, MM_ZFP_HEADER_BITS);
         for (int half = 1; half >= 0 && q.left > 0; half--) {
-            mm_zfp_planes(coefficients, DIMS, half, planes);
+            mm_zfp_halves(coefficients, DIMS, half, planes);
+            mm_zfp_planes(DIMS, planes);
             MM_UNROLL for (int j = 15; j >= 0; j--) {
                 int length;
                 const uint32_t code = mm_zfp_plane_encode(mm_zfp_plane(planes, j), mm_zfp_values(DIMS), &seen, &length);
@@ -74,15 +75,15 @@ MM_HD void words_store_shifted(const mm_zfp_work &work, const uint32_t *words, u
 
 /* Of all lanes, staged: each writes every WARP-th word of the warp's, from the place of its first on. */
 MM_HD void staged_store(const mm_zfp_work &work, const uint32_t *staged, uint64_t first_block, uint32_t lane,
-                        word_place from, word_place step, uint32_t *dst) {
+                        word_place from, uint32_t *dst) {
     const uint32_t maxbits = (uint32_t)work.maxbits;
     uint64_t first_word;
     const uint32_t count = warp_words(work, first_block, &first_word);
     __syncwarp();
     for (uint32_t j = lane; j < count; j += WARP) {
         dst[first_word + j] = staged_word(staged, work.maxbits, from);
-        from.block += step.block;
-        from.bit += step.bit;
+        from.block += work.step_code;
+        from.bit += work.step_bit;
         if (from.bit >= maxbits) from.bit -= maxbits, from.block++;
     }
     __syncwarp();
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
     const uint32_t lane = threadIdx.x % WARP;
     const int maxbits = work.maxbits, stride = staged_stride(maxbits);
     uint32_t *const staged = shared + threadIdx.x / WARP * WARP * stride;
-    const word_place first_place = word_place_of(lane, maxbits), step = word_place_of(WARP, maxbits);
+    const word_place first_place = word_place_of(lane, maxbits);
 
     uint64_t first = (uint64_t)blockIdx.x * blockDim.x + (threadIdx.x - lane);
     place at = place_of(work, first + lane);
@@ -107,8 +108,9 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
         const bool mine = first + lane < work.blocks;
         float values[MM_ZFP_MOST_VALUES];
         MM_UNROLL for (int i = 0; i < mm_zfp_values(DIMS); i++) values[i] = 0;
-        if (mine && work.whole) values_load<DIMS, true>(work, at, src, values);
-        if (mine && !work.whole) values_load<DIMS, false>(work, at, src, values);
+        const bool whole = DIMS < 3 && work.whole; /* with 64 values no registers are left for both */
+        if (mine && whole) values_load<DIMS, true>(work, at, src, values);
+        if (mine && !whole) values_load<DIMS, false>(work, at, src, values);
 
         const int e = mm_zfp_exponent(values, DIMS);
         const bool finite = e != MM_ZFP_NONFINITE;
@@ -132,10 +134,13 @@ __global__ void __launch_bounds__(MOST_THREADS, blocks_together<DIMS>())
         } else if (finite) {
             mm_zfp_block_encode(values, DIMS, e, maxbits, staged + lane * stride);
         } else {
-            for (int j = 0; j < words_of(maxbits); j++)
-                staged[lane * stride + j] = mm_zfp_nonfinite_word(values, DIMS, maxbits, j);
+            constexpr int CLASS_WORDS = (1 + (2 << 2 * DIMS) + 31) / 32;
+            MM_UNROLL for (int j = 0; j < CLASS_WORDS; j++) {
+                if (j < words_of(maxbits)) staged[lane * stride + j] = mm_zfp_nonfinite_word(values, DIMS, maxbits, j);
+            }
+            for (int j = CLASS_WORDS; j < words_of(maxbits); j++) staged[lane * stride + j] = 0;
         }
-        if (WORDS < 2 && !work.words) staged_store(work, staged, first, lane, first_place, step, dst);
+        if (WORDS < 2 && !work.words) staged_store(work, staged, first, lane, first_place, dst);
     }
 }
 

@@ -291,7 +291,7 @@ struct word_place {
     uint32_t block, bit;
 };
 
-MM_HD word_place word_place_of(uint32_t j, int maxbits) {
+__host__ __device__ inline word_place word_place_of(uint32_t j, int maxbits) {
     word_place at;
     at.block = 32 * j / (uint32_t)maxbits;
     at.bit = 32 * j % (uint32_t)maxbits;
@@ -343,6 +343,8 @@ inline cudaError_t grid_of(unsigned together, size_t warp_bytes, mm_zfp_work *wo
     grid_out->shared_bytes = warps * warp_bytes;
 
     const place step = place_of(*work, threads * grid_out->blocks);
+    const word_place next = word_place_of(WARP, work->maxbits);
+    work->step_code = next.block, work->step_bit = next.bit;
     work->step_n = step.n, work->step_y = step.y, work->step_x = step.x, work->step_c = step.c;
     return cudaSuccess;
 }

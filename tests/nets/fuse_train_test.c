@@ -121,7 +121,8 @@ static void check(nets_net *net) {
     float *images;
     int32_t *labels;
     ref_batch(net, BATCH, 5, &images, &labels);
-    for (int i = 0; i < 4; i++) check_training(net, (ref_options){.share = i & 1, .sign_mask = i & 2}, images, labels);
+    for (int i = 0; i < 8; i++)
+        check_training(net, (ref_options){.share = i & 1, .sign_mask = i & 2, .exact = i & 4}, images, labels);
     for (int i = 0; i < 2; i++) check_evaluation(net, (ref_options){.share = i & 1}, images, labels);
     free(images);
     free(labels);
@@ -139,6 +140,11 @@ static void every_pattern(void **state) {
     ref_fini(&fused);
     ref_fini(&unfused);
     check(net);
+}
+
+static void maps_that_a_layer_reads_twice(void **state) {
+    (void)state;
+    check(ref_repeated_net(0.3f));
 }
 
 static void nets_of_the_zoo(void **state) {
@@ -159,6 +165,7 @@ static void nets_of_the_zoo(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern),
+        cmocka_unit_test(maps_that_a_layer_reads_twice),
         cmocka_unit_test(nets_of_the_zoo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

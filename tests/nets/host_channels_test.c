@@ -89,6 +89,13 @@ static bool run_loop(const nets_lines *l, int loop, arrays *a, int64_t n, int64_
     case 14:
         l->add(x, dy, n, a->out[0]);
         return true;
+    case 16:
+        l->products_by_x(map, dy, x, n, lanes, a->out[0], a->out[1]);
+        return true;
+    case 17:
+    case 18:
+        l->gradient_by_x(map, dy, x, loop == 17 ? more : NULL, n, lanes, gradient, a->out[0]);
+        return true;
     default:
         return false;
     }
@@ -162,6 +169,45 @@ static void statistics_are_those_in_double_however_far_from_zero(void **state) {
     }
 }
 
+/* Where something is not a number, too. */
+static void gradients_told_from_x_are_those_told_from_y(void **state) {
+    (void)state;
+    for (int i = 0; i < 2 * N_SHAPES; i++) {
+        int64_t rows = SHAPES[i / 2][0], channels = SHAPES[i / 2][1], elems = rows * channels;
+        nets_channels ch = nets_channels_of(rows, channels);
+        float *x = drifting(rows, channels), *rest = malloc((size_t)(5 * elems + 8 * channels) * sizeof *rest);
+        void *scratch = malloc((size_t)(ch.scratch_bytes + ch.by_x_bytes));
+        assert_true(rest && scratch);
+        float *y = rest, *dy = y + elems, *earlier = dy + elems, *dx[2] = {earlier + elems, earlier + 2 * elems};
+        float *by_channel = dx[1] + elems, *mean = by_channel, *var = mean + channels, *scale = var + channels;
+        float *sums[2] = {scale + 2 * channels, scale + 4 * channels};
+        fill(dy, 2 * elems, 3);
+        fill(scale, 2 * channels, 4);
+        nets_channels_statistics(&ch, x, mean, var, scratch);
+        if (i % 2) x[elems / 2] = NAN;
+        const nets_channels_affine by = {mean, var, scale, scale + channels, 1e-5f};
+        const nets_channels_norm norm = {.by = by, .x = x, .relu = true, .y = y};
+        nets_channels_normalise(&ch, &norm, scratch);
+        for (int by_x = 0; by_x < 2; by_x++) {
+            const nets_channels_gradients g = {.by = by,
+                                               .relu = true,
+                                               .y = by_x ? NULL : y,
+                                               .x = x,
+                                               .dy = dy,
+                                               .earlier = i % 4 < 2 ? earlier : NULL,
+                                               .dx = dx[by_x],
+                                               .dscale = sums[by_x],
+                                               .dshift = sums[by_x] + channels};
+            nets_channels_backward(&ch, &g, scratch);
+        }
+        assert_memory_equal(dx[0], dx[1], (size_t)elems * sizeof *x);
+        assert_memory_equal(sums[0], sums[1], 2 * (size_t)channels * sizeof *x);
+        free(scratch);
+        free(rest);
+        free(x);
+    }
+}
+
 static void a_biass_gradient_is_the_sum_in_double(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
@@ -197,6 +243,7 @@ int main(void) {
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(a_gate_by_mask_is_that_by_value_and_lets_no_nan_decide),
         cmocka_unit_test(statistics_are_those_in_double_however_far_from_zero),
+        cmocka_unit_test(gradients_told_from_x_are_those_told_from_y),
         cmocka_unit_test(a_biass_gradient_is_the_sum_in_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

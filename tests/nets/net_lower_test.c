@@ -9,6 +9,7 @@
 #include "mm/core/graph.h"
 #include "nets/lower.h"
 #include "nets/zoo/zoo.h"
+#include "tests/nets/ref_exec.h"
 
 typedef struct fixture {
     nets_net *net;
@@ -151,6 +152,51 @@ static void fused_layers_give_both_gradients_and_need_signs_alone_of_their_outpu
     assert_int_equal(mm_graph_steps(f.lowered->graph), RESNET20_FUSED);
     assert_int_equal(use_of(&f, "bn1 forward", "bn1.running_mean")->access, MM_READ);
     assert_int_equal(pair_of(&f, "layer1.1.bn2 forward", "layer1.1.conv2.out", "layer1.1.relu2.out"), 'i');
+    finish(&f);
+}
+
+/* What is let through may take the place of the map whose signs say so, or of the contribution that it is added to. */
+static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", 4, NETS_TRAIN);
+    assert_int_equal(pair_of(&f, "layer1.1.bn2 backward", "layer1.1.relu2.out", "grad.layer1.0.relu2.out.1"), 'i');
+    finish(&f);
+    assert_int_equal(nets_net_create("later", &f.net), MM_OK);
+    const nets_attrs conv = {.out_channels = 4, .kernel = {1, 1}};
+    int stem = nets_add1(f.net, "stem", NETS_CONV, &conv, nets_add_data(f.net, 4, 4, 3, 10));
+    int norm = nets_add1(f.net, "norm", NETS_BATCH_NORM, NULL, nets_add1(f.net, "conv", NETS_CONV, &conv, stem));
+    int sum = nets_add(f.net, "sum", NETS_ADD, NULL, (const int[]){norm, stem}, 2);
+    int relu = nets_add1(f.net, "relu", NETS_RELU, NULL, sum);
+    int end = nets_add(f.net, "end", NETS_ADD, NULL, (const int[]){relu, stem}, 2);
+    nets_add1(f.net, "loss", NETS_LOSS, NULL,
+              nets_add1(f.net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, end));
+    assert_int_equal(nets_net_finish(f.net), MM_OK);
+    assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(pair_of(&f, "norm backward", "relu.out", "grad.stem.out.2"), '-');
+    assert_int_equal(pair_of(&f, "norm backward", "grad.stem.out.1", "grad.stem.out.2"), 'i');
+    finish(&f);
+}
+
+static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void **state) {
+    (void)state;
+    fixture f = {.net = ref_repeated_net(0.3f)};
+    assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(step_of(&f, "twice forward")->n_uses, 2);
+    assert_int_equal(step_of(&f, "twice backward")->n_uses, 3);
+    assert_int_equal(use_of(&f, "twice backward", "grad.relu1.out.1")->access, MM_READ);
+    assert_int_equal(use_of(&f, "twice backward", "grad.relu1.out")->access, MM_WRITE);
+    assert_int_equal(step_of(&f, "twice backward")->n_pairs, 0);
+    assert_int_equal(step_of(&f, "cat backward")->n_uses, 3);
+    assert_int_equal(find(&f, "grad.twice.out.1"), -1);
+    assert_int_equal(pair_of(&f, "with_dropped backward", "grad.with_dropped.out", "grad.drop.out"), 'a');
+    finish(&f);
+    f.net = ref_repeated_net(0.3f);
+    assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_EVAL, &f.lowered), MM_OK);
+    assert_int_equal(step_of(&f, "with_dropped forward")->n_uses, 2);
     finish(&f);
 }
 
@@ -436,6 +482,8 @@ int main(void) {
         cmocka_unit_test(evaluation_has_only_forward_steps_and_shares_the_parameters),
         cmocka_unit_test(fused_layers_are_one_by_the_batch_norms_name),
         cmocka_unit_test(fused_layers_give_both_gradients_and_need_signs_alone_of_their_output),
+        cmocka_unit_test(the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlier_one),
+        cmocka_unit_test(a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient),
         cmocka_unit_test(a_fused_bias_is_the_relus),
         cmocka_unit_test(first_access_of_every_managed_tensor_is_a_write),
         cmocka_unit_test(tensors_are_named_and_kept_as_documented),

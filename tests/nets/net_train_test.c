@@ -127,6 +127,13 @@ static void gradients_of_all_operations_match_differences(void **state) {
     nets_net_destroy(net);
 }
 
+static void gradients_of_maps_that_a_layer_reads_twice_match_differences(void **state) {
+    (void)state;
+    nets_net *net = ref_repeated_net(0);
+    check_gradients(net, 6);
+    nets_net_destroy(net);
+}
+
 static void gradients_of_a_residual_net_match_differences(void **state) {
     (void)state;
     nets_net *net;
@@ -246,6 +253,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_branches_match_differences),
         cmocka_unit_test(gradients_of_all_operations_match_differences),
+        cmocka_unit_test(gradients_of_maps_that_a_layer_reads_twice_match_differences),
         cmocka_unit_test(gradients_of_a_residual_net_match_differences),
         cmocka_unit_test(two_steps_decrease_the_loss_of_resnet20),
         cmocka_unit_test(two_steps_decrease_the_loss_of_tiny),

@@ -137,8 +137,25 @@ static void batch_norm_forward_in_place_gives_the_same_bits(void **state) {
 
 /* Which of the gradients are wanted, and what is given for them. */
 typedef struct variant {
-    bool by_mask, earlier, earlier2, dx2, dx, in_place;
+    bool by_mask, earlier, earlier2, dx2, dx, in_place, exact;
 } variant;
+
+/* Then y is not read; but of small maps, where nothing is gained, it may be. With a sum before the ReLU, what is known of x
+ * alone says nothing of y. */
+static void give_exact(op_rig *fused, bool residual) {
+    enum { LARGE = 1 << 15 };
+    fused->args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
+    if (!residual && op_rig_elems(fused, NETS_X) >= LARGE)
+        memset(fused->args.at[NETS_Y], 0xff, (size_t)fused->bytes[NETS_Y] / 32);
+}
+
+/* Over an earlier contribution, or without one over y. */
+static void give_dx2_inplace(op_rig *fused, variant v) {
+    if (v.earlier2)
+        fused->args.at[NETS_DX2] = fused->args.at[NETS_EARLIER2];
+    else if (!v.by_mask)
+        fused->args.at[NETS_DX2] = fused->args.at[NETS_Y];
+}
 
 static void check_backward(layers *l, op_rig *fused, variant v) {
     give_earlier(&l->norm, NETS_EARLIER, v.earlier);
@@ -150,7 +167,8 @@ static void check_backward(layers *l, op_rig *fused, variant v) {
     give_earlier(fused, NETS_EARLIER2, v.earlier2 && l->residual);
     if (v.dx) fused->args.at[NETS_DX] = fused->storage[v.in_place ? NETS_DY : NETS_DX];
     fused->args.at[NETS_DX2] = v.dx2 && l->residual ? fused->storage[NETS_DX2] : NULL;
-    if (v.in_place && v.earlier2 && fused->args.at[NETS_DX2]) fused->args.at[NETS_DX2] = fused->args.at[NETS_EARLIER2];
+    if (v.in_place && fused->args.at[NETS_DX2]) give_dx2_inplace(fused, v);
+    if (v.exact) give_exact(fused, l->residual);
     op_rig_run(fused, MM_BACKWARD);
     check_same(&l->norm, NETS_DW, fused->args.at[NETS_DW], "the gradient by the scale");
     check_same(&l->norm, NETS_DB, fused->args.at[NETS_DB], "the gradient by the shift");
@@ -160,8 +178,8 @@ static void check_backward(layers *l, op_rig *fused, variant v) {
 }
 
 static void check_variants(const int64_t x[4], bool residual, int every) {
-    for (int i = 0; i < 64; i += every) {
-        const variant v = {i & 1, i & 2, i & 4, i & 8, i & 16, i & 32};
+    for (int i = 0; i < 128; i += every) {
+        const variant v = {i & 1, i & 2, i & 4, i & 8, i & 16, i & 32, i & 64};
         layers l;
         op_rig fused;
         if (!residual && (v.earlier2 || v.dx2)) continue;
@@ -180,6 +198,30 @@ static void batch_norm_backward_is_the_layers_whatever_is_given_and_wanted(void 
     for (int i = 0; i < N_SIZES; i++) {
         check_variants(SIZES[i], false, i == 2 ? 1 : 5);
         check_variants(SIZES[i], true, i == 2 ? 1 : 5);
+    }
+}
+
+/* What x has become lets other elements through; y says which. */
+static void y_is_asked_unless_x_and_its_statistics_are_what_they_were(void **state) {
+    (void)state;
+    static const uint64_t EXACT[] = {0, NETS_STATISTICS_BITS, NETS_ROLE_BIT(NETS_X),
+                                     NETS_ROLE_BIT(NETS_X) | NETS_ROLE_BIT(NETS_SAVED_MEAN),
+                                     NETS_ROLE_BIT(NETS_X) | NETS_ROLE_BIT(NETS_SAVED_VAR)};
+    for (size_t i = 0; i < 2 * sizeof EXACT / sizeof EXACT[0]; i++) {
+        layers l;
+        op_rig fused;
+        start_layers(&l, SIZES[5], false, true);
+        start_fused(&fused, SIZES[5], false, true, true);
+        run_layers_forward(&l);
+        run_layers_backward(&l);
+        op_rig_run(&fused, MM_FORWARD);
+        give_y(&fused, i % 2);
+        fused.args.exact_roles = EXACT[i / 2];
+        for (int64_t e = 0; e < op_rig_elems(&fused, NETS_X); e++) op_rig_floats(&fused, NETS_X)[e] *= -1;
+        op_rig_run(&fused, MM_BACKWARD);
+        check_same(&l.norm, NETS_DB, fused.args.at[NETS_DB], "the gradient by the shift");
+        end_layers(&l);
+        op_rig_fini(&fused);
     }
 }
 
@@ -229,6 +271,7 @@ int main(void) {
         cmocka_unit_test(batch_norm_forward_is_the_layers),
         cmocka_unit_test(batch_norm_forward_in_place_gives_the_same_bits),
         cmocka_unit_test(batch_norm_backward_is_the_layers_whatever_is_given_and_wanted),
+        cmocka_unit_test(y_is_asked_unless_x_and_its_statistics_are_what_they_were),
         cmocka_unit_test(relu_with_a_bias_is_both_in_every_form),
     };
     OP_RIG_RUN(tests);

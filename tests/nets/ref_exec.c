@@ -125,6 +125,7 @@ static uint32_t *make_mask(const float *values, int64_t n) {
 static void run_op(ref_exec *ref, const nets_step *step) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
     void *mask = NULL;
+    if (ref->options.exact) args.exact_roles = UINT64_MAX;
     memset(ref->workspace, 0xff, (size_t)ref->workspace_bytes);
     args.at[NETS_WORKSPACE] = ref->workspace;
     for (int r = 0; r < NETS_ROLES; r++) {
@@ -170,6 +171,35 @@ void *ref_tensor(const ref_exec *ref, const char *name) {
     mm_tensor tensor;
     if (mm_graph_find_tensor(ref->lowered->graph, name, &tensor) != MM_OK) fail_msg("%s", mm_last_error());
     return data_of(ref, tensor);
+}
+
+static int conv(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_CONV, &(nets_attrs){.out_channels = 7, .kernel = {3, 3}, .pad = {1, 1}}, input);
+}
+static int norm(nets_net *net, const char *name, int input) {
+    return nets_add1(net, name, NETS_BATCH_NORM, NULL, input);
+}
+static int relu(nets_net *net, const char *name, int input) { return nets_add1(net, name, NETS_RELU, NULL, input); }
+static int sum(nets_net *net, const char *name, int a, int b) {
+    return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
+}
+
+nets_net *ref_repeated_net(float dropped) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("repeated", &net), MM_OK);
+    int data = nets_add_data(net, 7, 6, 3, 5);
+    int stem = relu(net, "relu1", norm(net, "bn1", conv(net, "conv1", sum(net, "twice_images", data, data))));
+    int doubled = sum(net, "twice", stem, stem);
+    int thrice = nets_add(net, "cat", NETS_CONCAT, NULL, (const int[]){doubled, stem, doubled, doubled}, 4);
+    int drop = nets_add1(net, "drop", NETS_DROPOUT, &(nets_attrs){.p = dropped}, thrice);
+    int x = relu(net, "relu2", norm(net, "bn2", conv(net, "conv2", sum(net, "with_dropped", thrice, drop))));
+    int own = relu(net, "relu3", sum(net, "with_normed", norm(net, "bn3", x), x));
+    x = sum(net, "last", sum(net, "twice_own", own, own), x);
+    x = nets_add1(net, "pool", NETS_GLOBAL_AVG_POOL, NULL, x);
+    x = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 5, .bias = true}, x);
+    nets_add1(net, "loss", NETS_LOSS, NULL, x);
+    if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
+    return net;
 }
 
 void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out, int32_t **labels_out) {

@@ -9,6 +9,7 @@ typedef struct ref_options {
     bool share;     /* storage is shared wherever the graph allows it and nobody needs the input later */
     bool sign_mask; /* readers of the sign get the mask */
     bool no_fuse;   /* layer by layer */
+    bool exact;     /* steps are told that everything has the bits that it had, as it has */
 } ref_options;
 
 typedef struct ref_exec {
@@ -38,6 +39,10 @@ float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, f
 
 /* A tensor's elements by name; fails the test if there is none. */
 void *ref_tensor(const ref_exec *ref, const char *name);
+
+/* A small net in which layers read one map twice: sums and concats, of maps with other consumers, of the images, in
+ * evaluation only, where a dropout of that probability is none. Two of its batch norms run with their ReLU. */
+nets_net *ref_repeated_net(float dropped);
 
 /* n images of the net's size and their labels, from a seed. The caller frees them. */
 void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out, int32_t **labels_out);

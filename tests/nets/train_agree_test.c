@@ -170,6 +170,11 @@ static void branching(void **state) {
     check_training(net, 0);
 }
 
+static void reading_one_map_twice(void **state) {
+    (void)state;
+    check_training(ref_repeated_net(0.3f), 2);
+}
+
 /* A label for each pixel. */
 static void segmenting(void **state) {
     (void)state;
@@ -220,10 +225,8 @@ static void residual(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny),
-        cmocka_unit_test(branching),
-        cmocka_unit_test(segmenting),
-        cmocka_unit_test(residual),
+        cmocka_unit_test(tiny),       cmocka_unit_test(branching), cmocka_unit_test(reading_one_map_twice),
+        cmocka_unit_test(segmenting), cmocka_unit_test(residual),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

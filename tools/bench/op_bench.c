@@ -58,9 +58,10 @@ static const subject SUBJECTS[] = {
 /* Its gradient is added to an earlier one, in place. */
 static const subject ADDED = {"conv 1x1, added", NETS_CONV, CONV(64, 1, 1, 0), {56, 56, 256}, {56, 56, 64}, false};
 
-/* Batch norms with their ReLU, and with the sum between them. */
+/* Batch norms with their ReLU, whose signs are read or told from an input that is exact, and with the sum between them. */
 static const subject FUSED[] = {
     {"bn + relu", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
+    {"bn + relu, exact", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
     {"bn + sum + relu", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {14, 14, 1024}, {14, 14, 1024}, true},
 };
 
@@ -152,7 +153,7 @@ static int64_t needed_bytes(const rig *r, mm_phase phase) {
     if (phase == MM_FORWARD) return of[NETS_X] + of[NETS_X2] + of[NETS_Y] + of[NETS_INDEX];
     int64_t also = r->desc.kind == NETS_BATCH_NORM || r->desc.kind == NETS_LRN ? of[NETS_X] : of[NETS_INDEX];
     if (r->desc.kind == NETS_RELU) also = of[NETS_Y];
-    if (r->desc.relu) also += of[NETS_Y];
+    if (r->desc.relu && !r->args.exact_roles) also += of[NETS_Y];
     if (r->desc.kind == NETS_LOSS) return of[NETS_Y] + of[NETS_DX];
     return of[NETS_DY] + of[NETS_DX] + of[NETS_DX2] + also;
 }
@@ -212,9 +213,10 @@ static mm_status measure_phase(bench *b, const subject *s, rig *r, mm_phase phas
     return status;
 }
 
-static mm_status measure_subject(bench *b, const subject *s, nets_op_desc also) {
+static mm_status measure_subject(bench *b, const subject *s, nets_op_desc also, uint64_t exact_roles) {
     rig r;
     mm_status status = start_rig(b, s, &also, &r);
+    r.args.exact_roles = exact_roles;
     for (mm_phase phase = MM_FORWARD; status == MM_OK && phase <= MM_BACKWARD; phase++)
         status = measure_phase(b, s, &r, phase);
     end_rig(b, &r);
@@ -246,9 +248,11 @@ static mm_status run(bench *b) {
     samples_print_head("ops");
     MM_TRY(measure_copy(b));
     for (size_t i = 0; i < sizeof SUBJECTS / sizeof SUBJECTS[0]; i++)
-        MM_TRY(measure_subject(b, &SUBJECTS[i], (nets_op_desc){.n_inputs = SUBJECTS[i].kind == NETS_ADD ? 2 : 1}));
-    MM_TRY(measure_subject(b, &ADDED, (nets_op_desc){.n_inputs = 1, .adds_earlier = true}));
-    for (int i = 0; i < 2; i++) MM_TRY(measure_subject(b, &FUSED[i], (nets_op_desc){.n_inputs = i + 1, .relu = true}));
+        MM_TRY(measure_subject(b, &SUBJECTS[i], (nets_op_desc){.n_inputs = SUBJECTS[i].kind == NETS_ADD ? 2 : 1}, 0));
+    MM_TRY(measure_subject(b, &ADDED, (nets_op_desc){.n_inputs = 1, .adds_earlier = true}, 0));
+    for (int i = 0; i < 3; i++)
+        MM_TRY(measure_subject(b, &FUSED[i], (nets_op_desc){.n_inputs = i == 2 ? 2 : 1, .relu = true},
+                               i == 1 ? UINT64_MAX : 0));
     return MM_OK;
 }
 
