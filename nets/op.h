@@ -57,10 +57,9 @@ typedef struct nets_op_args {
     uint64_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
     uint64_t given_roles; /* bit r: role r, which the op writes, holds its value from the first time, and is to be read
                              and left alone. Only NETS_STATISTICS_BITS, both, where a batch norm is recomputed */
-    uint64_t
-        exact_roles; /* bit r: role r has the bits that it had in the forward: what depends on it alone may be computed
-                             again, in place of being read. Said where signs are read; may be left 0 */
-    uint32_t layer;  /* the layer's number, to tell dropout layers apart */
+    uint64_t exact_roles; /* bit r: role r has the bits that it had in the forward: what depends on it alone can be
+                             computed again in place of being read. Said where signs are read; may be left 0 */
+    uint32_t layer;       /* the layer's number, to tell dropout layers apart */
 } nets_op_args;
 
 /* Whether a batch norm's output can be computed again in its backward, bit for bit. */
