@@ -84,4 +84,8 @@ int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);
 
+/* How long the calling thread has been enqueuing iterations, since creation: from when their batches were copied on, with
+ * what it waited for meanwhile. */
+int64_t nets_exec_enqueue_ns(const nets_exec *exec);
+
 #endif

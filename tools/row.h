@@ -23,6 +23,8 @@ typedef struct row {
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
     double iteration_seconds_mean;    /* but for the first, if there are more */
+    double host_seconds;              /* of the training thread, to issue an iteration; the median; 0: not measured */
+    int64_t layers;                   /* that it issues */
     double codec_hidden_share;        /* negative: no codec */
     double codec_busy_seconds;        /* of the codecs' streams, an iteration */
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */
@@ -36,8 +38,9 @@ typedef struct row {
     char status[256];                   /* "ok", or what went wrong */
 } row;
 
-/* Median and 95th percentile of n times (sorts them). */
-void row_times(row *r, double *seconds, int64_t n);
+/* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread took
+ * to issue them. */
+void row_times(row *r, double *seconds, double *host_seconds, int64_t n);
 
 /* How far the simulator was from what was measured, as a share of that; negative: not both are known. */
 double row_error(const row *r);

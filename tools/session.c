@@ -7,6 +7,7 @@
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
+#include "mm/measured.h"
 #include "tools/requirement.h"
 #include "tools/session_memory.h"
 
@@ -143,6 +144,7 @@ enum { TIMES = 4096 };
 typedef struct flight {
     nets_exec *exec;
     int64_t n; /* images */
+    double host_seconds;
     nets_result result;
 } flight;
 
@@ -151,6 +153,7 @@ typedef struct tally {
     int flying;
     double ended;          /* when the last one was collected, or, before the first, submitted */
     double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
+    double host_seconds[TIMES];
     int64_t full, labels, correct;
     mm_stats before;
 } tally;
@@ -166,6 +169,11 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
                 (double)result->correct / (double)labels, seconds);
 }
 
+/* What this thread itself has done for iterations so far, waiting left out. */
+static int64_t host_ns(const session *s, const nets_exec *exec) {
+    return nets_exec_enqueue_ns(exec) - mm_host_wait_ns(s->manager);
+}
+
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
@@ -175,8 +183,10 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
+    int64_t host = host_ns(s, exec);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
+    next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
     t->flying++;
     s->iteration++;
     return MM_OK;
@@ -190,7 +200,10 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
-    if (oldest.n == s->config.batch) t->seconds[t->full++ % TIMES] = seconds;
+    if (oldest.n == s->config.batch) {
+        t->host_seconds[t->full % TIMES] = oldest.host_seconds;
+        t->seconds[t->full++ % TIMES] = seconds;
+    }
     t->labels += labels_of(s, oldest.n);
     t->correct += result.correct;
     if (r->iterations++ == 0) r->loss_first = result.loss;
@@ -258,7 +271,8 @@ static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to
 static mm_status fill_row(session *s, tally *t, row *r) {
     mm_stats after;
     mm_stats_get(s->manager, &after);
-    row_times(r, t->seconds, t->full < TIMES ? t->full : TIMES);
+    row_times(r, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
+    r->layers = mm_graph_layers(nets_exec_lowered(s->train)->graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;
     r->stash_bytes = after.stash_bytes;

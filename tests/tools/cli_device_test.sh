@@ -70,6 +70,12 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     local run=(bench --device cuda --net tiny --batch 4 --policies liveness --iterations 6 --quiet)
     expect 0 "${run[@]}" --json rows
     positive rows replays
+    [[ $(value rows host_seconds) =~ ^[0-9.]+e- && $(value rows host_seconds_per_layer) =~ ^[0-9.]+e- ]] ||
+        fail "no host time: $(values rows host_seconds)"
+    says out " a layer, replayed"
+    expect 0 "${run[@]}" --json rows --issue thread
+    [[ $(value rows replays) == 0 && $(<out) != *replayed* ]] || fail "replayed with --issue thread"
+    says out " a layer"
     refused 2 "--link codec/10: a link of a given speed is device host's" "${run[@]}" --link codec/10
 }
 

@@ -126,10 +126,49 @@ static void without_a_budget_batches_come_in_beside_the_computation_where_much_i
     subject_fini(&u);
 }
 
+/* Of CUDA, on this thread. */
+static long all_calls(void) {
+    long calls = 0;
+    const char *name;
+    for (size_t i = 0; (name = cuda_emulation_name(i)); i++) calls += cuda_emulation_calls_here(name);
+    return calls;
+}
+
+/* The calls of an iteration, when those that come only once are over. */
+static long train(const subject *u, mm_issue issue, row *found) {
+    enum { WARM_UP = 3, COUNTED = 4 };
+    session s;
+    session_run run = {.iterations = WARM_UP, .schedule = {.rate = 0.01f, .factor = 1}, .quiet = true};
+    session_config config = config_of(u, 0, "liveness", NULL);
+    config.issue = issue;
+    expect_ok(session_init(&s, &config));
+    expect_ok(session_train(&s, &run, &(row){0}));
+    long before = all_calls();
+    run.iterations += COUNTED;
+    expect_ok(session_train(&s, &run, found));
+    long calls = (all_calls() - before) / COUNTED;
+    session_fini(&s);
+    return calls;
+}
+
+static void a_replayed_iteration_takes_the_host_fewer_calls_than_layers(void **state) {
+    (void)state;
+    subject u;
+    row replayed = {0}, stepwise = {0};
+    subject_init(&u, "resnet8");
+    long calls = train(&u, MM_ISSUE_INLINE, &replayed), step_calls = train(&u, MM_ISSUE_THREAD, &stepwise);
+    assert_true(replayed.replays > 0 && replayed.host_seconds > 0);
+    assert_true(stepwise.replays == 0 && stepwise.host_seconds > 0);
+    assert_int_equal(replayed.layers, stepwise.layers);
+    assert_true(calls < replayed.layers && stepwise.layers < step_calls);
+    subject_fini(&u);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_that_will_be_switched_to_fit_whatever_the_budget),
         cmocka_unit_test(a_manager_plans_what_was_planned_without_one),
+        cmocka_unit_test(a_replayed_iteration_takes_the_host_fewer_calls_than_layers),
         cmocka_unit_test(without_a_budget_batches_come_in_beside_the_computation_where_much_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
