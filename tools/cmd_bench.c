@@ -119,7 +119,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
     bool saved = !*b->interrupted;
-    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target, b->link_bytes);
+    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target);
     if (status == MM_OK && saved) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
@@ -184,27 +184,32 @@ static mm_status print_all(const bench *b) {
 /* ---------------------------------------------------------------- the command */
 
 /* "codec/10": a tenth of the speed of the codec, measured now. */
+static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t *bytes_per_s_out) {
+    char *end, codec_size[32], link_size[32];
+    int64_t speed;
+    double part = strtod(divisor, &end);
+    if (end == divisor || *end || !(part >= 0.001 && part <= 1e6))
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
+    MM_TRY(bench_codec_speed(b, &speed));
+    *bytes_per_s_out = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
+    printf("link: %s/s, a codec that makes %s/s through %g\n",
+           mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
+           mm_size_format(speed, codec_size, sizeof codec_size), part);
+    return MM_OK;
+}
+
 static mm_status read_link(bench *b) {
     static const char codec[] = "codec/";
+    int64_t bytes_per_s = 0;
     if (!b->link) return MM_OK;
-    if (strcmp(b->target.device, "host") != 0)
-        return mm_fail(MM_ERR_INVALID, "--link %s: a link of a given speed is device host's, not %s's", b->link,
-                       b->target.device);
-    if (strncmp(b->link, codec, strlen(codec)) != 0) {
-        if (mm_size_parse(b->link, &b->link_bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--link");
-        return b->link_bytes > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "--link %s: must be more than nothing", b->link);
-    }
-    char *end;
-    double part = strtod(b->link + strlen(codec), &end);
-    if (end == b->link + strlen(codec) || *end || !(part >= 0.001 && part <= 1e6))
-        return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
-    int64_t speed;
-    MM_TRY(bench_codec_speed(b, &speed));
-    char codec_size[32], link_size[32];
-    b->link_bytes = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
-    printf("link: %s/s, a codec that makes %s/s through %g\n",
-           mm_size_format(b->link_bytes, link_size, sizeof link_size),
-           mm_size_format(speed, codec_size, sizeof codec_size), part);
+    MM_TRY(target_allows_link(&b->target));
+    if (strncmp(b->link, codec, strlen(codec)) == 0)
+        MM_TRY(read_part_of_codec(b, b->link + strlen(codec), &bytes_per_s));
+    else if (mm_size_parse(b->link, &bytes_per_s) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--link");
+    else if (bytes_per_s == 0)
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be more than nothing", b->link);
+    target_set_link(&b->target, bytes_per_s);
     return MM_OK;
 }
 
@@ -240,9 +245,7 @@ static mm_status prepare(bench *b) {
     if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
     if (b->svg) MM_TRY(nets_safetensors_writable(b->svg));
     if (b->json) MM_TRY(nets_safetensors_writable(b->json));
-    MM_TRY(read_link(b));
-    if (b->link_bytes > 0) target_learn_rates(&b->target, b->link_bytes);
-    return MM_OK;
+    return read_link(b);
 }
 
 static const char help_text[] =
@@ -281,7 +284,8 @@ static const char help_text[] =
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
     "Keys of --json, in each row: net, batch, device, policy, codec, budget_bytes, peak_bytes (touched),\n"
-    "predicted_peak_bytes, minimum_bytes, outside_bytes, stash_bytes, images_per_second, iteration_seconds_median,\n"
+    "predicted_peak_bytes, minimum_bytes, staged_bytes (on cuda: of the plan, for the next batch), outside_bytes, "
+    "stash_bytes, images_per_second, iteration_seconds_median,\n"
     "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
     "null:\n"
     "none), simulated (true: nothing ran, images_per_second is the simulator's), calibrated (true:\n"

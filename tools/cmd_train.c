@@ -21,7 +21,7 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *policy, *save, *load, *json, *log_path, *issue;
-    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, link_bytes, seed;
+    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     double lr, momentum, weight_decay;
     target target;
     arg_texts switch_texts, lr_texts;
@@ -83,7 +83,6 @@ static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     mm_issue issue;
     MM_TRY(target_init(&t->target));
-    if (t->link_bytes > 0) target_learn_rates(&t->target, t->link_bytes);
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
     mm_policy policy;
@@ -99,7 +98,6 @@ static mm_status configure(train *t, session_config *config) {
                                .target = t->target,
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,
-                               .link_bytes_per_s = t->link_bytes,
                                .seed = (uint64_t)t->seed,
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = t->epochs > 0,
@@ -240,8 +238,7 @@ int cmd_train(int argc, char **argv) {
          &t.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
          ARG_SIZE, &t.pinned_bytes, 0, 0},
-        {"--link", "SIZE", "bytes a second between device and host memory, as 12GB (as fast as memcpy)", ARG_SIZE,
-         &t.link_bytes, 0, 0},
+        TARGET_LINK_ARG(&t.target),
         {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness)", ARG_TEXT, &t.policy, 0, 0},
         {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done; may be repeated", ARG_TEXTS,
          &t.switch_texts, 0, 0},

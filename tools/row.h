@@ -18,6 +18,7 @@ typedef struct row {
     int64_t predicted_peak_bytes; /* of the plans that ran */
     int64_t minimum_bytes;        /* the smallest budget in which it runs */
     int64_t pinned_bytes;         /* budget of host memory for maps; not in JSON */
+    int64_t staged_bytes;         /* of the plans: for the next batch to come in meanwhile */
     int64_t outside_bytes;
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */

@@ -75,7 +75,7 @@ static mm_status open_manager(session *s) {
     mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = c->pinned_bytes,
-                          .link_bytes_per_s = c->link_bytes_per_s,
+                          .link_bytes_per_s = c->target.link_bytes_per_s,
                           .policy = c->policies.text[0],
                           .no_ladder = c->no_ladder,
                           .log = {.fn = say, .level = MM_LOG_WARNING},
@@ -92,7 +92,7 @@ static mm_status open_manager(session *s) {
     for (int g = 0; g < n; g++)
         MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
                                    wanted[g].exec));
-    if (s->ahead) MM_TRY(session_memory_stage(s));
+    MM_TRY(session_memory_stage(s));
     return nets_exec_init(s->train, c->seed);
 }
 
@@ -100,7 +100,7 @@ static mm_status open_manager(session *s) {
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
     int64_t base = 0;
-    MM_TRY(session_memory_begin(s));
+    session_memory_begin(s);
     MM_TRY(session_memory_raise(s, s->config.batch, NETS_TRAIN, &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
@@ -272,6 +272,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     mm_stats after;
     mm_stats_get(s->manager, &after);
     row_times(r, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
+    r->staged_bytes = s->staged_bytes;
     r->layers = mm_graph_layers(nets_exec_lowered(s->train)->graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;

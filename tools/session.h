@@ -18,11 +18,10 @@ typedef struct session_config {
     const nets_net *net;
     const char *data;
     int64_t batch;
-    target target;        /* borrowed; its rates are those of a device with that link */
+    target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
-    int64_t link_bytes_per_s;
-    arg_texts policies; /* the first to begin with; others that will be switched to */
+    arg_texts policies;   /* the first to begin with; others that will be switched to */
     uint64_t seed;
     nets_sgd sgd;
     bool whole_epochs; /* the last smaller batch is trained on too; else left out */

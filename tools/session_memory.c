@@ -9,7 +9,7 @@
 
 /* By the pinned memory of a plan within so much on the device, or, where that is too little, of the one at hand. */
 static mm_status raise_pinned(session *s, requirement *r, int64_t device_bytes, int64_t least_bytes) {
-    if (device_bytes >= least_bytes) MM_TRY(requirement_limit(r, device_bytes, s->pinned_most_bytes));
+    if (device_bytes >= least_bytes) MM_TRY(requirement_limit(r, device_bytes, s->pinned_most_bytes, 0));
     const mm_plan *plan = r->planned.plan;
     if (plan->pinned_bytes > s->pinned_most_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %lld bytes of pinned host memory, %lld are %s",
@@ -23,7 +23,7 @@ static mm_status raise_pinned(session *s, requirement *r, int64_t device_bytes, 
  * staged may take its part at any time. With less on the device, a plan may need more or less of the host's. */
 static mm_status raise_by(session *s, int p, requirement *r) {
     const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
-    if (free.pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
+    if (free.pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes, 0));
     const mm_plan *plan = r->planned.plan;
     int64_t least = plan->peak_bytes;
     if (least > s->need_bytes[p]) s->need_bytes[p] = least;
@@ -58,13 +58,9 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
     return MM_OK;
 }
 
-mm_status session_memory_begin(session *s) {
-    const mm_device_ops *ops;
-    mm_memory_info info;
-    MM_TRY(look_at_device(s, &ops, &info));
+void session_memory_begin(session *s) {
     s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
-    s->staged_bytes = ops->cpu_reaches_memory ? 0 : mm_align(nets_exec_stage_bytes(s->config.net, s->config.batch));
-    return MM_OK;
+    s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net, s->config.batch);
 }
 
 /* Where the device knows what others have, that is not the ladder's affair. */
@@ -102,10 +98,12 @@ mm_status session_memory_default(session *s) {
 }
 
 mm_status session_memory_stage(session *s) {
-    for (int p = 1; p < s->config.policies.n; p++)
-        if (s->need_bytes[p] + s->staged_bytes > s->config.budget_bytes) return MM_OK;
-    mm_status status = nets_exec_stage(s->train);
-    return status == MM_ERR_INFEASIBLE ? MM_OK : status; /* a tight budget does without */
+    bool room = s->staged_bytes > 0;
+    for (int p = 1; p < s->config.policies.n; p++) room &= s->need_bytes[p] + s->staged_bytes <= s->config.budget_bytes;
+    mm_status status = room ? nets_exec_stage(s->train) : MM_ERR_INFEASIBLE;
+    if (status != MM_ERR_INFEASIBLE) return status;
+    s->staged_bytes = 0; /* a tight budget does without */
+    return MM_OK;
 }
 
 mm_status session_memory_check(const session *s) {

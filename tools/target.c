@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/plan.h"
 #include "mm/core/status.h"
 #include "mm/device/device.h"
 
@@ -16,6 +17,24 @@ mm_status target_check_device(const char *device) {
     const char *absent = mm_device_absent(device);
     return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s%s%s", device, known,
                    absent ? "; " : "", absent ? absent : "");
+}
+
+mm_status target_allows_link(const target *t) {
+    if (strcmp(t->device, "host") == 0) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--link: a link of a given speed is device host's, not %s's", t->device);
+}
+
+/* Unknown where no device answers. */
+static void learn_rates(target *t) {
+    const mm_device_config config = {.link_out_bytes_per_s = t->link_bytes_per_s,
+                                     .link_in_bytes_per_s = t->link_bytes_per_s};
+    mm_device *device;
+    t->rates = (mm_rates){0};
+    if (mm_device_create(t->device, &config, &device) != MM_OK) return;
+    mm_device_description description;
+    mm_device_describe(device, &description);
+    mm_device_destroy(device);
+    t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
 }
 
 mm_status target_init(target *t) {
@@ -32,19 +51,22 @@ mm_status target_init(target *t) {
                                         .workspace_limit_bytes = t->workspace_bytes,
                                         .no_fuse = !fuse,
                                         .algorithms_path = t->algorithms};
-    target_learn_rates(t, 0);
+    if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
+    learn_rates(t);
     return nets_backend_open(t->device, &config, &t->backend);
 }
 
-void target_learn_rates(target *t, int64_t link_bytes_per_s) {
-    const mm_device_config config = {.link_out_bytes_per_s = link_bytes_per_s, .link_in_bytes_per_s = link_bytes_per_s};
-    mm_device *device;
-    t->rates = (mm_rates){0};
-    if (mm_device_create(t->device, &config, &device) != MM_OK) return;
-    mm_device_description description;
-    mm_device_describe(device, &description);
-    mm_device_destroy(device);
-    t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+void target_set_link(target *t, int64_t bytes_per_s) {
+    t->link_bytes_per_s = bytes_per_s;
+    learn_rates(t);
+}
+
+int64_t target_staged_bytes(const target *t, const nets_net *net, int64_t batch) {
+    const mm_device_ops *ops;
+    for (size_t i = 0; (ops = mm_device_table(i)); i++)
+        if (strcmp(ops->name, t->device) == 0 && !ops->cpu_reaches_memory)
+            return mm_align(nets_exec_stage_bytes(net, batch));
+    return 0;
 }
 
 void target_fini(target *t) {
