@@ -141,7 +141,7 @@ static mm_status measure_facts(const options *o, const nets_net *net) {
     MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
     mm_status status = MM_OK;
     for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
-    if (status == MM_OK) status = collector_measure_link(&c, &o->target, 0);
+    if (status == MM_OK) status = collector_measure_link(&c, &o->target);
     if (status == MM_OK) status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;
