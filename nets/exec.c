@@ -104,7 +104,7 @@ int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
 }
 
 mm_status nets_exec_stage(nets_exec *exec) {
-    char name[256];
+    char name[sizeof exec->staging.name];
     if (exec->staging.stream || nets_exec_outstanding(exec) > 0)
         return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
                        mm_graph_name(exec->lowered->graph));
