@@ -110,6 +110,8 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
     MM_TRY(session_memory_default(s));
+    MM_TRY(session_memory_pin(s));
+    session_memory_end(s);
     s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
     return open_manager(s);
 }
@@ -123,6 +125,7 @@ mm_status session_init(session *s, const session_config *config) {
 }
 
 void session_fini(session *s) {
+    session_memory_end(s);
     nets_exec_destroy(s->eval_last);
     nets_exec_destroy(s->eval);
     nets_exec_destroy(s->train_last);

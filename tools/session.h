@@ -49,6 +49,8 @@ typedef struct session {
     int64_t minimum_bytes;             /* budget below which the first policy does not run */
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
     bool refused_switch;               /* it is one that will be switched to that does not fit */
+    requirement *requirements;         /* of each graph and policy, until the manager is made */
+    int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;
     int64_t staged_bytes;  /* of the budget, for batches that come in beside the computation; 0: they never do */
     requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */

@@ -322,4 +322,14 @@ sigint_ends_an_evaluation_() {
     equal at_once state
 }
 
+# The pinned memory for it is that which its plan takes in the budget, not that of the least plan.
+a_switch_without_a_budget_is_as_one_with_the_same_given_() {
+    local options=(train --net vgg11@32x32,thin=8 --batch 4 --iterations 2 --policy recompute --switch 1:recompute-swap
+        --quiet)
+    expect 0 "${options[@]}" --json own
+    expect 0 "${options[@]}" --budget "$(value own budget_bytes)" --json given
+    (($(value own stash_bytes) == $(value given stash_bytes))) ||
+        fail "stash of $(value own stash_bytes), with the same budget given $(value given stash_bytes)"
+}
+
 run_cases
