@@ -207,8 +207,8 @@ static mm_status read_link(bench *b) {
         MM_TRY(read_part_of_codec(b, b->link + strlen(codec), &bytes_per_s));
     else if (mm_size_parse(b->link, &bytes_per_s) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--link");
-    else if (bytes_per_s == 0)
-        return mm_fail(MM_ERR_INVALID, "--link %s: must be more than nothing", b->link);
+    else if (bytes_per_s < TARGET_LINK_LEAST)
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be at least %d bytes", b->link, TARGET_LINK_LEAST);
     target_set_link(&b->target, bytes_per_s);
     return MM_OK;
 }
@@ -233,6 +233,21 @@ static mm_status check_sources(const bench *b) {
     return MM_OK;
 }
 
+static bool are_several(const arg_texts *texts) {
+    const char *first = texts->text[0];
+    return texts->n > 1 || strncmp(first, "sweep", 5) == 0 || strcmp(first, "plans") == 0;
+}
+
+/* It is of throughput against something. */
+static mm_status check_picture(const bench *b) {
+    if (!are_several(&b->budgets) && !are_several(&b->batches) && b->sources.n < 2)
+        return mm_fail(MM_ERR_INVALID,
+                       "--svg %s: there is nothing to draw but over several --budgets, or over several "
+                       "--batch",
+                       b->svg);
+    return nets_safetensors_writable(b->svg);
+}
+
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
     MM_TRY(target_init(&b->target));
@@ -243,7 +258,7 @@ static mm_status prepare(bench *b) {
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
     if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
-    if (b->svg) MM_TRY(nets_safetensors_writable(b->svg));
+    if (b->svg) MM_TRY(check_picture(b));
     if (b->json) MM_TRY(nets_safetensors_writable(b->json));
     return read_link(b);
 }
@@ -283,22 +298,27 @@ static const char help_text[] =
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
-    "Keys of --json, in each row: net, batch, device, policy, codec, budget_bytes, peak_bytes (touched),\n"
-    "predicted_peak_bytes, minimum_bytes, staged_bytes (on cuda: of the plan, for the next batch), outside_bytes, "
-    "stash_bytes, images_per_second, iteration_seconds_median,\n"
-    "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
-    "null:\n"
-    "none), simulated (true: nothing ran, images_per_second is the simulator's), calibrated (true:\n"
-    "facts were measured of the same plan), codec_hidden_share,\n"
-    "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
-    "cuda:\n"
-    "its computation beside codecs and copies, to that under liveness), precision, fuse,\n"
-    "workspace_limit_bytes (of --workspace; 0: not given), host_seconds (of the training thread, to issue an\n"
-    "iteration once its batch is copied, waiting left out: the median; beside other work on the host's own device, "
-    "which\n"
-    "computes on the same cores), host_seconds_per_layer, loss_first, loss_last, test_accuracy, iterations, replays\n"
-    "(on cuda: iterations that were recorded work, enqueued as a whole), policy_effective (what stood in for it),\n"
-    "ladder_steps (how often), status (ok, or why not).\n"
+    "Keys of --json, in each row (null: not known, or not there):\n"
+    "  net, batch, device, precision, fuse, codec\n"
+    "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
+    "  status                       ok, or why not\n"
+    "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"
+    "  predicted_peak_bytes, peak_bytes   of the plan, and touched\n"
+    "  staged_bytes                 of the plan, on cuda: room for the next batch\n"
+    "  outside_bytes, stash_bytes   as in the table\n"
+    "  workspace_limit_bytes        of --workspace; 0: not given\n"
+    "  images_per_second, iteration_seconds_median, iteration_seconds_p95\n"
+    "  iteration_seconds_predicted, simulator_error   the simulator's, and how far off it is, as a share\n"
+    "  simulated                    true: nothing ran, images_per_second is the simulator's\n"
+    "  calibrated                   true: facts were measured of the same plan\n"
+    "  codec_hidden_share, codec_busy_seconds, compute_busy_seconds   an iteration, of their streams\n"
+    "  step_ratio                   to the step under liveness, where the table has it\n"
+    "  compute_ratio                the same of the computation beside codecs and copies, on cuda\n"
+    "  host_seconds                 of the training thread, to issue an iteration whose batch is copied, waiting left\n"
+    "                               out; median. On device host, which computes on the same cores, beside other work\n"
+    "  host_seconds_per_layer       the same by the network's layers, each forward and backward\n"
+    "  iterations, replays          and those of them that were recorded work enqueued as a whole, on cuda\n"
+    "  loss_first, loss_last, test_accuracy\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"

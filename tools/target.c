@@ -37,6 +37,18 @@ static void learn_rates(target *t) {
     t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
 }
 
+/* What only tensor cores and cuDNN have. */
+static mm_status check_host(const target *t) {
+    if (t->workspace_bytes > 0)
+        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
+    if (strcmp(t->precision, "fp32") != 0)
+        return mm_fail(MM_ERR_INVALID, "--precision %s: device host computes in fp32; it goes with --device cuda",
+                       t->precision);
+    if (t->algorithms)
+        return mm_fail(MM_ERR_INVALID, "--algorithms: device host has none to choose; it goes with --device cuda");
+    return MM_OK;
+}
+
 mm_status target_init(target *t) {
     MM_TRY(target_check_device(t->device));
     bool tf32 = strcmp(t->precision, "tf32") == 0;
@@ -44,8 +56,7 @@ mm_status target_init(target *t) {
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
     bool fuse = strcmp(t->fuse, "on") == 0;
     if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
-    if (t->workspace_bytes > 0 && strcmp(t->device, "host") == 0)
-        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
+    if (strcmp(t->device, "host") == 0) MM_TRY(check_host(t));
     const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,

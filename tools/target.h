@@ -48,17 +48,20 @@ typedef struct target {
             ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
     }
 
+/* Of a link slower than that, in bytes a second, nobody would see the end. */
+enum { TARGET_LINK_LEAST = 100000 };
+
 #define TARGET_LINK_ARG(t)                                                                                             \
     {                                                                                                                  \
         "--link", "SIZE", "bytes a second between device host and host memory, as 12GB (as fast as memcpy)", ARG_SIZE, \
-            &(t)->link_bytes_per_s, 0, 0                                                                               \
+            &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0                                                               \
     }
 
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
 /* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse neither on
- * nor off, a --workspace for the host device, whose ops take what they need and no more, a link's speed for another. */
+ * nor off, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's speed. */
 MM_CHECKED mm_status target_init(target *target);
 /* MM_ERR_INVALID: the speed of its link cannot be set. */
 MM_CHECKED mm_status target_allows_link(const target *target);

@@ -17,6 +17,25 @@ unknown_commands_and_options_point_to_help_() {
         refused 2 "unknown option '--nope=1'" $command --nope=1
         refused 2 "unknown option 'stray'" $command stray
     done
+    refused 2 "unknown option '--budgets=1'; --budget is one; --help lists them" train --budgets=1
+    refused 2 "unknown option '--policy'; --policies is one; --help lists them" bench --policy liveness
+    refused 2 "unknown option '--itertions'; --iterations is one" train --itertions 5
+}
+
+help_is_there_in_every_way_that_it_is_asked_for_() {
+    local command
+    for command in train bench plan device nets policies codecs; do
+        expect 0 $command --help
+        cp out asked
+        says asked "usage: mm $command"
+        expect 0 help $command
+        equal out asked
+        expect 0 $command --batch -h
+        equal out asked
+    done
+    expect 0 help
+    says out "usage: mm COMMAND"
+    refused 2 "unknown command 'nope'" help nope
 }
 
 options_without_a_value_are_refused_() {
@@ -90,6 +109,22 @@ policy_options_out_of_range_are_refused_() {
     refused 2 "must be a whole number" train --policy freelunch:k=99999999999999999999
     refused 2 "does not give the elements back" train --policy freelunch:codec=mask
     refused 1 "policy freelunch:k=1,when=always: 1 buffers asked for" "${train[@]}" --policy freelunch:k=1,when=always
+}
+
+what_only_a_gpu_has_is_not_the_hosts_() {
+    for command in train plan bench; do
+        refused 2 "--precision tf32: device host computes in fp32; it goes with --device cuda" $command --precision tf32
+        refused 2 "--algorithms: device host has none to choose; it goes with --device cuda" $command --algorithms file
+        refused 2 "--link 12: must be at least 100000 bytes" $command --link 12
+    done
+}
+
+options_that_do_nothing_together_are_refused_() {
+    refused 2 "are of --facts FILE: give it, too" device --net tiny
+    refused 2 "are of --facts FILE: give it, too" device --iterations 5
+    refused 2 "--facts of a network: give one of them" device --facts facts --json seen
+    refused 2 "--svg chart.svg: there is nothing to draw but over several --budgets" bench --net tiny --svg chart.svg
+    [[ ! -e chart.svg && ! -e facts ]] || fail "a file was written"
 }
 
 devices_that_are_not_there_are_named_() {
