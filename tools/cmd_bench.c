@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "tools/bench.h"
 #include "tools/bench_grid.h"
 #include "tools/commands.h"
+#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/requirement.h"
 
@@ -245,7 +245,16 @@ static mm_status check_picture(const bench *b) {
                        "--svg %s: there is nothing to draw but over several --budgets, or over several "
                        "--batch",
                        b->svg);
-    return nets_safetensors_writable(b->svg);
+    return MM_OK;
+}
+
+static mm_status check_files(const bench *b) {
+    named_file files[3 + ARG_TEXTS_MAX] = {
+        {"--json", b->json, true}, {"--svg", b->svg, true}, {"--facts", b->facts, true}};
+    int n = 3;
+    if (b->svg) MM_TRY(check_picture(b));
+    for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], false};
+    return files_check(files, n);
 }
 
 static mm_status prepare(bench *b) {
@@ -257,9 +266,7 @@ static mm_status prepare(bench *b) {
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
-    if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
-    if (b->svg) MM_TRY(check_picture(b));
-    if (b->json) MM_TRY(nets_safetensors_writable(b->json));
+    MM_TRY(check_files(b));
     return read_link(b);
 }
 

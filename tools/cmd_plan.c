@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/explain.h"
 #include "tools/facts_source.h"
+#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/picture.h"
 
@@ -141,8 +141,8 @@ static mm_status check(plan_command *c) {
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->max_batch && c->facts) MM_TRY(check_facts(c->facts));
-    if (c->json) MM_TRY(nets_safetensors_writable(c->json));
-    return c->svg ? nets_safetensors_writable(c->svg) : MM_OK;
+    const named_file files[] = {{"--json", c->json, true}, {"--svg", c->svg, true}, {"--facts", c->facts, false}};
+    return files_check(files, sizeof files / sizeof *files);
 }
 
 /* Where none of the policies that were asked for fits, one that does is named. */

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "policies/policy.h"
 #include "tools/commands.h"
+#include "tools/files.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
 
@@ -77,7 +77,15 @@ static mm_status apply_switches(void *ctx, session *s) {
     return MM_OK;
 }
 
-static mm_status check_writable(const char *path) { return path ? nets_safetensors_writable(path) : MM_OK; }
+/* A state that is gone on from may be saved over. */
+static mm_status check_files(const train *t) {
+    bool over = t->load && t->save && files_are_same(t->load, t->save);
+    const named_file files[] = {{"--save", t->save, true},
+                                {"--json", t->json, true},
+                                {"--log", t->log_path, true},
+                                {"--load", over ? NULL : t->load, false}};
+    return files_check(files, sizeof files / sizeof *files);
+}
 
 static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
@@ -89,9 +97,7 @@ static mm_status configure(train *t, session_config *config) {
     MM_TRY(mm_policy_parse(t->policy, &policy));
     for (int i = 0; i < t->switch_texts.n; i++) MM_TRY(read_switch(t, t->switch_texts.text[i]));
     MM_TRY(nets_open(t->net, &t->network));
-    MM_TRY(check_writable(t->save));
-    MM_TRY(check_writable(t->json));
-    MM_TRY(check_writable(t->log_path));
+    MM_TRY(check_files(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .batch = t->batch,

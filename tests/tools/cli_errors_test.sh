@@ -166,6 +166,11 @@ budgets_that_cannot_be_read_are_refused_() {
     refused 2 "--budget 0: must be more than nothing" train --budget 0
 }
 
+images_larger_than_can_be_counted_are_refused_() {
+    refused 1 "oneDNN cannot count 1 images of 65536x65536x3" plan --net resnet50@65536x65536 --batch 1
+    refused 1 "take a smaller batch or image" plan --net resnet50@65536x64 --batch 1048576
+}
+
 more_memory_than_the_machine_has_is_refused_() {
     refused 1 "the budget is 1125899906842624 bytes (1024TiB), device host has" "${train[@]}" --budget 1024TiB
     refused 1 "the budget is 9223372036854775807 bytes" "${train[@]}" --budget 9223372036854775807
@@ -242,6 +247,21 @@ outputs_that_cannot_be_written_are_refused_before_the_first_step_() {
     refused 1 "folder: cannot be written" bench --net tiny --json folder
     refused 1 "none/x: cannot be written" bench --net tiny --facts none/x
     [[ $(ls) == $'err\nfolder\nout' ]] || fail "left behind: $(ls)"
+}
+
+a_file_named_twice_is_refused_before_it_is_lost_() {
+    expect 0 "${train[@]}" --save state
+    cp state old
+    ln -s state link
+    refused 2 "--save and --json name the same file, state" "${train[@]}" --save ./state --json state
+    refused 2 "--save and --log name the same file, link" "${train[@]}" --save state --log link
+    refused 2 "--log and --load name the same file, ./state" "${train[@]}" --log state --load ./state
+    refused 2 "--json and --log name the same file, new" "${train[@]}" --json ./new --log new
+    refused 2 "--json and --svg name the same file, $PWD/new" plan --net tiny --json new --svg "$PWD/new"
+    refused 2 "--json and --facts name the same file, new" bench --net tiny --json new --facts new
+    equal state old
+    [[ ! -e new ]] || fail "a file was written"
+    expect 0 "${train[@]}" --load link --save state --iterations 3
 }
 
 a_refused_run_leaves_old_files_alone_() {
