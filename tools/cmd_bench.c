@@ -176,7 +176,7 @@ static mm_status print_all(const bench *b) {
     for (int i = 0; i < n; i++) grid_print(stdout, &grids[i]);
     if (n == 0) grid_print_orders(stdout, b->rows, b->n_rows);
     rows_print_error(stdout, b->rows, b->n_rows);
-    mm_status status = b->svg ? grids_save_picture(b->svg, grids, n) : MM_OK;
+    mm_status status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
 }
