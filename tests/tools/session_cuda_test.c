@@ -136,7 +136,7 @@ static long all_calls(void) {
 
 /* The calls of an iteration, when those that come only once are over. */
 static long train(const subject *u, mm_issue issue, row *found) {
-    enum { WARM_UP = 3, COUNTED = 4 };
+    enum { WARM_UP = 2, COUNTED = 2 };
     session s;
     session_run run = {.iterations = WARM_UP, .schedule = {.rate = 0.01f, .factor = 1}, .quiet = true};
     session_config config = config_of(u, 0, "liveness", NULL);
