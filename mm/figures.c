@@ -89,6 +89,12 @@ mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *mea
     return MM_OK;
 }
 
+int64_t mm_host_wait_ns(mm_manager *m) {
+    mm_dispatch_stats d;
+    mm_dispatch_stats_get(m->dispatch, &d);
+    return d.issue_wait_ns + d.data_wait_ns + d.end_wait_ns;
+}
+
 const char *mm_policy_list(size_t i, const char **summary_out) {
     const mm_policy_ops *ops = mm_policy_table(i);
     if (ops && summary_out) *summary_out = ops->summary;

@@ -319,6 +319,11 @@ MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *n
  * NULL, or bytes <= 0. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *name, int64_t bytes);
 
+/* Gives back what mm_persistent_add added. Every prepared graph is planned anew without it. MM_ERR_NOT_FOUND: there is none.
+ * MM_ERR_INVALID: a graph has declared it. MM_ERR_ORDER: other persistent tensors lie behind it, which never move: it stays.
+ * On failure nothing changed. Between iterations only. */
+MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
+
 /* The compute stream that work can be enqueued on. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 

@@ -36,11 +36,13 @@ mm_status mm_directory_add(mm_directory *d, const mm_graph *graph) {
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
         if (tensor->ownership != MM_PERSISTENT) continue;
-        const mm_persistent *known = mm_directory_find(d, tensor->name);
-        if (known && known->bytes != tensor->bytes)
+        int known = mm_names_find(&d->names, tensor->name);
+        if (known >= 0 && d->entries[known].bytes != tensor->bytes)
             return mm_fail(MM_ERR_INVALID, "graph %s: persistent tensor %s has %lld bytes, but %lld in a graph before",
-                           mm_graph_name(graph), tensor->name, (long long)tensor->bytes, (long long)known->bytes);
-        if (!known) MM_TRY(mm_directory_append(d, tensor->name, tensor->bytes));
+                           mm_graph_name(graph), tensor->name, (long long)tensor->bytes,
+                           (long long)d->entries[known].bytes);
+        if (known < 0) MM_TRY(mm_directory_append(d, tensor->name, tensor->bytes));
+        d->entries[known < 0 ? d->n - 1 : known].declared = true;
     }
     return MM_OK;
 }

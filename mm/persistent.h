@@ -10,6 +10,7 @@
 typedef struct mm_persistent {
     char *name;
     int64_t offset, bytes;
+    bool declared; /* by a graph */
 } mm_persistent;
 
 typedef struct mm_directory {
@@ -26,7 +27,7 @@ const mm_persistent *mm_directory_find(const mm_directory *directory, const char
  * what was added stays until mm_directory_cut. */
 MM_CHECKED mm_status mm_directory_add(mm_directory *directory, const mm_graph *graph);
 
-/* Adds one, whose name is none of those that are there. */
+/* Adds one, which no graph declares, and whose name is none of those that are there. */
 MM_CHECKED mm_status mm_directory_append(mm_directory *directory, const char *name, int64_t bytes);
 
 /* Takes back everything after the first n entries. */

@@ -71,7 +71,7 @@ static mm_status record_init(const mm_manager *m, mm_attempt *a, const mm_record
 /* Clears the places of new persistent tensors. It may fail, so it comes before anything else is changed. */
 static mm_status zero_added(mm_manager *m) {
     int64_t base = m->persistent_bytes;
-    if (m->directory.bytes == base) return MM_OK;
+    if (m->directory.bytes <= base) return MM_OK;
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
     MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->directory.bytes - base));
     mm_status status = mm_stream_sync(stream);
@@ -139,16 +139,19 @@ static mm_status add_graph(mm_manager *m, const mm_record *added, bool moved) {
     return mm_manager_replan(m, &m->policy, added, why);
 }
 
-/* What was added to the directory since stays if it could be made room for. */
-static mm_status keep_or_cut(mm_manager *m, int entries, mm_status status) {
-    if (status != MM_OK) {
-        mm_directory_cut(&m->directory, entries);
-        return status;
-    }
+static void count_persistents(mm_manager *m) {
     pthread_mutex_lock(&m->lock);
     m->persistent_bytes = m->directory.bytes;
     pthread_mutex_unlock(&m->lock);
-    return MM_OK;
+}
+
+/* What was added to the directory since stays if it could be made room for. */
+static mm_status keep_or_cut(mm_manager *m, int entries, mm_status status) {
+    if (status == MM_OK)
+        count_persistents(m);
+    else
+        mm_directory_cut(&m->directory, entries);
+    return status;
 }
 
 static mm_status prepare(mm_manager *m, const mm_record *added) {
@@ -161,8 +164,8 @@ static mm_status prepare(mm_manager *m, const mm_record *added) {
     return keep_or_cut(m, entries, status);
 }
 
-/* Plans what is prepared around a larger directory, by what is run now. */
-static mm_status move_up(mm_manager *m) {
+/* Plans what is prepared around a directory of another size, by what is run now. */
+static mm_status plan_around(mm_manager *m) {
     mm_attempt a = {.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
     if (m->directory.bytes > mm_manager_limit_bytes(m))
         return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %lld bytes, the budget is %lld",
@@ -179,8 +182,37 @@ mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
                        bytes > 0 ? " is there already" : "");
     int entries = m->directory.n;
     mm_status status = mm_directory_append(&m->directory, name, bytes);
-    if (status == MM_OK) status = move_up(m);
+    if (status == MM_OK) status = plan_around(m);
     return keep_or_cut(m, entries, status);
+}
+
+static mm_status check_removable(const mm_manager *m, const char *name) {
+    const mm_directory *d = &m->directory;
+    const mm_persistent *entry = name ? mm_directory_find(d, name) : NULL;
+    if (!entry)
+        return mm_fail(MM_ERR_NOT_FOUND, "mm_persistent_remove: there is no persistent tensor %s", name ? name : "");
+    if (entry->declared)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_remove: %s is a graph's, and stays for the manager's life", name);
+    if (entry != &d->entries[d->n - 1])
+        return mm_fail(MM_ERR_ORDER, "mm_persistent_remove: %s lies behind %s and never moves",
+                       d->entries[d->n - 1].name, name);
+    return MM_OK;
+}
+
+mm_status mm_persistent_remove(mm_manager *m, const char *name) {
+    MM_TRY(mm_manager_settle(m, "mm_persistent_remove"));
+    MM_TRY(check_removable(m, name));
+    int64_t before = m->directory.bytes;
+    /* What was touched of it was no stray. */
+    if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
+    m->directory.bytes = m->directory.entries[m->directory.n - 1].offset;
+    mm_status status = plan_around(m);
+    if (status == MM_OK) {
+        mm_directory_cut(&m->directory, m->directory.n - 1);
+        count_persistents(m);
+    } else
+        m->directory.bytes = before;
+    return status;
 }
 
 static mm_status check_frozen(const mm_graph *graph) {

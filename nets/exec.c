@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "nets/exec_internal.h"
 
@@ -103,7 +104,7 @@ int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
 }
 
 mm_status nets_exec_stage(nets_exec *exec) {
-    char name[256];
+    char name[sizeof exec->staging.name];
     if (exec->staging.stream || nets_exec_outstanding(exec) > 0)
         return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
                        mm_graph_name(exec->lowered->graph));
@@ -235,6 +236,12 @@ static mm_status run_recorded(nets_exec *exec, const iteration *it) {
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static mm_status run_iteration(nets_exec *exec, const iteration *it) {
     MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
     MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
@@ -263,7 +270,9 @@ static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
+    int64_t began = now_ns();
     mm_status status = run_iteration(exec, it);
+    exec->enqueue_ns += now_ns() - began;
     if (status != MM_OK) return undo(exec, it, status);
     exec->slots.submitted++;
     return MM_OK;
@@ -335,3 +344,5 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
 }
 
 int nets_exec_outstanding(const nets_exec *exec) { return (int)(exec->slots.submitted - exec->slots.collected); }
+
+int64_t nets_exec_enqueue_ns(const nets_exec *exec) { return exec->enqueue_ns; }

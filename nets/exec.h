@@ -74,14 +74,19 @@ MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, cons
 MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out);
 
 /* Batches come in beside the computation from now on: while an iteration runs, the batch of the next that is submitted is
- * copied to a buffer on the device, nets_exec_stage_bytes of the budget for the manager's life (mm_persistent_add). Bits
- * stay the same. MM_ERR_INFEASIBLE: these do not fit the budget under the policy that is run: nothing changed, and
- * batches come over the compute stream before their iteration's first step, as without. MM_ERR_INVALID: another executor
- * of such a graph has used that buffer in this manager. With nothing submitted. */
+ * copied to a buffer on the device, nets_exec_stage_bytes of the budget until the executor is destroyed (mm_persistent_add;
+ * for the manager's life if others lie behind it then). Bits stay the same. MM_ERR_INFEASIBLE: these do not fit the budget
+ * under the policy that is run: nothing changed, and batches come over the compute stream before their iteration's first
+ * step, as without. MM_ERR_INVALID: another executor of such a graph has that buffer in this manager. With nothing
+ * submitted. */
 MM_CHECKED mm_status nets_exec_stage(nets_exec *exec);
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);
+
+/* How long the calling thread has been enqueuing iterations, since creation: from when their batches were copied on, with
+ * what it waited for meanwhile. */
+int64_t nets_exec_enqueue_ns(const nets_exec *exec);
 
 #endif

@@ -21,6 +21,7 @@ struct nets_exec {
     nets_staging staging;                    /* its stream NULL: batches come over the compute stream */
     void *recorded_images, *recorded_labels; /* where the recorded iteration looks for its batch */
     int64_t ladder_steps;                    /* of the manager, when last looked at */
+    int64_t enqueue_ns;                      /* spent in it by the calling thread */
 };
 
 static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor tensor) {

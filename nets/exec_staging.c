@@ -1,18 +1,21 @@
 #include "nets/exec_staging.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "mm/core/plan.h"
 
-/* The buffer last: it stays. What is free to be written is so once the compute stream has come here. */
+/* What is free to be written is so once the compute stream has come here. */
 static mm_status open_staging(nets_staging *staging, mm_manager *manager, const char *name, int64_t bytes) {
+    snprintf(staging->name, sizeof staging->name, "%s", name);
     mm_stream *compute = mm_compute_stream(manager);
     MM_TRY(mm_event_create(compute->device, &staging->arrived));
     MM_TRY(mm_event_create(compute->device, &staging->taken));
     MM_TRY(mm_event_record(staging->taken, compute));
     MM_TRY(mm_stream_create(compute->device, "mm-batch", 0, &staging->stream));
-    MM_TRY(mm_persistent_add(manager, name, bytes));
-    staging->buffer = mm_persistent_data(manager, name, NULL);
+    MM_TRY(mm_persistent_add(manager, staging->name, bytes));
+    staging->manager = manager;
+    staging->buffer = mm_persistent_data(manager, staging->name, NULL);
     return MM_OK;
 }
 
@@ -26,6 +29,10 @@ void nets_staging_fini(nets_staging *staging) {
     mm_stream_destroy(staging->stream);
     mm_event_destroy(staging->arrived);
     mm_event_destroy(staging->taken);
+    if (staging->buffer) {
+        mm_status removed = mm_persistent_remove(staging->manager, staging->name);
+        (void)removed; /* it stays: no harm is done */
+    }
     memset(staging, 0, sizeof *staging);
 }
 

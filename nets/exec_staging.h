@@ -20,15 +20,18 @@ typedef struct nets_staged {
 } nets_staged;
 
 typedef struct nets_staging {
+    mm_manager *manager;
+    char name[256];    /* of the buffer */
     mm_stream *stream; /* NULL: there is no buffer */
     mm_event *arrived, *taken;
     uint8_t *buffer;
 } nets_staging;
 
-/* Of so many bytes, as a persistent tensor of that name. MM_ERR_INFEASIBLE: it does not fit the budget. Undo with fini,
- * also where it failed; the tensor stays. */
+/* Of so many bytes, as a persistent tensor of that name. MM_ERR_INFEASIBLE: it does not fit the budget. On failure nothing
+ * is left. */
 MM_CHECKED mm_status nets_staging_init(nets_staging *staging, mm_manager *manager, const char *name, int64_t bytes);
-/* Waits for what is on its way. Legal on a zeroed one. */
+/* Waits for what is on its way, and gives the buffer back, unless other persistent tensors lie behind it. Legal on a zeroed
+ * one. */
 void nets_staging_fini(nets_staging *staging);
 
 /* Enqueues a batch's way; the parts take the buffer in order, each aligned. */

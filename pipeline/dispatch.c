@@ -238,21 +238,28 @@ static mm_status drain(mm_dispatch *d) {
     return status == MM_OK ? MM_OK : mm_fail(status, "%s", message);
 }
 
-static void add_codec_wait(mm_dispatch *d, int64_t ns) {
+static void add_ns(mm_dispatch *d, int64_t *figure, int64_t ns) {
     pthread_mutex_lock(&d->lock);
-    d->stats.codec_wait_ns += ns;
+    *figure += ns;
     pthread_mutex_unlock(&d->lock);
 }
 
-mm_status mm_dispatch_end(mm_dispatch *d) {
+/* Until every operation has been issued. */
+static void drain_workers(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_drain(d->worker[s]);
+}
+
+mm_status mm_dispatch_end(mm_dispatch *d) {
+    int64_t start = now_ns();
+    drain_workers(d);
     mm_status status = drain(d);
+    add_ns(d, &d->stats.end_wait_ns, now_ns() - start);
     pthread_mutex_lock(&d->lock);
     if (d->failed != MM_OK) status = tell_failure(d);
     pthread_mutex_unlock(&d->lock);
     if (status == MM_OK) status = mm_self_check_end(d->program);
-    if (status == MM_OK) add_codec_wait(d, mm_program_measure(d->program));
+    if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_program_measure(d->program));
     mm_unplanned_reset(d->program);
     d->program = NULL;
     return status;
@@ -272,8 +279,9 @@ static mm_status join_streams(mm_dispatch *d) {
 mm_status mm_dispatch_end_async(mm_dispatch *d) {
     const mm_program *p = d->program;
     if (p->has_unplanned || p->total_ns || d->config.self_check) return mm_dispatch_end(d);
-    for (int s = 0; s < MM_STREAM_COUNT; s++)
-        if (d->worker[s]) mm_worker_drain(d->worker[s]);
+    int64_t start = now_ns();
+    drain_workers(d);
+    add_ns(d, &d->stats.end_wait_ns, now_ns() - start);
     mm_status status = mm_dispatch_failure(d);
     if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);

@@ -41,6 +41,7 @@ typedef struct mm_dispatch_stats {
     int64_t host_waits;    /* times that step_begin waited for a worker to issue, or (no stream) for data */
     int64_t issue_wait_ns; /* that took so long while the compute stream went on with what it had */
     int64_t data_wait_ns;  /* and so long while the caller, who computes inline, stood waiting */
+    int64_t end_wait_ns;   /* and so long at the end of iterations: for workers, and for the device where they drain */
     int64_t codec_wait_ns; /* the computation waited for an encode or decode that was at work; of iterations that ended
                               well, on devices with timed events */
     int64_t nonfinite_blocks;

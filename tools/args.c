@@ -39,6 +39,8 @@ static mm_status set_size(const arg *a, const char *value) {
     int64_t bytes;
     if (mm_size_parse(value, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "%s", a->name);
     if (bytes <= 0) return mm_fail(MM_ERR_INVALID, "%s %s: must be more than nothing", a->name, value);
+    if ((double)bytes < a->min)
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be at least %.0f bytes", a->name, value, a->min);
     *(int64_t *)a->target = bytes;
     return MM_OK;
 }
@@ -74,6 +76,25 @@ static const arg *find(const arg *table, const char *name, size_t length) {
     return NULL;
 }
 
+/* The one whose name begins most like it; NULL: none begins as three of its letters. */
+static const arg *find_like(const arg *table, const char *name, size_t length) {
+    enum { LEAST = 5 }; /* with "--" */
+    const arg *best = NULL;
+    size_t most = LEAST - 1;
+    for (const arg *a = table; a->kind != ARG_END; a++) {
+        size_t same = 0;
+        while (same < length && a->name[same] == name[same]) same++;
+        if (same > most) best = a, most = same;
+    }
+    return best;
+}
+
+static mm_status unknown_option(const arg *table, const char *name, size_t length) {
+    const arg *like = find_like(table, name, length);
+    return mm_fail(MM_ERR_INVALID, "unknown option '%s'; %s%s--help lists them", name, like ? like->name : "",
+                   like ? " is one; " : "");
+}
+
 /* Wherever it stands: whoever is lost in the options adds it to what is typed already. */
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
@@ -97,7 +118,7 @@ mm_status args_parse(int argc, char **argv, const arg *table, const char *usage,
         const char *equals = strchr(argv[i], '=');
         size_t length = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
         const arg *a = find(table, argv[i], length);
-        if (!a) return mm_fail(MM_ERR_INVALID, "unknown option '%s'; --help lists them", argv[i]);
+        if (!a) return unknown_option(table, argv[i], length);
         if (a->kind == ARG_FLAG) {
             if (equals) return mm_fail(MM_ERR_INVALID, "%s takes no value", a->name);
             *(bool *)a->target = true;

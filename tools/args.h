@@ -10,7 +10,7 @@ typedef enum arg_kind {
     ARG_TEXT,   /* const char *: points into argv */
     ARG_COUNT,  /* int64_t within [min, max] */
     ARG_NUMBER, /* double within [min, max] */
-    ARG_SIZE,   /* int64_t bytes: 12GiB */
+    ARG_SIZE,   /* int64_t bytes, at least min: 12GiB */
     ARG_TEXTS,  /* arg_texts: may be given again, or separated by commas with `split` */
 } arg_kind;
 

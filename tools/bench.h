@@ -21,7 +21,6 @@ typedef struct bench {
     bool same_batches, no_ladder, equal_streams, predict, quiet, help;
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
-    int64_t link_bytes;
     /* of the network and batch that is under way */
     simulated subject;
     int64_t least_bytes[ARG_TEXTS_MAX]; /* that each policy needs, as far as they were simulated; 0 */

@@ -106,9 +106,12 @@ static mm_status read_budget(const char *text, int64_t *bytes_out) {
     return MM_OK;
 }
 
+/* What runs has room for the next batch, too: see session_memory_default. */
+static int64_t room(const bench *b) { return b->source ? 0 : b->subject.staged_bytes; }
+
 static mm_status needs(const bench *b, const char *policy, int64_t *bytes_out) {
     simulated_run run;
-    MM_TRY(simulated_policy(&b->subject, policy, 0, 0, NULL, &run));
+    MM_TRY(simulated_policy(&b->subject, policy, 0, b->pinned_bytes, NULL, &run));
     *bytes_out = run.peak_bytes;
     return MM_OK;
 }
@@ -122,14 +125,17 @@ static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX]
         MM_TRY(needs(b, b->policies.text[p], &bytes));
         if (bytes < low) low = bytes;
     }
-    *n_out = spread(low, high, n, budgets);
+    *n_out = spread(low, high + room(b), n, budgets);
     return MM_OK;
 }
 
 /* What the plan of each policy needs, falling. */
 static mm_status plan_budgets(const bench *b, int64_t budgets[ARG_TEXTS_MAX], int *n_out) {
     *n_out = b->policies.n;
-    for (int p = 0; p < b->policies.n; p++) MM_TRY(needs(b, b->policies.text[p], &budgets[p]));
+    for (int p = 0; p < b->policies.n; p++) {
+        MM_TRY(needs(b, b->policies.text[p], &budgets[p]));
+        budgets[p] += room(b);
+    }
     qsort(budgets, (size_t)b->policies.n, sizeof *budgets, by_size_falling);
     return MM_OK;
 }

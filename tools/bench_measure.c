@@ -16,7 +16,6 @@ static session_config configure(const bench *b, const nets_net *net, int64_t bat
                              .batch = batch,
                              .target = b->target,
                              .pinned_bytes = b->pinned_bytes,
-                             .link_bytes_per_s = b->link_bytes,
                              .seed = (uint64_t)b->seed,
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .issue = b->issue,

@@ -48,7 +48,7 @@ static mm_status calibrate(bench *b, const nets_net *net, int64_t batch, predict
     p->n_rounds++;
     for (int i = 0; i < p->policies.n && !*b->interrupted; i++)
         MM_TRY(bench_calibrate(b, net, batch, p->policies.text[i], c));
-    return *b->interrupted ? MM_OK : collector_measure_link(c, &b->target, b->link_bytes);
+    return *b->interrupted ? MM_OK : collector_measure_link(c, &b->target);
 }
 
 /* ---------------------------------------------------------------- measuring */
@@ -93,11 +93,11 @@ static int by_value(const void *a, const void *b) {
 
 /* The median of what the rounds' facts make of it. A manager plans without times, so its plan is made again like that. */
 static mm_status predict(const bench *b, const prediction *p, row *r) {
-    int64_t ns[ROUNDS];
+    int64_t ns[ROUNDS], budget = r->budget_bytes - r->staged_bytes;
     simulated_run run;
     for (int i = 0; i < ROUNDS; i++) {
         time_source times = {.fill = collector_fill, .ctx = &p->rounds[i]};
-        MM_TRY(simulated_policy(&b->subject, r->policy, r->budget_bytes, r->pinned_bytes, &times, &run));
+        MM_TRY(simulated_policy(&b->subject, r->policy, budget, r->pinned_bytes, &times, &run));
         if (run.untimed[0]) return MM_OK;
         ns[i] = run.iteration_ns;
     }

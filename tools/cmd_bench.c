@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "tools/bench.h"
 #include "tools/bench_grid.h"
 #include "tools/commands.h"
+#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/requirement.h"
 
@@ -119,7 +119,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
     bool saved = !*b->interrupted;
-    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target, b->link_bytes);
+    if (status == MM_OK && saved && !b->source) status = collector_measure_link(&c, &b->target);
     if (status == MM_OK && saved) status = collector_save(&c, b->facts);
     collector_fini(&c);
     b->collector = NULL;
@@ -176,7 +176,7 @@ static mm_status print_all(const bench *b) {
     for (int i = 0; i < n; i++) grid_print(stdout, &grids[i]);
     if (n == 0) grid_print_orders(stdout, b->rows, b->n_rows);
     rows_print_error(stdout, b->rows, b->n_rows);
-    mm_status status = b->svg ? grids_save_picture(b->svg, grids, n) : MM_OK;
+    mm_status status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
 }
@@ -184,27 +184,32 @@ static mm_status print_all(const bench *b) {
 /* ---------------------------------------------------------------- the command */
 
 /* "codec/10": a tenth of the speed of the codec, measured now. */
+static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t *bytes_per_s_out) {
+    char *end, codec_size[32], link_size[32];
+    int64_t speed;
+    double part = strtod(divisor, &end);
+    if (end == divisor || *end || !(part >= 0.001 && part <= 1e6))
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
+    MM_TRY(bench_codec_speed(b, &speed));
+    *bytes_per_s_out = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
+    printf("link: %s/s, a codec that makes %s/s through %g\n",
+           mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
+           mm_size_format(speed, codec_size, sizeof codec_size), part);
+    return MM_OK;
+}
+
 static mm_status read_link(bench *b) {
     static const char codec[] = "codec/";
+    int64_t bytes_per_s = 0;
     if (!b->link) return MM_OK;
-    if (strcmp(b->target.device, "host") != 0)
-        return mm_fail(MM_ERR_INVALID, "--link %s: a link of a given speed is device host's, not %s's", b->link,
-                       b->target.device);
-    if (strncmp(b->link, codec, strlen(codec)) != 0) {
-        if (mm_size_parse(b->link, &b->link_bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--link");
-        return b->link_bytes > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "--link %s: must be more than nothing", b->link);
-    }
-    char *end;
-    double part = strtod(b->link + strlen(codec), &end);
-    if (end == b->link + strlen(codec) || *end || !(part >= 0.001 && part <= 1e6))
-        return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
-    int64_t speed;
-    MM_TRY(bench_codec_speed(b, &speed));
-    char codec_size[32], link_size[32];
-    b->link_bytes = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
-    printf("link: %s/s, a codec that makes %s/s through %g\n",
-           mm_size_format(b->link_bytes, link_size, sizeof link_size),
-           mm_size_format(speed, codec_size, sizeof codec_size), part);
+    MM_TRY(target_allows_link(&b->target));
+    if (strncmp(b->link, codec, strlen(codec)) == 0)
+        MM_TRY(read_part_of_codec(b, b->link + strlen(codec), &bytes_per_s));
+    else if (mm_size_parse(b->link, &bytes_per_s) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--link");
+    else if (bytes_per_s < TARGET_LINK_LEAST)
+        return mm_fail(MM_ERR_INVALID, "--link %s: must be at least %d bytes", b->link, TARGET_LINK_LEAST);
+    target_set_link(&b->target, bytes_per_s);
     return MM_OK;
 }
 
@@ -228,6 +233,30 @@ static mm_status check_sources(const bench *b) {
     return MM_OK;
 }
 
+static bool are_several(const arg_texts *texts) {
+    const char *first = texts->text[0];
+    return texts->n > 1 || strncmp(first, "sweep", 5) == 0 || strcmp(first, "plans") == 0;
+}
+
+/* It is of throughput against something. */
+static mm_status check_picture(const bench *b) {
+    if (!are_several(&b->budgets) && !are_several(&b->batches) && b->sources.n < 2)
+        return mm_fail(MM_ERR_INVALID,
+                       "--svg %s: there is nothing to draw but over several --budgets, or over several "
+                       "--batch",
+                       b->svg);
+    return MM_OK;
+}
+
+static mm_status check_files(const bench *b) {
+    named_file files[3 + ARG_TEXTS_MAX] = {
+        {"--json", b->json, true}, {"--svg", b->svg, true}, {"--facts", b->facts, true}};
+    int n = 3;
+    if (b->svg) MM_TRY(check_picture(b));
+    for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], false};
+    return files_check(files, n);
+}
+
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
     MM_TRY(target_init(&b->target));
@@ -237,12 +266,8 @@ static mm_status prepare(bench *b) {
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
-    if (b->facts) MM_TRY(nets_safetensors_writable(b->facts));
-    if (b->svg) MM_TRY(nets_safetensors_writable(b->svg));
-    if (b->json) MM_TRY(nets_safetensors_writable(b->json));
-    MM_TRY(read_link(b));
-    if (b->link_bytes > 0) target_learn_rates(&b->target, b->link_bytes);
-    return MM_OK;
+    MM_TRY(check_files(b));
+    return read_link(b);
 }
 
 static const char help_text[] =
@@ -275,20 +300,32 @@ static const char help_text[] =
     "  stash                 bytes held from the forward to the backward pass\n"
     "  img/s                 images a second, by the median iteration\n"
     "  hidden                share of the codecs' time during which computation did not wait for them\n"
+    "  host                  on cuda: what the training thread takes to issue an iteration, waiting left out; in all,\n"
+    "                        and by layer (forward and backward); whether it is replayed, or issued step by step\n"
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
-    "Keys of --json, in each row: net, batch, device, policy, codec, budget_bytes, peak_bytes (touched),\n"
-    "predicted_peak_bytes, minimum_bytes, outside_bytes, stash_bytes, images_per_second, iteration_seconds_median,\n"
-    "iteration_seconds_p95, iteration_seconds_predicted (the simulator's; null: none), simulator_error (a share; "
-    "null:\n"
-    "none), simulated (true: nothing ran, images_per_second is the simulator's), calibrated (true:\n"
-    "facts were measured of the same plan), codec_hidden_share,\n"
-    "codec_busy_seconds, compute_busy_seconds, step_ratio (to liveness's step; null: not there), compute_ratio (on "
-    "cuda:\n"
-    "its computation beside codecs and copies, to that under liveness), precision, fuse,\n"
-    "workspace_limit_bytes (of --workspace; 0: not given), loss_first, loss_last, test_accuracy, iterations, replays\n"
-    "(on cuda: iterations that were recorded work, enqueued as a whole), status (ok, or why not).\n"
+    "Keys of --json, in each row (null: not known, or not there):\n"
+    "  net, batch, device, precision, fuse, codec\n"
+    "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
+    "  status                       ok, or why not\n"
+    "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"
+    "  predicted_peak_bytes, peak_bytes   of the plan, and touched\n"
+    "  staged_bytes                 of the plan, on cuda: room for the next batch\n"
+    "  outside_bytes, stash_bytes   as in the table\n"
+    "  workspace_limit_bytes        of --workspace; 0: not given\n"
+    "  images_per_second, iteration_seconds_median, iteration_seconds_p95\n"
+    "  iteration_seconds_predicted, simulator_error   the simulator's, and how far off it is, as a share\n"
+    "  simulated                    true: nothing ran, images_per_second is the simulator's\n"
+    "  calibrated                   true: facts were measured of the same plan\n"
+    "  codec_hidden_share, codec_busy_seconds, compute_busy_seconds   an iteration, of their streams\n"
+    "  step_ratio                   to the step under liveness, where the table has it\n"
+    "  compute_ratio                the same of the computation beside codecs and copies, on cuda\n"
+    "  host_seconds                 of the training thread, to issue an iteration whose batch is copied, waiting left\n"
+    "                               out; median. On device host, which computes on the same cores, beside other work\n"
+    "  host_seconds_per_layer       the same by the network's layers, each forward and backward\n"
+    "  iterations, replays          and those of them that were recorded work enqueued as a whole, on cuda\n"
+    "  loss_first, loss_last, test_accuracy\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"

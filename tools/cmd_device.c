@@ -116,6 +116,9 @@ static mm_status show(const options *o) {
 
 /* ---------------------------------------------------------------- facts */
 
+/* Every map that they can move or compress is, so that its times are known. */
+#define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
+
 static mm_status measure_policy(const options *o, const nets_net *net, const char *policy, collector *c) {
     session_config config = {.net = net,
                              .data = "synthetic",
@@ -141,7 +144,7 @@ static mm_status measure_facts(const options *o, const nets_net *net) {
     MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
     mm_status status = MM_OK;
     for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(o, net, o->policies.text[p], &c);
-    if (status == MM_OK) status = collector_measure_link(&c, &o->target, 0);
+    if (status == MM_OK) status = collector_measure_link(&c, &o->target);
     if (status == MM_OK) status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;
@@ -149,7 +152,13 @@ static mm_status measure_facts(const options *o, const nets_net *net) {
 
 static mm_status save_facts(options *o) {
     nets_net *net;
+    if (o->json)
+        return mm_fail(MM_ERR_INVALID, "--json is of what the devices are, --facts of a network: give one of them");
     if (!o->target.device) o->target.device = "host";
+    if (!o->net) o->net = "resnet32";
+    if (!o->policy_list) o->policy_list = FACTS_POLICIES;
+    if (o->batch == 0) o->batch = 128;
+    if (o->iterations == 0) o->iterations = 10;
     MM_TRY(target_init(&o->target));
     MM_TRY(args_split("--policies", o->policy_list, &o->policies));
     MM_TRY(nets_safetensors_writable(o->facts));
@@ -161,9 +170,6 @@ static mm_status save_facts(options *o) {
     return status;
 }
 
-/* Every map that they can move or compress is, so that its times are known. */
-#define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
-
 static const char help_text[] =
     "Prints what the library sees: the devices of this build, why one cannot be used, memory, and in about a second\n"
     "each how fast the link to host memory, copies and codecs are. With --facts instead: trains a network on the\n"
@@ -173,11 +179,7 @@ static const char help_text[] =
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
 int cmd_device(int argc, char **argv) {
-    options o = {.target = {.precision = "fp32", .fuse = "on"},
-                 .net = "resnet32",
-                 .policy_list = FACTS_POLICIES,
-                 .batch = 128,
-                 .iterations = 10};
+    options o = {.target = {.precision = "fp32", .fuse = "on"}};
     const arg table[] = {
         {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
@@ -195,6 +197,9 @@ int cmd_device(int argc, char **argv) {
     if (status == MM_OK && o.help) return EXIT_OK;
     if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
     if (status == MM_OK && o.json) status = nets_safetensors_writable(o.json);
+    if (status == MM_OK && !o.facts && (o.net || o.policy_list || o.batch > 0 || o.iterations > 0))
+        status =
+            mm_fail(MM_ERR_INVALID, "--net, --batch, --policies and --iterations are of --facts FILE: give it, too");
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
     target_fini(&o.target);
     return status == MM_OK ? EXIT_OK : command_failed("device", status);

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/explain.h"
 #include "tools/facts_source.h"
+#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/picture.h"
 
@@ -141,8 +141,8 @@ static mm_status check(plan_command *c) {
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->max_batch && c->facts) MM_TRY(check_facts(c->facts));
-    if (c->json) MM_TRY(nets_safetensors_writable(c->json));
-    return c->svg ? nets_safetensors_writable(c->svg) : MM_OK;
+    const named_file files[] = {{"--json", c->json, true}, {"--svg", c->svg, true}, {"--facts", c->facts, false}};
+    return files_check(files, sizeof files / sizeof *files);
 }
 
 /* Where none of the policies that were asked for fits, one that does is named. */
@@ -170,6 +170,11 @@ static const char help_text[] =
     "with 1 if one does not fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies'\n"
     "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect.\n"
     "\n"
+    "For cuda, a plan has room for the next batch, which comes in while an iteration runs, wherever the budget has "
+    "it;\n"
+    "without --budget that is what 'mm train' and 'mm bench' take if the device has it free. The minimum does "
+    "without.\n"
+    "\n"
     "--explain tells what holds the memory: bytes by kind, the largest stashed maps and what could be done with each,\n"
     "and bounds that no plan can undercut. --svg and --chart draw it over the steps of the iteration.\n"
     "\n"
@@ -190,6 +195,7 @@ int cmd_plan(int argc, char **argv) {
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
         TARGET_ARGS(&c.target),
+        TARGET_LINK_ARG(&c.target),
         {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
         {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
         {0},

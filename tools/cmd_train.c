@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "policies/policy.h"
 #include "tools/commands.h"
+#include "tools/files.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
 
@@ -21,7 +21,7 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *policy, *save, *load, *json, *log_path, *issue;
-    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, link_bytes, seed;
+    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     double lr, momentum, weight_decay;
     target target;
     arg_texts switch_texts, lr_texts;
@@ -77,29 +77,33 @@ static mm_status apply_switches(void *ctx, session *s) {
     return MM_OK;
 }
 
-static mm_status check_writable(const char *path) { return path ? nets_safetensors_writable(path) : MM_OK; }
+/* A state that is gone on from may be saved over. */
+static mm_status check_files(const train *t) {
+    bool over = t->load && t->save && files_are_same(t->load, t->save);
+    const named_file files[] = {{"--save", t->save, true},
+                                {"--json", t->json, true},
+                                {"--log", t->log_path, true},
+                                {"--load", over ? NULL : t->load, false}};
+    return files_check(files, sizeof files / sizeof *files);
+}
 
 static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     mm_issue issue;
     MM_TRY(target_init(&t->target));
-    if (t->link_bytes > 0) target_learn_rates(&t->target, t->link_bytes);
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
     mm_policy policy;
     MM_TRY(mm_policy_parse(t->policy, &policy));
     for (int i = 0; i < t->switch_texts.n; i++) MM_TRY(read_switch(t, t->switch_texts.text[i]));
     MM_TRY(nets_open(t->net, &t->network));
-    MM_TRY(check_writable(t->save));
-    MM_TRY(check_writable(t->json));
-    MM_TRY(check_writable(t->log_path));
+    MM_TRY(check_files(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .batch = t->batch,
                                .target = t->target,
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,
-                               .link_bytes_per_s = t->link_bytes,
                                .seed = (uint64_t)t->seed,
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = t->epochs > 0,
@@ -211,7 +215,8 @@ static const char help_text[] =
     "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
-    "Ctrl-C finishes the iteration, saves if --save is given, and exits with 130; a second one ends it at once.\n"
+    "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second one ends it\n"
+    "at once.\n"
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
@@ -240,8 +245,7 @@ int cmd_train(int argc, char **argv) {
          &t.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",
          ARG_SIZE, &t.pinned_bytes, 0, 0},
-        {"--link", "SIZE", "bytes a second between device and host memory, as 12GB (as fast as memcpy)", ARG_SIZE,
-         &t.link_bytes, 0, 0},
+        TARGET_LINK_ARG(&t.target),
         {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness)", ARG_TEXT, &t.policy, 0, 0},
         {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done; may be repeated", ARG_TEXTS,
          &t.switch_texts, 0, 0},

@@ -197,10 +197,11 @@ static int64_t shared_rate(int64_t both, int64_t alone) {
     return alone > 0 && both > alone ? alone : both < least ? least : both;
 }
 
-mm_status collector_measure_link(collector *c, const target *target, int64_t link_bytes_per_s) {
+mm_status collector_measure_link(collector *c, const target *target) {
     mm_device *device;
     device_speed speed = {0};
-    const mm_device_config config = {.link_out_bytes_per_s = link_bytes_per_s, .link_in_bytes_per_s = link_bytes_per_s};
+    const mm_device_config config = {.link_out_bytes_per_s = target->link_bytes_per_s,
+                                     .link_in_bytes_per_s = target->link_bytes_per_s};
     MM_TRY(mm_device_create(target->device, &config, &device));
     mm_status status = device_speed_link(device, &speed);
     mm_device_destroy(device);

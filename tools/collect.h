@@ -48,8 +48,8 @@ void collector_fini(collector *c);
 /* Takes what a session measured (mm_options.measure_times), and the row of its run. */
 MM_CHECKED mm_status collector_add(collector *c, session *s, const row *r);
 
-/* Measures the link with both ways busy. link_bytes_per_s: the one that the sessions had (session_config), or 0. */
-MM_CHECKED mm_status collector_measure_link(collector *c, const target *target, int64_t link_bytes_per_s);
+/* Measures the link with both ways busy. */
+MM_CHECKED mm_status collector_measure_link(collector *c, const target *target);
 
 /* Adds what was collected to facts of the same graph, or of an equal one; of codecs that it does not know, nothing. A
  * time_source's fill. */

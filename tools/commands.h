@@ -20,7 +20,7 @@ int cmd_codecs(int argc, char **argv);
  * asks for what makes no sense or is not there, EXIT_FAILED otherwise. */
 int command_failed(const char *command, mm_status status);
 
-/* From now on SIGINT only sets what is returned, and the command ends when it is at a good place. */
+/* From now on SIGINT and SIGTERM only set what is returned, and the command ends when it is at a good place. */
 const volatile sig_atomic_t *command_interruptible(void);
 
 #endif

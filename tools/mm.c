@@ -1,5 +1,6 @@
 /* mm: the command. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +46,15 @@ static void on_interrupt(int number) {
 
 const volatile sig_atomic_t *command_interruptible(void) {
     signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
     return &interrupted;
+}
+
+static int run_command(int argc, char **argv) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[0], commands[i].name) == 0) return commands[i].run(argc, argv);
+    fprintf(stderr, "mm: unknown command '%s'; 'mm --help' lists them\n", argv[0]);
+    return EXIT_USAGE;
 }
 
 static int run(int argc, char **argv) {
@@ -53,14 +62,16 @@ static int run(int argc, char **argv) {
         print_help(stderr);
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0;
+    if (help && argc == 2) {
         print_help(stdout);
         return EXIT_OK;
     }
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "mm: unknown command '%s'; 'mm --help' lists them\n", argv[1]);
-    return EXIT_USAGE;
+    if (help) { /* "help train" */
+        char *asked[] = {argv[2], "--help", NULL};
+        return run_command(2, asked);
+    }
+    return run_command(argc - 1, argv + 1);
 }
 
 /* Output that did not reach its file is a failure, though the work was done. */

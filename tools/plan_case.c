@@ -2,11 +2,19 @@
 
 #include "tools/simulated.h"
 
+/* As a session does: in the budget, around room for the next batch where there is any. */
+static mm_status plan_in_budget(plan_case *c, const nets_net *net) {
+    MM_TRY(requirement_limit_pinned(&c->r, c->pinned_bytes));
+    c->staged_bytes = target_staged_bytes(&c->target, net, c->batch);
+    if (c->budget_bytes > 0 && c->budget_bytes < c->r.minimum_bytes + c->staged_bytes) c->staged_bytes = 0;
+    if (c->budget_bytes <= c->r.minimum_bytes && c->staged_bytes == 0) return MM_OK;
+    return requirement_limit(&c->r, c->budget_bytes, c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX,
+                             c->staged_bytes);
+}
+
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, &c->target, policy, 0, c->facts));
-    mm_status status = requirement_limit_pinned(&c->r, c->pinned_bytes);
-    if (status == MM_OK && c->budget_bytes > c->r.minimum_bytes)
-        status = requirement_limit(&c->r, c->budget_bytes, c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX);
+    mm_status status = plan_in_budget(c, net);
     if (status == MM_OK && c->facts) status = mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim);
     if (status == MM_OK && c->facts) c->untimed = simulated_untimed(plan_case_plan(c), c->r.planned.facts);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
@@ -118,7 +126,9 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     fprintf(file, "%s, batch %lld, %s\n", c->net, (long long)c->batch, plan->policy);
     if (c->searched) print_search(file, c);
     print_size(file, "minimum budget", c->r.minimum_bytes);
-    if (plan->peak_bytes != c->r.minimum_bytes) print_size(file, "planned in the budget", plan->peak_bytes);
+    if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
+    if (plan->peak_bytes != c->r.minimum_bytes)
+        print_size(file, c->budget_bytes > 0 ? "planned in the budget" : "planned", plan->peak_bytes);
     print_size(file, "live bytes at the peak", plan->live_peak_bytes);
     fprintf(file, "  %-22s %s, step %d of %d\n", "held by",
             mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), plan->peak_step,
@@ -156,10 +166,10 @@ json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI ss ss sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
+        "{ss sI ss ss sI sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
         c->target.device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->r.minimum_bytes, "live_peak_bytes",
-        (json_int_t)plan->live_peak_bytes, "held_by",
+        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->r.minimum_bytes, "staged_bytes",
+        (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",

@@ -18,8 +18,9 @@ typedef struct plan_case {
     max_batch found;
     /* made */
     requirement r;
-    mm_simulation sim;   /* with facts; it holds if nothing is untimed */
-    const char *untimed; /* what the facts have no time of, NULL: nothing */
+    int64_t staged_bytes; /* of the plan, for the next batch to come in meanwhile; minimum_bytes does without */
+    mm_simulation sim;    /* with facts; it holds if nothing is untimed */
+    const char *untimed;  /* what the facts have no time of, NULL: nothing */
     mm_account account;
 } plan_case;
 

@@ -14,9 +14,10 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device));
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
     mm_planned_tell(&r->planned, &target->rates);
+    r->base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
-                        .base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph)};
+                        .base_bytes = r->base_bytes};
     mm_status status = mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", policy_spec);
     r->minimum_bytes = r->planned.plan->peak_bytes;
@@ -31,9 +32,10 @@ mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, n
     return status;
 }
 
-mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes) {
+mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes) {
     mm_plan *before = r->planned.plan;
-    mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = before->base_bytes};
+    mm_limits limits = {
+        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = r->base_bytes + staged_bytes};
     mm_status status = mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
     if (status == MM_OK) mm_plan_destroy(before);
     return status;
@@ -41,7 +43,7 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
 
 mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
     if (pinned_bytes == 0 || r->planned.plan->pinned_bytes <= pinned_bytes) return MM_OK;
-    MM_TRY(requirement_limit(r, 0, pinned_bytes));
+    MM_TRY(requirement_limit(r, 0, pinned_bytes, 0));
     r->minimum_bytes = r->planned.plan->peak_bytes;
     return MM_OK;
 }

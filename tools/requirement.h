@@ -10,6 +10,7 @@ typedef struct requirement {
     nets_lowered *lowered;
     mm_planned planned;
     mm_policy policy;
+    int64_t base_bytes;    /* of persistent tensors */
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
 } requirement;
 
@@ -29,8 +30,9 @@ MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64
                                       const target *target, const char *policy, int64_t base_bytes,
                                       const char *facts_path);
 /* Plans anew, as the policy does within these limits; if nothing of it fits them, with the lowest peak within the
- * pinned memory. */
-MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes);
+ * pinned memory. staged_bytes: of a buffer beside the persistent tensors (target_staged_bytes), or 0. */
+MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,
+                                       int64_t staged_bytes);
 
 /* Plans anew if the plan takes more pinned memory than that (0: no limit), and what it needs at the least becomes what it
  * needs so. Where the policy cannot do with less, the plan still takes more. */

@@ -10,21 +10,25 @@ static int by_value(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-void row_times(row *r, double *seconds, int64_t n) {
+static double median(const double *sorted, int64_t n) { return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2; }
+
+void row_times(row *r, double *seconds, double *host_seconds, int64_t n) {
     if (n == 0) return;
     int64_t first = n > 1;
     double sum = 0;
     for (int64_t i = first; i < n; i++) sum += seconds[i];
     r->iteration_seconds_mean = sum / (double)(n - first);
     qsort(seconds, (size_t)n, sizeof *seconds, by_value);
-    r->iteration_seconds_median = (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
+    qsort(host_seconds, (size_t)n, sizeof *host_seconds, by_value);
+    r->host_seconds = median(host_seconds, n);
+    r->iteration_seconds_median = median(seconds, n);
     r->iteration_seconds_p95 = seconds[(int64_t)(0.95 * (double)(n - 1) + 0.5)];
     r->images_per_second = (double)r->batch / r->iteration_seconds_median;
 }
 
 /* ---------------------------------------------------------------- table */
 
-enum { COLUMNS = 13, FIGURES_FROM = 4, EXPECTED = 11, CELL = 256 };
+enum { COLUMNS = 14, FIGURES_FROM = 4, HOST = 10, LOSS = 11, EXPECTED = 12, CELL = 256 };
 
 typedef char cells[COLUMNS][CELL];
 
@@ -50,6 +54,16 @@ static void expected_cell(const row *r, char *cell) {
              100 * (r->iteration_seconds_predicted / r->iteration_seconds_median - 1), r->calibrated ? " (own)" : "");
 }
 
+/* The host's own device is issued to as to any other, but who waits for the machine's cores there is anybody. */
+static bool has_host_time(const row *r) { return r->host_seconds > 0 && strcmp(r->device, "host") != 0; }
+
+static double host_seconds_per_layer(const row *r) { return r->layers > 0 ? r->host_seconds / (double)r->layers : 0; }
+
+static void host_cell(const row *r, char *cell) {
+    snprintf(cell, CELL, "%.0f us, %.2f a layer%s", 1e6 * r->host_seconds, 1e6 * host_seconds_per_layer(r),
+             r->replays > 0 ? ", replayed" : "");
+}
+
 static void fill(const row *r, cells c) {
     snprintf(c[0], CELL, "%s", r->net);
     snprintf(c[1], CELL, "%lld", (long long)r->batch);
@@ -67,7 +81,11 @@ static void fill(const row *r, cells c) {
         snprintf(c[9], CELL, "%.0f%%", 100 * r->codec_hidden_share);
     else
         strcpy(c[9], "-");
-    snprintf(c[10], CELL, has_speed(r) && !r->simulated ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
+    if (has_host_time(r))
+        host_cell(r, c[HOST]);
+    else
+        strcpy(c[HOST], "-");
+    snprintf(c[LOSS], CELL, has_speed(r) && !r->simulated ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
     if (is_predicted(r))
         expected_cell(r, c[EXPECTED]);
     else
@@ -75,15 +93,16 @@ static void fill(const row *r, cells c) {
     snprintf(c[COLUMNS - 1], CELL, "%s", r->status);
 }
 
-static bool any_predicted(const row *rows, int n) {
+static bool any(const row *rows, int n, bool (*has)(const row *)) {
     for (int i = 0; i < n; i++)
-        if (is_predicted(&rows[i])) return true;
+        if (has(&rows[i])) return true;
     return false;
 }
 
 void rows_print(FILE *file, const row *rows, int n) {
-    static const char *const heads[COLUMNS] = {"net",   "batch", "policy", "budget", "predicted", "measured", "outside",
-                                               "stash", "img/s", "hidden", "loss",   "simulated", "status"};
+    static const char *const heads[COLUMNS] = {"net",      "batch",   "policy",    "budget", "predicted",
+                                               "measured", "outside", "stash",     "img/s",  "hidden",
+                                               "host",     "loss",    "simulated", "status"};
     cells *all = malloc(((size_t)n + 1) * sizeof *all);
     if (!all) return;
     size_t width[COLUMNS];
@@ -94,13 +113,13 @@ void rows_print(FILE *file, const row *rows, int n) {
         for (int i = 0; i <= n; i++)
             if (strlen(all[i][c]) > width[c]) width[c] = strlen(all[i][c]);
     }
-    bool expected = any_predicted(rows, n);
+    bool expected = any(rows, n, is_predicted), host = any(rows, n, has_host_time);
     for (int i = 0; i <= n; i++) {
         /* What did not run has no figures: its status stands in their place. */
         int figures = i == 0 || has_speed(&rows[i - 1]) ? COLUMNS - 1 : FIGURES_FROM;
         for (int c = 0; c < figures; c++) {
-            if (c == EXPECTED && !expected) continue;
-            bool left = c == 0 || c == 2 || c == 10;
+            if ((c == EXPECTED && !expected) || (c == HOST && !host)) continue;
+            bool left = c == 0 || c == 2 || c == LOSS;
             fprintf(file, left ? "%-*s  " : "%*s  ", (int)width[c], all[i][c]);
         }
         fprintf(file, "%s\n", all[i][COLUMNS - 1]);
@@ -134,7 +153,7 @@ void rows_print_error(FILE *file, const row *rows, int n) {
     if (known > 0) {
         qsort(errors, (size_t)known, sizeof *errors, by_value);
         fprintf(file, "\nsimulator error of %d runs%s: median %.1f%%, p90 %.1f%%, max %.1f%%\n", known,
-                own > 0 ? " that no facts were measured of" : "", (errors[(known - 1) / 2] + errors[known / 2]) / 2,
+                own > 0 ? " that no facts were measured of" : "", median(errors, known),
                 errors[(int)(0.9 * (known - 1) + 0.5)], errors[known - 1]);
     }
     free(errors);
@@ -149,19 +168,21 @@ static json_t *positive(double value) { return optional(value > 0 ? value : -1);
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss sI ss ss sI ss sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so sI sI ss}",
+        "{ss sI ss ss ss sI ss ss sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so sI sI "
+        "ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
         "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
         *r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps, "codec", r->codec,
         "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "predicted_peak_bytes",
-        (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes, "outside_bytes",
-        (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes, "images_per_second",
-        r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
-        r->iteration_seconds_p95, "iteration_seconds_predicted",
+        (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes, "staged_bytes",
+        (json_int_t)r->staged_bytes, "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes",
+        (json_int_t)r->stash_bytes, "images_per_second", r->images_per_second, "iteration_seconds_median",
+        r->iteration_seconds_median, "iteration_seconds_p95", r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
         optional(row_error(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated, "codec_hidden_share",
         optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds",
         r->compute_busy_seconds, "step_ratio", positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio),
+        "host_seconds", positive(r->host_seconds), "host_seconds_per_layer", positive(host_seconds_per_layer(r)),
         "loss_first", ran ? json_real(r->loss_first) : json_null(), "loss_last",
         ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy), "iterations",
         (json_int_t)r->iterations, "replays", (json_int_t)r->replays, "status", r->status);

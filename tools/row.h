@@ -18,11 +18,14 @@ typedef struct row {
     int64_t predicted_peak_bytes; /* of the plans that ran */
     int64_t minimum_bytes;        /* the smallest budget in which it runs */
     int64_t pinned_bytes;         /* budget of host memory for maps; not in JSON */
+    int64_t staged_bytes;         /* of the plans: for the next batch to come in meanwhile */
     int64_t outside_bytes;
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
     double iteration_seconds_mean;    /* but for the first, if there are more */
+    double host_seconds;              /* of the training thread, to issue an iteration; the median; 0: not measured */
+    int64_t layers;                   /* that it issues */
     double codec_hidden_share;        /* negative: no codec */
     double codec_busy_seconds;        /* of the codecs' streams, an iteration */
     double compute_busy_seconds;      /* of the compute stream; 0: not measured */
@@ -36,8 +39,9 @@ typedef struct row {
     char status[256];                   /* "ok", or what went wrong */
 } row;
 
-/* Median and 95th percentile of n times (sorts them). */
-void row_times(row *r, double *seconds, int64_t n);
+/* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread took
+ * to issue them. */
+void row_times(row *r, double *seconds, double *host_seconds, int64_t n);
 
 /* How far the simulator was from what was measured, as a share of that; negative: not both are known. */
 double row_error(const row *r);

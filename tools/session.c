@@ -7,6 +7,7 @@
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
+#include "mm/measured.h"
 #include "tools/requirement.h"
 #include "tools/session_memory.h"
 
@@ -74,7 +75,7 @@ static mm_status open_manager(session *s) {
     mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = c->pinned_bytes,
-                          .link_bytes_per_s = c->link_bytes_per_s,
+                          .link_bytes_per_s = c->target.link_bytes_per_s,
                           .policy = c->policies.text[0],
                           .no_ladder = c->no_ladder,
                           .log = {.fn = say, .level = MM_LOG_WARNING},
@@ -91,7 +92,7 @@ static mm_status open_manager(session *s) {
     for (int g = 0; g < n; g++)
         MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
                                    wanted[g].exec));
-    if (s->ahead) MM_TRY(session_memory_stage(s));
+    MM_TRY(session_memory_stage(s));
     return nets_exec_init(s->train, c->seed);
 }
 
@@ -99,7 +100,7 @@ static mm_status open_manager(session *s) {
  * all persistent tensors, so its base is all graphs' base. */
 static mm_status init(session *s) {
     int64_t base = 0;
-    MM_TRY(session_memory_begin(s));
+    session_memory_begin(s);
     MM_TRY(session_memory_raise(s, s->config.batch, NETS_TRAIN, &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
@@ -109,6 +110,8 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
     MM_TRY(session_memory_default(s));
+    MM_TRY(session_memory_pin(s));
+    session_memory_end(s);
     s->config.pinned_bytes = s->pinned_needed_bytes; /* all of it is taken at once: no more than what is used */
     return open_manager(s);
 }
@@ -122,6 +125,7 @@ mm_status session_init(session *s, const session_config *config) {
 }
 
 void session_fini(session *s) {
+    session_memory_end(s);
     nets_exec_destroy(s->eval_last);
     nets_exec_destroy(s->eval);
     nets_exec_destroy(s->train_last);
@@ -143,6 +147,7 @@ enum { TIMES = 4096 };
 typedef struct flight {
     nets_exec *exec;
     int64_t n; /* images */
+    double host_seconds;
     nets_result result;
 } flight;
 
@@ -151,6 +156,7 @@ typedef struct tally {
     int flying;
     double ended;          /* when the last one was collected, or, before the first, submitted */
     double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
+    double host_seconds[TIMES];
     int64_t full, labels, correct;
     mm_stats before;
 } tally;
@@ -166,6 +172,11 @@ static void log_line(FILE *log, int64_t iteration, const nets_result *result, in
                 (double)result->correct / (double)labels, seconds);
 }
 
+/* What this thread itself has done for iterations so far, waiting left out. */
+static int64_t host_ns(const session *s, const nets_exec *exec) {
+    return nets_exec_enqueue_ns(exec) - mm_host_wait_ns(s->manager);
+}
+
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
@@ -175,8 +186,10 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
+    int64_t host = host_ns(s, exec);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
+    next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
     t->flying++;
     s->iteration++;
     return MM_OK;
@@ -190,7 +203,10 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
-    if (oldest.n == s->config.batch) t->seconds[t->full++ % TIMES] = seconds;
+    if (oldest.n == s->config.batch) {
+        t->host_seconds[t->full % TIMES] = oldest.host_seconds;
+        t->seconds[t->full++ % TIMES] = seconds;
+    }
     t->labels += labels_of(s, oldest.n);
     t->correct += result.correct;
     if (r->iterations++ == 0) r->loss_first = result.loss;
@@ -258,7 +274,9 @@ static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to
 static mm_status fill_row(session *s, tally *t, row *r) {
     mm_stats after;
     mm_stats_get(s->manager, &after);
-    row_times(r, t->seconds, t->full < TIMES ? t->full : TIMES);
+    row_times(r, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
+    r->staged_bytes = s->staged_bytes;
+    r->layers = mm_graph_layers(nets_exec_lowered(s->train)->graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;
     r->stash_bytes = after.stash_bytes;

@@ -18,11 +18,10 @@ typedef struct session_config {
     const nets_net *net;
     const char *data;
     int64_t batch;
-    target target;        /* borrowed; its rates are those of a device with that link */
+    target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
-    int64_t link_bytes_per_s;
-    arg_texts policies; /* the first to begin with; others that will be switched to */
+    arg_texts policies;   /* the first to begin with; others that will be switched to */
     uint64_t seed;
     nets_sgd sgd;
     bool whole_epochs; /* the last smaller batch is trained on too; else left out */
@@ -50,6 +49,8 @@ typedef struct session {
     int64_t minimum_bytes;             /* budget below which the first policy does not run */
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
     bool refused_switch;               /* it is one that will be switched to that does not fit */
+    requirement *requirements;         /* of each graph and policy, until the manager is made */
+    int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;
     int64_t staged_bytes;  /* of the budget, for batches that come in beside the computation; 0: they never do */
     requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */

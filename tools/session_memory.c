@@ -1,16 +1,60 @@
 #include "tools/session_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
 #include "mm/planning.h"
 #include "tools/requirement.h"
 
-/* By the pinned memory of a plan within so much on the device, or, where that is too little, of the one at hand. */
-static mm_status raise_pinned(session *s, requirement *r, int64_t device_bytes, int64_t least_bytes) {
-    if (device_bytes >= least_bytes) MM_TRY(requirement_limit(r, device_bytes, s->pinned_most_bytes));
+/* What the requirement's policy takes at the least, within the pinned memory that there is. */
+static mm_status raise_by(session *s, int p, requirement *r) {
+    const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
+    if (free.pinned_bytes > s->pinned_most_bytes) {
+        MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes, 0));
+        r->minimum_bytes = r->planned.plan->peak_bytes;
+    }
     const mm_plan *plan = r->planned.plan;
+    if (plan->peak_bytes > s->need_bytes[p]) s->need_bytes[p] = plan->peak_bytes;
+    if (p > 0 || plan->peak_bytes <= s->minimum_bytes) return MM_OK;
+    s->minimum_bytes = plan->peak_bytes;
+    s->free = free;
+    mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
+    return MM_OK;
+}
+
+/* One more, for each policy. */
+static mm_status make_room(session *s) {
+    int n = s->n_requirements + s->config.policies.n;
+    requirement *more = realloc(s->requirements, (size_t)n * sizeof *more);
+    if (!more) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", n);
+    s->requirements = more;
+    return MM_OK;
+}
+
+mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
+    MM_TRY(make_room(s));
+    for (int p = 0; p < s->config.policies.n; p++) {
+        requirement *r = &s->requirements[s->n_requirements];
+        MM_TRY(requirement_init(r, s->config.net, batch, mode, &s->config.target, s->config.policies.text[p],
+                                *base_bytes, NULL));
+        s->n_requirements++;
+        *base_bytes = r->base_bytes;
+        MM_TRY(raise_by(s, p, r));
+    }
+    return MM_OK;
+}
+
+void session_memory_end(session *s) {
+    for (int i = 0; i < s->n_requirements; i++) requirement_fini(&s->requirements[i]);
+    free(s->requirements);
+    s->requirements = NULL;
+    s->n_requirements = 0;
+}
+
+/* By what the plan at hand takes. */
+static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %lld bytes of pinned host memory, %lld are %s",
                        plan->policy, (long long)plan->pinned_bytes, (long long)s->pinned_most_bytes,
@@ -19,32 +63,18 @@ static mm_status raise_pinned(session *s, requirement *r, int64_t device_bytes, 
     return MM_OK;
 }
 
-/* By the plans of the p-th policy: its least, and the host memory that it takes in the budget, of which a batch that is
- * staged may take its part at any time. With less on the device, a plan may need more or less of the host's. */
-static mm_status raise_by(session *s, int p, requirement *r) {
-    const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
-    if (free.pinned_bytes > s->pinned_most_bytes) MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes));
-    const mm_plan *plan = r->planned.plan;
-    int64_t least = plan->peak_bytes;
-    if (least > s->need_bytes[p]) s->need_bytes[p] = least;
-    if (p == 0 && least > s->minimum_bytes) {
-        s->minimum_bytes = least;
-        s->free = free;
-        mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-    }
-    MM_TRY(raise_pinned(s, r, s->config.budget_bytes, least));
-    return s->staged_bytes > 0 ? raise_pinned(s, r, s->config.budget_bytes - s->staged_bytes, least) : MM_OK;
-}
-
-mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
-    for (int p = 0; p < s->config.policies.n; p++) {
-        requirement r;
-        MM_TRY(requirement_init(&r, s->config.net, batch, mode, &s->config.target, s->config.policies.text[p],
-                                *base_bytes, NULL));
-        *base_bytes = r.planned.plan->base_bytes;
-        mm_status status = raise_by(s, p, &r);
-        requirement_fini(&r);
-        MM_TRY(status);
+/* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
+ * budget at any time. */
+mm_status session_memory_pin(session *s) {
+    for (int i = 0; i < s->n_requirements; i++) {
+        requirement *r = &s->requirements[i];
+        for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
+            int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;
+            if (room < r->minimum_bytes) continue;
+            if (staged || room > r->minimum_bytes)
+                MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes, bytes));
+            MM_TRY(raise_pinned(s, r->planned.plan));
+        }
     }
     return MM_OK;
 }
@@ -58,13 +88,9 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
     return MM_OK;
 }
 
-mm_status session_memory_begin(session *s) {
-    const mm_device_ops *ops;
-    mm_memory_info info;
-    MM_TRY(look_at_device(s, &ops, &info));
+void session_memory_begin(session *s) {
     s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
-    s->staged_bytes = ops->cpu_reaches_memory ? 0 : mm_align(nets_exec_stage_bytes(s->config.net, s->config.batch));
-    return MM_OK;
+    s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net, s->config.batch);
 }
 
 /* Where the device knows what others have, that is not the ladder's affair. */
@@ -102,10 +128,12 @@ mm_status session_memory_default(session *s) {
 }
 
 mm_status session_memory_stage(session *s) {
-    for (int p = 1; p < s->config.policies.n; p++)
-        if (s->need_bytes[p] + s->staged_bytes > s->config.budget_bytes) return MM_OK;
-    mm_status status = nets_exec_stage(s->train);
-    return status == MM_ERR_INFEASIBLE ? MM_OK : status; /* a tight budget does without */
+    bool room = s->staged_bytes > 0;
+    for (int p = 1; p < s->config.policies.n; p++) room &= s->need_bytes[p] + s->staged_bytes <= s->config.budget_bytes;
+    mm_status status = room ? nets_exec_stage(s->train) : MM_ERR_INFEASIBLE;
+    if (status != MM_ERR_INFEASIBLE) return status;
+    s->staged_bytes = 0; /* a tight budget does without */
+    return MM_OK;
 }
 
 mm_status session_memory_check(const session *s) {

@@ -5,14 +5,21 @@
 #include "tools/session.h"
 
 /* How much pinned memory there may be, and what it takes that batches come in beside the computation. */
-MM_CHECKED mm_status session_memory_begin(session *s);
+void session_memory_begin(session *s);
 
-/* Raises what each policy needs by the plans of one graph: device memory, and, in the budget if there is one, pinned
- * memory, of which the manager will have no more. *base_bytes: what the persistent tensors of all graphs take, 0
- * if that is not known: then it becomes what this graph's take. */
+/* Raises what each policy needs at the least by the plans of one graph. *base_bytes: what the persistent tensors of all
+ * graphs take, 0 if that is not known: then it becomes what this graph's take. */
 MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes);
 
-/* Lets batches come in beside the computation, where all policies that will be switched to fit with that, too. */
+/* The pinned memory that all of them need in the budget: the manager will have no more. MM_ERR_INFEASIBLE: there is not
+ * so much. */
+MM_CHECKED mm_status session_memory_pin(session *s);
+
+/* Forgets the plans. */
+void session_memory_end(session *s);
+
+/* Lets batches come in beside the computation, where they do on this device, and all policies that will be switched to
+ * fit with that, too; else nothing is staged. */
 MM_CHECKED mm_status session_memory_stage(session *s);
 
 /* Without a budget it becomes what the first policy needs, and what it takes that batches come in beside the computation,

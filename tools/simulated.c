@@ -20,7 +20,7 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
 }
 
 mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
-    *s = (simulated){.target = target};
+    *s = (simulated){.target = target, .staged_bytes = target_staged_bytes(target, net, batch)};
     mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &s->lowered);
     if (status != MM_OK) simulated_fini(s);
     return status;
@@ -81,6 +81,7 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
     MM_TRY(mm_policy_parse(policy_spec, &policy));
     MM_TRY(mm_planned_init(&planned, &policy, graph, s->target->device));
     mm_status status = MM_OK;
+    if (!source || !source->planned_with) mm_planned_tell(&planned, &s->target->rates);
     if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
     if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);
     if (status == MM_OK && source && !source->planned_with) status = source->fill(source->ctx, graph, planned.facts);

@@ -10,6 +10,7 @@
 typedef struct simulated {
     nets_lowered *lowered;
     const target *target;
+    int64_t staged_bytes; /* that it takes for batches to come in beside the computation; plans do without */
 } simulated;
 
 /* The net must outlive it. */
@@ -20,7 +21,8 @@ void simulated_fini(simulated *s);
 typedef struct time_source {
     mm_status (*fill)(const void *ctx, const mm_graph *graph, mm_facts *facts);
     const void *ctx;
-    bool planned_with; /* the policy sees them too, as it does with 'mm plan --facts'; a manager has none */
+    bool
+        planned_with; /* the policy sees them too, as with 'mm plan --facts'; else what a manager has: the device's rates */
 } time_source;
 
 typedef struct simulated_run {

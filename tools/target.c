@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/plan.h"
 #include "mm/core/status.h"
 #include "mm/device/device.h"
 
@@ -18,26 +19,15 @@ mm_status target_check_device(const char *device) {
                    absent ? "; " : "", absent ? absent : "");
 }
 
-mm_status target_init(target *t) {
-    MM_TRY(target_check_device(t->device));
-    bool tf32 = strcmp(t->precision, "tf32") == 0;
-    if (!tf32 && strcmp(t->precision, "fp32") != 0)
-        return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
-    bool fuse = strcmp(t->fuse, "on") == 0;
-    if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
-    if (t->workspace_bytes > 0 && strcmp(t->device, "host") == 0)
-        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
-    const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
-                                        .deterministic = t->deterministic,
-                                        .workspace_limit_bytes = t->workspace_bytes,
-                                        .no_fuse = !fuse,
-                                        .algorithms_path = t->algorithms};
-    target_learn_rates(t, 0);
-    return nets_backend_open(t->device, &config, &t->backend);
+mm_status target_allows_link(const target *t) {
+    if (strcmp(t->device, "host") == 0) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--link: a link of a given speed is device host's, not %s's", t->device);
 }
 
-void target_learn_rates(target *t, int64_t link_bytes_per_s) {
-    const mm_device_config config = {.link_out_bytes_per_s = link_bytes_per_s, .link_in_bytes_per_s = link_bytes_per_s};
+/* Unknown where no device answers. */
+static void learn_rates(target *t) {
+    const mm_device_config config = {.link_out_bytes_per_s = t->link_bytes_per_s,
+                                     .link_in_bytes_per_s = t->link_bytes_per_s};
     mm_device *device;
     t->rates = (mm_rates){0};
     if (mm_device_create(t->device, &config, &device) != MM_OK) return;
@@ -45,6 +35,49 @@ void target_learn_rates(target *t, int64_t link_bytes_per_s) {
     mm_device_describe(device, &description);
     mm_device_destroy(device);
     t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+}
+
+/* What only tensor cores and cuDNN have. */
+static mm_status check_host(const target *t) {
+    if (t->workspace_bytes > 0)
+        return mm_fail(MM_ERR_INVALID, "--workspace: device host has no limit to set; it goes with --device cuda");
+    if (strcmp(t->precision, "fp32") != 0)
+        return mm_fail(MM_ERR_INVALID, "--precision %s: device host computes in fp32; it goes with --device cuda",
+                       t->precision);
+    if (t->algorithms)
+        return mm_fail(MM_ERR_INVALID, "--algorithms: device host has none to choose; it goes with --device cuda");
+    return MM_OK;
+}
+
+mm_status target_init(target *t) {
+    MM_TRY(target_check_device(t->device));
+    bool tf32 = strcmp(t->precision, "tf32") == 0;
+    if (!tf32 && strcmp(t->precision, "fp32") != 0)
+        return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
+    bool fuse = strcmp(t->fuse, "on") == 0;
+    if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
+    if (strcmp(t->device, "host") == 0) MM_TRY(check_host(t));
+    const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
+                                        .deterministic = t->deterministic,
+                                        .workspace_limit_bytes = t->workspace_bytes,
+                                        .no_fuse = !fuse,
+                                        .algorithms_path = t->algorithms};
+    if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
+    learn_rates(t);
+    return nets_backend_open(t->device, &config, &t->backend);
+}
+
+void target_set_link(target *t, int64_t bytes_per_s) {
+    t->link_bytes_per_s = bytes_per_s;
+    learn_rates(t);
+}
+
+int64_t target_staged_bytes(const target *t, const nets_net *net, int64_t batch) {
+    const mm_device_ops *ops;
+    for (size_t i = 0; (ops = mm_device_table(i)); i++)
+        if (strcmp(ops->name, t->device) == 0 && !ops->cpu_reaches_memory)
+            return mm_align(nets_exec_stage_bytes(net, batch));
+    return 0;
 }
 
 void target_fini(target *t) {

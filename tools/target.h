@@ -3,15 +3,16 @@
 #define TOOLS_TARGET_H
 
 #include "mm/planning.h"
-#include "nets/op.h"
+#include "nets/exec.h"
 #include "tools/args.h"
 
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: nowhere */
     bool deterministic;
-    int64_t workspace_bytes; /* that one convolution may take; 0: as the device has it */
-    nets_backend *backend;   /* made of these; of all that a command plans and runs: what it times, it times once */
-    mm_rates rates;          /* that a manager on the device plans by: whoever plans without one does, too */
+    int64_t workspace_bytes;  /* that one convolution may take; 0: as the device has it */
+    int64_t link_bytes_per_s; /* of the host device's link, each way; 0: as memcpy */
+    nets_backend *backend;    /* made of these; of all that a command plans and runs: what it times, it times once */
+    mm_rates rates;           /* that a manager on the device plans by: whoever plans without one does, too */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
@@ -47,16 +48,31 @@ typedef struct target {
             ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
     }
 
+/* Of a link slower than that, in bytes a second, nobody would see the end. */
+enum { TARGET_LINK_LEAST = 100000 };
+
+#define TARGET_LINK_ARG(t)                                                                                             \
+    {                                                                                                                  \
+        "--link", "SIZE", "bytes a second between device host and host memory, as 12GB (as fast as memcpy)", ARG_SIZE, \
+            &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0                                                               \
+    }
+
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
-/* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse neither on nor off, a --workspace for
- * the host device, whose ops take what they need and no more. */
+/* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse neither on
+ * nor off, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's speed. */
 MM_CHECKED mm_status target_init(target *target);
-/* The rates of a device whose link has that speed (mm_options), 0: none is given; unknown where no device answers. */
-void target_learn_rates(target *target, int64_t link_bytes_per_s);
+/* MM_ERR_INVALID: the speed of its link cannot be set. */
+MM_CHECKED mm_status target_allows_link(const target *target);
+/* Sets it after all, and learns the rates anew. */
+void target_set_link(target *target, int64_t bytes_per_s);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);
+
+/* What it takes of the budget that a network's batches come in beside the computation (nets_exec_stage); 0: on this device
+ * they never do. */
+int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t batch);
 
 /* Whether the device answers: for those who run something on it, before they do anything else. */
 MM_CHECKED mm_status target_probe(const target *target);

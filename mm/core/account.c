@@ -12,7 +12,7 @@ const char *mm_account_kind_name(mm_account_kind kind) {
         [MM_ACCOUNT_WEIGHT_GRADIENT] = "weight gradients",
         [MM_ACCOUNT_OPTIMIZER] = "optimizer state",
         [MM_ACCOUNT_STATE] = "other state",
-        [MM_ACCOUNT_REST] = "alignment",
+        [MM_ACCOUNT_REST] = "alignment and others",
         [MM_ACCOUNT_STASH] = "stashed feature maps",
         [MM_ACCOUNT_CODE] = "codes",
         [MM_ACCOUNT_BUFFER] = "tensor buffers",

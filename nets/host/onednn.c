@@ -146,7 +146,17 @@ mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, void *scrat
     return MM_OK;
 }
 
+/* Pixels are counted in 32 bits, at places. The elements are as many as were tried. */
+static mm_status check_countable(const int64_t dims[4]) {
+    const double pixels = (double)dims[1] * (double)dims[2], elems = (double)dims[0] * pixels * (double)dims[3];
+    if (pixels <= INT32_MAX && elems <= (double)(INT64_C(1) << 43)) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED,
+                   "oneDNN cannot count %lld images of %lldx%lldx%lld: take a smaller batch or image",
+                   (long long)dims[0], (long long)dims[1], (long long)dims[2], (long long)dims[3]);
+}
+
 mm_status nets_dnn_nhwc(const int64_t dims[4], dnnl_memory_desc_t *md_out) {
+    MM_TRY(check_countable(dims));
     const dnnl_dims_t logical = {dims[0], dims[3], dims[1], dims[2]};
     DNN_TRY(dnnl_memory_desc_init_by_tag(md_out, 4, logical, dnnl_f32, dnnl_nhwc), "describing an image");
     return MM_OK;

@@ -21,7 +21,8 @@ MM_CHECKED mm_status nets_dnn_build_reorder(const nets_dnn *dnn, const dnnl_memo
 /* The layout of a kernel's argument; NULL if it has none of that name. */
 const dnnl_memory_desc_t *nets_dnn_md(const nets_dnn_kernel *kernel, int arg);
 
-/* NHWC dims as oneDNN's logical NCHW, laid out channels last. */
+/* NHWC dims as oneDNN's logical NCHW, laid out channels last. MM_ERR_UNSUPPORTED: larger than oneDNN can count, which does
+ * not say so but divides by zero. */
 MM_CHECKED mm_status nets_dnn_nhwc(const int64_t dims[4], dnnl_memory_desc_t *md_out);
 
 /* Pairs as the arrays of full length that oneDNN declares. `pad_end` is what the last window needs behind the image,

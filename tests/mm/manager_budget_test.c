@@ -276,6 +276,51 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     mm_graph_destroy(graph);
 }
 
+static void what_no_graph_declares_can_be_given_back(void **state) {
+    (void)state;
+    enum { BYTES = 1024 };
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    int64_t minimum = rig_minimum(graph, "liveness");
+    mm_options options = {.device_bytes = minimum + 2 * BYTES, .policy = "liveness", .measure_touched = true};
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    mm_stats stats;
+    mm_touched touched;
+    uint64_t expected;
+    char zeros[BYTES] = "", bytes[BYTES];
+    rig_init(&r, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    mm_stats_get(m, &stats);
+    int64_t before = stats.persistent_bytes;
+    assert_int_equal(mm_persistent_remove(m, "first"), MM_ERR_NOT_FOUND);
+    assert_int_equal(mm_persistent_remove(m, NULL), MM_ERR_NOT_FOUND);
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
+            assert_int_equal(mm_persistent_remove(m, mm_graph_tensor(graph, t)->name), MM_ERR_INVALID);
+    assert_int_equal(mm_persistent_add(m, "first", BYTES), MM_OK);
+    assert_int_equal(mm_persistent_add(m, "second", BYTES), MM_OK);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    assert_int_equal(mm_persistent_remove(m, "first"), MM_ERR_ORDER);
+    assert_says("second lies behind first");
+    assert_int_equal(mm_persistent_remove(m, "second"), MM_OK);
+    assert_int_equal(mm_persistent_remove(m, "first"), MM_OK);
+    assert_null(mm_persistent_data(m, "first", NULL));
+    mm_stats_get(m, &stats);
+    assert_int_equal(stats.persistent_bytes, before);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    assert_int_equal(mm_persistent_add(m, "first", BYTES), MM_OK); /* over what a plan has used meanwhile */
+    assert_int_equal(mm_persistent_get(m, "first", 0, bytes, BYTES), MM_OK);
+    assert_memory_equal(bytes, zeros, BYTES);
+    assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    assert_int_equal(random_graph_reference(graph, SEED, 3, &expected), MM_OK);
+    assert_true(rig_digest(&r, m) == expected);
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
 static void a_budget_beyond_the_machine_is_refused_with_the_sizes(void **state) {
     (void)state;
     mm_options options = {.device_bytes = INT64_C(1) << 60};
@@ -327,6 +372,7 @@ int main(void) {
         cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
         cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
         cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
+        cmocka_unit_test(what_no_graph_declares_can_be_given_back),
         cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),
         cmocka_unit_test(senseless_options_are_refused),
         cmocka_unit_test(unknown_names_are_answered_with_those_there_are),

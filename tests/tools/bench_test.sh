@@ -166,7 +166,7 @@ lists_are_read_through_before_anything_runs_() {
     refused 2 "needs one size in --budgets" "${simulate[@]}" --batch sweep --budgets 1MiB,2MiB
     refused 2 "--link codec/0: must be a size, or codec/N" "${measure[@]}" --link codec/0
     refused 2 "--link" "${measure[@]}" --link fast
-    refused 1 "none/x: cannot be written" "${measure[@]}" --svg none/x
+    refused 1 "none/x: cannot be written" "${measure[@]}" --batch 4,8 --svg none/x
 }
 
 a_value_named_twice_runs_once_() {

@@ -70,7 +70,38 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     local run=(bench --device cuda --net tiny --batch 4 --policies liveness --iterations 6 --quiet)
     expect 0 "${run[@]}" --json rows
     positive rows replays
-    refused 2 "--link codec/10: a link of a given speed is device host's" "${run[@]}" --link codec/10
+    [[ $(value rows host_seconds) =~ ^[0-9.]+e- && $(value rows host_seconds_per_layer) =~ ^[0-9.]+e- ]] ||
+        fail "no host time: $(values rows host_seconds)"
+    says out " a layer, replayed"
+    expect 0 "${run[@]}" --json rows --issue thread
+    [[ $(value rows replays) == 0 && $(<out) != *replayed* ]] || fail "replayed with --issue thread"
+    says out " a layer"
+    refused 2 "--link: a link of a given speed is device host's, not cuda's" "${run[@]}" --link codec/10
+}
+
+# Where one answers. What comes in beside the computation takes its part of the budget where that has it.
+plans_for_cuda_are_those_that_run_there_() {
+    expect 0 device --json seen
+    [[ $(values seen usable) == *true*true* ]] || return 0
+    local options=(--device cuda --net tiny --batch 8) budget least staged key rooms
+    expect 0 plan "${options[@]}" --policy swap-async --json plan
+    least=$(value plan minimum_bytes) staged=$(value plan staged_bytes)
+    ((staged > 0)) || fail "nothing is staged"
+    for budget in own $((least + staged - 1)) $((least + staged + 300000)); do
+        if [[ $budget != own ]]; then expect 0 plan "${options[@]}" --policy swap-async --budget $budget --json plan; fi
+        expect 0 bench "${options[@]}" --policies swap-async --budgets $budget --iterations 1 --quiet --json rows
+        for key in minimum_bytes predicted_peak_bytes staged_bytes stash_bytes; do
+            [[ $(value plan $key) == $(value rows $key) ]] ||
+                fail "$budget: $key is $(value rows $key), planned was $(value plan $key)"
+        done
+        [[ $budget != own || $(value rows budget_bytes) == $((least + staged)) ]] || fail "$(value rows budget_bytes)"
+    done
+    expect 0 bench --device cuda --net tiny --batch 64 --policies swap-async,liveness --budgets plans --iterations 1 \
+        --quiet --json rows
+    mapfile -t rooms < <(values rows staged_bytes) # none is left for liveness in swap-async's budget
+    ((rooms[0] > 0 && rooms[1] == rooms[0] && rooms[2] == rooms[0] && rooms[3] == 0)) ||
+        fail "no room for batches in what the plans need: ${rooms[*]}"
+    refused 2 "--link: a link of a given speed is device host's, not cuda's" plan "${options[@]}" --link 1GB
 }
 
 # Where one answers. Algorithms are kept with the limit that they were chosen under.

@@ -17,6 +17,25 @@ unknown_commands_and_options_point_to_help_() {
         refused 2 "unknown option '--nope=1'" $command --nope=1
         refused 2 "unknown option 'stray'" $command stray
     done
+    refused 2 "unknown option '--budgets=1'; --budget is one; --help lists them" train --budgets=1
+    refused 2 "unknown option '--policy'; --policies is one; --help lists them" bench --policy liveness
+    refused 2 "unknown option '--itertions'; --iterations is one" train --itertions 5
+}
+
+help_is_there_in_every_way_that_it_is_asked_for_() {
+    local command
+    for command in train bench plan device nets policies codecs; do
+        expect 0 $command --help
+        cp out asked
+        says asked "usage: mm $command"
+        expect 0 help $command
+        equal out asked
+        expect 0 $command --batch -h
+        equal out asked
+    done
+    expect 0 help
+    says out "usage: mm COMMAND"
+    refused 2 "unknown command 'nope'" help nope
 }
 
 options_without_a_value_are_refused_() {
@@ -92,6 +111,22 @@ policy_options_out_of_range_are_refused_() {
     refused 1 "policy freelunch:k=1,when=always: 1 buffers asked for" "${train[@]}" --policy freelunch:k=1,when=always
 }
 
+what_only_a_gpu_has_is_not_the_hosts_() {
+    for command in train plan bench; do
+        refused 2 "--precision tf32: device host computes in fp32; it goes with --device cuda" $command --precision tf32
+        refused 2 "--algorithms: device host has none to choose; it goes with --device cuda" $command --algorithms file
+        refused 2 "--link 12: must be at least 100000 bytes" $command --link 12
+    done
+}
+
+options_that_do_nothing_together_are_refused_() {
+    refused 2 "are of --facts FILE: give it, too" device --net tiny
+    refused 2 "are of --facts FILE: give it, too" device --iterations 5
+    refused 2 "--facts of a network: give one of them" device --facts facts --json seen
+    refused 2 "--svg chart.svg: there is nothing to draw but over several --budgets" bench --net tiny --svg chart.svg
+    [[ ! -e chart.svg && ! -e facts ]] || fail "a file was written"
+}
+
 devices_that_are_not_there_are_named_() {
     for command in train plan bench; do refused 2 "--device nope: this build has no such device" $command --device nope; done
     if grep -q cuda err; then skip "this build has cuda"; fi
@@ -129,6 +164,11 @@ budgets_that_cannot_be_read_are_refused_() {
     refused 2 "is too large" train --budget 1000000000000GiB
     refused 2 "is too large" train --budget 9223372036854775808
     refused 2 "--budget 0: must be more than nothing" train --budget 0
+}
+
+images_larger_than_can_be_counted_are_refused_() {
+    refused 1 "oneDNN cannot count 1 images of 65536x65536x3" plan --net resnet50@65536x65536 --batch 1
+    refused 1 "take a smaller batch or image" plan --net resnet50@65536x64 --batch 1048576
 }
 
 more_memory_than_the_machine_has_is_refused_() {
@@ -207,6 +247,21 @@ outputs_that_cannot_be_written_are_refused_before_the_first_step_() {
     refused 1 "folder: cannot be written" bench --net tiny --json folder
     refused 1 "none/x: cannot be written" bench --net tiny --facts none/x
     [[ $(ls) == $'err\nfolder\nout' ]] || fail "left behind: $(ls)"
+}
+
+a_file_named_twice_is_refused_before_it_is_lost_() {
+    expect 0 "${train[@]}" --save state
+    cp state old
+    ln -s state link
+    refused 2 "--save and --json name the same file, state" "${train[@]}" --save ./state --json state
+    refused 2 "--save and --log name the same file, link" "${train[@]}" --save state --log link
+    refused 2 "--log and --load name the same file, ./state" "${train[@]}" --log state --load ./state
+    refused 2 "--json and --log name the same file, new" "${train[@]}" --json ./new --log new
+    refused 2 "--json and --svg name the same file, $PWD/new" plan --net tiny --json new --svg "$PWD/new"
+    refused 2 "--json and --facts name the same file, new" bench --net tiny --json new --facts new
+    equal state old
+    [[ ! -e new ]] || fail "a file was written"
+    expect 0 "${train[@]}" --load link --save state --iterations 3
 }
 
 a_refused_run_leaves_old_files_alone_() {

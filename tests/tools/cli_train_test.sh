@@ -262,10 +262,10 @@ start() {
 
 interrupt() {
     kill -INT $!
-    ended_by_sigint
+    ended_by_signal
 }
 
-ended_by_sigint() {
+ended_by_signal() {
     local status=0
     wait $! || status=$?
     trap - EXIT
@@ -292,6 +292,14 @@ wait_for_handler() {
     done
 }
 
+sigterm_does_the_same_() {
+    start train --net resnet8 --batch 8 --iterations 1000000 --save state --log log
+    wait_for log $'\n2,'
+    kill -TERM $!
+    ended_by_signal
+    [[ -s state ]] || fail "nothing was saved"
+}
+
 sigint_at_any_time_ends_with_a_whole_row_() {
     for pause in 0 0.01 0.03 0.1 0.3; do
         start train --net resnet8 --batch 8 --iterations 1000000 --json row --save state
@@ -308,7 +316,7 @@ a_second_sigint_ends_it_at_once_() {
     start train --net resnet32 --batch 128 --policy swap-async --iterations 1000000 --json row
     wait_for_handler
     while kill -INT $! 2>/dev/null; do sleep 0.01; done
-    ended_by_sigint
+    ended_by_signal
     [[ ! -e row ]] || fail "it went on to the end"
 }
 
@@ -320,6 +328,16 @@ sigint_ends_an_evaluation_() {
     [[ $(values row test_accuracy) == null && $(values row status) == interrupted ]] || fail "half an evaluation counts"
     expect 0 "${net[@]}" --batch 4 --iterations 1 --data cifar10:data --save at_once
     equal at_once state
+}
+
+# The pinned memory for it is that which its plan takes in the budget, not that of the least plan.
+a_switch_without_a_budget_is_as_one_with_the_same_given_() {
+    local options=(train --net vgg11@32x32,thin=8 --batch 4 --iterations 2 --policy recompute --switch 1:recompute-swap
+        --quiet)
+    expect 0 "${options[@]}" --json own
+    expect 0 "${options[@]}" --budget "$(value own budget_bytes)" --json given
+    (($(value own stash_bytes) == $(value given stash_bytes))) ||
+        fail "stash of $(value own stash_bytes), with the same budget given $(value given stash_bytes)"
 }
 
 run_cases

@@ -246,4 +246,18 @@ chart_is_shown_with_explain_on_a_terminal_() {
     says out "S stashed maps"
 }
 
+a_plan_for_a_link_is_that_which_runs_over_it_() {
+    local link policy key options=(--net resnet8 --batch 8)
+    for link in 30MB 12GB; do
+        for policy in recompute-swap hybrid; do
+            expect 0 plan "${options[@]}" --policy $policy --budget 5MB --link $link --json planned
+            expect 0 bench "${options[@]}" --policies $policy --budgets 5MB --link $link --iterations 1 --quiet --json ran
+            for key in predicted_peak_bytes stash_bytes; do
+                [[ $(value planned $key) == $(value ran $key) ]] ||
+                    fail "$policy, $link: $key is $(value ran $key), planned was $(value planned $key)"
+            done
+        done
+    done
+}
+
 run_cases
