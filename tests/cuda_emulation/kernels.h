@@ -23,6 +23,7 @@ struct grid {
     dim3 blocks, threads;
     size_t shared_bytes;
     void (*body)(const void *arguments);
+    size_t argument_bytes;
 };
 
 /* Runs it, on this thread. */
@@ -66,7 +67,7 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
     const grid of = {name, blocks, threads, shared_bytes, [](const void *arg) {
                          const packed *p = static_cast<const packed *>(arg);
                          std::apply(p->kernel, p->arguments);
-                     }};
+                     }, sizeof(packed)};
     cudaError_t error = check(of);
     if (error == cudaSuccess) {
         void *memory = malloc(sizeof(packed));
