@@ -76,11 +76,16 @@ bool was_written(const check_memory *m, size_t offset, size_t bytes) {
 
 const char *words_for(const check_memory *m) {
     switch (m->kind) {
-    case CHECK_ALLOCATION: return "an allocation";
-    case CHECK_ADDRESSES: return "a range of addresses";
-    case CHECK_PINNED: return "pinned memory";
-    case CHECK_SHARED: return "the kernels' __shared__ variables";
-    case CHECK_SHARED_DYNAMIC: break;
+    case CHECK_ALLOCATION:
+        return "an allocation";
+    case CHECK_ADDRESSES:
+        return "a range of addresses";
+    case CHECK_PINNED:
+        return "pinned memory";
+    case CHECK_SHARED:
+        return "the kernels' __shared__ variables";
+    case CHECK_SHARED_DYNAMIC:
+        break;
     }
     return "dynamic shared memory";
 }
@@ -90,7 +95,8 @@ void check_elsewhere(const void *at, size_t bytes, use as) {
     if (contains(checked.arguments, at) || contains(checked.own, at)) return;
     if (as == use::READ && is_constant(at)) return;
     const check_memory *m = check_memory_before(at);
-    if (m && (uintptr_t)at - (uintptr_t)m->base < m->bytes + (1 << 20)) check_fail("memcheck", as, bytes, at, m, "outside");
+    if (m && (uintptr_t)at - (uintptr_t)m->base < m->bytes + (1 << 20))
+        check_fail("memcheck", as, bytes, at, m, "outside");
     check_fail("memcheck", as, bytes, at, nullptr, "where no memory of the device is");
 }
 
@@ -126,18 +132,23 @@ void check_access(const void *at, size_t bytes, use as) {
     if (as != use::READ) memset(m->written + offset, 1, bytes);
 }
 
-void check_fail(const char *which, use as, size_t bytes, const void *at, const check_memory *m, const char *format, ...) {
+void check_fail(const char *which, use as, size_t bytes, const void *at, const check_memory *m, const char *format,
+                ...) {
     char words[512], place[160];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
     if (m)
-        snprintf(place, sizeof place, "byte %td of %s of %zu bytes", (const char *)at - m->base, words_for(m), m->bytes);
+        snprintf(place, sizeof place, "byte %td of %s of %zu bytes", (const char *)at - m->base, words_for(m),
+                 m->bytes);
     else
         snprintf(place, sizeof place, "%p", at);
-    die("%s: %s %zu bytes at %s, %s", which, as == use::READ ? "reads" : as == use::WRITE ? "writes" : "changes", bytes,
-        place, words);
+    die("%s: %s %zu bytes at %s, %s", which,
+        as == use::READ    ? "reads"
+        : as == use::WRITE ? "writes"
+                           : "changes",
+        bytes, place, words);
 }
 
 /* ---------------------------------------------------------------- launches */

@@ -28,8 +28,8 @@ void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witn
                 void (*first)(const char *at, size_t bytes));
 
 /* As die, of an access: what it is of which memory, then the format. */
-[[noreturn]] __attribute__((format(printf, 6, 7))) void check_fail(const char *which, use as, size_t bytes, const void *at,
-                                                                  const check_memory *m, const char *format, ...);
+[[noreturn]] __attribute__((format(printf, 6, 7))) void
+check_fail(const char *which, use as, size_t bytes, const void *at, const check_memory *m, const char *format, ...);
 
 } // namespace cuda_emulation
 

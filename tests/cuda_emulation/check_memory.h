@@ -30,8 +30,8 @@ typedef struct check_memory {
     const char *base;
     size_t bytes; /* 0: the place is free */
     check_kind kind;
-    unsigned char *written;     /* by byte; 1: it was */
-    unsigned char *open;        /* of CHECK_ADDRESSES: by granule of CHECK_GRANULE bytes */
+    unsigned char *written;      /* by byte; 1: it was */
+    unsigned char *open;         /* of CHECK_ADDRESSES: by granule of CHECK_GRANULE bytes */
     check_cell *words, *singles; /* by four bytes, and by byte where a word is split; without use they take no memory */
 } check_memory;
 

@@ -68,8 +68,8 @@ struct running {
     const void *arguments;
     std::vector<cuda_thread> threads;
     std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
-    std::vector<unsigned> order; /* of threads, where it is random */
-    bool scattered = false;      /* it is, and that of blocks */
+    std::vector<unsigned> order;                                  /* of threads, where it is random */
+    bool scattered = false;                                       /* it is, and that of blocks */
     std::minstd_rand random;
     void *scheduler[5];
     cuda_thread *current = nullptr;

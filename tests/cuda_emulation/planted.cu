@@ -33,7 +33,9 @@ __global__ void misaligned(planted_memory m, bool faulty) {
     m.out[own()] = four.x + four.w;
 }
 
-__global__ void memory_of_the_host(planted_memory m, bool faulty) { m.out[own()] = (faulty ? m.host : m.values)[mine()]; }
+__global__ void memory_of_the_host(planted_memory m, bool faulty) {
+    m.out[own()] = (faulty ? m.host : m.values)[mine()];
+}
 
 __global__ void stack_of_another(planted_memory m, bool faulty) {
     __shared__ int *place;

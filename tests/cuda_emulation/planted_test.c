@@ -77,7 +77,8 @@ static void assert_found(launcher *launch, bool freed, const char *expected) {
         assert_found(planted_##name, false, words);                                                                    \
     }
 
-FOUND(past_the_end, "block (1, 0, 0), thread (63, 0, 0): memcheck: writes 4 bytes at byte 512 of an allocation of 512 bytes")
+FOUND(past_the_end,
+      "block (1, 0, 0), thread (63, 0, 0): memcheck: writes 4 bytes at byte 512 of an allocation of 512 bytes")
 FOUND(before_the_beginning, "memcheck: reads 4 bytes at")
 FOUND(past_dynamic_shared, "memcheck: writes 4 bytes at byte 256 of dynamic shared memory of 256 bytes, outside")
 FOUND(past_an_array, "memcheck: index 64 is outside of a 'int [64]'")
@@ -85,7 +86,8 @@ FOUND(misaligned, "is not aligned to 16 bytes, for a 'const struct int4'")
 FOUND(memory_of_the_host, "where no memory of the device is")
 FOUND(stack_of_another, "thread (1, 0, 0): memcheck: reads 4 bytes at")
 FOUND(writes_a_constant, "memcheck: writes 4 bytes at")
-FOUND(unwritten_shared, "block (1, 0, 0), thread (63, 0, 0): initcheck: reads 4 bytes at byte 252 of dynamic shared memory")
+FOUND(unwritten_shared,
+      "block (1, 0, 0), thread (63, 0, 0): initcheck: reads 4 bytes at byte 252 of dynamic shared memory")
 FOUND(unwritten_variable, "thread (33, 0, 0): initcheck: reads 4 bytes at")
 FOUND(unwritten_device, "initcheck: reads 4 bytes at byte 0 of an allocation of 512 bytes, which nothing has written")
 FOUND(read_before_barrier, "thread (31, 0, 0) of block (0, 0, 0) read, with nothing that orders the two")
