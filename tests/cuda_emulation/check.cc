@@ -118,14 +118,10 @@ void keep_old(const char *at, size_t bytes) {
 
 void check_access(const void *at, size_t bytes, use as) {
     const witness *w = running;
-    if (w) {
-        if (contains(w->stack, w->stack_bytes, at) || is_index(at)) return;
-    }
+    if (w && (contains(w->stack, w->stack_bytes, at) || is_index(at))) return;
     check_memory *m = check_memory_at(at);
-    if (!m) {
-        if (w) check_elsewhere(at, bytes, as);
-        return;
-    }
+    if (!w && (!m || is_shared(m))) return; /* a library's own */
+    if (!m) return check_elsewhere(at, bytes, as);
     const size_t offset = (size_t)((const char *)at - m->base);
     check_inside(m, at, offset, bytes, as);
     if (w) check_race(m, offset, bytes, as, *w, checked.now, keep_old);

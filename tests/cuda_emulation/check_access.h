@@ -19,6 +19,8 @@ struct progress {
     uint32_t barrier; /* how many the block has passed */
 };
 
+inline bool is_shared(const check_memory *m) { return m->kind == CHECK_SHARED || m->kind == CHECK_SHARED_DYNAMIC; }
+
 /* Of a CUDA thread, or, where none runs here, of an emulated library; about to happen. */
 void check_access(const void *at, size_t bytes, use as);
 

@@ -20,11 +20,9 @@ struct access {
     const witness &by;
     record mine;
 
-    bool is_shared() const { return memory->kind == CHECK_SHARED || memory->kind == CHECK_SHARED_DYNAMIC; }
-
     /* Whether it comes after, or is of this thread. */
     bool follows(record other) const {
-        if (other.block != mine.block) return is_shared(); /* what another block had there is gone */
+        if (other.block != mine.block) return is_shared(memory); /* what another block had there is gone */
         if (other.thread == mine.thread || other.barrier < mine.barrier) return true;
         return other.thread / 32 == mine.thread / 32 && by.clock[other.thread % 32] >= other.clock;
     }
@@ -32,7 +30,7 @@ struct access {
     /* How much is between the two of what an access may yet conflict with. */
     int apart(record other) const {
         if (!other.is || (other.block == mine.block && other.barrier < mine.barrier)) return 0;
-        if (other.block != mine.block) return is_shared() ? 0 : 3;
+        if (other.block != mine.block) return is_shared(memory) ? 0 : 3;
         return other.thread / 32 != mine.thread / 32 ? 2 : other.thread != mine.thread;
     }
 
@@ -100,7 +98,7 @@ void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witn
             if (!word->split) split(word, &m->singles[i / 4 * 4]);
             cell = &m->singles[i];
         }
-        if (a.touch(cell) && !a.is_shared()) first(m->base + i, step);
+        if (a.touch(cell) && !is_shared(m)) first(m->base + i, step);
         i += step;
     }
 }
