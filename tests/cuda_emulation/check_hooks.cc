@@ -34,8 +34,11 @@ void __tsan_write_range(void *at, size_t bytes) { check_access(at, bytes, use::W
     ATOMIC(bits, type, fetch_sub, ARGUMENTS(type), __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST))                    \
     ATOMIC(bits, void, store, ARGUMENTS(type), __atomic_store_n(at, value, __ATOMIC_SEQ_CST))                          \
     ATOMIC(bits, int, compare_exchange_strong, (volatile type * at, type * expected, type value, int, int),            \
-           __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-#define ARGUMENTS(type) (volatile type * at, type value, int)
+           EXCHANGED(expected))                                                                                        \
+    ATOMIC(bits, type, compare_exchange_val, (volatile type * at, type expected, type value, int, int),                \
+           (EXCHANGED(&expected), expected))
+#define EXCHANGED(expected) __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+#define ARGUMENTS(type)     (volatile type * at, type value, int)
 #define ATOMIC(bits, result, name, arguments, does)                                                                    \
     result __tsan_atomic##bits##_##name arguments {                                                                    \
         check_access(const_cast<const void *>(static_cast<const volatile void *>(at)), sizeof *at, use::ATOMIC);       \
@@ -47,6 +50,7 @@ ATOMICS(64, uint64_t)
 #undef ATOMICS
 #undef ATOMIC
 #undef ARGUMENTS
+#undef EXCHANGED
 
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 

@@ -233,7 +233,7 @@ bool release_exchanges(cuda_thread *warp, int count) {
     return any;
 }
 
-/* Runs warps until all of them waits for the block or has ended, or nothing moves. */
+/* Runs warps until all of them wait for the block or have ended, or nothing moves. */
 void run_warps(running *r, size_t first, size_t count, bool reverse) {
     for (bool any = true; any;) {
         if (r->scattered) std::shuffle(r->order.begin(), r->order.end(), r->random);
@@ -257,7 +257,8 @@ const char *where(const cuda_thread *t, char *text, size_t capacity) {
     return text;
 }
 
-/* All threads wait or have ended: since Volta, barriers do not count the latter, but kernels here leave none out. Opens the barrier; whether any wait there. */
+/* All threads wait or have ended. Opens the barrier; whether any wait there. Since Volta a barrier does not count those
+ * that have ended; here it does, as no kernel means it so. */
 bool release_barrier(running *r) {
     cuda_thread *first = nullptr;
     int count = 0;

@@ -81,7 +81,7 @@ FOUND(past_the_end,
       "block (1, 0, 0), thread (63, 0, 0): memcheck: writes 4 bytes at byte 512 of an allocation of 512 bytes")
 FOUND(before_the_beginning, "memcheck: reads 4 bytes at")
 FOUND(past_dynamic_shared, "memcheck: writes 4 bytes at byte 256 of dynamic shared memory of 256 bytes, outside")
-FOUND(past_an_array, "memcheck: index 64 is outside of a 'int [64]'")
+FOUND(past_an_array, "memcheck: index 64 is outside of a 'int")
 FOUND(misaligned, "is not aligned to 16 bytes, for a 'const struct int4'")
 FOUND(memory_of_the_host, "where no memory of the device is")
 FOUND(stack_of_another, "thread (1, 0, 0): memcheck: reads 4 bytes at")

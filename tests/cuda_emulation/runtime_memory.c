@@ -10,7 +10,7 @@
 
 enum {
     GRANULE = CHECK_GRANULE, /* a GPU's is 2 MiB */
-    GARBAGE = 0xff,     /* NaN, -1 */
+    GARBAGE = 0xff,          /* NaN, -1 */
     PLAIN_GARBAGE = 64, /* granules of cudaMalloc's that are filled with it: workspaces are large and hardly used */
 };
 
