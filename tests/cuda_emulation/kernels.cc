@@ -3,8 +3,13 @@
 #include <stdarg.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
+#include <random>
 #include <vector>
+
+#include "tests/cuda_emulation/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -54,6 +59,7 @@ struct cuda_thread {
     /* what it waited for */
     lanes got;
     int count;
+    witness seen;
 };
 
 /* The launch that runs on this thread, and the block of it. */
@@ -62,6 +68,9 @@ struct running {
     const void *arguments;
     std::vector<cuda_thread> threads;
     std::unique_ptr<char, decltype(&free)> shared{nullptr, free}; /* dynamic; asan watches its ends */
+    std::vector<unsigned> order;                                  /* of threads, where it is random */
+    bool scattered = false;                                       /* it is, and that of blocks */
+    std::minstd_rand random;
     void *scheduler[5];
     cuda_thread *current = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
@@ -159,9 +168,11 @@ void resume(running *r, cuda_thread *t) {
     if (!t->on) {
         t->on = fiber_take();
         t->on->thread = t;
+        check_thread(&t->seen, (uint32_t)(t - r->threads.data()), t->on->stack.get(), STACK_BYTES);
     }
     fiber *f = t->on;
     r->current = t;
+    check_running(&t->seen);
     threadIdx = t->index;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&r->fake_stack, f->stack.get(), STACK_BYTES);
@@ -174,12 +185,22 @@ void resume(running *r, cuda_thread *t) {
     __sanitizer_finish_switch_fiber(r->fake_stack, nullptr, nullptr);
 #endif
     r->current = nullptr;
+    check_running(nullptr);
     if (t->now != state::ENDED) return;
     t->on = nullptr;
     idle.emplace_back(f);
 }
 
 /* ---------------------------------------------------------------- blocks */
+
+/* A __syncwarp of these lanes. */
+void meet(cuda_thread *warp, uint32_t with, int count) {
+    witness *met[32];
+    int n = 0;
+    for (int l = 0; l < count; l++)
+        if (with >> l & 1) met[n++] = &warp[l].seen;
+    check_warp(met, n);
+}
 
 /* Lets those go on whose operation is complete; whether any. */
 bool release_exchanges(cuda_thread *warp, int count) {
@@ -205,20 +226,25 @@ bool release_exchanges(cuda_thread *warp, int count) {
             warp[m].got = got;
             warp[m].now = state::READY;
         }
+        if (strcmp(warp[l].site, "__syncwarp") == 0) meet(warp, with, count);
         waiting &= ~with;
         any = true;
     }
     return any;
 }
 
-/* Runs a warp until all of it waits for the block or has ended, or nothing moves. */
-void run_warp(running *r, cuda_thread *warp, int count, bool reverse) {
-    do {
-        for (int i = 0; i < count; i++) {
-            cuda_thread *t = &warp[reverse ? count - 1 - i : i];
+/* Runs warps until all of them wait for the block or have ended, or nothing moves. */
+void run_warps(running *r, size_t first, size_t count, bool reverse) {
+    for (bool any = true; any;) {
+        if (r->scattered) std::shuffle(r->order.begin(), r->order.end(), r->random);
+        for (size_t i = 0; i < count; i++) {
+            cuda_thread *t = &r->threads[r->scattered ? r->order[i] : first + (reverse ? count - 1 - i : i)];
             if (t->now == state::READY) resume(r, t);
         }
-    } while (release_exchanges(warp, count));
+        any = false;
+        for (size_t w = 0; w < count; w += warpSize)
+            any = release_exchanges(&r->threads[first + w], (int)std::min(count - w, (size_t)warpSize)) || any;
+    }
 }
 
 const char *where(const cuda_thread *t, char *text, size_t capacity) {
@@ -231,12 +257,15 @@ const char *where(const cuda_thread *t, char *text, size_t capacity) {
     return text;
 }
 
-/* All threads wait or have ended. Opens the barrier; whether any wait there. */
+/* All threads wait or have ended. Opens the barrier; whether any wait there. Since Volta a barrier does not count those
+ * that have ended; here it does, as no kernel means it so. */
 bool release_barrier(running *r) {
     cuda_thread *first = nullptr;
     int count = 0;
+    size_t ended = 0;
     char one[256], other[256];
     for (cuda_thread &t : r->threads) {
+        ended += t.now == state::ENDED;
         if (t.now == state::ENDED) continue;
         if (!first) first = &t;
         if (t.now == state::AT_EXCHANGE || first->now == state::AT_EXCHANGE || t.line != first->line ||
@@ -248,6 +277,8 @@ bool release_barrier(running *r) {
         count += t.value != 0;
     }
     if (!first) return false;
+    if (ended > 0) die("%zu threads of the block have ended, %s", ended, where(first, one, sizeof one));
+    check_barrier();
     for (cuda_thread &t : r->threads) {
         if (t.now == state::ENDED) continue;
         t.count = count;
@@ -256,17 +287,32 @@ bool release_barrier(running *r) {
     return true;
 }
 
+/* A warp after the other, in odd blocks the last first; scattered, all threads at once. */
 void run_block(running *r, uint64_t number) {
     const bool reverse = number % 2;
-    const int threads = (int)r->threads.size(), warps = (threads + warpSize - 1) / warpSize;
+    const size_t threads = r->threads.size(), step = r->scattered ? threads : (size_t)warpSize;
+    const size_t steps = (threads + step - 1) / step;
+    check_block(number);
     for (cuda_thread &t : r->threads) t.now = state::READY;
     memset(r->shared.get(), (int)(GARBAGE & 0xff), r->of->shared_bytes);
     do {
-        for (int i = 0; i < warps; i++) {
-            const int first = (reverse ? warps - 1 - i : i) * warpSize;
-            run_warp(r, &r->threads[(size_t)first], threads - first < warpSize ? threads - first : warpSize, reverse);
+        for (size_t i = 0; i < steps; i++) {
+            const size_t first = (reverse ? steps - 1 - i : i) * step;
+            run_warps(r, first, std::min(threads - first, step), reverse);
         }
     } while (release_barrier(r));
+}
+
+void run_blocks(running *r) {
+    const dim3 grid = r->of->blocks;
+    std::vector<uint64_t> order((uint64_t)grid.x * grid.y * grid.z);
+    std::iota(order.begin(), order.end(), 0);
+    if (r->scattered) std::shuffle(order.begin(), order.end(), r->random);
+    for (const uint64_t number : order) {
+        blockIdx = {(unsigned)(number % grid.x), (unsigned)(number / grid.x % grid.y),
+                    (unsigned)(number / grid.x / grid.y)};
+        run_block(r, number);
+    }
 }
 
 cuda_thread *self() { return launched->current; }
@@ -302,13 +348,13 @@ void run(const grid &of, const void *arguments) {
     launched = &r;
     blockDim = {of.threads.x, of.threads.y, of.threads.z};
     gridDim = {of.blocks.x, of.blocks.y, of.blocks.z};
-    uint64_t number = 0;
-    for (unsigned z = 0; z < of.blocks.z; z++)
-        for (unsigned y = 0; y < of.blocks.y; y++)
-            for (unsigned x = 0; x < of.blocks.x; x++) {
-                blockIdx = {x, y, z};
-                run_block(&r, number++);
-            }
+    r.order.resize(r.threads.size());
+    std::iota(r.order.begin(), r.order.end(), 0);
+    check_launch_begins({arguments, of.argument_bytes}, {r.threads.data(), r.threads.size() * sizeof(cuda_thread)},
+                        {r.shared.get(), of.shared_bytes});
+    do run_blocks(&r);
+    while ((r.scattered = check_runs_again()));
+    check_launch_ends();
     launched = nullptr;
 }
 

@@ -23,6 +23,7 @@ struct grid {
     dim3 blocks, threads;
     size_t shared_bytes;
     void (*body)(const void *arguments);
+    size_t argument_bytes;
 };
 
 /* Runs it, on this thread. */
@@ -63,10 +64,15 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
     using packed = cuda_emulation::packed<Parameters...>;
     static_assert((std::is_trivially_destructible<Parameters>::value && ...),
                   "a kernel's arguments are copied as bytes");
-    const grid of = {name, blocks, threads, shared_bytes, [](const void *arg) {
+    const grid of = {name,
+                     blocks,
+                     threads,
+                     shared_bytes,
+                     [](const void *arg) {
                          const packed *p = static_cast<const packed *>(arg);
                          std::apply(p->kernel, p->arguments);
-                     }};
+                     },
+                     sizeof(packed)};
     cudaError_t error = check(of);
     if (error == cudaSuccess) {
         void *memory = malloc(sizeof(packed));

@@ -5,11 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tests/cuda_emulation/check_memory.h"
 #include "tests/cuda_emulation/runtime.h"
 
 enum {
-    GRANULE = 64 << 10, /* a GPU's is 2 MiB */
-    GARBAGE = 0xff,     /* NaN, -1 */
+    GRANULE = CHECK_GRANULE, /* a GPU's is 2 MiB */
+    GARBAGE = 0xff,          /* NaN, -1 */
     PLAIN_GARBAGE = 64, /* granules of cudaMalloc's that are filled with it: workspaces are large and hardly used */
 };
 
@@ -109,6 +110,7 @@ static void range_destroy_locked(range *r) {
     range **at = &ranges;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
+    check_memory_gone(r->base);
     munmap(r->base, r->bytes);
     free(r);
     runtime.alive.ranges--;
@@ -151,6 +153,7 @@ static void unmap_locked(range *r, size_t first, size_t end) {
         perror("cuda_emulation: mmap");
         abort();
     }
+    check_memory_opened(r->base + first * GRANULE, (end - first) * GRANULE, false);
     for (size_t g = first; g < end; g++) {
         physical *memory = r->granule[g].memory;
         r->granule[g] = (granule){NULL, false};
@@ -162,6 +165,7 @@ static void unmap_locked(range *r, size_t first, size_t end) {
 /* Memory comes as garbage: what others left in it. */
 static void make_accessible_locked(range *r, size_t first, size_t end) {
     protect(r, first, end, PROT_READ | PROT_WRITE);
+    check_memory_opened(r->base + first * GRANULE, (end - first) * GRANULE, true);
     for (size_t g = first; g < end; g++) {
         if (!r->granule[g].accessible && !(r->plain && g >= PLAIN_GARBAGE))
             memset(r->base + g * GRANULE, GARBAGE, GRANULE);
@@ -199,6 +203,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
         return CUDA_ERROR_INVALID_VALUE;
     range *r = range_create(bytes);
     if (!r) return CUDA_ERROR_OUT_OF_MEMORY;
+    check_memory_made(r->base, bytes, CHECK_ADDRESSES);
     *address = (CUdeviceptr)r->base;
     return CUDA_SUCCESS;
 }
@@ -342,6 +347,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
         return cudaSuccess;
     }
     if (bytes > SIZE_MAX / 2) return runtime_failed(cudaErrorMemoryAllocation);
+    const size_t asked = bytes;
     bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
     physical *memory = physical_create(bytes);
     range *r = memory ? range_create(bytes) : NULL;
@@ -355,6 +361,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
         physical_drop_locked(memory);
     pthread_mutex_unlock(&runtime.lock);
     if (!r) return runtime_failed(cudaErrorMemoryAllocation);
+    check_memory_made(r->base, asked, CHECK_ALLOCATION);
     *out = r->base;
     return cudaSuccess;
 }
@@ -388,6 +395,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {
     pthread_mutex_lock(&runtime.lock);
     runtime.alive.pinned_bytes += bytes;
     pthread_mutex_unlock(&runtime.lock);
+    check_memory_made(memory + before, bytes, CHECK_PINNED);
     *out = memory + before;
     return cudaSuccess;
 }
@@ -401,6 +409,7 @@ cudaError_t cudaFreeHost(void *memory) {
     pthread_mutex_lock(&runtime.lock);
     runtime.alive.pinned_bytes -= bytes;
     pthread_mutex_unlock(&runtime.lock);
+    check_memory_gone(memory);
     munmap(start, before + bytes);
     return error;
 }
@@ -419,6 +428,10 @@ static cudaError_t register_range(void *memory, size_t bytes) {
         if (bytes > 0 && registered[i].memory == memory) return cudaErrorInvalidValue;
     for (int i = 0; i < REGISTERED_MOST; i++) {
         if (registered[i].memory != wanted) continue;
+        if (bytes > 0)
+            check_memory_made(memory, bytes, CHECK_PINNED);
+        else
+            check_memory_gone(memory);
         runtime.alive.pinned_bytes += bytes - registered[i].bytes;
         registered[i].memory = bytes > 0 ? memory : NULL;
         registered[i].bytes = bytes;
@@ -463,8 +476,10 @@ typedef struct copy {
 
 static void copy_run(void *arg) {
     const copy *c = arg;
-    for (size_t row = 0; row < c->height; row++)
+    for (size_t row = 0; row < c->height; row++) {
         memcpy(c->dst + row * c->dst_pitch, c->src + row * c->src_pitch, c->width);
+        check_memory_written(c->dst + row * c->dst_pitch, c->width);
+    }
 }
 
 static bool is_device(const void *memory) {
@@ -520,6 +535,7 @@ typedef struct fill {
 static void fill_run(void *arg) {
     const fill *f = arg;
     memset(f->dst, f->value, f->bytes);
+    check_memory_written(f->dst, f->bytes);
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
@@ -535,6 +551,7 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes) {
     pthread_mutex_lock(&runtime.lock);
     memory_open_locked();
     memset(memory, value, bytes);
+    check_memory_written(memory, bytes);
     memory_close_locked();
     pthread_mutex_unlock(&runtime.lock);
     return cudaSuccess;

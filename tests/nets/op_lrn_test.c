@@ -73,6 +73,23 @@ static void bits_are_the_same_in_place(void **state) {
     op_rig_fini(&rig);
 }
 
+/* On a GPU, blocks take more pixels than one after the other. */
+static void pixels_of_a_second_round_give_the_bits_of_the_first(void **state) {
+    (void)state;
+    enum { PIXELS = 130 * 128, CHANNELS = 32, SAME = 64 * CHANNELS, LAST = PIXELS * CHANNELS - SAME };
+    op_rig rig;
+    op_rig_init(&rig, NETS_LRN, &STRONG, (const int64_t[4]){1, 130, 128, CHANNELS}, true, true);
+    float *x = op_rig_floats(&rig, NETS_X), *y = op_rig_floats(&rig, NETS_Y);
+    float *dx = op_rig_floats(&rig, NETS_DX), *dy = op_rig_floats(&rig, NETS_DY);
+    memcpy(x + LAST, x, SAME * sizeof *x);
+    memcpy(dy + LAST, dy, SAME * sizeof *dy);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    assert_memory_equal(y + LAST, y, SAME * sizeof *y);
+    assert_memory_equal(dx + LAST, dx, SAME * sizeof *dx);
+    op_rig_fini(&rig);
+}
+
 static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
     (void)state;
     op_rig rig;
@@ -88,6 +105,7 @@ int main(void) {
         cmocka_unit_test(windows_of_one_and_of_more_than_all_channels),
         cmocka_unit_test(left_out_constants_are_those_of_torch),
         cmocka_unit_test(bits_are_the_same_in_place),
+        cmocka_unit_test(pixels_of_a_second_round_give_the_bits_of_the_first),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     OP_RIG_RUN(tests);
