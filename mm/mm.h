@@ -168,7 +168,9 @@ MM_API void mm_graph_destroy(mm_graph *graph);
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
 
-/* Declares a layer. Its kind lets policies choose by rule. */
+/* Declares a layer. By its kind alone policies choose: give one of yours the kind that it is like, any other activation
+ * MM_LAYER_RELU. Run again are from MM_LAYER_BATCH_NORM to MM_LAYER_DROPOUT (cheap), by some policies MM_LAYER_CONV and
+ * MM_LAYER_LINEAR too, and no others: MM_LAYER_OTHER never. */
 MM_API MM_CHECKED mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind,
                                                mm_layer *layer_out);
 
@@ -324,8 +326,13 @@ MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *n
  * On failure nothing changed. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
 
-/* The compute stream that work can be enqueued on. */
+/* The compute stream that work can be enqueued on: what mm_layer_begin takes. The same for the manager's life. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
+
+/* A stream as its device knows it, for launches and libraries of your own: on the device cuda a cudaStream_t. NULL on the
+ * host device, and for NULL: there a loop computes on its own thread. It stays mm's. Ask in each step, after mm_layer_begin:
+ * where times are measured, they count from there. */
+MM_API void *mm_stream_handle(mm_stream *stream);
 
 MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_graph *graph);
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "mm/device/clock.h"
 #include "nets/exec_internal.h"
 
 static mm_status collect_params(nets_exec *exec) {
@@ -236,12 +236,6 @@ static mm_status run_recorded(nets_exec *exec, const iteration *it) {
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static mm_status run_iteration(nets_exec *exec, const iteration *it) {
     MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
     MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
@@ -270,9 +264,9 @@ static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
-    int64_t began = now_ns();
+    int64_t began = mm_now_ns();
     mm_status status = run_iteration(exec, it);
-    exec->enqueue_ns += now_ns() - began;
+    exec->enqueue_ns += mm_now_ns() - began;
     if (status != MM_OK) return undo(exec, it, status);
     exec->slots.submitted++;
     return MM_OK;

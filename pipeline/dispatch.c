@@ -251,10 +251,10 @@ static void drain_workers(mm_dispatch *d) {
 }
 
 mm_status mm_dispatch_end(mm_dispatch *d) {
-    int64_t start = now_ns();
+    int64_t start = mm_now_ns();
     drain_workers(d);
     mm_status status = drain(d);
-    add_ns(d, &d->stats.end_wait_ns, now_ns() - start);
+    add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
     pthread_mutex_lock(&d->lock);
     if (d->failed != MM_OK) status = tell_failure(d);
     pthread_mutex_unlock(&d->lock);
@@ -279,9 +279,9 @@ static mm_status join_streams(mm_dispatch *d) {
 mm_status mm_dispatch_end_async(mm_dispatch *d) {
     const mm_program *p = d->program;
     if (p->has_unplanned || p->total_ns || d->config.self_check) return mm_dispatch_end(d);
-    int64_t start = now_ns();
+    int64_t start = mm_now_ns();
     drain_workers(d);
-    add_ns(d, &d->stats.end_wait_ns, now_ns() - start);
+    add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
     mm_status status = mm_dispatch_failure(d);
     if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);

@@ -2,20 +2,16 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mm/core/graph.h"
+#include "mm/device/clock.h"
 #include "mm/device/device.h"
 #include "mm/measured.h"
 #include "tools/requirement.h"
 #include "tools/session_memory.h"
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
 /* ---------------------------------------------------------------- making */
 

@@ -149,6 +149,8 @@ void cuda_time_wait_begin(cuda_stream *stream);
 void cuda_time_wait_end(cuda_stream *stream);
 void cuda_time_stream_fini(cuda_stream *stream);
 void cuda_stream_stats(mm_stream *base, mm_stream_stats *stats_out);
+/* mm_stream_handle, and what cuda_stream_stats counts. */
+void *cuda_stream_handle(mm_stream *base);
 
 /* ---------------------------------------------------------------- work (cuda_work.c) */
 

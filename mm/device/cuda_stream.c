@@ -52,6 +52,8 @@ cudaStream_t mm_cuda_stream(mm_stream *base) {
     return stream->stream;
 }
 
+void *cuda_stream_handle(mm_stream *base) { return mm_cuda_stream(base); }
+
 mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status) {
     return status == MM_OK ? MM_OK : mm_fail_in(status, "stream %s", stream->name);
 }

@@ -96,6 +96,11 @@ mm_status mm_stream_sync(mm_stream *stream) { return stream->device->ops->stream
 
 void mm_stream_reset(mm_stream *stream) { stream->device->ops->stream_reset(stream); }
 
+void *mm_stream_handle(mm_stream *stream) {
+    return stream != NULL && stream->device->ops->stream_handle != NULL ? stream->device->ops->stream_handle(stream)
+                                                                        : NULL;
+}
+
 void mm_stream_stats_get(mm_stream *stream, mm_stream_stats *stats_out) {
     stream->device->ops->stream_stats(stream, stats_out);
 }

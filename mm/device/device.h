@@ -77,6 +77,7 @@ typedef struct mm_device_ops {
     mm_status (*stream_sync)(mm_stream *stream);
     void (*stream_reset)(mm_stream *stream);
     void (*stream_stats)(mm_stream *stream, mm_stream_stats *stats_out);
+    void *(*stream_handle)(mm_stream *stream); /* mm_stream_handle (mm.h); NULL: has none */
 
     mm_status (*event_create)(mm_device *device, mm_event **event_out);
     void (*event_destroy)(mm_event *event);

@@ -152,6 +152,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .stream_sync = cuda_stream_sync,
     .stream_reset = cuda_stream_reset,
     .stream_stats = cuda_stream_stats,
+    .stream_handle = cuda_stream_handle,
     .event_create = cuda_event_create,
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,

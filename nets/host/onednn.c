@@ -34,7 +34,7 @@ static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t p
         DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD,
     };
     for (size_t i = 0; i < sizeof ARGS / sizeof ARGS[0]; i++) {
-        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ARGS[i]);
+        nets_dnn_md md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ARGS[i]);
         if (!md || dnnl_memory_desc_get_size(md) == 0) continue;
         if (kernel->n_args == NETS_DNN_ARGS) return mm_fail(MM_ERR_DEVICE, "oneDNN: a primitive of too many arguments");
         dnnl_exec_arg_t *arg = &kernel->args[kernel->n_args];
@@ -76,58 +76,60 @@ static mm_status make_attr(dnnl_primitive_attr_t *attr_out) {
     return nets_dnn_fail(status, "attributes");
 }
 
-static mm_status describe(const nets_dnn *dnn, const_dnnl_op_desc_t op, const_dnnl_primitive_desc_t hint,
-                          const char *what, dnnl_primitive_desc_t *pd_out) {
+static mm_status describe(const nets_dnn *dnn, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
+                          dnnl_primitive_desc_t *description_out) {
     dnnl_primitive_attr_t attr;
     MM_TRY(make_attr(&attr));
-    dnnl_status_t status = dnnl_primitive_desc_create(pd_out, op, attr, dnn->engine, hint);
+    dnnl_status_t status = nets_dnn_describe(dnn->engine, op, hint, attr, description_out);
     dnnl_primitive_attr_destroy(attr);
-    return status == dnnl_success ? MM_OK : nets_dnn_fail(status, what);
+    return status == dnnl_success ? MM_OK : nets_dnn_fail(status, op->what);
 }
 
-mm_status nets_dnn_build(const nets_dnn *dnn, const_dnnl_op_desc_t op, const_dnnl_op_desc_t forward, const char *what,
-                         nets_dnn_kernel *kernel_out) {
+/* The forward operation that a backward one refers to; NULL for a forward one. */
+static mm_status describe_hint(const nets_dnn *dnn, const nets_dnn_op *op, dnnl_primitive_desc_t *hint_out) {
+    *hint_out = NULL;
+    if (op->direction != dnnl_backward_data && op->direction != dnnl_backward_weights) return MM_OK;
+    nets_dnn_op forward = *op;
+    forward.direction = dnnl_forward_training;
+    return describe(dnn, &forward, NULL, hint_out);
+}
+
+/* Beyond, oneDNN does not say so but divides by zero: pixels are counted in 32 bits, at places. The elements are as many
+ * as were tried. */
+static mm_status check_countable(const nets_dnn_layout *image) {
+    const int64_t *dims = image->dims;
+    if (image->rank != 4) return MM_OK;
+    const double pixels = (double)dims[2] * (double)dims[3], elems = (double)dims[0] * (double)dims[1] * pixels;
+    if (pixels <= INT32_MAX && elems <= (double)(INT64_C(1) << 43)) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED,
+                   "oneDNN cannot count %lld images of %lldx%lldx%lld: take a smaller batch or image",
+                   (long long)dims[0], (long long)dims[2], (long long)dims[3], (long long)dims[1]);
+}
+
+mm_status nets_dnn_build(const nets_dnn *dnn, const nets_dnn_op *op, nets_dnn_kernel *kernel_out) {
+    MM_TRY(check_countable(&op->x));
+    MM_TRY(check_countable(&op->y));
     int threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    dnnl_primitive_desc_t hint = NULL, pd;
-    mm_status status = forward ? describe(dnn, forward, NULL, what, &hint) : MM_OK;
-    if (status == MM_OK) status = describe(dnn, op, hint, what, &pd);
-    if (status == MM_OK) status = make_kernel(dnn, pd, what, kernel_out);
+    dnnl_primitive_desc_t hint, description;
+    mm_status status = describe_hint(dnn, op, &hint);
+    if (status == MM_OK) status = describe(dnn, op, hint, &description);
+    if (status == MM_OK) status = make_kernel(dnn, description, op->what, kernel_out);
     if (hint) dnnl_primitive_desc_destroy(hint);
     omp_set_num_threads(threads);
     return status;
 }
 
-const dnnl_memory_desc_t *nets_dnn_md(const nets_dnn_kernel *kernel, int arg) {
-    const dnnl_memory_desc_t *md;
+nets_dnn_md nets_dnn_arg_md(const nets_dnn_kernel *kernel, int arg) {
+    nets_dnn_md md;
     for (int i = 0; i < kernel->n_args; i++)
         if (kernel->args[i].arg == arg && dnnl_memory_get_memory_desc(kernel->args[i].memory, &md) == dnnl_success)
             return md;
     return NULL;
 }
 
-static mm_status make_reorder(const nets_dnn *dnn, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                              nets_dnn_kernel *reorder_out) {
-    dnnl_primitive_attr_t attr;
-    MM_TRY(make_attr(&attr));
-    dnnl_primitive_desc_t pd;
-    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, from, dnn->engine, to, dnn->engine, attr);
-    dnnl_primitive_attr_destroy(attr);
-    if (status != dnnl_success) return nets_dnn_fail(status, "a reorder");
-    return make_kernel(dnn, pd, "a reorder", reorder_out);
-}
-
-mm_status nets_dnn_build_reorder(const nets_dnn *dnn, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                                 nets_dnn_kernel *reorder_out) {
-    int threads = omp_get_max_threads();
-    omp_set_num_threads(1);
-    mm_status status = make_reorder(dnn, from, to, reorder_out);
-    omp_set_num_threads(threads);
-    return status;
-}
-
 int64_t nets_dnn_arg_bytes(const nets_dnn_kernel *kernel, int arg) {
-    const dnnl_memory_desc_t *md = nets_dnn_md(kernel, arg);
+    nets_dnn_md md = nets_dnn_arg_md(kernel, arg);
     return md ? (int64_t)dnnl_memory_desc_get_size(md) : 0;
 }
 
@@ -146,20 +148,8 @@ mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, void *scrat
     return MM_OK;
 }
 
-/* Pixels are counted in 32 bits, at places. The elements are as many as were tried. */
-static mm_status check_countable(const int64_t dims[4]) {
-    const double pixels = (double)dims[1] * (double)dims[2], elems = (double)dims[0] * pixels * (double)dims[3];
-    if (pixels <= INT32_MAX && elems <= (double)(INT64_C(1) << 43)) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED,
-                   "oneDNN cannot count %lld images of %lldx%lldx%lld: take a smaller batch or image",
-                   (long long)dims[0], (long long)dims[1], (long long)dims[2], (long long)dims[3]);
-}
-
-mm_status nets_dnn_nhwc(const int64_t dims[4], dnnl_memory_desc_t *md_out) {
-    MM_TRY(check_countable(dims));
-    const dnnl_dims_t logical = {dims[0], dims[3], dims[1], dims[2]};
-    DNN_TRY(dnnl_memory_desc_init_by_tag(md_out, 4, logical, dnnl_f32, dnnl_nhwc), "describing an image");
-    return MM_OK;
+nets_dnn_layout nets_dnn_nhwc(const int64_t dims[4]) {
+    return (nets_dnn_layout){.rank = 4, .dims = {dims[0], dims[3], dims[1], dims[2]}, .tag = dnnl_nhwc};
 }
 
 nets_dnn_window_dims nets_dnn_window_dims_of(const nets_dnn_windows *w) {

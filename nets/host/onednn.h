@@ -1,7 +1,7 @@
-/* All that knows oneDNN's version (2.6: operation descriptors): this and onednn_*.c. A kernel is one primitive with its memory objects; it
- * is made once, bound to pointers and run any number of times, without allocation of ours. Layouts: activations NHWC,
- * plain weights OIHW, grouped GOIHW. Kernels are made for one thread, and run with one: results do not depend on the machine's cores.
- */
+/* oneDNN, 2 from 2.6 on or 3 (onednn_version.c alone tells them apart). A kernel is one primitive with its memory
+ * objects; it is made once, bound to pointers and run any number of times, without allocation of ours. Layouts:
+ * activations NHWC, plain weights OIHW, grouped GOIHW. Kernels are made for one thread, and run with one: results do not
+ * depend on the machine's cores. */
 #ifndef NETS_HOST_ONEDNN_H
 #define NETS_HOST_ONEDNN_H
 
@@ -50,10 +50,11 @@ MM_CHECKED mm_status nets_dnn_conv_backward_data(const nets_dnn *dnn, const nets
 MM_CHECKED mm_status nets_dnn_conv_backward_weights(const nets_dnn *dnn, const nets_dnn_windows *w,
                                                     nets_dnn_kernel *kernel_out);
 
-/* FROM plain TO the layout of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or the other way round. Its
- * primitive stays NULL if the layouts are one. */
-MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_kernel *kernel, int arg,
-                                              bool to_plain, nets_dnn_kernel *reorder_out);
+/* FROM plain TO the layout of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or the other way round; `w` is what
+ * the kernel was made of. Its primitive stays NULL if the layouts are one. */
+MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
+                                              const nets_dnn_kernel *kernel, int arg, bool to_plain,
+                                              nets_dnn_kernel *reorder_out);
 
 /* Arguments SRC (a), WEIGHTS (b), DST (y), none of which oneDNN wants otherwise than as described. */
 MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,

@@ -33,9 +33,9 @@ typedef struct conv_op {
     bool bias, transposed, wants_dx, adds_earlier;
 } conv_op;
 
-static mm_status finish_part(const nets_dnn *dnn, conv_part *part, int weights_arg) {
+static mm_status finish_part(const nets_dnn *dnn, const nets_dnn_windows *w, conv_part *part, int weights_arg) {
     bool gradient = weights_arg == DNNL_ARG_DIFF_WEIGHTS;
-    MM_TRY(nets_dnn_weights_reorder(dnn, &part->kernel, weights_arg, gradient, &part->reorder));
+    MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->kernel, weights_arg, gradient, &part->reorder));
     part->scratch_bytes = nets_aligned(nets_larger(part->kernel.scratch_bytes, part->reorder.scratch_bytes));
     part->workspace_bytes = part->scratch_bytes;
     if (part->reorder.primitive) part->workspace_bytes += nets_aligned(nets_dnn_arg_bytes(&part->kernel, weights_arg));
@@ -155,21 +155,21 @@ static mm_status make_direct(const nets_dnn *dnn, const nets_dnn_windows *w, con
     part->in = DNNL_ARG_SRC;
     part->out = DNNL_ARG_DST;
     MM_TRY(nets_dnn_conv_forward(dnn, w, &part->kernel));
-    return finish_part(dnn, part, DNNL_ARG_WEIGHTS);
+    return finish_part(dnn, w, part, DNNL_ARG_WEIGHTS);
 }
 
 static mm_status make_transposed(const nets_dnn *dnn, const nets_dnn_windows *w, conv_part *part) {
     part->in = DNNL_ARG_DIFF_DST;
     part->out = DNNL_ARG_DIFF_SRC;
     MM_TRY(nets_dnn_conv_backward_data(dnn, w, &part->kernel));
-    return finish_part(dnn, part, DNNL_ARG_WEIGHTS);
+    return finish_part(dnn, w, part, DNNL_ARG_WEIGHTS);
 }
 
 static mm_status make_dw(conv_op *op, const nets_dnn_windows *w) {
     op->dw.in = op->transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC;
     op->dw.out = op->transposed ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST;
     MM_TRY(nets_dnn_conv_backward_weights(op->dnn, w, &op->dw.kernel));
-    return finish_part(op->dnn, &op->dw, DNNL_ARG_DIFF_WEIGHTS);
+    return finish_part(op->dnn, w, &op->dw, DNNL_ARG_DIFF_WEIGHTS);
 }
 
 /* `w`: the convolution's windows; the transposed one's are from its output to its input. */

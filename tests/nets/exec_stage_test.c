@@ -128,7 +128,7 @@ static void it_is_refused_twice_and_under_way(void **state) {
     tiny_run_fini(&f);
 }
 
-static int64_t persistent_bytes(const fixture *f) {
+static int64_t persistent_bytes(const tiny_run *f) {
     mm_stats stats;
     mm_stats_get(f->manager, &stats);
     return stats.persistent_bytes;
@@ -136,27 +136,27 @@ static int64_t persistent_bytes(const fixture *f) {
 
 static void the_buffer_goes_with_its_executor(void **state) {
     (void)state;
-    fixture f;
+    tiny_run f;
     nets_exec *eval;
     nets_result result;
     float expected[ITERATIONS], losses[ITERATIONS];
     start(&f, "liveness", 64 << 20);
-    expect_ok(nets_exec_create(f.net, BATCH, NETS_EVAL, f.manager, "host", NULL, &eval));
+    expect_ok(nets_exec_create(f.net, TINY_BATCH, NETS_EVAL, f.manager, "host", NULL, &eval));
     int64_t without = persistent_bytes(&f);
     expect_ok(nets_exec_stage(f.exec));
     int64_t peak = train(&f, expected);
     assert_int_equal(persistent_bytes(&f), without + staged_bytes(&f));
     nets_exec_destroy(f.exec);
     assert_int_equal(persistent_bytes(&f), without);
-    expect_ok(nets_exec_iteration(eval, f.images[0], f.labels[0], BATCH, 0, &result)); /* its plan has moved */
+    expect_ok(nets_exec_iteration(eval, f.images[0], f.labels[0], TINY_BATCH, 0, &result)); /* its plan has moved */
     expect_counted(&f, peak);
-    expect_ok(nets_exec_create(f.net, BATCH, NETS_TRAIN, f.manager, "host", &SGD, &f.exec));
-    expect_ok(nets_exec_init(f.exec, 5));
+    expect_ok(nets_exec_create(f.net, TINY_BATCH, NETS_TRAIN, f.manager, "host", &TINY_SGD, &f.exec));
+    expect_ok(nets_exec_init(f.exec, TINY_SEED));
     expect_ok(nets_exec_stage(f.exec));
     assert_int_equal(train(&f, losses), peak);
     assert_memory_equal(losses, expected, sizeof losses);
     nets_exec_destroy(eval);
-    finish(&f);
+    tiny_run_fini(&f);
 }
 
 static void after_a_failure_batches_come_in_again(void **state) {

@@ -122,6 +122,12 @@ static bool run_case(const fault_case *c) {
         return true;
     }
     status = create_exec(c, &r);
+    if (status == MM_ERR_INFEASIBLE && is_of_memory(c) && device_fault_happened()) {
+        /* The device gave less than any plan takes: that is nearly all where oneDNN wants much scratch. */
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        suite_run_fini(&r);
+        return true;
+    }
     if (status != MM_OK) {
         expect_clear(c, status);
         device_fault_set(DEVICE_FAULT_NONE, 0);

@@ -179,8 +179,11 @@ static void run_budgets(const reference *ref, const suite_policy *policy, const 
     int64_t span = ref->liveness_bytes > least.device_bytes ? ref->liveness_bytes - least.device_bytes : 0;
     for (int b = 0; b < budgets; b++) {
         int64_t bytes = least.device_bytes + (budgets > 1 ? span * b / (budgets - 1) : 0);
-        suite_need need = suite_needs(&ref->net, spec, bytes);
-        assert_true(need.device_bytes <= bytes);
+        int64_t pinned = suite_needs(&ref->net, spec, bytes).pinned_bytes;
+        suite_need need =
+            suite_needs_within(&ref->net, spec, bytes, pinned); /* may be another plan, the limit being one */
+        assert_true(need.device_bytes <= bytes && need.pinned_bytes <= pinned);
+        need.pinned_bytes = pinned;
         run_at(ref, policy, spec, bytes, &need, b);
     }
     expect_refused(ref, spec, least.device_bytes - 1, INT32_MAX);

@@ -95,22 +95,26 @@ nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     return backend;
 }
 
-static mm_status plan(const suite_net *s, const char *spec, int64_t budget, nets_lowered **lowered, mm_planned *planned,
-                      nets_backend *backend) {
+static mm_status plan(const suite_net *s, const char *spec, int64_t budget, int64_t pinned, nets_lowered **lowered,
+                      mm_planned *planned, nets_backend *backend) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
     MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, lowered));
     mm_limits limits = {
-        .device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base((*lowered)->graph)};
+        .device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_planned_base((*lowered)->graph)};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
     return mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
 }
 
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
+    return suite_needs_within(s, policy, budget, INT64_MAX);
+}
+
+suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t budget, int64_t pinned) {
     nets_backend *backend = suite_backend(s);
     nets_lowered *lowered = NULL;
     mm_planned planned = {0};
-    if (plan(s, policy, budget, &lowered, &planned, backend) != MM_OK)
+    if (plan(s, policy, budget, pinned, &lowered, &planned, backend) != MM_OK)
         fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
     suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
     for (int i = 0; i < planned.plan->n_nodes; i++) {

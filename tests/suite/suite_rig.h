@@ -39,6 +39,7 @@ typedef struct suite_need {
     int recomputed_kind[MM_LAYER_KINDS]; /* of them, by the layer's kind */
 } suite_need;
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
+suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t budget, int64_t pinned);
 
 /* A backend of the net's device, or of another: all of a device give the same bits and need the same workspaces. */
 nets_backend *suite_backend(const suite_net *s);

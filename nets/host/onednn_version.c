@@ -1,0 +1,163 @@
+/* oneDNN 2 describes a primitive in two steps, with layouts that are structs; 3 in one, with layouts that are objects. */
+#include "nets/host/onednn_internal.h"
+
+typedef struct mds {
+    dnnl_memory_desc_t x, weights, y;
+} mds;
+
+#if DNNL_VERSION_MAJOR < 3
+
+typedef union op_desc {
+    dnnl_convolution_desc_t conv;
+    dnnl_pooling_desc_t pool;
+    dnnl_resampling_desc_t resampling;
+    dnnl_matmul_desc_t matmul;
+} op_desc;
+
+static dnnl_status_t make_md(const nets_dnn_layout *layout, dnnl_memory_desc_t *md_out) {
+    if (layout->md) *md_out = *layout->md;
+    if (layout->rank == 0) return dnnl_success;
+    return dnnl_memory_desc_init_by_tag(md_out, layout->rank, layout->dims, dnnl_f32, layout->tag);
+}
+
+static dnnl_status_t describe_conv(const nets_dnn_op *op, const mds *md, dnnl_convolution_desc_t *desc) {
+    const nets_dnn_window_dims *w = &op->windows;
+    if (op->direction == dnnl_backward_data)
+        return dnnl_dilated_convolution_backward_data_desc_init(desc, op->algorithm, &md->x, &md->weights, &md->y,
+                                                                w->stride, w->dilation, w->pad, w->pad_end);
+    if (op->direction == dnnl_backward_weights)
+        return dnnl_dilated_convolution_backward_weights_desc_init(desc, op->algorithm, &md->x, &md->weights, NULL,
+                                                                   &md->y, w->stride, w->dilation, w->pad, w->pad_end);
+    return dnnl_dilated_convolution_forward_desc_init(desc, op->direction, op->algorithm, &md->x, &md->weights, NULL,
+                                                      &md->y, w->stride, w->dilation, w->pad, w->pad_end);
+}
+
+static dnnl_status_t describe_pool(const nets_dnn_op *op, const mds *md, dnnl_pooling_desc_t *desc) {
+    const nets_dnn_window_dims *w = &op->windows;
+    if (op->direction == dnnl_backward_data)
+        return dnnl_pooling_backward_desc_init(desc, op->algorithm, &md->x, &md->y, w->stride, w->kernel, w->pad,
+                                               w->pad_end);
+    return dnnl_pooling_forward_desc_init(desc, op->direction, op->algorithm, &md->x, &md->y, w->stride, w->kernel,
+                                          w->pad, w->pad_end);
+}
+
+static dnnl_status_t describe_resampling(const nets_dnn_op *op, const mds *md, dnnl_resampling_desc_t *desc) {
+    if (op->direction == dnnl_backward_data)
+        return dnnl_resampling_backward_desc_init(desc, op->algorithm, NULL, &md->x, &md->y);
+    return dnnl_resampling_forward_desc_init(desc, op->direction, op->algorithm, NULL, &md->x, &md->y);
+}
+
+static dnnl_status_t describe_op(const nets_dnn_op *op, const mds *md, op_desc *desc) {
+    switch ((int)op->kind) {
+    case dnnl_convolution:
+        return describe_conv(op, md, &desc->conv);
+    case dnnl_pooling:
+        return describe_pool(op, md, &desc->pool);
+    case dnnl_resampling:
+        return describe_resampling(op, md, &desc->resampling);
+    case dnnl_matmul:
+        return dnnl_matmul_desc_init(&desc->matmul, &md->x, &md->weights, NULL, &md->y);
+    default:
+        return dnnl_invalid_arguments;
+    }
+}
+
+dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
+                                const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *description_out) {
+    mds md;
+    op_desc desc;
+    dnnl_status_t status = make_md(&op->x, &md.x);
+    if (status == dnnl_success) status = make_md(&op->weights, &md.weights);
+    if (status == dnnl_success) status = make_md(&op->y, &md.y);
+    if (status != dnnl_success) return status;
+    if (op->kind == dnnl_reorder)
+        return dnnl_reorder_primitive_desc_create(description_out, &md.x, engine, &md.y, engine, attr);
+    status = describe_op(op, &md, &desc);
+    return status == dnnl_success ? dnnl_primitive_desc_create(description_out, &desc, attr, engine, hint) : status;
+}
+
+#else
+
+static dnnl_status_t make_md(const nets_dnn_layout *layout, dnnl_memory_desc_t *md_out) {
+    if (layout->md) return dnnl_memory_desc_clone(md_out, layout->md);
+    if (layout->rank == 0) return dnnl_success;
+    return dnnl_memory_desc_create_with_tag(md_out, layout->rank, layout->dims, dnnl_f32, layout->tag);
+}
+
+static void destroy_md(dnnl_memory_desc_t md) {
+    if (md) dnnl_memory_desc_destroy(md);
+}
+
+static dnnl_status_t describe_conv(dnnl_engine_t engine, const nets_dnn_op *op, const mds *md,
+                                   const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
+                                   dnnl_primitive_desc_t *description_out) {
+    const nets_dnn_window_dims *w = &op->windows;
+    if (op->direction == dnnl_backward_data)
+        return dnnl_convolution_backward_data_primitive_desc_create(description_out, engine, op->algorithm, md->x,
+                                                                    md->weights, md->y, w->stride, w->dilation, w->pad,
+                                                                    w->pad_end, hint, attr);
+    if (op->direction == dnnl_backward_weights)
+        return dnnl_convolution_backward_weights_primitive_desc_create(description_out, engine, op->algorithm, md->x,
+                                                                       md->weights, NULL, md->y, w->stride, w->dilation,
+                                                                       w->pad, w->pad_end, hint, attr);
+    return dnnl_convolution_forward_primitive_desc_create(description_out, engine, op->direction, op->algorithm, md->x,
+                                                          md->weights, NULL, md->y, w->stride, w->dilation, w->pad,
+                                                          w->pad_end, attr);
+}
+
+static dnnl_status_t describe_pool(dnnl_engine_t engine, const nets_dnn_op *op, const mds *md,
+                                   const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
+                                   dnnl_primitive_desc_t *description_out) {
+    const nets_dnn_window_dims *w = &op->windows;
+    if (op->direction == dnnl_backward_data)
+        return dnnl_pooling_backward_primitive_desc_create(description_out, engine, op->algorithm, md->x, md->y,
+                                                           w->stride, w->kernel, w->dilation, w->pad, w->pad_end, hint,
+                                                           attr);
+    return dnnl_pooling_forward_primitive_desc_create(description_out, engine, op->direction, op->algorithm, md->x,
+                                                      md->y, w->stride, w->kernel, w->dilation, w->pad, w->pad_end,
+                                                      attr);
+}
+
+static dnnl_status_t describe_resampling(dnnl_engine_t engine, const nets_dnn_op *op, const mds *md,
+                                         const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
+                                         dnnl_primitive_desc_t *description_out) {
+    if (op->direction == dnnl_backward_data)
+        return dnnl_resampling_backward_primitive_desc_create(description_out, engine, op->algorithm, NULL, md->x,
+                                                              md->y, hint, attr);
+    return dnnl_resampling_forward_primitive_desc_create(description_out, engine, op->direction, op->algorithm, NULL,
+                                                         md->x, md->y, attr);
+}
+
+static dnnl_status_t describe_op(dnnl_engine_t engine, const nets_dnn_op *op, const mds *md,
+                                 const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr,
+                                 dnnl_primitive_desc_t *description_out) {
+    switch ((int)op->kind) {
+    case dnnl_convolution:
+        return describe_conv(engine, op, md, hint, attr, description_out);
+    case dnnl_pooling:
+        return describe_pool(engine, op, md, hint, attr, description_out);
+    case dnnl_resampling:
+        return describe_resampling(engine, op, md, hint, attr, description_out);
+    case dnnl_matmul:
+        return dnnl_matmul_primitive_desc_create(description_out, engine, md->x, md->weights, NULL, md->y, attr);
+    case dnnl_reorder:
+        return dnnl_reorder_primitive_desc_create(description_out, md->x, engine, md->y, engine, attr);
+    default:
+        return dnnl_invalid_arguments;
+    }
+}
+
+dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
+                                const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *description_out) {
+    mds md = {0};
+    dnnl_status_t status = make_md(&op->x, &md.x);
+    if (status == dnnl_success) status = make_md(&op->weights, &md.weights);
+    if (status == dnnl_success) status = make_md(&op->y, &md.y);
+    if (status == dnnl_success) status = describe_op(engine, op, &md, hint, attr, description_out);
+    destroy_md(md.x);
+    destroy_md(md.weights);
+    destroy_md(md.y);
+    return status;
+}
+
+#endif
