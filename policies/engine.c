@@ -5,6 +5,7 @@
 
 #include "mm/core/status.h"
 #include "policies/engine_maps.h"
+#include "policies/least_time.h"
 
 typedef struct engine {
     const mm_engine_config *config;
@@ -326,22 +327,38 @@ static void engine_fini(engine *e) {
     free(e->again);
 }
 
+/* Everything but places. */
+static mm_status engine_make(engine *e, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                             const mm_engine_config *config, const mm_selection *selection, mm_bounds *bounds_out) {
+    *e = (engine){.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
+    MM_TRY(mm_schedule_init(&e->schedule, graph, facts, limits, true));
+    e->schedule.quick = selection->quick;
+    mm_status status = engine_init(e, graph);
+    if (status == MM_OK) status = mm_maps_init(&e->maps, &e->schedule, config, selection);
+    if (status == MM_OK) status = build(e);
+    if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
+    if (status != MM_OK) engine_fini(e);
+    return status;
+}
+
 mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                              const mm_engine_config *config, const mm_selection *selection, const mm_sieve *sieve,
-                              mm_eligible *eligible_out, mm_plan **plan_out) {
-    engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
-    MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
-    e.schedule.quick = selection->quick;
-    mm_status status = engine_init(&e, graph);
-    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, selection);
-    if (status == MM_OK) status = build(&e);
-    mm_bounds bounds;
-    if (status == MM_OK) status = mm_schedule_close(&e.schedule, e.maps.n > 0 ? config->k : 0, false, &bounds);
-    if (status == MM_OK && sieve && !sieve->passes(sieve->ctx, e.schedule.plan, &bounds))
-        *plan_out = NULL;
-    else if (status == MM_OK)
-        status = mm_schedule_finish(&e.schedule, plan_out);
+                              const mm_engine_config *config, const mm_selection *selection, mm_eligible *eligible_out,
+                              mm_plan **plan_out) {
+    engine e;
+    mm_bounds ignored;
+    MM_TRY(engine_make(&e, graph, facts, limits, config, selection, &ignored));
+    mm_status status = mm_schedule_finish(&e.schedule, plan_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
+    engine_fini(&e);
+    return status;
+}
+
+mm_status mm_engine_bound_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                               const mm_engine_config *config, const mm_selection *selection, mm_bounds *bounds_out,
+                               int64_t *ns_out) {
+    engine e;
+    MM_TRY(engine_make(&e, graph, facts, limits, config, selection, bounds_out));
+    mm_status status = mm_least_time(e.schedule.plan, facts, ns_out);
     engine_fini(&e);
     return status;
 }
@@ -358,7 +375,7 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
     }
     mm_eligible eligible;
     const mm_selection all = {.limit = INT32_MAX};
-    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, NULL, &eligible, plan_out);
+    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, &eligible, plan_out);
     return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 

@@ -77,21 +77,20 @@ typedef struct mm_selection {
     bool quick;         /* without much search for places: the plan may take a little more than it could */
 } mm_selection;
 
-/* Says of a plan that has no places yet whether it is worth the search for them. */
-typedef struct mm_sieve {
-    bool (*passes)(void *ctx, const mm_plan *plan, const mm_bounds *bounds);
-    void *ctx;
-} mm_sieve;
-
 /* How many maps each rule acts on if all are selected. */
 typedef struct mm_eligible {
     int n, of_rule[MM_RULES_MAX];
 } mm_eligible;
 
-/* *eligible_out: how many maps there are. *plan_out: NULL if it does not pass the sieve (NULL: all do). */
+/* The plan for the selected maps. *eligible_out: how many there are to select from. */
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                          const mm_engine_config *config, const mm_selection *selection,
-                                         const mm_sieve *sieve, mm_eligible *eligible_out, mm_plan **plan_out);
+                                         mm_eligible *eligible_out, mm_plan **plan_out);
+
+/* What it takes at the least: bytes, and time by the facts' times. Much faster than the search for its places. */
+MM_CHECKED mm_status mm_engine_bound_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                          const mm_engine_config *config, const mm_selection *selection,
+                                          mm_bounds *bounds_out, int64_t *ns_out);
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal ones
  * (nominal.h) if they have none. The set does not depend on the budget, so a larger one never makes the step longer; the
