@@ -3,8 +3,15 @@
 
 #include <stdlib.h>
 
-/* What a search may look at: about 30 us a box, 0.2 s in total at most; a quick one 1 us a box. */
-enum { WORK_PER_BOX = 30000, QUICK_WORK_PER_BOX = 1000, WORK_MAX = 40000000 };
+/* What a search may look at, some 3 ns each: by boxes, and at most. A quick one has enough at a thousandth more than the
+ * lower bound. */
+enum {
+    WORK_PER_BOX = 30000,
+    WORK_MAX = 15000000,
+    QUICK_WORK_PER_BOX = 1000,
+    QUICK_WORK_MAX = 4000000,
+    QUICK_PART = 1024
+};
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
     mm_layout_problem problem;
@@ -14,11 +21,17 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
     return bound;
 }
 
+static mm_layout_effort effort_for(const mm_layout_problem *problem, bool quick) {
+    int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX),
+            most = quick ? QUICK_WORK_MAX : WORK_MAX;
+    return (mm_layout_effort){.height = problem->lower_bound + (quick ? problem->lower_bound / QUICK_PART : 0),
+                              .work = work < most ? work : most};
+}
+
 static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, mm_placement *best) {
+    const mm_layout_effort effort = effort_for(problem, algorithm == MM_LAYOUT_QUICK);
     MM_TRY(mm_layout_modnn(problem, best));
-    if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
-    int64_t work = (int64_t)problem->n * (algorithm == MM_LAYOUT_QUICK ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
-    return mm_layout_search(problem, work < WORK_MAX ? work : WORK_MAX, best);
+    return algorithm == MM_LAYOUT_MODNN ? MM_OK : mm_layout_search(problem, &effort, best);
 }
 
 mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align,
