@@ -328,38 +328,48 @@ static void engine_fini(engine *e) {
 }
 
 /* Everything but places. */
-static mm_status engine_make(engine *e, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                             const mm_engine_config *config, const mm_selection *selection, mm_bounds *bounds_out) {
-    *e = (engine){.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
-    MM_TRY(mm_schedule_init(&e->schedule, graph, facts, limits, true));
+static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine_config *config,
+                             const mm_selection *selection, mm_bounds *bounds_out) {
+    *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec)};
+    MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, true));
     e->schedule.quick = selection->quick;
-    mm_status status = engine_init(e, graph);
-    if (status == MM_OK) status = mm_maps_init(&e->maps, &e->schedule, config, selection);
+    mm_status status = engine_init(e, survey->graph);
+    if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
     if (status == MM_OK) status = build(e);
     if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
     if (status != MM_OK) engine_fini(e);
     return status;
 }
 
-mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                              const mm_engine_config *config, const mm_selection *selection, mm_eligible *eligible_out,
-                              mm_plan **plan_out) {
+mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                              mm_eligible *eligible_out, mm_plan **plan_out) {
     engine e;
     mm_bounds ignored;
-    MM_TRY(engine_make(&e, graph, facts, limits, config, selection, &ignored));
+    MM_TRY(engine_make(&e, survey, config, selection, &ignored));
     mm_status status = mm_schedule_finish(&e.schedule, plan_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
     return status;
 }
 
-mm_status mm_engine_bound_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                               const mm_engine_config *config, const mm_selection *selection, mm_bounds *bounds_out,
-                               int64_t *ns_out) {
+mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                               mm_eligible *eligible_out, mm_bounds *bounds_out, int64_t *ns_out) {
     engine e;
-    MM_TRY(engine_make(&e, graph, facts, limits, config, selection, bounds_out));
-    mm_status status = mm_least_time(e.schedule.plan, facts, ns_out);
+    MM_TRY(engine_make(&e, survey, config, selection, bounds_out));
+    mm_status status = mm_least_time(e.schedule.plan, survey->facts, ns_out);
+    if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
+    return status;
+}
+
+static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                          const mm_engine_config *config, mm_plan **plan_out) {
+    mm_survey *survey;
+    mm_eligible ignored;
+    const mm_selection all = {.limit = INT32_MAX};
+    MM_TRY(mm_survey_create(graph, facts, limits, config->recompute, &survey));
+    mm_status status = mm_engine_plan_maps(survey, config, &all, &ignored, plan_out);
+    mm_survey_destroy(survey);
     return status;
 }
 
@@ -373,10 +383,8 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (!facts->codecs[codec].gives_value && !rule->mask)
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
-    mm_eligible eligible;
-    const mm_selection all = {.limit = INT32_MAX};
-    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, &eligible, plan_out);
-    return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
+    return config->always ? plan_all(graph, facts, limits, config, plan_out)
+                          : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity) {

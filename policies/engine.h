@@ -82,14 +82,20 @@ typedef struct mm_eligible {
     int n, of_rule[MM_RULES_MAX];
 } mm_eligible;
 
+/* What the plans of a graph have in common that recompute in that mode, whatever is selected, fetched ahead or placed
+ * where. Borrows what it is made of. */
+typedef struct mm_survey mm_survey;
+MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                      mm_recompute_mode mode, mm_survey **survey_out);
+void mm_survey_destroy(mm_survey *survey);
+
 /* The plan for the selected maps. *eligible_out: how many there are to select from. */
-MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                         const mm_engine_config *config, const mm_selection *selection,
-                                         mm_eligible *eligible_out, mm_plan **plan_out);
+MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
+                                         const mm_selection *selection, mm_eligible *eligible_out, mm_plan **plan_out);
 
 /* What it takes at the least: bytes, and time by the facts' times. Much faster than the search for its places. */
-MM_CHECKED mm_status mm_engine_bound_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                          const mm_engine_config *config, const mm_selection *selection,
+MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config,
+                                          const mm_selection *selection, mm_eligible *eligible_out,
                                           mm_bounds *bounds_out, int64_t *ns_out);
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal ones

@@ -75,6 +75,7 @@ typedef struct contest {
     const mm_facts *facts; /* with times, measured or nominal */
     const mm_limits *limits;
     const mm_engine_config *config;
+    mm_survey *survey;
     mm_eligible eligible;
     bool refused;          /* some that would take more buffers than they may have */
     candidate *candidates; /* all that may be within the pinned memory */
@@ -132,46 +133,45 @@ static mm_status compare_plan(contest *c, candidate *placed, mm_plan *plan) {
     return MM_OK;
 }
 
-static mm_status place(contest *c, candidate one, mm_eligible *eligible_out) {
+static mm_status plan_one(contest *c, candidate one) {
     mm_engine_config config = config_of(&one.way, c->config);
+    mm_eligible ignored;
     mm_plan *plan;
-    MM_TRY(mm_engine_plan_maps(c->graph, c->facts, c->limits, &config, &one.selection, eligible_out, &plan));
+    MM_TRY(mm_engine_plan_maps(c->survey, &config, &one.selection, &ignored, &plan));
     return compare_plan(c, &one, plan);
 }
 
-/* As `place`; a plan that takes more buffers than it may have is passed over. */
-static mm_status place_if_possible(contest *c, const candidate *one) {
-    mm_eligible ignored;
-    mm_status status = place(c, *one, &ignored);
+/* A plan that takes more buffers than it may have is passed over. */
+static mm_status pass_over_refused(contest *c, mm_status status) {
     c->refused |= status == MM_ERR_INFEASIBLE;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
+static mm_status place(contest *c, const candidate *one) { return pass_over_refused(c, plan_one(c, *one)); }
+
 /* ---------------------------------------------------------------- who enters */
 
-static mm_status enter(contest *c, candidate one) {
+static mm_status enter(contest *c, candidate one, mm_eligible *eligible_out) {
     mm_engine_config config = config_of(&one.way, c->config);
-    mm_bounds bounds;
-    mm_status status =
-        mm_engine_bound_maps(c->graph, c->facts, c->limits, &config, &one.selection, &bounds, &one.ns);
-    c->refused |= status == MM_ERR_INFEASIBLE;
-    if (status != MM_OK) return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+    mm_bounds bounds = {.pinned_bytes = INT64_MAX};
+    mm_status status = mm_engine_bound_maps(c->survey, &config, &one.selection, eligible_out, &bounds, &one.ns);
     one.bytes = bounds.peak_bytes;
-    if (bounds.pinned_bytes <= c->limits->pinned_bytes) c->candidates[c->n++] = one;
-    return MM_OK;
+    if (status == MM_OK && bounds.pinned_bytes <= c->limits->pinned_bytes) c->candidates[c->n++] = one;
+    return pass_over_refused(c, status);
 }
 
 static mm_status enter_way(contest *c, const way *w) {
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible.n) limits = c->eligible.n;
+    mm_eligible ignored;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
         some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits), .quick = true};
         if (w->spread) some.selection.of = c->eligible.n;
         if (w->ranked) some.selection.of_rule = c->eligible.of_rule;
-        if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX};
-        MM_TRY(enter(c, some));
+        if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX, .quick = true};
+        MM_TRY(enter(c, some, &ignored));
     }
     return MM_OK;
 }
@@ -184,7 +184,7 @@ static mm_status enter_way(contest *c, const way *w) {
 static mm_status find_fastest(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
     for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns); i++)
-        if (c->candidates[i].bytes <= c->limits->device_bytes) MM_TRY(place_if_possible(c, &c->candidates[i]));
+        if (c->candidates[i].bytes <= c->limits->device_bytes) MM_TRY(place(c, &c->candidates[i]));
     return MM_OK;
 }
 
@@ -196,28 +196,34 @@ static bool least_matters(const contest *c) {
     return false;
 }
 
+/* Of all that might need less, by `margin`, than what needs least so far. */
+static mm_status place_least(contest *c, bool quick, int64_t margin) {
+    for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes - margin; i++) {
+        candidate one = c->candidates[i];
+        one.selection.quick = quick;
+        MM_TRY(place(c, &one));
+    }
+    return MM_OK;
+}
+
 static mm_status find_least(contest *c) {
     if (!least_matters(c)) return MM_OK;
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
-    for (int i = 0; i < c->n && by_bytes(&c->candidates[i], &c->least) < 0; i++)
-        MM_TRY(place_if_possible(c, &c->candidates[i]));
-    candidate least = c->least;
-    if (least.bytes == INT64_MAX || !least.selection.quick) return MM_OK;
-    least.selection.quick = false;
-    return place_if_possible(c, &least);
+    MM_TRY(place_least(c, true, 0));
+    return place_least(c, false, MM_ALIGN);
 }
 
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
-    mm_eligible ignored;
-    MM_TRY(place(c, none, &c->eligible));
+    MM_TRY(enter(c, none, &c->eligible));
+    MM_TRY(find_fastest(c));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
     MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
     /* Says why nothing is done: as for all maps. */
-    return c->refused && c->best.selection.limit == 0 ? place(c, all, &ignored) : MM_OK;
+    return c->refused && c->best.selection.limit == 0 ? plan_one(c, all) : MM_OK;
 }
 
 /* The facts with nominal times, in arrays of their own; the rest is borrowed. */
@@ -235,22 +241,28 @@ static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_f
     return MM_OK;
 }
 
+static mm_status hold(contest *c) {
+    c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
+    if (!c->candidates) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
+    MM_TRY(mm_survey_create(c->graph, c->facts, c->limits, c->config->recompute, &c->survey));
+    return compare(c);
+}
+
 mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
     mm_facts nominal = {0};
     contest c = {.graph = graph, .facts = facts, .limits = limits, .config = config, .least.bytes = INT64_MAX};
-    c.candidates = malloc((size_t)WAYS * LIMITS * sizeof *c.candidates);
-    mm_status status =
-        c.candidates ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
-    if (status == MM_OK && mm_nominal_is_due(facts)) {
+    mm_status status = MM_OK;
+    if (mm_nominal_is_due(facts)) {
         status = nominal_init(graph, facts, &nominal);
         c.facts = &nominal;
     }
-    if (status == MM_OK) status = compare(&c);
+    if (status == MM_OK) status = hold(&c);
     if (status == MM_OK)
         *plan_out = c.plan;
     else
         mm_plan_destroy(c.plan);
+    mm_survey_destroy(c.survey);
     free(c.candidates);
     free(nominal.variants);
     free(nominal.codes);
