@@ -332,7 +332,6 @@ static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine
                              const mm_selection *selection, mm_bounds *bounds_out) {
     *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec)};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, true));
-    e->schedule.quick = selection->quick;
     mm_status status = engine_init(e, survey->graph);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
     if (status == MM_OK) status = build(e);
@@ -342,12 +341,12 @@ static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine
 }
 
 mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
-                              mm_eligible *eligible_out, mm_plan **plan_out) {
+                              mm_layout_algorithm layout, mm_plan **plan_out) {
     engine e;
     mm_bounds ignored;
     MM_TRY(engine_make(&e, survey, config, selection, &ignored));
+    e.schedule.layout = layout;
     mm_status status = mm_schedule_finish(&e.schedule, plan_out);
-    if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
     return status;
 }
@@ -365,10 +364,9 @@ mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *
 static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                           const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
-    mm_eligible ignored;
     const mm_selection all = {.limit = INT32_MAX};
     MM_TRY(mm_survey_create(graph, facts, limits, config->recompute, &survey));
-    mm_status status = mm_engine_plan_maps(survey, config, &all, &ignored, plan_out);
+    mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_BEST, plan_out);
     mm_survey_destroy(survey);
     return status;
 }

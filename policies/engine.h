@@ -74,7 +74,6 @@ typedef struct mm_selection {
                   turn of the iteration */
     const int *of_rule; /* all that a rule acts on before any of the next rule's; those of the last one that is reached
                            spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
-    bool quick;         /* without much search for places: the plan may take a little more than it could */
 } mm_selection;
 
 /* How many maps each rule acts on if all are selected. */
@@ -89,11 +88,12 @@ MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *fac
                                       mm_recompute_mode mode, mm_survey **survey_out);
 void mm_survey_destroy(mm_survey *survey);
 
-/* The plan for the selected maps. *eligible_out: how many there are to select from. */
+/* The plan for the selected maps. */
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
-                                         const mm_selection *selection, mm_eligible *eligible_out, mm_plan **plan_out);
+                                         const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
-/* What it takes at the least: bytes, and time by the facts' times. Much faster than the search for its places. */
+/* What it takes at the least: bytes, and time by the facts' times. Much faster than the search for its places.
+ * *eligible_out: how many maps there are to select from. */
 MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config,
                                           const mm_selection *selection, mm_eligible *eligible_out,
                                           mm_bounds *bounds_out, int64_t *ns_out);

@@ -133,11 +133,10 @@ static mm_status compare_plan(contest *c, candidate *placed, mm_plan *plan) {
     return MM_OK;
 }
 
-static mm_status plan_one(contest *c, candidate one) {
+static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout) {
     mm_engine_config config = config_of(&one.way, c->config);
-    mm_eligible ignored;
     mm_plan *plan;
-    MM_TRY(mm_engine_plan_maps(c->survey, &config, &one.selection, &ignored, &plan));
+    MM_TRY(mm_engine_plan_maps(c->survey, &config, &one.selection, layout, &plan));
     return compare_plan(c, &one, plan);
 }
 
@@ -147,7 +146,15 @@ static mm_status pass_over_refused(contest *c, mm_status status) {
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
-static mm_status place(contest *c, const candidate *one) { return pass_over_refused(c, plan_one(c, *one)); }
+static mm_status place(contest *c, const candidate *one, mm_layout_algorithm layout) {
+    return pass_over_refused(c, plan_one(c, *one, layout));
+}
+
+/* Which of two ways to find places makes others wait less cannot be told beforehand. */
+static mm_status place_quickly(contest *c, const candidate *one) {
+    MM_TRY(place(c, one, MM_LAYOUT_MODNN));
+    return place(c, one, MM_LAYOUT_QUICK);
+}
 
 /* ---------------------------------------------------------------- who enters */
 
@@ -167,10 +174,10 @@ static mm_status enter_way(contest *c, const way *w) {
     mm_eligible ignored;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
-        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits), .quick = true};
+        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits)};
         if (w->spread) some.selection.of = c->eligible.n;
         if (w->ranked) some.selection.of_rule = c->eligible.of_rule;
-        if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX, .quick = true};
+        if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX};
         MM_TRY(enter(c, some, &ignored));
     }
     return MM_OK;
@@ -184,7 +191,7 @@ static mm_status enter_way(contest *c, const way *w) {
 static mm_status find_fastest(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
     for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns); i++)
-        if (c->candidates[i].bytes <= c->limits->device_bytes) MM_TRY(place(c, &c->candidates[i]));
+        if (c->candidates[i].bytes <= c->limits->device_bytes) MM_TRY(place_quickly(c, &c->candidates[i]));
     return MM_OK;
 }
 
@@ -196,34 +203,27 @@ static bool least_matters(const contest *c) {
     return false;
 }
 
-/* Of all that might need less, by `margin`, than what needs least so far. */
-static mm_status place_least(contest *c, bool quick, int64_t margin) {
-    for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes - margin; i++) {
-        candidate one = c->candidates[i];
-        one.selection.quick = quick;
-        MM_TRY(place(c, &one));
-    }
-    return MM_OK;
-}
-
 static mm_status find_least(contest *c) {
     if (!least_matters(c)) return MM_OK;
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
-    MM_TRY(place_least(c, true, 0));
-    return place_least(c, false, MM_ALIGN);
+    for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
+        MM_TRY(place_quickly(c, &c->candidates[i]));
+    for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++)
+        MM_TRY(place(c, &c->candidates[i], MM_LAYOUT_BEST));
+    return MM_OK;
 }
 
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
     MM_TRY(enter(c, none, &c->eligible));
-    MM_TRY(find_fastest(c));
+    if (c->candidates[0].bytes <= c->limits->device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
     MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
     /* Says why nothing is done: as for all maps. */
-    return c->refused && c->best.selection.limit == 0 ? plan_one(c, all) : MM_OK;
+    return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
 }
 
 /* The facts with nominal times, in arrays of their own; the rest is borrowed. */
