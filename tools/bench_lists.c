@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/net_file.h"
+#include "nets/io/net_file.h"
 #include "tools/bench.h"
 #include "tools/max_batch.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/safetensors.h"
+#include "nets/io/safetensors.h"
 #include "tools/session.h"
 
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16, RNG_WORDS = 4 };

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nets/net_file.h"
-#include "nets/safetensors.h"
+#include "nets/io/net_file.h"
+#include "nets/io/safetensors.h"
 #include "tools/bench.h"
 #include "tools/bench_grid.h"
 #include "tools/commands.h"

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nets/net_file.h"
-#include "nets/safetensors.h"
+#include "nets/io/net_file.h"
+#include "nets/io/safetensors.h"
 #include "tools/collect.h"
 #include "tools/commands.h"
 #include "tools/device_speed.h"

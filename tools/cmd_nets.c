@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nets/io/net_file.h"
 #include "nets/net_attrs.h"
-#include "nets/net_file.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 

@@ -2,8 +2,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nets/net_file.h"
-#include "nets/safetensors.h"
+#include "nets/io/net_file.h"
+#include "nets/io/safetensors.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/explain.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/net_file.h"
-#include "nets/safetensors.h"
+#include "nets/io/net_file.h"
+#include "nets/io/safetensors.h"
 #include "policies/policy.h"
 #include "tools/commands.h"
 #include "tools/requirement.h"

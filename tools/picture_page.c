@@ -1,6 +1,6 @@
 #include "tools/picture_page.h"
 
-#include "nets/safetensors_temp.h"
+#include "nets/io/temp_file.h"
 
 void picture_text(FILE *file, const char *raw) {
     for (const char *c = raw; *c; c++) switch (*c) {

@@ -6,7 +6,7 @@
 #include <signal.h>
 
 #include "nets/exec.h"
-#include "nets/reader.h"
+#include "nets/io/reader.h"
 #include "nets/schedule.h"
 #include "tools/args.h"
 #include "tools/progress.h"

@@ -23,8 +23,8 @@
 
 #include <cmocka.h>
 
-#include "nets/reader.h"
-#include "nets/zoo.h"
+#include "nets/io/reader.h"
+#include "nets/zoo/zoo.h"
 #include "tests/accuracy/codec_fault.h"
 #include "tools/bench/gradient_compare.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda_choices.h"
+#include "nets/cuda/choices.h"
 #include "tests/nets/cuda_rig.h"
 
 static const nets_op_desc CONV = {

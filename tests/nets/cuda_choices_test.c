@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nets/cuda_choices.h"
+#include "nets/cuda/choices.h"
 
 static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .y = {2, 4, 3, 8},

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "nets/exec.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 4, ITERATIONS = 6, BATCHES = 3 };

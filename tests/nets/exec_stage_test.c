@@ -10,7 +10,7 @@
 
 #include "nets/exec.h"
 #include "nets/exec_staging.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/device/host_fixture.h"
 #include "tests/nets/ref_exec.h"
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "nets/exec.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 8, ITERATIONS = 3 };

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 3, STEPS = 4 };

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nets/host_channels.h"
+#include "nets/host/channels.h"
 #include "nets/philox.h"
 
 /* Lines with and without rests of vectors; elements that end within a line and within a mask's word. */

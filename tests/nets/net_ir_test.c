@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 
 /* A CIFAR ResNet's learned parameters from its definition: convolutions without bias, two per channel for each batch
  * norm, the projections of the two narrowing shortcuts, the classifier. */

@@ -8,7 +8,7 @@
 
 #include "mm/core/graph.h"
 #include "nets/lower.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 
 typedef struct fixture {
     nets_net *net;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
 static const ref_options PLAIN = {0};

@@ -11,7 +11,7 @@
 #include "nets/init.h"
 #include "nets/op.h"
 #include "nets/schedule.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/op_rig.h"
 
 /* A tensor under update, beside its values as they should be. */

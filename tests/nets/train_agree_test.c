@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "nets/exec.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 #include "tests/nets/ref_exec.h"
 

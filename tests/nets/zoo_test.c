@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 
 static nets_net *build(const char *name) {
     nets_net *net;

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "nets/exec.h"
-#include "nets/reader.h"
-#include "nets/zoo.h"
+#include "nets/io/reader.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 2, STEPS = 2, PARAMS_CHECKED = 6 };

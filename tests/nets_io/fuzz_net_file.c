@@ -1,7 +1,7 @@
 /* Thousands of damaged network files: each is refused in one line that names the file, or accepted with a net that
  * prints and reads back. Each lies in memory of exactly its size, so that a sanitizer sees any read beyond. */
-#include "nets/net_file.h"
-#include "nets/reader_random.h"
+#include "nets/io/net_file.h"
+#include "nets/io/reader_random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 
 enum { ROUNDS = 12000, MAX_EDITS = 4, CAPACITY = 8192 };
 

@@ -1,7 +1,7 @@
 /* Thousands of damaged safetensors files: each is refused with MM_ERR_FORMAT, or accepted with tensors that lie within
  * it and fill it. Each lies in memory of exactly its size, so that a sanitizer sees any read beyond. */
-#include "nets/reader_random.h"
-#include "nets/safetensors_header.h"
+#include "nets/io/reader_random.h"
+#include "nets/io/safetensors_header.h"
 #include "tests/nets_io/scratch.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Network files: printing and reading give each other back, for every network that there is; bad files are refused in
  * one line with the file and the layer. */
-#include "nets/net_file.h"
+#include "nets/io/net_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "nets/net_attrs.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets_io/scratch.h"
 
 /* ---------------------------------------------------------------- helpers */

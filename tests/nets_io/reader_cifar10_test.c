@@ -1,5 +1,5 @@
 /* CIFAR-10's files: small ones through the source, full-sized ones without content through the public functions. */
-#include "nets/reader_source.h"
+#include "nets/io/reader_source.h"
 #include "tests/nets_io/scratch.h"
 
 #include <math.h>

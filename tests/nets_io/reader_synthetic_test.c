@@ -1,4 +1,4 @@
-#include "nets/reader.h"
+#include "nets/io/reader.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The reader over a source made for it: 4x4 images whose pixels say which sample and which pixel they are. */
 #include "mm/core/status.h"
-#include "nets/reader_augment.h"
-#include "nets/reader_source.h"
+#include "nets/io/reader_augment.h"
+#include "nets/io/reader_source.h"
 #include "tests/nets_io/scratch.h"
 
 #include <setjmp.h>

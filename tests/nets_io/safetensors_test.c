@@ -1,5 +1,5 @@
-#include "nets/safetensors.h"
-#include "nets/safetensors_temp.h"
+#include "nets/io/safetensors.h"
+#include "nets/io/temp_file.h"
 #include "tests/nets_io/scratch.h"
 
 #include <setjmp.h>

@@ -12,7 +12,7 @@
 #include "mm/core/status.h"
 #include "mm/planning.h"
 #include "nets/lower.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "policies/nominal.h"
 
 typedef struct subject {

@@ -12,7 +12,7 @@
 #include "mm/device/device.h"
 #include "mm/planning.h"
 #include "nets/philox.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 
 int suite_on_each_device(int (*run)(const char *device)) {

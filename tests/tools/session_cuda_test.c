@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/cuda_emulation/control.h"
 #include "tools/session.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tests/suite/device_fault.h"
 #include "tools/session.h"
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/reader.h"
-#include "nets/zoo.h"
+#include "nets/io/reader.h"
+#include "nets/zoo/zoo.h"
 #include "tools/args.h"
 #include "tools/bench/gradient_compare.h"
 #include "tools/bench/samples.h"

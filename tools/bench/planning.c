@@ -8,7 +8,7 @@
 
 #include "mm/planning.h"
 #include "nets/lower.h"
-#include "nets/zoo.h"
+#include "nets/zoo/zoo.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
 

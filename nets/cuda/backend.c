@@ -1,0 +1,145 @@
+/* The CUDA backend: its table of ops, and the libraries' handles. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/cuda/ops.h"
+
+mm_status nets_cuda_launched(const char *what) { return mm_cuda_check(cudaGetLastError(), what); }
+
+mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
+    const int64_t most = INT32_MAX;
+    for (int side = 0; side < 2; side++) {
+        const int64_t *dims = side ? desc->y : desc->x;
+        if (dims[0] * dims[1] * dims[2] > most || dims[3] > most)
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "a %s of %lld x %lld x %lld pixels of %lld channels, at most %lld pixels",
+                           nets_op_name(desc->kind), (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                           (long long)dims[3], (long long)most);
+    }
+    return MM_OK;
+}
+
+mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what) {
+    if (status == CUDNN_STATUS_SUCCESS) return MM_OK;
+    (void)cudaGetLastError(); /* what the library's call left: it is told here, a later launch must not be blamed */
+    bool short_of_memory = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+                           status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    return mm_fail(short_of_memory ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuDNN: %s: %s", what, cudnnGetErrorString(status));
+}
+
+mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what) {
+    if (status == CUBLAS_STATUS_SUCCESS) return MM_OK;
+    (void)cudaGetLastError();
+    return mm_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuBLAS: %s: %s", what,
+                   cublasGetStatusString(status));
+}
+
+static mm_status no_device(void) {
+    return mm_fail(MM_ERR_DEVICE, "no CUDA device was there when the network's operations were made");
+}
+
+mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out) {
+    if (!cuda->dnn) return no_device();
+    MM_TRY(nets_cuda_dnn_check(cudnnSetStream(cuda->dnn, mm_cuda_stream(stream)), "setting a stream"));
+    *handle_out = cuda->dnn;
+    return MM_OK;
+}
+
+/* The workspace after the stream, which resets it. */
+mm_status nets_cuda_blas_on(nets_cuda_backend *cuda, mm_stream *stream, void *workspace, int64_t bytes,
+                            cublasHandle_t *handle_out) {
+    if (!cuda->blas) return no_device();
+    MM_TRY(nets_cuda_blas_check(cublasSetStream(cuda->blas, mm_cuda_stream(stream)), "setting a stream"));
+    MM_TRY(nets_cuda_blas_check(cublasSetWorkspace(cuda->blas, workspace, (size_t)bytes), "setting a workspace"));
+    *handle_out = cuda->blas;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- open, close */
+
+static void close_cuda(nets_backend *backend) {
+    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+    if (cuda->dnn) cudnnDestroy(cuda->dnn);
+    if (cuda->blas) cublasDestroy(cuda->blas);
+    nets_cuda_choices_fini(&cuda->choices);
+    free(cuda);
+}
+
+/* The device and the library that choose algorithms, as one word. */
+static mm_status name_device(char name[128]) {
+    struct cudaDeviceProp properties;
+    int device;
+    MM_TRY(mm_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
+    MM_TRY(mm_cuda_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
+    snprintf(name, 128, "%.96s/cudnn-%zu", properties.name, cudnnGetVersion());
+    for (char *c = name; *c; c++)
+        if (*c <= ' ') *c = '_';
+    return MM_OK;
+}
+
+static mm_status make_handles(nets_cuda_backend *cuda) {
+    MM_TRY(nets_cuda_dnn_check(cudnnCreate(&cuda->dnn), "opening the library"));
+    return nets_cuda_blas_check(cublasCreate(&cuda->blas), "opening the library");
+}
+
+static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config) {
+    char device[128] = "";
+    int devices = 0;
+    cuda->config = *config;
+    cuda->tensor_core_limit_bytes = config->workspace_limit_bytes;
+    if (!config->workspace_limit_bytes) {
+        cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
+        cuda->tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
+    }
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
+    (void)cudaGetLastError(); /* that there is none is no error here */
+    if (devices) MM_TRY(name_device(device));
+    MM_TRY(nets_cuda_choices_init(&cuda->choices, config, device));
+    cuda->config.algorithms_path = cuda->choices.path;
+    return devices && !config->untimed ? make_handles(cuda) : MM_OK;
+}
+
+static mm_status open_cuda(const nets_backend_config *config, nets_backend **backend_out) {
+    nets_cuda_backend *cuda = calloc(1, sizeof *cuda);
+    if (!cuda) return mm_fail(MM_ERR_NOMEM, "no memory for CUDA's network operations");
+    cuda->base.ops = &nets_cuda_backend_ops;
+    mm_status status = fill(cuda, config);
+    if (status != MM_OK) {
+        close_cuda(&cuda->base);
+        return status;
+    }
+    *backend_out = &cuda->base;
+    return MM_OK;
+}
+
+static const nets_backend_config *config_of(const nets_backend *backend) {
+    const nets_cuda_backend *cuda = (const nets_cuda_backend *)backend;
+    return cuda->dnn ? &cuda->config : NULL;
+}
+
+const nets_backend_ops nets_cuda_backend_ops = {
+    .name = "cuda",
+    .open = open_cuda,
+    .close = close_cuda,
+    .sgd = nets_cuda_sgd_step,
+    .config = config_of,
+    .impls =
+        {
+            [NETS_CONV] = &nets_cuda_conv,
+            [NETS_CONV_TRANSPOSE] = &nets_cuda_conv_transpose,
+            [NETS_BATCH_NORM] = &nets_cuda_batch_norm_op,
+            [NETS_LRN] = &nets_cuda_lrn_op,
+            [NETS_RELU] = &nets_cuda_relu_op,
+            [NETS_MAX_POOL] = &nets_cuda_pool,
+            [NETS_AVG_POOL] = &nets_cuda_pool,
+            [NETS_GLOBAL_AVG_POOL] = &nets_cuda_pool,
+            [NETS_LINEAR] = &nets_cuda_linear,
+            [NETS_ADD] = &nets_cuda_add,
+            [NETS_CONCAT] = &nets_cuda_concat,
+            [NETS_CROP] = &nets_cuda_crop_op,
+            [NETS_UPSAMPLE] = &nets_cuda_upsample_op,
+            [NETS_DROPOUT] = &nets_cuda_dropout_op,
+            [NETS_LOSS] = &nets_cuda_loss_op,
+        },
+};

@@ -1,0 +1,364 @@
+/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, and the engines that the
+ * graph API proposes are run one after the other, in memory that is taken for that time. It is the only work of this backend that
+ * allocates and waits; it happens when an op is created.
+ *
+ * Whatever fails for a convolution, in either API, only means that there are fewer candidates. The log says at level
+ * debug what each candidate was, and why another was none. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nets/cuda/cudnn_conv.h"
+
+enum {
+    CANDIDATES = 10,
+    BEYOND = 6,    /* that take more workspace than the limit */
+    PROPOSED = 64, /* engines that are looked at of each way to guess */
+    COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
+    RUNS = 4,      /* timed together, after one that warms up and one that shows whether it is worth them */
+    SLOW = 2,      /* times as long as another takes: it is not */
+    TEXT = 1200,
+};
+
+typedef struct candidate {
+    nets_conv_choice choice;
+    nets_cudnn_plan plan; /* of an engine */
+    float ms;
+} candidate;
+
+typedef struct selection {
+    nets_cudnn_trial memory;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+    nets_cudnn_graph graph;
+    candidate of[CANDIDATES + BEYOND];
+    candidate beyond[BEYOND]; /* of tensor cores, not timed: for where none of those is within the limit */
+    int n, n_beyond, compiled;
+    bool timed, tensor_core /* one of the candidates is */, incomplete /* not all that should be timed were */;
+} selection;
+
+/* ---------------------------------------------------------------- the log */
+
+static const mm_log *log_of(const nets_cudnn_conv *c) { return &c->cuda->config.log; }
+
+static void tell_shape(const nets_cudnn_conv *c) {
+    static const char *const DIRECTIONS[] = {"forward", "by input", "by weights"};
+    const nets_conv_shape *s = &c->shape;
+    mm_log_send(log_of(c), MM_LOG_DEBUG,
+                "a convolution %s%s: %d x %d x %d x %d to %d x %d x %d, window %d x %d, stride %d x %d, groups %d",
+                DIRECTIONS[s->direction], s->adds ? ", added" : "", s->x[0], s->x[1], s->x[2], s->x[3], s->y[1],
+                s->y[2], s->y[3], s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->groups);
+}
+
+static void describe(const nets_conv_choice *c, char text[TEXT]) {
+    int at = snprintf(text, TEXT, c->api == NETS_CONV_GRAPH ? "engine %d" : "algorithm %d", c->algorithm);
+    if (c->api == NETS_CONV_LEGACY) snprintf(text + at, (size_t)(TEXT - at), ", math %d", c->math);
+    for (int i = 0; i < c->n_knobs; i++)
+        at += snprintf(text + at, (size_t)(TEXT - at), " %d=%lld", c->knobs[i].type, (long long)c->knobs[i].value);
+}
+
+static void tell(const nets_cudnn_conv *c, const nets_conv_choice *choice, const char *verdict) {
+    char text[TEXT];
+    describe(choice, text);
+    mm_log_send(log_of(c), MM_LOG_DEBUG, "  %s: %s", text, verdict);
+}
+
+static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *what) {
+    char verdict[128];
+    snprintf(verdict, sizeof verdict, "%s%.4f ms, %lld bytes", what, (double)a->ms,
+             (long long)a->choice.workspace_bytes);
+    tell(c, &a->choice, verdict);
+}
+
+/* Once: it is the same for all. */
+static void tell_untimed(const nets_cudnn_conv *c) {
+    if (!c->cuda->told_untimed)
+        mm_log_send(log_of(c), MM_LOG_WARNING, "a convolution's algorithms are not timed, cuDNN's guess is taken: %s",
+                    mm_last_error());
+    c->cuda->told_untimed = true;
+}
+
+/* ---------------------------------------------------------------- running candidates */
+
+static mm_status take(int64_t bytes, void **memory_out) {
+    cudaError_t error = cudaMalloc(memory_out, (size_t)nets_larger(bytes, 1));
+    if (error != cudaSuccess) *memory_out = NULL;
+    return mm_cuda_check(error, "cudaMalloc");
+}
+
+/* Of small numbers: some data take longer, and none at all would be garbage that is read. */
+static mm_status take_tensor(int64_t bytes, cudaStream_t stream, void **memory_out) {
+    MM_TRY(take(bytes, memory_out));
+    return mm_cuda_check(cudaMemsetAsync(*memory_out, 0x3c, (size_t)bytes, stream), "cudaMemsetAsync");
+}
+
+static mm_status start(const nets_cudnn_conv *c, selection *s) {
+    MM_TRY(mm_cuda_check(cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, 0),
+                         "cudaStreamCreateWithPriority"));
+    MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->begin, cudaEventDefault), "cudaEventCreateWithFlags"));
+    MM_TRY(mm_cuda_check(cudaEventCreateWithFlags(&s->end, cudaEventDefault), "cudaEventCreateWithFlags"));
+    MM_TRY(take_tensor(c->x_bytes, s->stream, &s->memory.x));
+    MM_TRY(take_tensor(c->y_bytes, s->stream, &s->memory.y));
+    MM_TRY(take_tensor(c->weights_bytes, s->stream, &s->memory.weights));
+    MM_TRY(take(c->cuda->config.workspace_limit_bytes, &s->memory.workspace));
+    return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
+}
+
+static void end(const nets_cudnn_conv *c, selection *s) {
+    void *const memory[] = {s->memory.x, s->memory.y, s->memory.weights, s->memory.workspace};
+    (void)cudnnSetStream(c->cuda->dnn, NULL);
+    if (s->stream) (void)cudaStreamSynchronize(s->stream);
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
+        if (memory[i]) (void)cudaFree(memory[i]);
+    if (s->begin) (void)cudaEventDestroy(s->begin);
+    if (s->end) (void)cudaEventDestroy(s->end);
+    if (s->stream) (void)cudaStreamDestroy(s->stream);
+    s->memory = (nets_cudnn_trial){0};
+    s->stream = NULL;
+    s->begin = s->end = NULL;
+}
+
+static mm_status launch(const nets_cudnn_conv *c, const nets_cudnn_trial *t) {
+    return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace);
+}
+
+static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, float *ms_out) {
+    MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
+    for (int i = 0; i < n; i++) MM_TRY(launch(c, &s->memory));
+    MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
+    MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
+    MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
+    *ms_out /= (float)n;
+    return MM_OK;
+}
+
+/* NULL: there is none. */
+static const candidate *fastest_of(const selection *s) {
+    const candidate *fastest = NULL;
+    for (int i = 0; i < s->n; i++)
+        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+    return fastest;
+}
+
+/* Once before: a kernel is loaded when it first runs, and that would count. */
+static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
+    const candidate *fastest = fastest_of(s);
+    MM_TRY(launch(c, &s->memory));
+    MM_TRY(time_launches(c, s, 1, ms_out));
+    if (fastest && *ms_out > SLOW * fastest->ms) return MM_OK;
+    return time_launches(c, s, RUNS, ms_out);
+}
+
+static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
+    c->choice = a->choice;
+    c->plan = a->plan;
+    mm_status status = run(c, s, &a->ms);
+    c->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
+    c->plan = (nets_cudnn_plan){.plan = NULL};
+    if (status == MM_OK) tell_time(c, a, "");
+    return status;
+}
+
+/* ---------------------------------------------------------------- candidates */
+
+static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
+
+/* That it has no algorithm, or one that fails, leaves the engines. */
+static void add_legacy(nets_cudnn_conv *c, selection *s) {
+    candidate *a = &s->of[s->n];
+    if (!has_legacy(c)) return;
+    if (nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice) != MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no algorithm: %s", mm_last_error());
+    else if (s->timed && time_candidate(c, s, a) != MM_OK)
+        tell(c, &a->choice, mm_last_error());
+    else
+        s->n++;
+}
+
+static bool same_engine(const nets_conv_choice *a, const nets_conv_choice *b) {
+    if (a->api != b->api || a->algorithm != b->algorithm || a->n_knobs != b->n_knobs) return false;
+    for (int i = 0; i < a->n_knobs; i++)
+        if (a->knobs[i].type != b->knobs[i].type || a->knobs[i].value != b->knobs[i].value) return false;
+    return true;
+}
+
+static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
+    for (int i = 0; i < s->n; i++)
+        if (same_engine(&s->of[i].choice, choice)) return true;
+    for (int i = 0; i < s->n_beyond; i++)
+        if (same_engine(&s->beyond[i].choice, choice)) return true;
+    return false;
+}
+
+/* Why an engine is no candidate; NULL: it may be. TF32 keeps float32's range, other roundings do not. */
+static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
+    const nets_backend_config *config = &c->cuda->config;
+    if (e->unreadable) return "cannot be read";
+    if (config->deterministic && e->nondeterministic) return "not deterministic";
+    if (e->converts) return "converts its inputs";
+    if (e->coarse_sums) return "does not sum in float32";
+    if (config->precision == NETS_FP32 && e->tensor_core) return "rounds to TF32";
+    if (e->compiles && s->compiled == COMPILED) return "has to be compiled, as others were";
+    return NULL;
+}
+
+/* Into another place, empty before. */
+static void move(candidate *from, candidate *to) {
+    *to = *from;
+    from->plan = (nets_cudnn_plan){.plan = NULL};
+}
+
+static mm_status refuse(const nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
+    const int64_t bytes = a->choice.workspace_bytes;
+    bool later = s->timed && e->tensor_core && bytes <= c->cuda->tensor_core_limit_bytes && s->n_beyond < BEYOND;
+    if (later) move(a, &s->beyond[s->n_beyond++]);
+    return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit", (long long)bytes);
+}
+
+static mm_status make_candidate(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
+    MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
+    a->choice.workspace_bytes = a->plan.workspace_bytes;
+    mm_status status = MM_OK;
+    if (a->plan.workspace_bytes > c->cuda->config.workspace_limit_bytes)
+        status = refuse(c, s, e, a);
+    else if (s->timed)
+        status = time_candidate(c, s, a);
+    if (status != MM_OK) nets_cudnn_plan_fini(&a->plan);
+    return status;
+}
+
+static void add_engine(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e) {
+    const char *no = objection(c, s, e);
+    candidate *a = &s->of[s->n];
+    if (!no) {
+        *a = (candidate){.choice = e->choice};
+        s->compiled += e->compiles;
+        if (make_candidate(c, s, e, a) != MM_OK) no = mm_last_error();
+    }
+    if (no) {
+        tell(c, &e->choice, no);
+    } else {
+        s->n++;
+        s->tensor_core |= e->tensor_core;
+    }
+}
+
+/* Until there are `most` candidates. */
+static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, int most) {
+    nets_cudnn_engine proposed[PROPOSED];
+    int n;
+    if (nets_cudnn_engines(&s->graph, mode, PROPOSED, proposed, &n) != MM_OK)
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines of mode %d: %s", (int)mode, mm_last_error());
+    for (int i = 0; i < n && s->n < most; i++)
+        if (!is_candidate(s, &proposed[i].choice)) add_engine(c, s, &proposed[i]);
+}
+
+/* B's list repeats A's; FALLBACK's engines are slow, but better than none. */
+static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
+    if (nets_cudnn_graph_init(&s->graph, c->cuda->dnn, &c->shape) != MM_OK) {
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
+        return;
+    }
+    ask(c, s, CUDNN_HEUR_MODE_A, most);
+    if (s->n < most) ask(c, s, CUDNN_HEUR_MODE_B, most);
+    if (!s->n) ask(c, s, CUDNN_HEUR_MODE_FALLBACK, most);
+}
+
+/* In place of the workspace that is as large as the limit. */
+static mm_status take_more(selection *s) {
+    int64_t bytes = 0;
+    void *less = s->memory.workspace;
+    for (int i = 0; i < s->n_beyond; i++) bytes = nets_larger(bytes, s->beyond[i].choice.workspace_bytes);
+    s->memory.workspace = NULL;
+    MM_TRY(mm_cuda_check(cudaFree(less), "cudaFree"));
+    return take(bytes, &s->memory.workspace);
+}
+
+/* Where tensor cores can do nothing within the limit: what they do beyond it, if that is worth it. */
+static void add_beyond(nets_cudnn_conv *c, selection *s) {
+    const candidate *fastest = fastest_of(s);
+    if (s->tensor_core || !s->n_beyond) return;
+    if (take_more(s) != MM_OK) {
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no memory to time what takes more than the limit: %s", mm_last_error());
+        s->incomplete = true;
+        return;
+    }
+    for (int i = 0; i < s->n_beyond; i++) {
+        candidate *a = &s->beyond[i];
+        if (time_candidate(c, s, a) != MM_OK)
+            tell(c, &a->choice, mm_last_error());
+        else if (fastest && a->ms > NETS_CUDNN_MUCH_FASTER * fastest->ms)
+            tell(c, &a->choice, "not so much faster that it may take more than the limit");
+        else
+            move(a, &s->of[s->n++]);
+    }
+}
+
+/* ---------------------------------------------------------------- the choice */
+
+static mm_status time_all(nets_cudnn_conv *c, selection *s) {
+    s->timed = true;
+    MM_TRY(start(c, s));
+    add_legacy(c, s);
+    add_engines(c, s, CANDIDATES);
+    add_beyond(c, s);
+    return MM_OK;
+}
+
+/* What the library would take. */
+static void guess(nets_cudnn_conv *c, selection *s) {
+    s->timed = false;
+    add_legacy(c, s);
+    if (!s->n) add_engines(c, s, 1);
+}
+
+static candidate *best_of(selection *s) {
+    const candidate *fastest = fastest_of(s);
+    candidate *best = NULL;
+    for (int i = 0; i < s->n; i++) {
+        candidate *a = &s->of[i];
+        bool as_fast = a->ms <= NETS_CUDNN_NO_SLOWER * fastest->ms;
+        if (as_fast && (!best || a->choice.workspace_bytes < best->choice.workspace_bytes)) best = a;
+    }
+    return best;
+}
+
+static mm_status take_best(nets_cudnn_conv *c, selection *s) {
+    const nets_backend_config *config = &c->cuda->config;
+    candidate *best = best_of(s);
+    if (!best)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
+                       "level debug why each is none%s",
+                       config->deterministic ? "deterministic " : "", (long long)config->workspace_limit_bytes,
+                       has_legacy(c) ? "" : "; with a smaller batch there are more");
+    c->choice = best->choice;
+    if (best->choice.api == NETS_CONV_GRAPH) {
+        c->plan = best->plan;
+        c->graph = s->graph;
+        best->plan = (nets_cudnn_plan){.plan = NULL};
+        s->graph = (nets_cudnn_graph){.graph = NULL};
+    }
+    tell_time(c, best, "taken: ");
+    return MM_OK;
+}
+
+static void drop_rest(selection *s) {
+    for (int i = 0; i < s->n; i++) nets_cudnn_plan_fini(&s->of[i].plan);
+    for (int i = 0; i < s->n_beyond; i++) nets_cudnn_plan_fini(&s->beyond[i].plan);
+    nets_cudnn_graph_fini(&s->graph);
+}
+
+mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
+    selection s = {.n = 0};
+    tell_shape(c);
+    mm_status status = time_all(c, &s);
+    *timed_out = status == MM_OK && !s.incomplete;
+    end(c, &s);
+    if (status != MM_OK) {
+        tell_untimed(c);
+        guess(c, &s);
+    }
+    status = take_best(c, &s);
+    drop_rest(&s);
+    return status;
+}

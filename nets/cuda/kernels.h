@@ -1,0 +1,186 @@
+/* The launchers of the CUDA backend's own kernels: what C files see of the .cu files. Each enqueues on the stream and
+ * returns; whether that worked, cudaGetLastError says. Tensors are f32 NHWC in device memory, as op.h has them; where
+ * `earlier` is not NULL it is added to what is written. Outputs may take the place of inputs where op.h lets them.
+ *
+ * Every sum has an order of its own that depends on nothing but the shapes, so that the same inputs give the same bits;
+ * grids too are made from shapes alone. Loads and stores are of four channels where their number allows it. Internal. */
+#ifndef NETS_CUDA_KERNELS_H
+#define NETS_CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What lets a gradient through: the ReLU's output y where it is positive, or, if `mask` is not NULL, its bits where they are
+ * set. Both NULL: everything. */
+typedef struct nets_cuda_gate {
+    const float *y;
+    const uint32_t *mask;
+} nets_cuda_gate;
+
+/* ---------------------------------------------------------------- op_elementwise_kernels.cu */
+
+void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream);
+void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t n,
+                             cudaStream_t stream);
+/* y = a + b; b NULL: a. */
+void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream);
+
+/* Elements whose word is below the threshold are dropped, the others scaled; see nets/host/op_dropout.c. */
+typedef struct nets_cuda_dropout {
+    const uint32_t *rng; /* NETS_RNG */
+    uint32_t layer, threshold;
+    float scale;
+} nets_cuda_dropout;
+
+void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier, float *out, int64_t n,
+                    cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_sgd_kernels.cu */
+
+enum { NETS_CUDA_SGD_TENSORS = 800, NETS_CUDA_SGD_CHUNK = 4096 };
+
+/* What one launch updates. It travels as the kernel's argument: a graph keeps it, nothing is copied. Tensor i is the
+ * work of blocks first_block[i] .. first_block[i + 1] - 1, NETS_CUDA_SGD_CHUNK elements each. */
+typedef struct nets_cuda_sgd {
+    struct {
+        float *weight, *momentum;
+        const float *gradient;
+        int64_t elems;
+    } tensors[NETS_CUDA_SGD_TENSORS];
+    uint32_t first_block[NETS_CUDA_SGD_TENSORS + 1];
+    int n;
+    float keep, decay; /* momentum, weight decay */
+    const float *lr;
+    uint32_t *rng; /* NULL: leave the count of iterations alone */
+} nets_cuda_sgd;
+
+void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_slices_kernels.cu */
+
+/* to[r * to_pitch + i] = from[r * from_pitch + i] (+ earlier[r * to_pitch + i]) for rows of `width`. */
+typedef struct nets_cuda_rows {
+    int64_t rows, width, from_pitch, to_pitch;
+} nets_cuda_rows;
+
+void nets_cuda_copy_rows(nets_cuda_rows shape, const float *from, const float *earlier, float *to, cudaStream_t stream);
+
+/* A rectangle of y_size at `offset` in images of x_size; pairs are {height, width}. */
+typedef struct nets_cuda_crop {
+    int images, channels, x_size[2], y_size[2], offset[2];
+} nets_cuda_crop;
+
+void nets_cuda_crop_forward(nets_cuda_crop shape, const float *x, float *y, cudaStream_t stream);
+void nets_cuda_crop_backward(nets_cuda_crop shape, const float *dy, const float *earlier, float *dx,
+                             cudaStream_t stream);
+
+/* to[b][c][r] = from[b][r][c] for each of the batches: one matrix is at most INT32_MAX elements. */
+void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t rows, int64_t columns,
+                         cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_windows_kernels.cu */
+
+/* Pairs are {height, width}. */
+typedef struct nets_cuda_windows {
+    int images, channels, x_size[2], y_size[2], kernel[2], stride[2], pad[2];
+    bool exclude_pad; /* averages */
+} nets_cuda_windows;
+
+/* `index` as NETS_INDEX, NULL: not wanted. Of equal maxima the first; a NaN is one. */
+void nets_cuda_max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index, cudaStream_t stream);
+void nets_cuda_max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index, const float *earlier,
+                                 float *dx, cudaStream_t stream);
+void nets_cuda_avg_pool(nets_cuda_windows w, const float *x, float *y, cudaStream_t stream);
+void nets_cuda_avg_pool_backward(nets_cuda_windows w, const float *dy, const float *earlier, float *dx,
+                                 cudaStream_t stream);
+
+typedef struct nets_cuda_upsample {
+    int images, channels, x_size[2], scale[2];
+    bool bilinear;
+} nets_cuda_upsample;
+
+void nets_cuda_upsample_forward(nets_cuda_upsample shape, const float *x, float *y, cudaStream_t stream);
+void nets_cuda_upsample_backward(nets_cuda_upsample shape, const float *dy, const float *earlier, float *dx,
+                                 cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_channels_kernels.cu */
+
+/* values[r][c] += bias[c] */
+void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t channels, cudaStream_t stream);
+/* y[r][c] = max(0, x[r][c] + bias[c]) */
+void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t rows, int64_t channels,
+                         cudaStream_t stream);
+
+/* Scratch of a reduction over the rows of [rows, channels] in two steps. */
+int64_t nets_cuda_reduction_bytes(int64_t rows, int64_t channels);
+
+/* sums[c] = the sum of values[r][c] over r. */
+void nets_cuda_sum_rows(const float *values, int64_t rows, int64_t channels, void *scratch, float *sums,
+                        cudaStream_t stream);
+
+/* The gradient of nets_cuda_bias_relu, its gate not open: dx what is let through, dbias the sum of its rows. */
+void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t rows,
+                                  int64_t channels, void *scratch, float *dbias, cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_batch_norm_kernels.cu */
+
+typedef struct nets_cuda_batch_norm {
+    int64_t rows, channels;
+    float eps, momentum;
+    bool relu;      /* y's negative elements become zero */
+    bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves a pass over y */
+} nets_cuda_batch_norm;
+
+/* The batch's mean and biased variance; the running ones move unless they are NULL. */
+void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
+                                     float *running_mean, float *running_var, cudaStream_t stream);
+/* y = (x - mean) / sqrt(var + eps) * scale + shift (+ x2 unless that is NULL) */
+void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
+                                const float *var, const float *scale, const float *shift, float *y,
+                                cudaStream_t stream);
+
+typedef struct nets_cuda_batch_norm_gradients {
+    const float *x, *mean, *var, *scale, *dy;
+    nets_cuda_gate gate; /* open: there was no ReLU */
+    const float *earlier, *earlier2;
+    float *dx, *dx2; /* by x and x2, NULL: not wanted. dx may be dy; dx2 not, but earlier2 */
+    float *dscale, *dshift;
+} nets_cuda_batch_norm_gradients;
+
+int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn);
+void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients g, void *scratch,
+                                   cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_lrn_kernels.cu */
+
+typedef struct nets_cuda_lrn {
+    int64_t pixels;
+    int channels, half;   /* of the window: how far it reaches to either side, less than the channels */
+    float alpha, beta, k; /* alpha divided by the window's size */
+} nets_cuda_lrn;
+
+/* A pixel's channels are held in shared memory; whether they fit. */
+bool nets_cuda_lrn_fits(nets_cuda_lrn lrn);
+void nets_cuda_lrn_forward(nets_cuda_lrn lrn, const float *x, float *y, cudaStream_t stream);
+void nets_cuda_lrn_backward(nets_cuda_lrn lrn, const float *x, const float *dy, const float *earlier, float *dx,
+                            cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_loss_kernels.cu */
+
+int64_t nets_cuda_loss_bytes(int64_t labels);
+/* `probabilities` NULL: not wanted; may be `scores`. `correct`: see NETS_CORRECT. */
+void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,
+                    float *probabilities, float *loss, int32_t *correct, cudaStream_t stream);
+void nets_cuda_loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
+                             const float *earlier, float *dx, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,73 @@
+/* Batch norm, with the sum and the ReLU behind it where they are of one layer: glue to op_batch_norm_kernels.cu. It
+ * normalises with the biased variance of the batch and keeps the unbiased one in the running statistics, as torch does.
+ * The workspace is the scratch of the reductions, and of one with a ReLU alone that ReLU's sign mask. */
+#include <stdlib.h>
+
+#include "nets/cuda/ops.h"
+
+typedef struct batch_norm_op {
+    nets_op base;
+    nets_cuda_batch_norm bn;
+    bool training, wants_dx;
+} batch_norm_op;
+
+static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    cudaStream_t s = mm_cuda_stream(stream);
+    float *mean = args->at[op->training ? NETS_SAVED_MEAN : NETS_MEAN];
+    float *var = args->at[op->training ? NETS_SAVED_VAR : NETS_VAR];
+    if (op->training && !(args->given_roles & NETS_STATISTICS_BITS))
+        nets_cuda_batch_norm_statistics(op->bn, args->at[NETS_X], args->at[NETS_WORKSPACE], mean, var,
+                                        args->at[NETS_MEAN], args->at[NETS_VAR], s);
+    nets_cuda_batch_norm_apply(op->bn, args->at[NETS_X], args->at[NETS_X2], mean, var, args->at[NETS_W],
+                               args->at[NETS_B], args->at[NETS_Y], s);
+    return nets_cuda_launched("a batch norm");
+}
+
+static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    const nets_cuda_gate open = {.y = NULL};
+    const nets_cuda_batch_norm_gradients g = {.gate = op->bn.relu ? nets_cuda_gate_of(args) : open,
+                                              .x = args->at[NETS_X],
+                                              .mean = args->at[NETS_SAVED_MEAN],
+                                              .var = args->at[NETS_SAVED_VAR],
+                                              .scale = args->at[NETS_W],
+                                              .dy = args->at[NETS_DY],
+                                              .earlier = args->at[NETS_EARLIER],
+                                              .earlier2 = args->at[NETS_EARLIER2],
+                                              .dx = op->wants_dx ? args->at[NETS_DX] : NULL,
+                                              .dx2 = args->at[NETS_DX2],
+                                              .dscale = args->at[NETS_DW],
+                                              .dshift = args->at[NETS_DB]};
+    nets_cuda_batch_norm_backward(op->bn, g, args->at[NETS_WORKSPACE], mm_cuda_stream(stream));
+    return nets_cuda_launched("a batch norm's gradient");
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    if (!op->training) return 0;
+    return phase == MM_FORWARD ? nets_cuda_reduction_bytes(op->bn.rows, op->bn.channels)
+                               : nets_cuda_batch_norm_backward_bytes(op->bn);
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    MM_TRY(nets_cuda_check_dims(desc));
+    batch_norm_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
+    *op = (batch_norm_op){.base.impl = &nets_cuda_batch_norm_op,
+                          .bn = {.rows = desc->x[0] * desc->x[1] * desc->x[2],
+                                 .channels = desc->x[3],
+                                 .eps = desc->attrs.eps,
+                                 .momentum = desc->attrs.momentum,
+                                 .relu = desc->relu,
+                                 .keep_mask = desc->relu && desc->wants_dx && desc->n_inputs == 1},
+                          .training = desc->training,
+                          .wants_dx = desc->wants_dx};
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+const nets_op_impl nets_cuda_batch_norm_op = {create, destroy, workspace_bytes, forward, backward};

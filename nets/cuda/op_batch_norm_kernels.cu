@@ -1,0 +1,306 @@
+/* Batch norm, with the sum and the ReLU behind it where they are of one layer. Passes over the map's elements, reading r and
+ * writing w numbers each (a sign mask counts as none, a ReLU's output as one):
+ *
+ *   forward    statistics: r x;  then r x (x2), w y
+ *   backward   sums: r dy x (y) (earlier2), w (dx2);  then r dy x (y) (earlier), w dx
+ *
+ * Where dx2 has no earlier contribution, it is what the gate let through of dy: the second pass reads it in place of dy and
+ * y. Where there is no x2, the first pass leaves the sign mask of y in the scratch, if a row is whole words of it, and the
+ * second asks that. To write what was let through to dx and to read it there again would cost one pass more. */
+#include "nets/cuda/reduce.h"
+
+/* As many as leave registers for BLOCKS_AT_ONCE, with two to four numbers to load for each element. */
+enum { SUMMED_ROWS = 2, NORMALISED_ROWS = 2 };
+
+/* ---------------------------------------------------------------- statistics */
+
+/* Mean and sum of squared deviations, by Welford's recurrence, joined as by Chan et al., "Algorithms for computing the
+ * sample variance" (1983): no difference of large sums. */
+template <int V> struct moments {
+    enum { QUANTITIES = 2 };
+    float n, q[2][V];
+};
+
+template <int V> static __device__ inline void join(moments<V> *a, const moments<V> &b) {
+    if (b.n == 0) return;
+    const float n = a->n + b.n, share = b.n / n;
+    for (int k = 0; k < V; k++) {
+        const float apart = b.q[0][k] - a->q[0][k];
+        a->q[0][k] += apart * share;
+        a->q[1][k] += b.q[1][k] + apart * apart * a->n * share;
+    }
+    a->n = n;
+}
+
+template <int V> struct moments_of {
+    enum { ROWS = AT_ONCE };
+    typedef moments<V> total;
+    typedef vec<V> item;
+    const float *x;
+
+    __device__ void start(int) {}
+    __device__ void fetch(int64_t at, item *v) const { load(x + at, v); }
+    __device__ void take(int64_t, const item &v, total *t) const {
+        t->n += 1;
+        const float weight = 1 / t->n;
+        for (int k = 0; k < V; k++) {
+            const float apart = v.at[k] - t->q[0][k];
+            t->q[0][k] = fmaf(apart, weight, t->q[0][k]);
+            t->q[1][k] = fmaf(apart, v.at[k] - t->q[0][k], t->q[1][k]);
+        }
+    }
+};
+
+/* Of the means' deviations from the first block's: that too is no difference of large sums, and needs no division. */
+struct finish_moments {
+    const float *means; /* the first block's */
+    float *mean, *var, *running_mean, *running_var;
+    float momentum;
+    float origin, old_mean, old_var; /* loaded early: nothing waits for them alone */
+
+    __device__ void start(int c) {
+        origin = means[c];
+        if (!running_mean) return;
+        old_mean = running_mean[c];
+        old_var = running_var[c];
+    }
+    __device__ void part(const float *q, int rows, wide *w) const {
+        const double apart = q[0] - origin, weighted = rows * apart;
+        w->q[0] += weighted;
+        w->q[1] += q[1] + weighted * apart;
+    }
+    __device__ void finish(int c, const wide &w, double rows) const {
+        const double apart = w.q[0] / rows, spread = w.q[1] / rows - apart * apart;
+        const float m = (float)(origin + apart), v = spread < 0 ? 0 : (float)spread; /* rounding; a NaN stays one */
+        mean[c] = m;
+        var[c] = v;
+        if (!running_mean) return; /* recomputed: this batch has been counted */
+        const float unbias = rows > 1 ? (float)(rows / (rows - 1)) : 1.0f;
+        running_mean[c] = old_mean + momentum * (m - old_mean);
+        running_var[c] = old_var + momentum * (v * unbias - old_var);
+    }
+};
+
+void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
+                                     float *running_mean, float *running_var, cudaStream_t stream) {
+    const finish_moments f = {
+        static_cast<float *>(scratch), mean, var, running_mean, running_var, bn.momentum, 0, 0, 0};
+    if (bn.channels % 4) {
+        const moments_of<1> source = {x};
+        sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
+    } else {
+        const moments_of<4> source = {x};
+        sum_up<4>(source, f, bn.rows, bn.channels, scratch, stream);
+    }
+}
+
+/* ---------------------------------------------------------------- forward */
+
+/* scale / sqrt(var + eps) of the thread's channels. */
+template <int V> static __device__ inline vec<V> factors(const float *scale, const float *var, float eps, int c) {
+    vec<V> f = loaded<V>(scale + c);
+    const vec<V> v = loaded<V>(var + c);
+    for (int k = 0; k < V; k++) f.at[k] /= sqrtf(v.at[k] + eps);
+    return f;
+}
+
+template <int V> struct two { vec<V> x, x2; };
+
+template <int V>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    normalise(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean, const float *var,
+              const float *scale, const float *shift, float *y) {
+    const int c = my_channel<V>(), channels = (int)bn.channels;
+    if (c >= channels) return;
+    const vec<V> m = loaded<V>(mean + c), offset = loaded<V>(shift + c), factor = factors<V>(scale, var, bn.eps, c);
+    write_rows<V, NORMALISED_ROWS>(
+        bn.rows, channels, y + c,
+        [&](int row) {
+            const int64_t at = (int64_t)row * channels + c;
+            two<V> v;
+            load(x + at, &v.x);
+            if (x2) load(x2 + at, &v.x2);
+            return v;
+        },
+        [&](const two<V> &in, int) {
+            vec<V> v = in.x;
+            for (int k = 0; k < V; k++) v.at[k] = fmaf(v.at[k] - m.at[k], factor.at[k], offset.at[k]);
+            if (x2) v = sum_of(v, in.x2);
+            return bn.relu ? positive(v) : v;
+        });
+}
+
+void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
+                                const float *var, const float *scale, const float *shift, float *y,
+                                cudaStream_t stream) {
+    LAUNCH_MAP(normalise, bn.rows, bn.channels, NORMALISED_ROWS, bn, x, x2, mean, var, scale, shift, y);
+}
+
+/* ---------------------------------------------------------------- backward: sums */
+
+/* Writes the mask's bits of a vector; eight threads' are a word, so rows are whole words. */
+static __device__ inline void write_signs(uint32_t *mask, int64_t at, const vec<4> &y) {
+    const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % 32;
+    uint32_t bits = 0;
+    for (int k = 0; k < 4; k++) bits |= (uint32_t)(y.at[k] > 0) << (at % 32 + k);
+    for (int apart = 1; apart < 8; apart *= 2) bits |= __shfl_xor_sync(0xffu << (lane & 24), bits, apart);
+    if (at % 32 == 0) mask[at / 32] = bits;
+}
+static __device__ inline void write_signs(uint32_t *, int64_t, const vec<1> &) {}
+
+/* Of the gradient, and of it times the deviation from the mean. */
+template <int V, gate_kind GATE> struct gradient_sums_of {
+    enum { ROWS = SUMMED_ROWS };
+    typedef sums<V> total;
+    struct item {
+        gated<V> g;
+        vec<V> x;
+    };
+    gradient<GATE> from;
+    const float *x, *mean, *earlier2;
+    float *dx2;
+    uint32_t *mask; /* NULL: not wanted */
+    vec<V> my_mean;
+
+    __device__ void start(int c) { load(mean + c, &my_mean); }
+    __device__ void fetch(int64_t at, item *i) const {
+        from.fetch(at, &i->g);
+        load(x + at, &i->x);
+    }
+    __device__ void take(int64_t at, const item &i, total *t) const {
+        const vec<V> g = from.get(at, i.g);
+        if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly the first contribution: not worth registers */
+        if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y);
+        for (int k = 0; k < V; k++) {
+            t->q[0][k] += g.at[k];
+            t->q[1][k] = fmaf(g.at[k], i.x.at[k] - my_mean.at[k], t->q[1][k]);
+        }
+    }
+};
+
+struct finish_gradient_sums {
+    const float *var;
+    float eps;
+    float *dscale, *dshift;
+    float *mean_dy, *slope; /* for the gradient by x */
+    float my_var;
+
+    __device__ void start(int c) { my_var = var[c]; }
+    __device__ void part(const float *q, int, wide *w) const {
+        w->q[0] += q[0];
+        w->q[1] += q[1];
+    }
+    __device__ void finish(int c, const wide &w, double rows) const {
+        const double inverse = 1 / sqrt((double)my_var + eps);
+        dshift[c] = (float)w.q[0];
+        dscale[c] = (float)(w.q[1] * inverse);
+        mean_dy[c] = (float)(w.q[0] / rows);
+        slope[c] = (float)(w.q[1] * inverse * inverse / rows);
+    }
+};
+
+/* ---------------------------------------------------------------- backward: by x */
+
+template <int V> struct at_x {
+    gated<V> g;
+    vec<V> x, earlier;
+};
+
+/* dx = scale / sqrt(var + eps) * (g - mean of g - (x - mean) * slope) */
+template <int V, gate_kind GATE>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
+    normalise_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, gradient<GATE> from,
+                       const float *mean_dy, const float *slope) {
+    const int c = my_channel<V>(), channels = (int)bn.channels;
+    if (c >= channels) return;
+    const vec<V> m = loaded<V>(to.mean + c), away = loaded<V>(mean_dy + c), tilt = loaded<V>(slope + c);
+    const vec<V> factor = factors<V>(to.scale, to.var, bn.eps, c);
+    write_rows<V, NORMALISED_ROWS>(
+        bn.rows, channels, to.dx + c,
+        [&](int row) {
+            const int64_t at = (int64_t)row * channels + c;
+            at_x<V> i;
+            from.fetch(at, &i.g);
+            load(to.x + at, &i.x);
+            if (to.earlier) load(to.earlier + at, &i.earlier);
+            return i;
+        },
+        [&](const at_x<V> &i, int row) {
+            vec<V> v = from.get((int64_t)row * channels + c, i.g);
+            for (int k = 0; k < V; k++)
+                v.at[k] = factor.at[k] * (v.at[k] - away.at[k] - (i.x.at[k] - m.at[k]) * tilt.at[k]);
+            return to.earlier ? sum_of(v, i.earlier) : v;
+        });
+}
+
+/* What lies in the scratch one behind the other: sums, two rows of channels, the mask. */
+struct places {
+    int64_t mean_dy, slope, mask, end;
+};
+
+static int64_t padded(int64_t bytes) { return ceil_div(bytes, 256) * 256; }
+
+static places places_of(nets_cuda_batch_norm bn) {
+    const bool has_mask = bn.keep_mask && bn.channels % 32 == 0;
+    places p;
+    p.mean_dy = padded(nets_cuda_reduction_bytes(bn.rows, bn.channels));
+    p.slope = p.mean_dy + padded(bn.channels * (int64_t)sizeof(float));
+    p.mask = p.slope + padded(bn.channels * (int64_t)sizeof(float));
+    p.end = p.mask + (has_mask ? bn.rows * bn.channels / 8 : 0);
+    return p;
+}
+
+int64_t nets_cuda_batch_norm_backward_bytes(nets_cuda_batch_norm bn) { return places_of(bn).end; }
+
+template <gate_kind GATE>
+static void sum_gradients(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to,
+                          const finish_gradient_sums &f, uint32_t *mask, void *scratch, cudaStream_t stream) {
+    if (bn.channels % 4) {
+        const gradient_sums_of<1, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, mask, {}};
+        sum_up<1>(source, f, bn.rows, bn.channels, scratch, stream);
+    } else {
+        const gradient_sums_of<4, GATE> source = {{to.dy, to.gate}, to.x, to.mean, to.earlier2, to.dx2, mask, {}};
+        sum_up<4>(source, f, bn.rows, bn.channels, scratch, stream);
+    }
+}
+
+template <gate_kind GATE>
+static void by_x(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, gradient<GATE> from,
+                 const float *mean_dy, const float *slope, cudaStream_t stream) {
+    const map_grid g = map_over(bn.rows, bn.channels, bn.channels % 4 ? 1 : 4, NORMALISED_ROWS);
+    if (bn.channels % 4)
+        MM_LAUNCH((normalise_backward<1, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
+    else
+        MM_LAUNCH((normalise_backward<4, GATE>), g.grid, g.block, 0, stream, bn, to, from, mean_dy, slope);
+}
+
+template <gate_kind GATE>
+static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradients &to, void *scratch,
+                     cudaStream_t stream) {
+    char *begin = static_cast<char *>(scratch);
+    const places p = places_of(bn);
+    float *mean_dy = reinterpret_cast<float *>(begin + p.mean_dy), *slope = reinterpret_cast<float *>(begin + p.slope);
+    uint32_t *mask = GATE == BY_VALUE && p.end > p.mask ? reinterpret_cast<uint32_t *>(begin + p.mask) : NULL;
+    const finish_gradient_sums f = {to.var, bn.eps, to.dscale, to.dshift, mean_dy, slope, 0};
+    sum_gradients<GATE>(bn, to, f, mask, scratch, stream);
+    const gradient<OPEN> let_through = {to.dx2, {}};
+    const gradient<BY_MASK> masked = {to.dy, {NULL, mask}};
+    const gradient<GATE> from = {to.dy, to.gate};
+    if (!to.dx) return;
+    if (to.dx2 && !to.earlier2)
+        by_x(bn, to, let_through, mean_dy, slope, stream);
+    else if (mask)
+        by_x(bn, to, masked, mean_dy, slope, stream);
+    else
+        by_x(bn, to, from, mean_dy, slope, stream);
+}
+
+void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
+                                   cudaStream_t stream) {
+    if (to.gate.mask)
+        backward<BY_MASK>(bn, to, scratch, stream);
+    else if (to.gate.y)
+        backward<BY_VALUE>(bn, to, scratch, stream);
+    else
+        backward<OPEN>(bn, to, scratch, stream);
+}

@@ -1,0 +1,180 @@
+/* Convolution and transposed convolution, on cuDNN. The transposed one is the gradient of a convolution that leads from its
+ * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
+ * Biases are added and summed by own kernels.
+ *
+ * Weights travel in torchvision's order (OIHW) and are reordered (OHWI) in the workspace, unless a window or a group's
+ * input is of one element: then both orders are one. A phase's parts use it one after the other:
+ *
+ *   0               weights_bytes
+ *   | weights, OHWI | cuDNN's own |
+ */
+#include <stdlib.h>
+
+#include "nets/cuda/cudnn_conv.h"
+
+typedef struct conv_op {
+    nets_op base;
+    nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
+    bool transposed, training, wants_dx, adds_earlier, bias;
+    int64_t outer, inner, window; /* of the weights: O, I, HW */
+    int64_t weights_bytes;        /* of the workspace */
+    int64_t x_elems, y_rows, y_channels;
+} conv_op;
+
+static bool reorders(const conv_op *op) { return op->weights_bytes > 0; }
+
+static void *library_workspace(const conv_op *op, const nets_op_args *args) {
+    return (char *)args->at[NETS_WORKSPACE] + op->weights_bytes;
+}
+
+/* The weights as cuDNN wants them. */
+static void *get_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    if (!reorders(op)) return args->at[NETS_W];
+    nets_cuda_transpose(args->at[NETS_W], args->at[NETS_WORKSPACE], op->outer, op->inner, op->window,
+                        mm_cuda_stream(stream));
+    return args->at[NETS_WORKSPACE];
+}
+
+/* A part that applies the weights. */
+static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role in,
+                       nets_role out, mm_stream *stream) {
+    bool forward = part->shape.direction == NETS_CONV_FORWARD;
+    return nets_cudnn_conv_enqueue(part, args->at[forward ? in : out], args->at[forward ? out : in],
+                                   get_weights(op, args, stream), library_workspace(op, args), stream);
+}
+
+static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const conv_op *op = (const conv_op *)base;
+    MM_TRY(apply(op, &op->y, args, NETS_X, NETS_Y, stream));
+    if (args->at[NETS_B])
+        nets_cuda_add_bias(args->at[NETS_Y], args->at[NETS_B], op->y_rows, op->y_channels, mm_cuda_stream(stream));
+    return nets_cuda_launched("a convolution");
+}
+
+static mm_status backward_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    void *gradient = args->at[reorders(op) ? NETS_WORKSPACE : NETS_DW];
+    void *from = args->at[op->transposed ? NETS_DY : NETS_X], *to = args->at[op->transposed ? NETS_X : NETS_DY];
+    MM_TRY(nets_cudnn_conv_enqueue(&op->dw, from, to, gradient, library_workspace(op, args), stream));
+    if (reorders(op))
+        nets_cuda_transpose(gradient, args->at[NETS_DW], op->outer, op->window, op->inner, mm_cuda_stream(stream));
+    if (args->at[NETS_DB])
+        nets_cuda_sum_rows(args->at[NETS_DY], op->y_rows, op->y_channels, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+                           mm_cuda_stream(stream));
+    return MM_OK;
+}
+
+static mm_status check_earlier(const conv_op *op, const nets_op_args *args) {
+    if ((args->at[NETS_EARLIER] != NULL) == op->adds_earlier) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "a convolution was made %s an earlier contribution to its gradient",
+                   op->adds_earlier ? "for" : "without");
+}
+
+/* cuDNN adds to what is there, wherever that came from: so the bits are the same. */
+static mm_status put_earlier(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
+    const void *earlier = args->at[NETS_EARLIER];
+    if (!op->adds_earlier || earlier == args->at[NETS_DX]) return MM_OK;
+    return mm_cuda_check(cudaMemcpyAsync(args->at[NETS_DX], earlier, (size_t)op->x_elems * sizeof(float),
+                                         cudaMemcpyDefault, mm_cuda_stream(stream)),
+                         "cudaMemcpyAsync");
+}
+
+static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const conv_op *op = (const conv_op *)base;
+    MM_TRY(check_earlier(op, args));
+    MM_TRY(backward_weights(op, args, stream));
+    if (op->wants_dx) {
+        MM_TRY(put_earlier(op, args, stream));
+        MM_TRY(apply(op, &op->dx, args, NETS_DY, NETS_DX, stream));
+    }
+    return nets_cuda_launched("a convolution's gradients");
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const conv_op *op = (const conv_op *)base;
+    if (phase == MM_FORWARD) return op->weights_bytes + op->y.choice.workspace_bytes;
+    int64_t library = nets_larger(op->dx.choice.workspace_bytes, op->dw.choice.workspace_bytes);
+    int64_t sums = op->bias ? nets_cuda_reduction_bytes(op->y_rows, op->y_channels) : 0;
+    return nets_larger(op->weights_bytes + library, sums);
+}
+
+static void destroy(nets_op *base) {
+    conv_op *op = (conv_op *)base;
+    nets_cudnn_conv_fini(&op->y);
+    nets_cudnn_conv_fini(&op->dx);
+    nets_cudnn_conv_fini(&op->dw);
+    free(op);
+}
+
+/* ---------------------------------------------------------------- creation */
+
+/* Of the convolution whose weights they are: from the transposed one's output to its input. */
+static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
+    nets_conv_shape s = {.groups = (int)desc->attrs.groups};
+    for (int d = 0; d < 4; d++) {
+        s.x[d] = (int)(transposed ? desc->y : desc->x)[d];
+        s.y[d] = (int)(transposed ? desc->x : desc->y)[d];
+    }
+    for (int d = 0; d < 2; d++) {
+        s.kernel[d] = (int)desc->attrs.kernel[d];
+        s.stride[d] = (int)desc->attrs.stride[d];
+        s.pad[d] = (int)desc->attrs.pad[d];
+        s.dilation[d] = (int)desc->attrs.dilation[d];
+    }
+    return s;
+}
+
+static mm_status make_part(nets_cudnn_conv *part, nets_backend *backend, nets_conv_shape shape,
+                           nets_direction direction, bool adds) {
+    shape.direction = direction;
+    shape.adds = adds;
+    return nets_cudnn_conv_init(part, (nets_cuda_backend *)backend, &shape);
+}
+
+static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_shape *s) {
+    nets_direction there = NETS_CONV_FORWARD, back = NETS_CONV_BY_INPUT;
+    MM_TRY(make_part(&op->y, backend, *s, op->transposed ? back : there, false));
+    if (!op->training) return MM_OK;
+    MM_TRY(make_part(&op->dw, backend, *s, NETS_CONV_BY_WEIGHTS, false));
+    if (!op->wants_dx) return MM_OK;
+    return make_part(&op->dx, backend, *s, op->transposed ? there : back, op->adds_earlier);
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
+    bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
+    MM_TRY(nets_cuda_check_dims(desc));
+    conv_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
+    const nets_conv_shape s = shape_of(desc, transposed);
+    op->base.impl = impl;
+    op->transposed = transposed;
+    op->training = desc->training;
+    op->wants_dx = desc->wants_dx;
+    op->adds_earlier = desc->adds_earlier;
+    op->bias = desc->attrs.bias;
+    op->outer = s.y[3];
+    op->inner = s.x[3] / s.groups;
+    op->window = (int64_t)s.kernel[0] * s.kernel[1];
+    if (op->inner > 1 && op->window > 1)
+        op->weights_bytes = nets_aligned(op->outer * op->inner * op->window * (int64_t)sizeof(float));
+    op->x_elems = nets_elems(desc->x);
+    op->y_rows = desc->y[0] * desc->y[1] * desc->y[2];
+    op->y_channels = desc->y[3];
+    mm_status status = make_parts(op, backend, &s);
+    if (status != MM_OK) {
+        destroy(&op->base);
+        return status;
+    }
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    return create(backend, desc, &nets_cuda_conv, op_out);
+}
+
+static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    return create(backend, desc, &nets_cuda_conv_transpose, op_out);
+}
+
+const nets_op_impl nets_cuda_conv = {create_conv, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_cuda_conv_transpose = {create_conv_transpose, destroy, workspace_bytes, forward, backward};

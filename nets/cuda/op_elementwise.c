@@ -1,0 +1,155 @@
+/* ReLU, residual sum, dropout and the update step: glue to op_elementwise_kernels.cu and op_sgd_kernels.cu, and
+ * for a ReLU with a bias to op_channels_kernels.cu. */
+#include <stdlib.h>
+
+#include "nets/cuda/ops.h"
+
+typedef struct elementwise_op {
+    nets_op base;
+    int64_t elems, channels;
+    nets_cuda_dropout dropout;
+} elementwise_op;
+
+static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets_op **op_out) {
+    elementwise_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
+    op->base.impl = impl;
+    op->elems = nets_elems(desc->x);
+    op->channels = desc->x[3];
+    op->dropout.threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
+    op->dropout.scale = 1.0f / (1.0f - desc->attrs.p);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+static int64_t elems_of(const nets_op *op) { return ((const elementwise_op *)op)->elems; }
+
+/* ---------------------------------------------------------------- ReLU */
+
+static mm_status relu_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    nets_cuda_relu(args->at[NETS_X], args->at[NETS_Y], elems_of(op), mm_cuda_stream(stream));
+    return nets_cuda_launched("relu");
+}
+
+static mm_status relu_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    nets_cuda_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
+                            elems_of(op), mm_cuda_stream(stream));
+    return nets_cuda_launched("relu's gradient");
+}
+
+/* ---------------------------------------------------------------- ReLU with a bias */
+
+static int64_t rows_of(const elementwise_op *op) { return op->elems / op->channels; }
+
+static mm_status bias_relu_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const elementwise_op *op = (const elementwise_op *)base;
+    nets_cuda_bias_relu(args->at[NETS_X], args->at[NETS_B], args->at[NETS_Y], rows_of(op), op->channels,
+                        mm_cuda_stream(stream));
+    return nets_cuda_launched("relu with a bias");
+}
+
+static mm_status bias_relu_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const elementwise_op *op = (const elementwise_op *)base;
+    nets_cuda_bias_relu_backward(args->at[NETS_DY], nets_cuda_gate_of(args), args->at[NETS_EARLIER], args->at[NETS_DX],
+                                 rows_of(op), op->channels, args->at[NETS_WORKSPACE], args->at[NETS_DB],
+                                 mm_cuda_stream(stream));
+    return nets_cuda_launched("the gradient of relu with a bias");
+}
+
+static int64_t bias_relu_workspace_bytes(const nets_op *base, mm_phase phase) {
+    const elementwise_op *op = (const elementwise_op *)base;
+    return phase == MM_BACKWARD ? nets_cuda_reduction_bytes(rows_of(op), op->channels) : 0;
+}
+
+static const nets_op_impl bias_relu = {NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward, bias_relu_backward};
+
+static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    if (!desc->attrs.bias) return create(&nets_cuda_relu_op, desc, op_out);
+    MM_TRY(nets_cuda_check_dims(desc));
+    return create(&bias_relu, desc, op_out);
+}
+
+/* ---------------------------------------------------------------- residual sum */
+
+static mm_status add_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    nets_cuda_sum(args->at[NETS_X], args->at[NETS_X2], args->at[NETS_Y], elems_of(op), mm_cuda_stream(stream));
+    return nets_cuda_launched("add");
+}
+
+/* The gradient by one addend: dy itself, plus what came earlier. Nothing to do where both share their storage. */
+static void add_backward_one(const nets_op *op, const float *dy, const float *earlier, float *dx, mm_stream *stream) {
+    if (dx && (earlier || dx != dy)) nets_cuda_sum(dy, earlier, dx, elems_of(op), mm_cuda_stream(stream));
+}
+
+static mm_status add_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    add_backward_one(op, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX], stream);
+    add_backward_one(op, args->at[NETS_DY], args->at[NETS_EARLIER2], args->at[NETS_DX2], stream);
+    return nets_cuda_launched("add's gradient");
+}
+
+static mm_status create_add(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    return create(&nets_cuda_add, desc, op_out);
+}
+
+/* ---------------------------------------------------------------- dropout */
+
+static mm_status drop(const nets_op *base, const nets_op_args *args, nets_role in, nets_role earlier, nets_role out,
+                      mm_stream *stream) {
+    nets_cuda_dropout how = ((const elementwise_op *)base)->dropout;
+    how.rng = args->at[NETS_RNG];
+    how.layer = args->layer;
+    nets_cuda_drop(how, args->at[in], earlier == NETS_WORKSPACE ? NULL : args->at[earlier], args->at[out],
+                   elems_of(base), mm_cuda_stream(stream));
+    return nets_cuda_launched("dropout");
+}
+
+static mm_status dropout_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return drop(op, args, NETS_X, NETS_WORKSPACE, NETS_Y, stream);
+}
+
+static mm_status dropout_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return drop(op, args, NETS_DY, NETS_EARLIER, NETS_DX, stream);
+}
+
+static mm_status create_dropout(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    return create(&nets_cuda_dropout_op, desc, op_out);
+}
+
+/* ---------------------------------------------------------------- update */
+
+static void list_tensors(const nets_sgd_param *params, int n, nets_cuda_sgd *update) {
+    uint32_t block = 0;
+    for (int i = 0; i < n; i++) {
+        update->tensors[i].weight = params[i].weight;
+        update->tensors[i].momentum = params[i].momentum;
+        update->tensors[i].gradient = params[i].gradient;
+        update->tensors[i].elems = params[i].elems;
+        update->first_block[i] = block;
+        block += (uint32_t)((params[i].elems + NETS_CUDA_SGD_CHUNK - 1) / NETS_CUDA_SGD_CHUNK);
+    }
+    update->first_block[n] = block;
+    update->n = n;
+}
+
+/* One launch for as many tensors as an argument can list. The last one counts the iteration. */
+mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream) {
+    (void)backend;
+    nets_cuda_sgd update = {.keep = args->sgd.momentum, .decay = args->sgd.weight_decay, .lr = args->lr};
+    for (int first = 0; first < args->n_params; first += NETS_CUDA_SGD_TENSORS) {
+        int n = args->n_params - first;
+        if (n > NETS_CUDA_SGD_TENSORS) n = NETS_CUDA_SGD_TENSORS;
+        update.rng = first + n == args->n_params ? args->rng : NULL;
+        list_tensors(args->params + first, n, &update);
+        nets_cuda_sgd_update(&update, mm_cuda_stream(stream));
+    }
+    return nets_cuda_launched("the update");
+}
+
+const nets_op_impl nets_cuda_relu_op = {create_relu, destroy, NULL, relu_forward, relu_backward};
+const nets_op_impl nets_cuda_add = {create_add, destroy, NULL, add_forward, add_backward};
+const nets_op_impl nets_cuda_dropout_op = {create_dropout, destroy, NULL, dropout_forward, dropout_backward};

@@ -1,0 +1,131 @@
+/* Softmax cross-entropy: a warp takes a label's scores. Losses are summed in double: by warps over their rows, then over
+ * a block's warps, then, in a second launch, over the blocks, always in the same order. */
+#include "nets/cuda/vector.h"
+
+enum { WARP = 32, WARPS = THREADS / WARP, LOSS_BLOCKS = 1024, NO_LABEL = 0x7fffffff };
+
+struct part {
+    double loss;
+    int32_t correct, bad; /* the first label that is no class, else NO_LABEL */
+};
+
+static int64_t loss_blocks(int64_t labels) { return lesser(ceil_div(labels, WARPS), LOSS_BLOCKS); }
+
+int64_t nets_cuda_loss_bytes(int64_t labels) { return loss_blocks(labels) * (int64_t)sizeof(part); }
+
+static __device__ inline void join(part *a, const part &b) {
+    a->loss += b.loss;
+    a->correct += b.correct;
+    a->bad = min(a->bad, b.bad);
+}
+
+/* The first of the highest scores, in all lanes. */
+static __device__ inline int highest(const float *row, int n, float *score_out) {
+    int best = (int)threadIdx.x < n ? (int)threadIdx.x : 0;
+    float score = row[best];
+    for (int k = best + WARP; k < n; k += WARP)
+        if (row[k] > score) {
+            score = row[k];
+            best = k;
+        }
+    for (int apart = WARP / 2; apart > 0; apart /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, score, apart);
+        const int place = __shfl_xor_sync(0xffffffffu, best, apart);
+        if (other > score || (other == score && place < best)) {
+            score = other;
+            best = place;
+        }
+    }
+    *score_out = score;
+    return best;
+}
+
+/* Minus the logarithm of the label's probability; the probabilities too, where wanted, which may take the scores'
+ * place: every lane has read its own and the label's before any writes. */
+static __device__ inline double softmax(const float *row, int n, int label, float top, float *probabilities) {
+    const float at_label = label < 0 ? nanf("") : row[label] - top;
+    double total = 0;
+    for (int k = (int)threadIdx.x; k < n; k += WARP) total += (double)expf(row[k] - top);
+    for (int apart = WARP / 2; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
+    __syncwarp();
+    if (probabilities)
+        for (int k = (int)threadIdx.x; k < n; k += WARP) probabilities[k] = (float)((double)expf(row[k] - top) / total);
+    return log(total) - (double)at_label;
+}
+
+static __global__ void loss_rows(const float *scores, const int32_t *labels, int64_t n_labels, int classes,
+                                 float *probabilities, part *parts) {
+    __shared__ part all[WARPS];
+    part mine = {0, 0, NO_LABEL};
+    for (int64_t row = my_row(); row < n_labels; row += row_step()) {
+        const float *own = scores + row * classes;
+        const int label = labels[row] >= 0 && labels[row] < classes ? labels[row] : -1;
+        float top;
+        const int best = highest(own, classes, &top);
+        const double loss = softmax(own, classes, label, top, probabilities ? probabilities + row * classes : NULL);
+        const part this_row = {loss, best == label, label < 0 ? (int32_t)row : NO_LABEL};
+        join(&mine, this_row);
+    }
+    if (threadIdx.x == 0) all[threadIdx.y] = mine;
+    __syncthreads();
+    if (threadIdx.x || threadIdx.y) return;
+    for (int warp = 1; warp < WARPS; warp++) join(&mine, all[warp]);
+    parts[blockIdx.x] = mine;
+}
+
+static __global__ void loss_total(const part *parts, int n, int64_t n_labels, float *loss, int32_t *correct) {
+    __shared__ part all[THREADS];
+    part mine = {0, 0, NO_LABEL};
+    for (int i = (int)threadIdx.x; i < n; i += THREADS) join(&mine, parts[i]);
+    all[threadIdx.x] = mine;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) join(&all[threadIdx.x], all[threadIdx.x + half]);
+    }
+    if (threadIdx.x) return;
+    *loss = (float)(all[0].loss / (double)n_labels);
+    *correct = all[0].bad == NO_LABEL ? all[0].correct : -1 - all[0].bad;
+}
+
+template <int V> struct scored {
+    int label;
+    vec<V> p, earlier;
+};
+
+template <int V>
+static __global__ void loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
+                                     const float *earlier, float *dx) {
+    const int c = my_channel<V>();
+    if (c >= classes) return;
+    write_rows<V, AT_ONCE>(
+        n_labels, classes, dx + c,
+        [&](int row) {
+            const int64_t at = (int64_t)row * classes + c;
+            scored<V> i;
+            i.label = labels[row];
+            load(probabilities + at, &i.p);
+            if (earlier) load(earlier + at, &i.earlier);
+            return i;
+        },
+        [&](const scored<V> &i, int) {
+            const bool is_class = i.label >= 0 && i.label < classes;
+            vec<V> v;
+            for (int k = 0; k < V; k++)
+                v.at[k] = is_class ? (i.p.at[k] - (c + k == i.label ? 1.0f : 0.0f)) / (float)n_labels : 0;
+            return earlier ? sum_of(v, i.earlier) : v;
+        });
+}
+
+void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,
+                    float *probabilities, float *loss, int32_t *correct, cudaStream_t stream) {
+    part *parts = static_cast<part *>(scratch);
+    const int64_t blocks = loss_blocks(n_labels);
+    MM_LAUNCH(loss_rows, (unsigned)blocks, dim3(WARP, WARPS), 0, stream, scores, labels, n_labels, classes,
+              probabilities, parts);
+    MM_LAUNCH(loss_total, 1, THREADS, 0, stream, parts, (int)blocks, n_labels, loss, correct);
+}
+
+void nets_cuda_loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
+                             const float *earlier, float *dx, cudaStream_t stream) {
+    LAUNCH_MAP(loss_backward, n_labels, classes, AT_ONCE, probabilities, labels, n_labels, classes, earlier, dx);
+}

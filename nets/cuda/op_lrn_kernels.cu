@@ -1,0 +1,100 @@
+/* Local response normalisation across channels: see nets/host/op_lrn.c for the formulas. blockDim.x threads take a pixel; its
+ * rows lie in shared memory with half a window of zeros on both sides:
+ *
+ *   pixel of thread row 0:  | squares | terms (backward) |   thread row 1: ...
+ *
+ * A pixel's gradients are written when all its inputs have been read, so in place or not is the same. */
+#include "nets/cuda/vector.h"
+
+enum { SHARED_BYTES = 48 << 10 };
+
+static __host__ __device__ inline int padded_row(const nets_cuda_lrn &l) { return l.channels + 2 * l.half; }
+
+/* Threads of a pixel. */
+static unsigned lanes_of(const nets_cuda_lrn &l) {
+    unsigned lanes = 32;
+    while (lanes < THREADS && (int)lanes < l.channels) lanes *= 2;
+    return lanes;
+}
+
+static int64_t shared_bytes(const nets_cuda_lrn &l, int rows_each) {
+    return (int64_t)sizeof(float) * rows_each * padded_row(l) * (THREADS / lanes_of(l));
+}
+
+bool nets_cuda_lrn_fits(nets_cuda_lrn l) { return shared_bytes(l, 2) <= SHARED_BYTES; }
+
+static __device__ inline float window_sum(const nets_cuda_lrn &l, const float *row, int c) {
+    float total = row[c]; /* of channel c - half */
+    for (int j = 1; j <= 2 * l.half; j++) total += row[c + j];
+    return total;
+}
+
+/* s^-beta */
+static __device__ inline float power_of(const nets_cuda_lrn &l, float s) {
+    if (l.beta != 0.75f) return powf(s, -l.beta);
+    const float root = sqrtf(s); /* the usual one, without the power function */
+    return 1 / (root * sqrtf(root));
+}
+
+static __device__ inline void clear_ends(const nets_cuda_lrn &l, float *row) {
+    for (int j = (int)threadIdx.x; j < l.half; j += (int)blockDim.x) row[j] = row[l.half + l.channels + j] = 0;
+}
+
+/* The loops over a thread's channels begin behind the last for a pixel that is not there: all threads keep to the
+ * barriers. */
+static __global__ void lrn_forward(nets_cuda_lrn l, const float *x, float *y) {
+    MM_DYNAMIC_SHARED(float, rows);
+    float *squares = rows + (int)threadIdx.y * padded_row(l);
+    const int lanes = (int)blockDim.x;
+    clear_ends(l, squares);
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < l.pixels; first += row_step()) {
+        const int64_t pixel = first + threadIdx.y, at = pixel * l.channels;
+        const int mine = pixel < l.pixels ? (int)threadIdx.x : l.channels;
+        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = x[at + c] * x[at + c];
+        __syncthreads();
+        for (int c = mine; c < l.channels; c += lanes)
+            y[at + c] = x[at + c] * power_of(l, l.k + l.alpha * window_sum(l, squares, c));
+        __syncthreads();
+    }
+}
+
+static __global__ void lrn_backward(nets_cuda_lrn l, const float *x, const float *dy, const float *earlier, float *dx) {
+    MM_DYNAMIC_SHARED(float, rows);
+    float *squares = rows + 2 * (int)threadIdx.y * padded_row(l), *terms = squares + padded_row(l);
+    const float factor = 2 * l.alpha * l.beta;
+    const int lanes = (int)blockDim.x;
+    clear_ends(l, squares);
+    clear_ends(l, terms);
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < l.pixels; first += row_step()) {
+        const int64_t pixel = first + threadIdx.y, at = pixel * l.channels;
+        const int mine = pixel < l.pixels ? (int)threadIdx.x : l.channels;
+        for (int c = mine; c < l.channels; c += lanes) squares[l.half + c] = x[at + c] * x[at + c];
+        __syncthreads();
+        for (int c = mine; c < l.channels; c += lanes) {
+            const float s = l.k + l.alpha * window_sum(l, squares, c);
+            terms[l.half + c] = dy[at + c] * x[at + c] * power_of(l, s) / s;
+        }
+        __syncthreads();
+        for (int c = mine; c < l.channels; c += lanes) {
+            const float s = l.k + l.alpha * window_sum(l, squares, c);
+            const float gradient = dy[at + c] * power_of(l, s) - factor * x[at + c] * window_sum(l, terms, c);
+            dx[at + c] = earlier ? gradient + earlier[at + c] : gradient;
+        }
+        __syncthreads();
+    }
+}
+
+static unsigned blocks_of(const nets_cuda_lrn &l, dim3 block) {
+    return (unsigned)lesser(ceil_div(l.pixels, block.y), MOST_BLOCKS);
+}
+
+void nets_cuda_lrn_forward(nets_cuda_lrn l, const float *x, float *y, cudaStream_t stream) {
+    const dim3 block(lanes_of(l), THREADS / lanes_of(l));
+    MM_LAUNCH(lrn_forward, blocks_of(l, block), block, (size_t)shared_bytes(l, 1), stream, l, x, y);
+}
+
+void nets_cuda_lrn_backward(nets_cuda_lrn l, const float *x, const float *dy, const float *earlier, float *dx,
+                            cudaStream_t stream) {
+    const dim3 block(lanes_of(l), THREADS / lanes_of(l));
+    MM_LAUNCH(lrn_backward, blocks_of(l, block), block, (size_t)shared_bytes(l, 2), stream, l, x, dy, earlier, dx);
+}

@@ -1,0 +1,87 @@
+/* Concatenation along the channels, and cropping: glue to op_slices_kernels.cu. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/cuda/ops.h"
+
+/* ---------------------------------------------------------------- concat */
+
+typedef struct concat_op {
+    nets_op base;
+    int n_inputs;
+    int64_t pixels, channels[NETS_MAX_INPUTS], y_channels;
+} concat_op;
+
+static mm_status concat_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const concat_op *op = (const concat_op *)base;
+    float *y = args->at[NETS_Y];
+    for (int i = 0; i < op->n_inputs; y += op->channels[i++]) {
+        const nets_cuda_rows shape = {op->pixels, op->channels[i], op->channels[i], op->y_channels};
+        nets_cuda_copy_rows(shape, args->at[NETS_X + i], NULL, y, mm_cuda_stream(stream));
+    }
+    return nets_cuda_launched("concat");
+}
+
+static mm_status concat_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
+    const concat_op *op = (const concat_op *)base;
+    const float *dy = args->at[NETS_DY];
+    for (int i = 0; i < op->n_inputs; dy += op->channels[i++]) {
+        const nets_cuda_rows shape = {op->pixels, op->channels[i], op->y_channels, op->channels[i]};
+        if (args->at[NETS_DX + i])
+            nets_cuda_copy_rows(shape, dy, args->at[NETS_EARLIER + i], args->at[NETS_DX + i], mm_cuda_stream(stream));
+    }
+    return nets_cuda_launched("concat's gradient");
+}
+
+static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    MM_TRY(nets_cuda_check_dims(desc));
+    concat_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a concat");
+    op->base.impl = &nets_cuda_concat;
+    op->n_inputs = desc->n_inputs;
+    op->pixels = desc->y[0] * desc->y[1] * desc->y[2];
+    op->y_channels = desc->y[3];
+    memcpy(op->channels, desc->channels, sizeof op->channels);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- crop */
+
+typedef struct crop_op {
+    nets_op base;
+    nets_cuda_crop shape;
+} crop_op;
+
+static mm_status crop_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    nets_cuda_crop_forward(((crop_op *)op)->shape, args->at[NETS_X], args->at[NETS_Y], mm_cuda_stream(stream));
+    return nets_cuda_launched("crop");
+}
+
+static mm_status crop_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    nets_cuda_crop_backward(((crop_op *)op)->shape, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX],
+                            mm_cuda_stream(stream));
+    return nets_cuda_launched("crop's gradient");
+}
+
+static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    MM_TRY(nets_cuda_check_dims(desc));
+    crop_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a crop");
+    op->base.impl = &nets_cuda_crop_op;
+    op->shape = (nets_cuda_crop){.images = (int)desc->x[0], .channels = (int)desc->x[3]};
+    for (int d = 0; d < 2; d++) {
+        op->shape.x_size[d] = (int)desc->x[1 + d];
+        op->shape.y_size[d] = (int)desc->y[1 + d];
+        op->shape.offset[d] = (int)desc->attrs.offset[d];
+    }
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+const nets_op_impl nets_cuda_concat = {create_concat, destroy, NULL, concat_forward, concat_backward};
+const nets_op_impl nets_cuda_crop_op = {create_crop, destroy, NULL, crop_forward, crop_backward};

@@ -1,0 +1,61 @@
+/* The ops of device "cuda": cuDNN for convolutions, cuBLAS for products, own kernels (kernels.h) for the rest.
+ * Nothing here allocates or waits when work is enqueued, so that it can be captured in a graph. Internal. */
+#ifndef NETS_CUDA_OPS_H
+#define NETS_CUDA_OPS_H
+
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+#include "mm/device/device_cuda.h"
+#include "nets/cuda/choices.h"
+#include "nets/cuda/kernels.h"
+#include "nets/op.h"
+#include "nets/op_sizes.h"
+
+typedef struct nets_cuda_backend {
+    nets_backend base;
+    nets_backend_config config;      /* its strings are the choices' */
+    int64_t tensor_core_limit_bytes; /* of workspace, where no less will do for them */
+    nets_cuda_choices choices;
+    cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
+    cublasHandle_t blas; /* as dnn */
+    bool told_untimed;   /* that algorithms could not be timed */
+} nets_cuda_backend;
+
+extern const nets_backend_ops nets_cuda_backend_ops;
+
+extern const nets_op_impl nets_cuda_conv, nets_cuda_conv_transpose;               /* op_conv.c */
+extern const nets_op_impl nets_cuda_linear;                                       /* op_linear.c */
+extern const nets_op_impl nets_cuda_batch_norm_op;                                /* op_batch_norm.c */
+extern const nets_op_impl nets_cuda_pool, nets_cuda_upsample_op;                  /* op_resize.c */
+extern const nets_op_impl nets_cuda_relu_op, nets_cuda_add, nets_cuda_dropout_op; /* op_elementwise.c */
+extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                    /* op_slices.c */
+extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                    /* op_rows.c */
+
+/* op_elementwise.c */
+MM_CHECKED mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
+
+/* By a ReLU's output, NETS_Y. */
+static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
+    const void *y = args->at[NETS_Y];
+    bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
+    return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
+}
+
+/* Whether what was launched since the last call could be. */
+MM_CHECKED mm_status nets_cuda_launched(const char *what);
+
+/* Kernels count pixels, libraries count everything in 32 bits: MM_ERR_UNSUPPORTED for dims beyond. */
+MM_CHECKED mm_status nets_cuda_check_dims(const nets_op_desc *desc);
+
+/* With the library's words: MM_ERR_NOMEM if it got no memory, else MM_ERR_DEVICE. */
+MM_CHECKED mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what);
+MM_CHECKED mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what);
+
+/* The library's handle, its work going to the stream. */
+MM_CHECKED mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out);
+/* cuBLAS takes its scratch from `workspace`. */
+MM_CHECKED mm_status nets_cuda_blas_on(nets_cuda_backend *cuda, mm_stream *stream, void *workspace, int64_t bytes,
+                                       cublasHandle_t *handle_out);
+
+#endif

@@ -1,0 +1,173 @@
+/* What the .cu files have in common: vectors of channels, and how threads are laid over elements and over maps. C++.
+ *
+ * A map is rows (pixels) of channels. Its threads: blockDim.x of them take neighbouring vectors of V channels of a row,
+ * blockDim.y rows at a time; blockIdx.y counts tiles of channels, blockIdx.x starts rows. A thread keeps its channels. Rows
+ * are counted in 32 bits: backends refuse more. */
+#ifndef NETS_CUDA_VECTOR_H
+#define NETS_CUDA_VECTOR_H
+
+#include "mm/device/cuda_launch.h"
+#include "nets/cuda/kernels.h"
+
+/* AT_ONCE: what a thread loads before it stores the first, so that the loads are under way together. Stores between them
+ * would keep the compiler from that: it cannot know that places differ, or are one only where a thread reads what it
+ * writes itself. */
+enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
+
+template <int V> struct vec { float at[V]; };
+
+static __device__ inline void load(const float *from, vec<1> *v) { v->at[0] = *from; }
+static __device__ inline void load(const float *from, vec<4> *v) {
+    const float4 f = *reinterpret_cast<const float4 *>(from);
+    v->at[0] = f.x;
+    v->at[1] = f.y;
+    v->at[2] = f.z;
+    v->at[3] = f.w;
+}
+
+static __device__ inline void store(float *to, const vec<1> &v) { *to = v.at[0]; }
+static __device__ inline void store(float *to, const vec<4> &v) {
+    *reinterpret_cast<float4 *>(to) = make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
+}
+
+template <int V> static __device__ inline vec<V> loaded(const float *from) {
+    vec<V> v;
+    load(from, &v);
+    return v;
+}
+
+template <int V> static __device__ inline vec<V> sum_of(vec<V> a, const vec<V> &b) {
+    for (int k = 0; k < V; k++) a.at[k] += b.at[k];
+    return a;
+}
+
+/* What ReLU makes of it. Written so that a NaN stays one: a training that diverges shows. */
+template <int V> static __device__ inline vec<V> positive(vec<V> v) {
+    for (int k = 0; k < V; k++) v.at[k] = v.at[k] < 0 ? 0 : v.at[k];
+    return v;
+}
+
+/* Adds what came earlier, if anything, at `at`. */
+template <int V> static __device__ inline vec<V> plus(vec<V> v, const float *earlier, int64_t at) {
+    return earlier ? sum_of(v, loaded<V>(earlier + at)) : v;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+struct map_grid {
+    dim3 grid, block;
+    int64_t tiles;
+};
+
+/* As many as leave the fewest without a vector: of 32 to 8, or few for the very few. */
+static inline int64_t lanes_for(int64_t vectors) {
+    int64_t lanes = 1;
+    while (lanes < 32 && lanes < vectors) lanes *= 2;
+    if (lanes < 8) return lanes;
+    int64_t best = lanes;
+    for (; lanes >= 8; lanes /= 2)
+        if (ceil_div(vectors, lanes) * lanes < ceil_div(vectors, best) * best) best = lanes;
+    return best;
+}
+
+/* Threads over a map of which a thread takes V channels, of at least so many rows if there are. */
+static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_each) {
+    const int64_t vectors = channels / V, lanes = lanes_for(vectors);
+    const int64_t tiles = ceil_div(vectors, lanes), height = THREADS / lanes;
+    int64_t blocks = larger(1, lesser(ceil_div(rows, height * rows_each), MOST_BLOCKS / lesser(tiles, MOST_BLOCKS)));
+    map_grid g;
+    g.grid = dim3((unsigned)blocks, (unsigned)tiles);
+    g.block = dim3((unsigned)lanes, (unsigned)height);
+    g.tiles = tiles;
+    return g;
+}
+
+/* Launches kernel<V>(...) over a map, with vectors of four channels where they are that many; needs a `stream`. A thread
+ * has rows_each rows at least: AT_ONCE for what uses write_rows. */
+#define LAUNCH_MAP(kernel, rows, channels, rows_each, ...)                                                             \
+    do {                                                                                                               \
+        const map_grid map_ = map_over(rows, channels, (channels) % 4 ? 1 : 4, rows_each);                             \
+        if ((channels) % 4)                                                                                            \
+            MM_LAUNCH(kernel<1>, map_.grid, map_.block, 0, stream, __VA_ARGS__);                                       \
+        else                                                                                                           \
+            MM_LAUNCH(kernel<4>, map_.grid, map_.block, 0, stream, __VA_ARGS__);                                       \
+    } while (0)
+
+/* A thread's place in a map: its first channel, its first row and the step to the next. */
+template <int V> static __device__ inline int my_channel() { return (int)(blockIdx.y * blockDim.x + threadIdx.x) * V; }
+static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
+static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
+
+/* out[row * pitch] = make(fetch(row), row) for the thread's rows, ROWS of which are fetched before the first is made: fetch
+ * only loads, and nothing that another thread writes. All of them go through the map from its end to its beginning,
+ * together: the kernel before mostly went the other way, and of a map larger than the level-2 cache its end is what is
+ * still there. */
+template <int V, int ROWS, typename Fetch, typename Make>
+static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Fetch &fetch,
+                                         const Make &make) {
+    const int step = (int)row_step();
+    for (int row = (int)(rows - 1 - my_row()); row >= 0; row -= ROWS * step) {
+        decltype(fetch(row)) item[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (row >= i * step) item[i] = fetch(row - i * step);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            if (row >= i * step) store(out + (row - i * step) * pitch, make(item[i], row - i * step));
+    }
+}
+
+/* ---------------------------------------------------------------- gradients behind a ReLU */
+
+/* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its sign
+ * mask. */
+enum gate_kind { OPEN, BY_VALUE, BY_MASK };
+
+template <int V> struct gated {
+    vec<V> dy, y;
+    uint32_t bits;
+};
+
+template <gate_kind GATE> struct gradient {
+    const float *dy;
+    nets_cuda_gate gate;
+
+    template <int V> __device__ void fetch(int64_t at, gated<V> *g) const {
+        load(dy + at, &g->dy);
+        if (GATE == BY_VALUE) load(gate.y + at, &g->y);
+        if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
+    }
+    /* A vector's bits do not cross a word: they begin at a multiple of V. */
+    template <int V> __device__ vec<V> get(int64_t at, const gated<V> &g) const {
+        vec<V> v = g.dy;
+        for (int k = 0; k < V; k++) {
+            if (GATE == BY_VALUE) v.at[k] = g.y.at[k] > 0 ? v.at[k] : 0;
+            if (GATE == BY_MASK) v.at[k] = g.bits >> (at % 32 + k) & 1 ? v.at[k] : 0;
+        }
+        return v;
+    }
+};
+
+/* ---------------------------------------------------------------- images */
+
+/* A pixel of images of this size. */
+struct pixel {
+    int image, y, x;
+};
+
+static __device__ inline pixel pixel_at(int64_t row, const int size[2]) {
+    unsigned r = (unsigned)row, width = (unsigned)size[1], height = (unsigned)size[0];
+    pixel p;
+    p.x = (int)(r % width);
+    p.y = (int)(r / width % height);
+    p.image = (int)(r / width / height);
+    return p;
+}
+
+static __device__ inline int64_t row_of(int image, int y, int x, const int size[2]) {
+    return ((int64_t)image * size[0] + y) * size[1] + x;
+}
+
+#endif

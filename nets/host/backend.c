@@ -1,0 +1,99 @@
+/* The host backend: its table of ops, and how their work gets onto a stream. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/device/device_host.h"
+#include "nets/host/ops.h"
+
+/* What a stream's queue takes a copy of: of the roles, which are many, those that are there, in their order. */
+typedef struct host_job {
+    nets_op *op;
+    nets_host_fn fn;
+    uint64_t roles, sign_roles, given_roles;
+    uint32_t layer;
+    void *at[2 * NETS_MAX_INPUTS + 10];
+} host_job;
+
+_Static_assert(sizeof(host_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");
+
+static mm_status run_job(void *arg) {
+    const host_job *job = arg;
+    nets_op_args args = {.sign_roles = job->sign_roles, .given_roles = job->given_roles, .layer = job->layer};
+    int n = 0;
+    for (int r = 0; r < NETS_ROLES; r++)
+        if (job->roles & NETS_ROLE_BIT(r)) args.at[r] = job->at[n++];
+    return job->fn(job->op, &args);
+}
+
+mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream) {
+    host_job job = {
+        .op = op, .fn = fn, .sign_roles = args->sign_roles, .given_roles = args->given_roles, .layer = args->layer};
+    size_t n = 0, capacity = sizeof job.at / sizeof job.at[0];
+    for (int r = 0; r < NETS_ROLES; r++) {
+        if (!args->at[r]) continue;
+        if (n == capacity) return mm_fail(MM_ERR_UNSUPPORTED, "an operation of more than %zu tensors", capacity);
+        job.roles |= NETS_ROLE_BIT(r);
+        job.at[n++] = args->at[r];
+    }
+    return mm_host_launch(stream, run_job, &job, offsetof(host_job, at) + n * sizeof job.at[0]);
+}
+
+nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
+    nets_dnn_windows w = {.groups = desc->attrs.groups};
+    memcpy(w.x, desc->x, sizeof w.x);
+    memcpy(w.y, desc->y, sizeof w.y);
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = desc->attrs.kernel[d];
+        w.stride[d] = desc->attrs.stride[d];
+        w.pad[d] = desc->attrs.pad[d];
+        w.dilation[d] = nets_larger(desc->attrs.dilation[d], 1); /* pools have none */
+    }
+    return w;
+}
+
+/* oneDNN on one thread, in float32: none of the options makes a difference. */
+static mm_status open_host(const nets_backend_config *config, nets_backend **backend_out) {
+    (void)config;
+    nets_host_backend *host = calloc(1, sizeof *host);
+    if (!host) return mm_fail(MM_ERR_NOMEM, "no memory for the host's network operations");
+    host->base.ops = &nets_host_backend_ops;
+    mm_status status = nets_dnn_init(&host->dnn);
+    if (status != MM_OK) {
+        free(host);
+        return status;
+    }
+    *backend_out = &host->base;
+    return MM_OK;
+}
+
+static void close_host(nets_backend *backend) {
+    nets_host_backend *host = (nets_host_backend *)backend;
+    nets_dnn_fini(&host->dnn);
+    free(host);
+}
+
+const nets_backend_ops nets_host_backend_ops = {
+    .name = "host",
+    .open = open_host,
+    .close = close_host,
+    .sgd = nets_host_sgd,
+    .impls =
+        {
+            [NETS_CONV] = &nets_host_conv,
+            [NETS_CONV_TRANSPOSE] = &nets_host_conv_transpose,
+            [NETS_BATCH_NORM] = &nets_host_batch_norm,
+            [NETS_LRN] = &nets_host_lrn,
+            [NETS_RELU] = &nets_host_relu,
+            [NETS_MAX_POOL] = &nets_host_resize,
+            [NETS_AVG_POOL] = &nets_host_resize,
+            [NETS_GLOBAL_AVG_POOL] = &nets_host_resize,
+            [NETS_LINEAR] = &nets_host_linear,
+            [NETS_ADD] = &nets_host_add,
+            [NETS_CONCAT] = &nets_host_concat,
+            [NETS_CROP] = &nets_host_crop,
+            [NETS_UPSAMPLE] = &nets_host_resize,
+            [NETS_DROPOUT] = &nets_host_dropout,
+            [NETS_LOSS] = &nets_host_loss,
+        },
+};

@@ -1,0 +1,64 @@
+/* What goes channel by channel on the CPU, over [rows, channels] of f32: batch norm, and biases. Internal.
+ *
+ * The elements are taken in lines (lines.h), the lines in chunks that stay in the cache. Sums are f32 within a chunk,
+ * f64 from lane to lane and chunk to chunk: their order hangs on the shape alone. */
+#ifndef NETS_HOST_CHANNELS_H
+#define NETS_HOST_CHANNELS_H
+
+#include "nets/host/lines.h"
+
+typedef struct nets_channels {
+    const nets_lines *lines;
+    int64_t rows, channels, elems;
+    int64_t lanes;         /* of a line: a multiple of the channels */
+    int64_t chunk_elems;   /* a multiple of the lanes */
+    int64_t scratch_bytes; /* what every function here needs */
+    int64_t chunk_bytes;   /* and beyond it, those that take a gradient through a ReLU and do not write it to dx */
+} nets_channels;
+
+nets_channels nets_channels_of(int64_t rows, int64_t channels);
+
+/* Mean and biased variance. In a chunk the mean is that of the distances from its first row, the squares are taken about
+ * the mean, and chunks are joined as Chan, Golub and LeVeque (1983) do: nothing cancels, however far from zero the values
+ * are. */
+void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch);
+
+/* y = (x - mean) * scale / sqrt(var + eps) + shift. With `relu` x2, unless NULL, is added, then what is negative is made
+ * zero. */
+typedef struct nets_channels_norm {
+    const float *mean, *var, *scale, *shift; /* by channel */
+    float eps;
+    const float *x, *x2;
+    bool relu;
+    float *y; /* may be x or x2 */
+} nets_channels_norm;
+void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch);
+
+/* The gradients of that by its inputs. With `relu` dy counts only where y is positive. */
+typedef struct nets_channels_gradients {
+    const float *mean, *var, *scale;
+    float eps;
+    bool relu;
+    const float *y; /* with relu: the output, or its signs as mm.h's mask */
+    const uint32_t *mask;
+    const float *x, *dy, *earlier, *earlier2; /* earlier ones are added into dx, dx2; or NULL */
+    float *dx, *dx2;                          /* or NULL. dx may be dy, dx2 earlier2 */
+    float *dscale, *dshift;
+} nets_channels_gradients;
+void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch);
+
+/* y = x + bias, or max(0, x + bias). y may be x. */
+void nets_channels_add_bias(const nets_channels *ch, const float *x, const float *bias, bool relu, float *y,
+                            void *scratch);
+
+/* The bias's gradient: the sum of the rows of dy. With y or mask given, dy counts only where y was positive, and that is
+ * also written to dx, which may be dy. */
+typedef struct nets_channels_bias {
+    const float *y;
+    const uint32_t *mask;
+    const float *dy, *earlier; /* added into dx; or NULL */
+    float *dx, *dbias;
+} nets_channels_bias;
+void nets_channels_bias_backward(const nets_channels *ch, const nets_channels_bias *b, void *scratch);
+
+#endif

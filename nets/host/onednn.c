@@ -1,0 +1,168 @@
+#include "nets/host/onednn_internal.h"
+
+#include <string.h>
+
+/* libgomp's, which oneDNN runs on. Declared here because not every compiler that can build this ships omp.h. */
+extern int omp_get_max_threads(void);
+extern void omp_set_num_threads(int threads);
+
+mm_status nets_dnn_fail(dnnl_status_t status, const char *what) {
+    if (status == dnnl_out_of_memory) return mm_fail(MM_ERR_NOMEM, "oneDNN has no memory for %s", what);
+    if (status == dnnl_unimplemented) return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN does not implement %s", what);
+    return mm_fail(MM_ERR_DEVICE, "oneDNN: %s failed with status %d", what, (int)status);
+}
+
+mm_status nets_dnn_init(nets_dnn *dnn) {
+    *dnn = (nets_dnn){0};
+    DNN_TRY(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
+    dnnl_status_t status = dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_default_flags);
+    if (status == dnnl_success) return MM_OK;
+    dnnl_engine_destroy(dnn->engine);
+    return nets_dnn_fail(status, "a stream");
+}
+
+void nets_dnn_fini(nets_dnn *dnn) {
+    dnnl_stream_destroy(dnn->stream);
+    dnnl_engine_destroy(dnn->engine);
+}
+
+/* ---------------------------------------------------------------- kernels */
+
+static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t pd, nets_dnn_kernel *kernel) {
+    static const int ARGS[] = {
+        DNNL_ARG_SRC,      DNNL_ARG_DST,      DNNL_ARG_WEIGHTS,      DNNL_ARG_WORKSPACE,
+        DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD,
+    };
+    for (size_t i = 0; i < sizeof ARGS / sizeof ARGS[0]; i++) {
+        const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ARGS[i]);
+        if (!md || dnnl_memory_desc_get_size(md) == 0) continue;
+        if (kernel->n_args == NETS_DNN_ARGS) return mm_fail(MM_ERR_DEVICE, "oneDNN: a primitive of too many arguments");
+        dnnl_exec_arg_t *arg = &kernel->args[kernel->n_args];
+        DNN_TRY(dnnl_memory_create(&arg->memory, md, dnn->engine, DNNL_MEMORY_NONE), "a memory object");
+        arg->arg = ARGS[i];
+        kernel->n_args++;
+        if (ARGS[i] == DNNL_ARG_SCRATCHPAD) kernel->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(md);
+    }
+    return MM_OK;
+}
+
+/* The primitive of a description, which it consumes, with its memories. */
+static mm_status make_kernel(const nets_dnn *dnn, dnnl_primitive_desc_t pd, const char *what,
+                             nets_dnn_kernel *kernel_out) {
+    nets_dnn_kernel kernel = {0};
+    dnnl_status_t status = dnnl_primitive_create(&kernel.primitive, pd);
+    mm_status result = status == dnnl_success ? add_memories(dnn, pd, &kernel) : nets_dnn_fail(status, what);
+    dnnl_primitive_desc_destroy(pd);
+    if (result != MM_OK) {
+        nets_dnn_kernel_fini(&kernel);
+        return result;
+    }
+    *kernel_out = kernel;
+    return MM_OK;
+}
+
+void nets_dnn_kernel_fini(nets_dnn_kernel *kernel) {
+    for (int i = 0; i < kernel->n_args; i++) dnnl_memory_destroy(kernel->args[i].memory);
+    if (kernel->primitive) dnnl_primitive_destroy(kernel->primitive);
+    *kernel = (nets_dnn_kernel){0};
+}
+
+/* Scratchpads are given by us, and there is one thread: oneDNN fixes both when a description is made. */
+static mm_status make_attr(dnnl_primitive_attr_t *attr_out) {
+    DNN_TRY(dnnl_primitive_attr_create(attr_out), "attributes");
+    dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr_out, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success) return MM_OK;
+    dnnl_primitive_attr_destroy(*attr_out);
+    return nets_dnn_fail(status, "attributes");
+}
+
+static mm_status describe(const nets_dnn *dnn, const_dnnl_op_desc_t op, const_dnnl_primitive_desc_t hint,
+                          const char *what, dnnl_primitive_desc_t *pd_out) {
+    dnnl_primitive_attr_t attr;
+    MM_TRY(make_attr(&attr));
+    dnnl_status_t status = dnnl_primitive_desc_create(pd_out, op, attr, dnn->engine, hint);
+    dnnl_primitive_attr_destroy(attr);
+    return status == dnnl_success ? MM_OK : nets_dnn_fail(status, what);
+}
+
+mm_status nets_dnn_build(const nets_dnn *dnn, const_dnnl_op_desc_t op, const_dnnl_op_desc_t forward, const char *what,
+                         nets_dnn_kernel *kernel_out) {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    dnnl_primitive_desc_t hint = NULL, pd;
+    mm_status status = forward ? describe(dnn, forward, NULL, what, &hint) : MM_OK;
+    if (status == MM_OK) status = describe(dnn, op, hint, what, &pd);
+    if (status == MM_OK) status = make_kernel(dnn, pd, what, kernel_out);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    omp_set_num_threads(threads);
+    return status;
+}
+
+const dnnl_memory_desc_t *nets_dnn_md(const nets_dnn_kernel *kernel, int arg) {
+    const dnnl_memory_desc_t *md;
+    for (int i = 0; i < kernel->n_args; i++)
+        if (kernel->args[i].arg == arg && dnnl_memory_get_memory_desc(kernel->args[i].memory, &md) == dnnl_success)
+            return md;
+    return NULL;
+}
+
+static mm_status make_reorder(const nets_dnn *dnn, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                              nets_dnn_kernel *reorder_out) {
+    dnnl_primitive_attr_t attr;
+    MM_TRY(make_attr(&attr));
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, from, dnn->engine, to, dnn->engine, attr);
+    dnnl_primitive_attr_destroy(attr);
+    if (status != dnnl_success) return nets_dnn_fail(status, "a reorder");
+    return make_kernel(dnn, pd, "a reorder", reorder_out);
+}
+
+mm_status nets_dnn_build_reorder(const nets_dnn *dnn, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                                 nets_dnn_kernel *reorder_out) {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    mm_status status = make_reorder(dnn, from, to, reorder_out);
+    omp_set_num_threads(threads);
+    return status;
+}
+
+int64_t nets_dnn_arg_bytes(const nets_dnn_kernel *kernel, int arg) {
+    const dnnl_memory_desc_t *md = nets_dnn_md(kernel, arg);
+    return md ? (int64_t)dnnl_memory_desc_get_size(md) : 0;
+}
+
+mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int arg, const void *data) {
+    for (int i = 0; i < kernel->n_args; i++)
+        if (kernel->args[i].arg == arg)
+            DNN_TRY(dnnl_memory_set_data_handle(kernel->args[i].memory, (void *)data), "binding memory");
+    return MM_OK;
+}
+
+mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, void *scratch) {
+    omp_set_num_threads(1); /* of the calling thread: what a primitive left to be decided at run time */
+    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_SCRATCHPAD, scratch));
+    DNN_TRY(dnnl_primitive_execute(kernel->primitive, dnn->stream, kernel->n_args, kernel->args), "a primitive");
+    DNN_TRY(dnnl_stream_wait(dnn->stream), "a stream");
+    return MM_OK;
+}
+
+mm_status nets_dnn_nhwc(const int64_t dims[4], dnnl_memory_desc_t *md_out) {
+    const dnnl_dims_t logical = {dims[0], dims[3], dims[1], dims[2]};
+    DNN_TRY(dnnl_memory_desc_init_by_tag(md_out, 4, logical, dnnl_f32, dnnl_nhwc), "describing an image");
+    return MM_OK;
+}
+
+nets_dnn_window_dims nets_dnn_window_dims_of(const nets_dnn_windows *w) {
+    nets_dnn_window_dims dims;
+    memset(&dims, 0, sizeof dims);
+    for (int d = 0; d < 2; d++) {
+        int64_t end = (w->y[1 + d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
+        int64_t rest = end - w->x[1 + d] - w->pad[d];
+        dims.kernel[d] = w->kernel[d];
+        dims.stride[d] = w->stride[d];
+        dims.pad[d] = w->pad[d];
+        dims.pad_end[d] = rest > w->pad[d] ? rest : w->pad[d];
+        dims.dilation[d] = w->dilation[d] - 1;
+    }
+    return dims;
+}

@@ -1,0 +1,101 @@
+/* Batch norm, also with the sum and the ReLU behind it. It normalises with the biased variance of the batch and keeps the
+ * unbiased one in the running statistics, as torch does. Own loops: measured on maps of 2 to 50 MB, one thread, they take
+ * the time of oneDNN's, which reads its input once more, and the ReLU costs nothing beside them. */
+#include <stdlib.h>
+
+#include "nets/host/channels.h"
+#include "nets/host/ops.h"
+
+typedef struct batch_norm_op {
+    nets_op base;
+    nets_channels channels;
+    float eps, momentum;
+    bool relu, training, wants_dx;
+} batch_norm_op;
+
+static void update_running(const batch_norm_op *op, const nets_op_args *args) {
+    const float *mean = args->at[NETS_SAVED_MEAN], *var = args->at[NETS_SAVED_VAR];
+    float *running_mean = args->at[NETS_MEAN], *running_var = args->at[NETS_VAR];
+    if (!running_mean) return; /* recomputed: this batch has been counted */
+    int64_t count = op->channels.rows;
+    float unbias = count > 1 ? (float)count / (float)(count - 1) : 1.0f;
+    for (int64_t c = 0; c < op->channels.channels; c++) {
+        running_mean[c] += op->momentum * (mean[c] - running_mean[c]);
+        running_var[c] += op->momentum * (var[c] * unbias - running_var[c]);
+    }
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    const nets_channels_norm norm = {.mean = args->at[op->training ? NETS_SAVED_MEAN : NETS_MEAN],
+                                     .var = args->at[op->training ? NETS_SAVED_VAR : NETS_VAR],
+                                     .scale = args->at[NETS_W],
+                                     .shift = args->at[NETS_B],
+                                     .eps = op->eps,
+                                     .x = args->at[NETS_X],
+                                     .x2 = args->at[NETS_X2],
+                                     .relu = op->relu,
+                                     .y = args->at[NETS_Y]};
+    if (op->training && !(args->given_roles & NETS_STATISTICS_BITS)) {
+        nets_channels_statistics(&op->channels, args->at[NETS_X], args->at[NETS_SAVED_MEAN], args->at[NETS_SAVED_VAR],
+                                 args->at[NETS_WORKSPACE]);
+        update_running(op, args);
+    }
+    nets_channels_normalise(&op->channels, &norm, args->at[NETS_WORKSPACE]);
+    return MM_OK;
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
+    const nets_channels_gradients g = {.mean = args->at[NETS_SAVED_MEAN],
+                                       .var = args->at[NETS_SAVED_VAR],
+                                       .scale = args->at[NETS_W],
+                                       .eps = op->eps,
+                                       .relu = op->relu,
+                                       .y = by_mask ? NULL : args->at[NETS_Y],
+                                       .mask = by_mask ? args->at[NETS_Y] : NULL,
+                                       .x = args->at[NETS_X],
+                                       .dy = args->at[NETS_DY],
+                                       .earlier = args->at[NETS_EARLIER],
+                                       .earlier2 = args->at[NETS_EARLIER2],
+                                       .dx = op->wants_dx ? args->at[NETS_DX] : NULL,
+                                       .dx2 = args->at[NETS_DX2],
+                                       .dscale = args->at[NETS_DW],
+                                       .dshift = args->at[NETS_DB]};
+    nets_channels_backward(&op->channels, &g, args->at[NETS_WORKSPACE]);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const batch_norm_op *op = (const batch_norm_op *)base;
+    bool chunk = phase == MM_BACKWARD && op->relu && !op->wants_dx;
+    return op->channels.scratch_bytes + (chunk ? op->channels.chunk_bytes : 0);
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    batch_norm_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
+    *op = (batch_norm_op){.base.impl = &nets_host_batch_norm,
+                          .channels = nets_channels_of(desc->x[0] * desc->x[1] * desc->x[2], desc->x[3]),
+                          .eps = desc->attrs.eps,
+                          .momentum = desc->attrs.momentum,
+                          .relu = desc->relu,
+                          .training = desc->training,
+                          .wants_dx = desc->wants_dx};
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_batch_norm = {create, destroy, workspace_bytes, forward, backward};

@@ -1,0 +1,86 @@
+/* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each: plain
+ * loops, sums in double, in order. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "nets/host/ops.h"
+
+typedef struct loss_op {
+    nets_op base;
+    int64_t labels, labels_per_image, classes;
+} loss_op;
+
+static int64_t highest(const float *row, int64_t n) {
+    int64_t best = 0;
+    for (int64_t k = 1; k < n; k++)
+        if (row[k] > row[best]) best = k;
+    return best;
+}
+
+/* Of one row: the probabilities (where wanted; may be the scores' place) and minus the logarithm of the label's. */
+static double softmax_row(const float *scores, int64_t n, int64_t label, float *probabilities) {
+    float top = scores[highest(scores, n)];
+    double sum = 0, at_label = (double)scores[label] - top;
+    for (int64_t k = 0; k < n; k++) sum += exp((double)scores[k] - top);
+    if (probabilities)
+        for (int64_t k = 0; k < n; k++) probabilities[k] = (float)(exp((double)scores[k] - top) / sum);
+    return log(sum) - at_label;
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const loss_op *op = (const loss_op *)base;
+    const float *scores = args->at[NETS_X];
+    const int32_t *labels = args->at[NETS_LABELS];
+    float *probabilities = args->at[NETS_Y];
+    double loss = 0;
+    int32_t correct = 0;
+    for (int64_t i = 0; i < op->labels; i++) {
+        const float *row = scores + i * op->classes;
+        if (labels[i] < 0 || labels[i] >= op->classes)
+            return mm_fail(MM_ERR_INVALID, "label %d of image %lld is not one of %lld classes", labels[i],
+                           (long long)(i / op->labels_per_image), (long long)op->classes);
+        correct += highest(row, op->classes) == labels[i];
+        loss += softmax_row(row, op->classes, labels[i], probabilities ? probabilities + i * op->classes : NULL);
+    }
+    *(float *)args->at[NETS_LOSS_VALUE] = (float)(loss / (double)op->labels);
+    *(int32_t *)args->at[NETS_CORRECT] = correct;
+    return MM_OK;
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const loss_op *op = (const loss_op *)base;
+    const float *probabilities = args->at[NETS_Y];
+    const int32_t *labels = args->at[NETS_LABELS];
+    float *dx = args->at[NETS_DX];
+    for (int64_t i = 0; i < op->labels; i++)
+        for (int64_t k = 0; k < op->classes; k++) {
+            int64_t e = i * op->classes + k;
+            dx[e] = (probabilities[e] - (k == labels[i] ? 1.0f : 0.0f)) / (float)op->labels;
+        }
+    nets_host_accumulate(dx, args->at[NETS_EARLIER], op->labels * op->classes);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    loss_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
+    op->base.impl = &nets_host_loss;
+    op->classes = desc->x[3];
+    op->labels_per_image = desc->x[1] * desc->x[2];
+    op->labels = desc->x[0] * op->labels_per_image;
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+const nets_op_impl nets_host_loss = {create, destroy, NULL, forward, backward};

@@ -1,0 +1,132 @@
+/* Local response normalisation across channels: y = x / s^beta, s = k + alpha / size * (sum of x^2 over a window). Own
+ * loops: the backward finds s again from x, where oneDNN's keeps one or two maps of it for that.
+ *
+ *   dx = dy / s^beta - 2 alpha beta / size * x * (sum over the window of dy x / s^(beta + 1))
+ *
+ * A pixel's channels at a time, with rows of them in the workspace:
+ *
+ *   | s^-beta | squares, then the terms of the sums, with half a window of zeros on both sides | sums |
+ *
+ * A pixel's gradients are written when all its inputs have been read, so in place or not is the same. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/ops.h"
+
+typedef struct lrn_op {
+    nets_op base;
+    int64_t pixels, channels, half; /* of the window: how far it reaches to either side */
+    float alpha, beta, k;           /* alpha divided by the window's size */
+} lrn_op;
+
+typedef struct lrn_rows {
+    float *power, *terms, *sums; /* terms[-half .. channels + half) */
+} lrn_rows;
+
+static lrn_rows rows_of(const lrn_op *op, const nets_op_args *args) {
+    float *power = args->at[NETS_WORKSPACE];
+    lrn_rows rows = {power, power + op->channels + op->half, power + 2 * op->channels + 2 * op->half};
+    memset(rows.terms - op->half, 0, (size_t)op->half * sizeof(float));
+    memset(rows.terms + op->channels, 0, (size_t)op->half * sizeof(float));
+    return rows;
+}
+
+/* sums[c] = the sum of terms over the window around c. */
+static void sum_windows(const lrn_op *op, const lrn_rows *rows) {
+    memcpy(rows->sums, rows->terms - op->half, (size_t)op->channels * sizeof(float));
+    for (int64_t j = -op->half + 1; j <= op->half; j++) {
+        const float *shifted = rows->terms + j;
+        float *sums = rows->sums;
+#pragma omp simd
+        for (int64_t c = 0; c < op->channels; c++) sums[c] += shifted[c];
+    }
+}
+
+/* power[c] = s^-beta; the sums become s. */
+static void normalise(const lrn_op *op, const lrn_rows *rows, const float *x) {
+    float *power = rows->power, *s = rows->sums, *squares = rows->terms, alpha = op->alpha, k = op->k;
+    int64_t n = op->channels;
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) squares[c] = x[c] * x[c];
+    sum_windows(op, rows);
+    if (op->beta == 0.75f) { /* the usual one, without the power function */
+#pragma omp simd
+        for (int64_t c = 0; c < n; c++) {
+            s[c] = k + alpha * s[c];
+            float root = sqrtf(s[c]);
+            power[c] = 1 / (root * sqrtf(root));
+        }
+    } else {
+        for (int64_t c = 0; c < n; c++) {
+            s[c] = k + alpha * s[c];
+            power[c] = powf(s[c], -op->beta);
+        }
+    }
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const lrn_op *op = (const lrn_op *)base;
+    const lrn_rows rows = rows_of(op, args);
+    for (int64_t p = 0; p < op->pixels; p++) {
+        const float *x = (const float *)args->at[NETS_X] + p * op->channels;
+        float *y = (float *)args->at[NETS_Y] + p * op->channels;
+        normalise(op, &rows, x);
+#pragma omp simd
+        for (int64_t c = 0; c < op->channels; c++) y[c] = x[c] * rows.power[c];
+    }
+    return MM_OK;
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const lrn_op *op = (const lrn_op *)base;
+    const lrn_rows rows = rows_of(op, args);
+    float factor = 2 * op->alpha * op->beta;
+    for (int64_t p = 0; p < op->pixels; p++) {
+        const float *x = (const float *)args->at[NETS_X] + p * op->channels;
+        const float *dy = (const float *)args->at[NETS_DY] + p * op->channels;
+        float *dx = (float *)args->at[NETS_DX] + p * op->channels;
+        normalise(op, &rows, x);
+#pragma omp simd
+        for (int64_t c = 0; c < op->channels; c++) rows.terms[c] = dy[c] * x[c] * rows.power[c] / rows.sums[c];
+        sum_windows(op, &rows);
+#pragma omp simd
+        for (int64_t c = 0; c < op->channels; c++) dx[c] = dy[c] * rows.power[c] - factor * x[c] * rows.sums[c];
+    }
+    nets_host_accumulate(args->at[NETS_DX], args->at[NETS_EARLIER], op->pixels * op->channels);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    (void)phase;
+    const lrn_op *op = (const lrn_op *)base;
+    return nets_aligned((3 * op->channels + 2 * op->half) * (int64_t)sizeof(float));
+}
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    lrn_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a normalisation");
+    op->base.impl = &nets_host_lrn;
+    op->channels = desc->x[3];
+    op->pixels = nets_elems(desc->x) / op->channels;
+    op->half = desc->attrs.size / 2;
+    if (op->half >= op->channels) op->half = op->channels - 1; /* all of them */
+    op->alpha = desc->attrs.alpha / (float)desc->attrs.size;
+    op->beta = desc->attrs.beta;
+    op->k = desc->attrs.k;
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+const nets_op_impl nets_host_lrn = {create, destroy, workspace_bytes, forward, backward};

@@ -1,0 +1,72 @@
+/* ReLU, also with the bias that comes before it. In place or not is the same. */
+#include <stdlib.h>
+
+#include "nets/host/channels.h"
+#include "nets/host/ops.h"
+
+typedef struct relu_op {
+    nets_op base;
+    nets_channels channels;
+    bool bias, wants_dx;
+} relu_op;
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const relu_op *op = (const relu_op *)base;
+    const nets_channels *ch = &op->channels;
+    if (op->bias)
+        nets_channels_add_bias(ch, args->at[NETS_X], args->at[NETS_B], true, args->at[NETS_Y],
+                               args->at[NETS_WORKSPACE]);
+    else
+        ch->lines->rectify(args->at[NETS_X], ch->elems, args->at[NETS_Y]);
+    return MM_OK;
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const relu_op *op = (const relu_op *)base;
+    const nets_channels *ch = &op->channels;
+    bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
+    const nets_channels_bias b = {.y = by_mask ? NULL : args->at[NETS_Y],
+                                  .mask = by_mask ? args->at[NETS_Y] : NULL,
+                                  .dy = args->at[NETS_DY],
+                                  .earlier = args->at[NETS_EARLIER],
+                                  .dx = op->wants_dx ? args->at[NETS_DX] : NULL,
+                                  .dbias = args->at[NETS_DB]};
+    if (op->bias) {
+        nets_channels_bias_backward(ch, &b, args->at[NETS_WORKSPACE]);
+        return MM_OK;
+    }
+    ch->lines->gate(b.y, b.mask, b.dy, ch->elems, b.dx);
+    if (b.earlier) ch->lines->add(b.dx, b.earlier, ch->elems, b.dx);
+    return MM_OK;
+}
+
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
+}
+
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
+}
+
+static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
+    const relu_op *op = (const relu_op *)base;
+    if (!op->bias) return 0;
+    bool chunk = phase == MM_BACKWARD && !op->wants_dx;
+    return op->channels.scratch_bytes + (chunk ? op->channels.chunk_bytes : 0);
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    relu_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a relu");
+    *op = (relu_op){.base.impl = &nets_host_relu,
+                    .channels = nets_channels_of(desc->x[0] * desc->x[1] * desc->x[2], desc->x[3]),
+                    .bias = desc->attrs.bias,
+                    .wants_dx = desc->wants_dx};
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+const nets_op_impl nets_host_relu = {create, destroy, workspace_bytes, forward, backward};

@@ -1,0 +1,141 @@
+/* Concatenation along the channels, and cropping: copies of rectangles, one way in the forward, the other in the
+ * backward. An input's gradient may take the place of the earlier contribution that is added to it: each element is read
+ * before it is written. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/host/ops.h"
+
+/* to[i] = from[i] + earlier[i]; without `from`, zeros; without `earlier`, nothing is added. `earlier` may be `to`. */
+static void give(float *to, const float *from, const float *earlier, int64_t n) {
+    if (from && earlier) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) to[i] = from[i] + earlier[i];
+    } else if (from) {
+        memcpy(to, from, (size_t)n * sizeof *to);
+    } else if (!earlier) {
+        memset(to, 0, (size_t)n * sizeof *to);
+    } else if (to != earlier) {
+        memcpy(to, earlier, (size_t)n * sizeof *to);
+    }
+}
+
+/* ---------------------------------------------------------------- concat */
+
+typedef struct concat_op {
+    nets_op base;
+    int64_t pixels; /* of the batch */
+    int n_inputs;
+    int64_t channels[NETS_MAX_INPUTS], y_channels;
+} concat_op;
+
+static mm_status run_concat_forward(nets_op *base, const nets_op_args *args) {
+    const concat_op *op = (const concat_op *)base;
+    float *y = args->at[NETS_Y];
+    for (int64_t p = 0; p < op->pixels; p++)
+        for (int i = 0; i < op->n_inputs; i++) {
+            int64_t n = op->channels[i];
+            memcpy(y, (const float *)args->at[NETS_X + i] + p * n, (size_t)n * sizeof *y);
+            y += n;
+        }
+    return MM_OK;
+}
+
+static mm_status run_concat_backward(nets_op *base, const nets_op_args *args) {
+    const concat_op *op = (const concat_op *)base;
+    const float *dy = args->at[NETS_DY];
+    for (int i = 0; i < op->n_inputs; dy += op->channels[i++]) {
+        float *dx = args->at[NETS_DX + i];
+        const float *earlier = args->at[NETS_EARLIER + i];
+        int64_t n = op->channels[i];
+        if (!dx) continue;
+        for (int64_t p = 0; p < op->pixels; p++)
+            give(dx + p * n, dy + p * op->y_channels, earlier ? earlier + p * n : NULL, n);
+    }
+    return MM_OK;
+}
+
+static mm_status concat_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_concat_forward, args, stream);
+}
+
+static mm_status concat_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_concat_backward, args, stream);
+}
+
+static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    concat_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a concat");
+    op->base.impl = &nets_host_concat;
+    op->pixels = desc->y[0] * desc->y[1] * desc->y[2];
+    op->n_inputs = desc->n_inputs;
+    memcpy(op->channels, desc->channels, sizeof op->channels);
+    op->y_channels = desc->y[3];
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- crop */
+
+typedef struct crop_op {
+    nets_op base;
+    int64_t x[4], y[4], offset[2];
+} crop_op;
+
+/* Where the row of the image that becomes row `row` of the crop begins. */
+static int64_t place_in_x(const crop_op *op, int64_t image, int64_t row) {
+    return ((image * op->x[1] + op->offset[0] + row) * op->x[2] + op->offset[1]) * op->x[3];
+}
+
+static mm_status run_crop_forward(nets_op *base, const nets_op_args *args) {
+    const crop_op *op = (const crop_op *)base;
+    int64_t n = op->y[2] * op->y[3];
+    float *y = args->at[NETS_Y];
+    for (int64_t image = 0; image < op->y[0]; image++)
+        for (int64_t row = 0; row < op->y[1]; row++, y += n)
+            memcpy(y, (const float *)args->at[NETS_X] + place_in_x(op, image, row), (size_t)n * sizeof *y);
+    return MM_OK;
+}
+
+/* The gradient of what lies between two rows of the crop is zero. */
+static mm_status run_crop_backward(nets_op *base, const nets_op_args *args) {
+    const crop_op *op = (const crop_op *)base;
+    int64_t n = op->y[2] * op->y[3], at = 0, end = nets_elems(op->x);
+    const float *dy = args->at[NETS_DY], *earlier = args->at[NETS_EARLIER];
+    float *dx = args->at[NETS_DX];
+    for (int64_t image = 0; image < op->y[0]; image++)
+        for (int64_t row = 0; row < op->y[1]; row++, dy += n) {
+            int64_t place = place_in_x(op, image, row);
+            give(dx + at, NULL, earlier ? earlier + at : NULL, place - at);
+            give(dx + place, dy, earlier ? earlier + place : NULL, n);
+            at = place + n;
+        }
+    give(dx + at, NULL, earlier ? earlier + at : NULL, end - at);
+    return MM_OK;
+}
+
+static mm_status crop_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_crop_forward, args, stream);
+}
+
+static mm_status crop_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_crop_backward, args, stream);
+}
+
+static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    (void)backend;
+    crop_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a crop");
+    op->base.impl = &nets_host_crop;
+    memcpy(op->x, desc->x, sizeof op->x);
+    memcpy(op->y, desc->y, sizeof op->y);
+    memcpy(op->offset, desc->attrs.offset, sizeof op->offset);
+    *op_out = &op->base;
+    return MM_OK;
+}
+
+static void destroy(nets_op *op) { free(op); }
+
+const nets_op_impl nets_host_concat = {create_concat, destroy, NULL, concat_forward, concat_backward};
+const nets_op_impl nets_host_crop = {create_crop, destroy, NULL, crop_forward, crop_backward};

@@ -1,0 +1,43 @@
+/* The ops of device "host": oneDNN for what multiplies, pools and resamples, own loops for the rest.
+ * Internal. */
+#ifndef NETS_HOST_OPS_H
+#define NETS_HOST_OPS_H
+
+#include "nets/host/onednn.h"
+#include "nets/op.h"
+#include "nets/op_sizes.h"
+
+typedef struct nets_host_backend {
+    nets_backend base;
+    nets_dnn dnn;
+} nets_host_backend;
+
+extern const nets_backend_ops nets_host_backend_ops;
+
+extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* op_conv.c */
+extern const nets_op_impl nets_host_linear;                         /* op_linear.c */
+extern const nets_op_impl nets_host_batch_norm;                     /* op_batch_norm.c */
+extern const nets_op_impl nets_host_resize;                         /* op_resize.c */
+extern const nets_op_impl nets_host_lrn;                            /* op_lrn.c */
+extern const nets_op_impl nets_host_relu;                           /* op_relu.c */
+extern const nets_op_impl nets_host_add;                            /* op_elementwise.c */
+extern const nets_op_impl nets_host_concat, nets_host_crop;         /* op_slices.c */
+extern const nets_op_impl nets_host_dropout;                        /* op_dropout.c */
+extern const nets_op_impl nets_host_loss;                           /* op_loss.c */
+
+/* A phase's computation, on the stream's thread. */
+typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
+
+/* Enqueues fn(op, args); args are copied. */
+MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
+
+/* op_sgd.c */
+MM_CHECKED mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
+
+/* The windows of a convolution or pool. */
+nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
+
+/* sum[i] += addend[i], where there is an addend. */
+void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
+
+#endif

@@ -1,0 +1,120 @@
+#include "nets/io/net_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nets/net_attrs.h"
+#include "nets/zoo/zoo.h"
+
+enum { MAX_FILE_BYTES = 16 << 20 };
+
+/* ---------------------------------------------------------------- print */
+
+/* A JSON string. */
+static mm_status print_string(FILE *stream, const char *text) {
+    json_t *string = json_string(text);
+    if (!string) return mm_fail(MM_ERR_UNSUPPORTED, "the name '%s' is not UTF-8", text);
+    bool printed = json_dumpf(string, stream, JSON_ENCODE_ANY) == 0;
+    json_decref(string);
+    return printed ? MM_OK : mm_fail(MM_ERR_IO, "cannot write a network file");
+}
+
+static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
+    const nets_layer *layer = nets_net_layer(net, index);
+    nets_attrs told;
+    MM_TRY(nets_attrs_told(net, index, &told));
+    fprintf(stream, "    {\"name\": ");
+    MM_TRY(print_string(stream, layer->name));
+    fprintf(stream, ", \"op\": \"%s\", \"inputs\": [", nets_op_name(layer->op));
+    for (int i = 0; i < layer->n_inputs; i++) {
+        if (i) fprintf(stream, ", ");
+        MM_TRY(print_string(stream, nets_net_layer(net, layer->inputs[i])->name));
+    }
+    fprintf(stream, "]");
+    const nets_attr *attr;
+    char text[NETS_ATTR_TEXT_CAPACITY];
+    for (size_t i = 0; (attr = nets_attr_table(i)); i++)
+        if (nets_attr_is_told(attr, &told))
+            fprintf(stream, ", \"%s\": %s", attr->name, nets_attr_text(attr, &told, text));
+    fprintf(stream, "}%s\n", index + 1 < nets_net_layers(net) ? "," : "");
+    return MM_OK;
+}
+
+mm_status nets_net_print(const nets_net *net, FILE *stream) {
+    const int64_t *image = nets_net_layer(net, 0)->shape;
+    fprintf(stream, "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"name\": ", NETS_NET_FILE_FORMAT,
+            NETS_NET_FILE_VERSION);
+    MM_TRY(print_string(stream, nets_net_name(net)));
+    fprintf(stream, ",\n  \"input\": {\"height\": %lld, \"width\": %lld, \"channels\": %lld, \"classes\": %lld},\n",
+            (long long)image[0], (long long)image[1], (long long)image[2], (long long)nets_net_classes(net));
+    fprintf(stream, "  \"layers\": [\n");
+    for (int i = 1; i < nets_net_layers(net); i++) MM_TRY(print_layer(stream, net, i));
+    fprintf(stream, "  ]\n}\n");
+    return ferror(stream) ? mm_fail(MM_ERR_IO, "cannot write a network file") : MM_OK;
+}
+
+/* ---------------------------------------------------------------- load */
+
+static mm_status cannot_read(const char *path, int error) {
+    return mm_fail(MM_ERR_IO, "cannot read %s: %s", path, strerror(error));
+}
+
+/* What is no regular file (a pipe) tells no size: so all is read up to the limit, and one byte more. */
+static mm_status read_all(int fd, const char *path, char **text_out, size_t *n_bytes_out) {
+    size_t n_bytes = 0, capacity = 1 << 16;
+    char *text = malloc(capacity);
+    while (text) {
+        ssize_t n = read(fd, text + n_bytes, capacity - n_bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            int error = errno;
+            free(text);
+            return cannot_read(path, error);
+        }
+        n_bytes += (size_t)n;
+        if (n_bytes > MAX_FILE_BYTES) {
+            free(text);
+            return mm_fail(MM_ERR_FORMAT, "%s: larger than the %d MiB that a network file may have", path,
+                           MAX_FILE_BYTES >> 20);
+        }
+        if (n == 0) {
+            *text_out = text;
+            *n_bytes_out = n_bytes;
+            return MM_OK;
+        }
+        if (n_bytes < capacity) continue;
+        char *grown = realloc(text, capacity *= 2);
+        if (!grown) free(text);
+        text = grown;
+    }
+    return mm_fail(MM_ERR_NOMEM, "%s: no memory for its %zu bytes", path, capacity);
+}
+
+mm_status nets_net_load(const char *path, nets_net **net_out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return cannot_read(path, errno);
+    char *text;
+    size_t n_bytes;
+    mm_status status = read_all(fd, path, &text, &n_bytes);
+    close(fd);
+    MM_TRY(status);
+    status = nets_net_parse(path, text, n_bytes, net_out);
+    free(text);
+    return status;
+}
+
+/* ---------------------------------------------------------------- open */
+
+mm_status nets_open(const char *name, nets_net **net_out) {
+    static const char prefix[] = "file:", suffix[] = ".json";
+    size_t length = strlen(name);
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) return nets_net_load(name + sizeof prefix - 1, net_out);
+    if (length >= sizeof suffix && strcmp(name + length - (sizeof suffix - 1), suffix) == 0)
+        return mm_fail(MM_ERR_NOT_FOUND, "no net %s; a network file is given as file:%s", name, name);
+    return nets_zoo_build(name, net_out);
+}

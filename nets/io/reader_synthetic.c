@@ -1,0 +1,161 @@
+/* Synthetic data: learnable images of any shape that need no file. A sample's class is a smooth colour pattern, its
+ * own noise lies over it. With labels for pixels an image is a grid of regions of one colour and class each, under the
+ * same noise. The data is fixed: the same for every seed, run and machine (no libm). */
+#include "mm/core/status.h"
+#include "nets/io/reader_random.h"
+#include "nets/io/reader_source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A pattern is a grid of random colours, interpolated between. */
+#define GRID            4
+#define TRAIN_SAMPLES   5000
+#define TRAIN_PER_TEST  5
+#define MAX_ELEMS       (INT64_C(1) << 28)
+#define DATA_SEED       0
+#define DEFAULT_SIDE    32
+#define DEFAULT_COLOURS 3
+#define DEFAULT_CLASSES 10
+
+typedef struct synthetic {
+    nets_source source;
+    nets_split split;
+} synthetic;
+
+/* In [-1, 1). */
+static float unit_of(uint64_t bits) { return (float)(int32_t)(bits >> 32) * 0x1p-31f; }
+
+static float pattern_corner(int64_t label, int64_t channel, int64_t gy, int64_t gx) {
+    uint64_t key = nets_random_key(NETS_RANDOM_PATTERN, DATA_SEED, (uint64_t)label, (uint64_t)channel);
+    return unit_of(nets_random_at(key, (uint64_t)(gy * (GRID + 1) + gx)));
+}
+
+/* One row of one channel, between the grid's corners at the row's ends. */
+static void pattern_row_write(const float edges[static GRID + 1], const nets_image_shape *shape, float *row_out) {
+    float scale = 1.0f / (float)shape->width;
+    int64_t cell = 0, within = 0; /* x * GRID = cell * width + within */
+    for (int64_t x = 0; x < shape->width; x++) {
+        row_out[x * shape->channels] = edges[cell] + (float)within * scale * (edges[cell + 1] - edges[cell]);
+        for (within += GRID; within >= shape->width; within -= shape->width) cell++;
+    }
+}
+
+/* The pattern alone: bilinear between the grid's corners. */
+static void pattern_write(const nets_image_shape *shape, int64_t label, float *image_out) {
+    for (int64_t c = 0; c < shape->channels; c++) {
+        float corners[GRID + 1][GRID + 1], edges[GRID + 1];
+        for (int64_t gy = 0; gy <= GRID; gy++)
+            for (int64_t gx = 0; gx <= GRID; gx++) corners[gy][gx] = pattern_corner(label, c, gy, gx);
+        for (int64_t y = 0; y < shape->height; y++) {
+            int64_t cell = y * GRID / shape->height;
+            float below = (float)(y * GRID % shape->height) / (float)shape->height;
+            for (int64_t gx = 0; gx <= GRID; gx++)
+                edges[gx] = corners[cell][gx] + below * (corners[cell + 1][gx] - corners[cell][gx]);
+            pattern_row_write(edges, shape, image_out + y * shape->width * shape->channels + c);
+        }
+    }
+}
+
+/* Adds sample `index`'s noise to its image. */
+static void noise_add(const synthetic *data, int64_t index, float *image) {
+    const nets_image_shape *shape = &data->source.image;
+    uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);
+    int64_t elems = shape->height * shape->width * shape->channels;
+    for (int64_t i = 0; i < elems; i++) image[i] += unit_of(nets_random_at(key, (uint64_t)i));
+}
+
+static mm_status synthetic_read(nets_source *source, int64_t index, float *image_out, int32_t *label_out) {
+    const synthetic *data = (const synthetic *)source;
+    const nets_image_shape *shape = &source->image;
+    int64_t label = index % shape->classes;
+    pattern_write(shape, label, image_out);
+    noise_add(data, index, image_out);
+    *label_out = (int32_t)label;
+    return MM_OK;
+}
+
+/* The class of a sample's pixel: of the grid's cell that it lies in. */
+static int64_t region_class(const synthetic *data, int64_t index, int64_t y, int64_t x) {
+    const nets_image_shape *shape = &data->source.image;
+    uint64_t key = nets_random_key(NETS_RANDOM_REGION, DATA_SEED, data->split, (uint64_t)index);
+    int64_t cell = y * GRID / shape->height * GRID + x * GRID / shape->width;
+    return (int64_t)nets_random_below(nets_random_at(key, (uint64_t)cell), (uint64_t)shape->classes);
+}
+
+static mm_status synthetic_read_map(nets_source *source, int64_t index, const int64_t map[2], float *image_out,
+                                    int32_t *labels_out) {
+    const synthetic *data = (const synthetic *)source;
+    const nets_image_shape *shape = &source->image;
+    int64_t top = (shape->height - map[0]) / 2, left = (shape->width - map[1]) / 2;
+    for (int64_t y = 0; y < shape->height; y++)
+        for (int64_t x = 0; x < shape->width; x++) {
+            int64_t label = region_class(data, index, y, x);
+            float *pixel = image_out + (y * shape->width + x) * shape->channels;
+            for (int64_t c = 0; c < shape->channels; c++) pixel[c] = pattern_corner(label, c, 0, 0);
+            if (y >= top && y < top + map[0] && x >= left && x < left + map[1])
+                labels_out[(y - top) * map[1] + (x - left)] = (int32_t)label;
+        }
+    noise_add(data, index, image_out);
+    return MM_OK;
+}
+
+static void synthetic_close(nets_source *source) { free(source); }
+
+static mm_status parse_samples(const char *argument, int64_t *samples_out) {
+    static const char key[] = "samples=";
+    if (!argument) {
+        *samples_out = TRAIN_SAMPLES;
+        return MM_OK;
+    }
+    const char *digits = argument + sizeof key - 1;
+    bool known = strncmp(argument, key, sizeof key - 1) == 0 && digits[0] >= '0' && digits[0] <= '9';
+    char *end = NULL;
+    errno = 0;
+    long long samples = known ? strtoll(digits, &end, 10) : 0;
+    if (!known || *end || errno || samples < 1 || samples > INT32_MAX)
+        return mm_fail(MM_ERR_INVALID, "synthetic:%s: expected synthetic:samples=N, N from 1 to %d", argument,
+                       INT32_MAX);
+    *samples_out = samples;
+    return MM_OK;
+}
+
+static mm_status synthetic_open(const char *argument, nets_split split, const nets_image_shape *wanted,
+                                nets_source **source_out) {
+    int64_t samples;
+    MM_TRY(parse_samples(argument, &samples));
+    nets_image_shape image = {
+        .height = wanted->height ? wanted->height : DEFAULT_SIDE,
+        .width = wanted->width ? wanted->width : DEFAULT_SIDE,
+        .channels = wanted->channels ? wanted->channels : DEFAULT_COLOURS,
+        .classes = wanted->classes ? wanted->classes : DEFAULT_CLASSES,
+    };
+    int64_t elems;
+    if (image.height < 1 || image.width < 1 || image.channels < 1 ||
+        __builtin_mul_overflow(image.height, image.width, &elems) ||
+        __builtin_mul_overflow(elems, image.channels, &elems) || elems > MAX_ELEMS)
+        return mm_fail(MM_ERR_INVALID, "synthetic: images of %lldx%lldx%lld: at most %lld elements",
+                       (long long)image.height, (long long)image.width, (long long)image.channels,
+                       (long long)MAX_ELEMS);
+    if (image.classes < 1 || image.classes > INT32_MAX)
+        return mm_fail(MM_ERR_INVALID, "synthetic: %lld classes: from 1 to %d", (long long)image.classes, INT32_MAX);
+    synthetic *data = calloc(1, sizeof *data);
+    if (!data) return mm_fail(MM_ERR_NOMEM, "synthetic: no memory for the reader");
+    data->split = split;
+    data->source.ops = &nets_source_synthetic;
+    data->source.image = image;
+    data->source.samples = split == NETS_SPLIT_TRAIN ? samples : (samples + TRAIN_PER_TEST - 1) / TRAIN_PER_TEST;
+    *source_out = &data->source;
+    return MM_OK;
+}
+
+const nets_source_ops nets_source_synthetic = {
+    .name = "synthetic",
+    .usage = "synthetic[:samples=N]",
+    .summary = "made-up learnable images of the network's shape: N for training (5000), a fifth of it for testing",
+    .open = synthetic_open,
+    .read = synthetic_read,
+    .read_map = synthetic_read_map,
+    .close = synthetic_close,
+};
