@@ -46,7 +46,7 @@ static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64
     mm_facts unhindered = *facts;
     unhindered.contention_permille = unhindered.link_contention_permille = 0;
     unhindered.out_both_bytes_per_s = unhindered.in_both_bytes_per_s = 0;
-    unhindered.alloc_ns = 0;
+    unhindered.alloc_ns = unhindered.far_ps_per_byte = 0;
     mm_simulation simulation;
     MM_TRY(mm_simulate(plan, &unhindered, &simulation));
     *ns_out = simulation.iteration_ns;

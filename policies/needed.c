@@ -250,11 +250,12 @@ static mm_status hold(contest *c) {
 
 mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
-    mm_facts nominal = {0};
-    contest c = {.graph = graph, .facts = facts, .limits = limits, .config = config, .least.bytes = INT64_MAX};
+    mm_facts nominal = {0}, near = *facts;
+    contest c = {.graph = graph, .facts = &near, .limits = limits, .config = config, .least.bytes = INT64_MAX};
     mm_status status = MM_OK;
+    near.far_ps_per_byte = 0; /* that a small memory is faster is no reason to do something where nothing is forced */
     if (mm_nominal_is_due(facts)) {
-        status = nominal_init(graph, facts, &nominal);
+        status = nominal_init(graph, &near, &nominal);
         c.facts = &nominal;
     }
     if (status == MM_OK) status = hold(&c);
