@@ -3,15 +3,8 @@
 
 #include <stdlib.h>
 
-/* What a search may look at, some 3 ns each: by boxes, and at most. A quick one has enough at a thousandth more than the
- * lower bound. */
-enum {
-    WORK_PER_BOX = 30000,
-    WORK_MAX = 15000000,
-    QUICK_WORK_PER_BOX = 1000,
-    QUICK_WORK_MAX = 4000000,
-    QUICK_PART = 1024
-};
+/* What a search may look at, some 3 ns each: by boxes, and at most. */
+enum { WORK_PER_BOX = 30000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 1000, QUICK_WORK_MAX = 2000000 };
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
     mm_layout_problem problem;
@@ -21,17 +14,12 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
     return bound;
 }
 
-static mm_layout_effort effort_for(const mm_layout_problem *problem, bool quick) {
-    int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX),
-            most = quick ? QUICK_WORK_MAX : WORK_MAX;
-    return (mm_layout_effort){.height = problem->lower_bound + (quick ? problem->lower_bound / QUICK_PART : 0),
-                              .work = work < most ? work : most};
-}
-
 static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, mm_placement *best) {
-    const mm_layout_effort effort = effort_for(problem, algorithm == MM_LAYOUT_QUICK);
+    bool quick = algorithm == MM_LAYOUT_QUICK;
+    int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
+    int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;
     MM_TRY(mm_layout_modnn(problem, best));
-    return algorithm == MM_LAYOUT_MODNN ? MM_OK : mm_layout_search(problem, &effort, best);
+    return algorithm == MM_LAYOUT_MODNN ? MM_OK : mm_layout_search(problem, work < most ? work : most, best);
 }
 
 mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align,

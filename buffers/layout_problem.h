@@ -45,14 +45,8 @@ void mm_layout_problem_fini(mm_layout_problem *problem);
 /* In order of first use, exact fit before first fit. */
 MM_CHECKED mm_status mm_layout_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
 
-/* How far a search goes: until it is as low as that, or has looked at so much. The latter is a count, so the time is
- * bounded and the result is the same everywhere. */
-typedef struct mm_layout_effort {
-    int64_t height, work;
-} mm_layout_effort;
-
-/* Improves *best. */
-MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, const mm_layout_effort *effort,
-                                      mm_placement *best);
+/* Improves *best by a search, until it reaches the lower bound or `work` is used up: a count of what is looked at, so the
+ * time is bounded and the result is the same everywhere. Of placements as low as *best it takes its own. */
+MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);
 
 #endif

@@ -42,7 +42,6 @@ typedef struct skyline {
     int64_t height;
     int32_t blocked;          /* after a failure: the place in the order of the box without room */
     int64_t work, work_limit; /* nodes of trees */
-    int64_t enough;           /* height below which nothing more is searched for */
     uint64_t random;
 } skyline;
 
@@ -52,9 +51,9 @@ static int32_t leaves_for(int32_t n) {
     return leaves;
 }
 
-static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, const mm_layout_effort *effort) {
+static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int64_t work_limit) {
     size_t n = (size_t)problem->n;
-    *s = (skyline){.problem = problem, .work_limit = effort->work, .enough = effort->height};
+    *s = (skyline){.problem = problem, .work_limit = work_limit};
     s->box_leaves = leaves_for(problem->n);
     s->time_leaves = leaves_for(problem->times);
     s->order = malloc(n * sizeof *s->order);
@@ -238,7 +237,7 @@ static bool place(skyline *s, int64_t goal) {
 }
 
 static bool done(const skyline *s, const mm_placement *best) {
-    return best->height <= s->enough || s->work > s->work_limit;
+    return best->height == s->problem->lower_bound || s->work > s->work_limit;
 }
 
 static void keep(const skyline *s, mm_placement *best) {
@@ -292,9 +291,9 @@ static mm_status search(skyline *s, mm_placement *best) {
     return MM_OK;
 }
 
-mm_status mm_layout_search(const mm_layout_problem *problem, const mm_layout_effort *effort, mm_placement *best) {
+mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best) {
     skyline s;
-    mm_status status = skyline_init(&s, problem, effort);
+    mm_status status = skyline_init(&s, problem, work);
     if (status == MM_OK) status = search(&s, best);
     skyline_fini(&s);
     return status;
