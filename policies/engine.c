@@ -1,5 +1,6 @@
 #include "policies/engine.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct engine {
     uint8_t *made;    /* per tensor: it has been made again, and is there */
     uint8_t *wanted;  /* per tensor: it is to be made again for the step that comes next */
     uint8_t *again;   /* per step: it runs again for that */
+    int first_again;  /* the first that does */
     mm_tensor *wants; /* those that are wanted */
     int n_wants;
     /* Per step: the last of the operations that it must wait for, because maps leave synchronously; -1. */
@@ -197,6 +199,7 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
     mark_wanted(e, tensor);
     int producer = mm_maps_producer(s->graph, tensor);
     e->again[producer] = true;
+    if (producer < e->first_again) e->first_again = producer;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     want_along(e, step, when);
     for (int u = 0; u < step->n_uses; u++) {
@@ -209,7 +212,7 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
 /* Runs the steps again that make what is wanted. In the order of the first time, so that what was written in place then
  * can be now. */
 static mm_status make_wanted(engine *e, int when) {
-    for (int step = 0; e->n_wants > 0 && step < when; step++) {
+    for (int step = e->first_again; step < when; step++) {
         if (!e->again[step]) continue;
         e->again[step] = false;
         if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
@@ -220,6 +223,7 @@ static mm_status make_wanted(engine *e, int when) {
         e->made[e->wants[i]] = index >= 0 && !e->maps.maps[index].anew;
     }
     e->n_wants = 0;
+    e->first_again = INT_MAX;
     return MM_OK;
 }
 
@@ -330,7 +334,7 @@ static void engine_fini(engine *e) {
 /* Everything but places. */
 static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine_config *config,
                              const mm_selection *selection, mm_bounds *bounds_out) {
-    *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec)};
+    *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec), .first_again = INT_MAX};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, true));
     mm_status status = engine_init(e, survey->graph);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);

@@ -150,7 +150,8 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Which of two ways to find places makes others wait less cannot be told beforehand. */
+/* Which of two ways to find places makes others wait less cannot be told beforehand, nor which ends lower where both are
+ * as high: the last segment need not fill its units. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
     return place(c, one, MM_LAYOUT_QUICK);
