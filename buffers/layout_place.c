@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* What a search may look at: about 30 us a box, 0.2 s in total at most; a quick one 1 us a box. */
-enum { WORK_PER_BOX = 30000, QUICK_WORK_PER_BOX = 1000, WORK_MAX = 40000000 };
+/* What a search may look at, some 3 ns each: by boxes, and at most. */
+enum { WORK_PER_BOX = 30000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 1000, QUICK_WORK_MAX = 2000000 };
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
     mm_layout_problem problem;
@@ -15,10 +15,11 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
 }
 
 static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, mm_placement *best) {
+    bool quick = algorithm == MM_LAYOUT_QUICK;
+    int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
+    int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;
     MM_TRY(mm_layout_modnn(problem, best));
-    if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
-    int64_t work = (int64_t)problem->n * (algorithm == MM_LAYOUT_QUICK ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
-    return mm_layout_search(problem, work < WORK_MAX ? work : WORK_MAX, best);
+    return algorithm == MM_LAYOUT_MODNN ? MM_OK : mm_layout_search(problem, work < most ? work : most, best);
 }
 
 mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align,

@@ -14,52 +14,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Times [first, last] at one height. Stretches are kept in the order of time and cover all times. */
+/* Times [first, last] at one height; it is known by its first. Stretches cover all times. */
 typedef struct stretch {
-    int32_t first, last;
-    int64_t height;
+    int32_t last;
+    int32_t before; /* first time of the stretch before; -1 */
 } stretch;
 
-/* What the search for a box looks at, side by side in memory. */
-typedef struct entry {
-    int32_t first, last; /* last: HOLE once the box is placed */
-    int32_t rank;        /* its place in the order */
-} entry;
+/* Of the boxes that stand nowhere yet, under a node of a tree whose leaves are the boxes by first. */
+typedef struct waiting {
+    int32_t last; /* the earliest; NOBODY: none waits */
+    int32_t rank; /* the most important's place in the order */
+} waiting;
 
-typedef struct beginner {
-    int32_t last, rank; /* rank: its place in the order; once it is placed, one behind all */
-} beginner;
-
-enum { HOLE = INT32_MAX };
+enum { NOBODY = INT32_MAX };
+#define NO_STRETCH INT64_MAX
 
 typedef struct skyline {
     const mm_layout_problem *problem;
-    int32_t *order; /* boxes by importance */
-    entry *entries; /* in the order; without most of those that are placed */
-    int32_t n_entries, holes;
-    int32_t *entry_of;   /* by place in the order */
-    beginner *beginners; /* by box, so by first */
-    int32_t *begin;      /* boxes [begin[t], begin[t + 1]) begin at time t */
-    stretch *stretches;  /* at most one a time */
-    int32_t n_stretches;
+    int32_t *order;     /* boxes by importance */
+    int32_t *begin;     /* boxes [begin[t], begin[t + 1]) begin at time t */
+    waiting *boxes;     /* a tree: at box_leaves + b that of box b, at i the lower of 2i and 2i + 1 */
+    int32_t box_leaves; /* a power of two */
+    stretch *stretches; /* by first time */
+    int64_t *heights;   /* such a tree: of the stretch that begins at a time */
+    int32_t time_leaves;
     int64_t *offset;
     int64_t height;
-    int32_t blocked; /* after a failure: the place in the order of the box without room */
-    int64_t work, work_limit;
+    int32_t blocked;          /* after a failure: the place in the order of the box without room */
+    int64_t work, work_limit; /* nodes of trees */
     uint64_t random;
 } skyline;
+
+static int32_t leaves_for(int32_t n) {
+    int32_t leaves = 1;
+    while (leaves < n) leaves *= 2;
+    return leaves;
+}
 
 static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int64_t work_limit) {
     size_t n = (size_t)problem->n;
     *s = (skyline){.problem = problem, .work_limit = work_limit};
+    s->box_leaves = leaves_for(problem->n);
+    s->time_leaves = leaves_for(problem->times);
     s->order = malloc(n * sizeof *s->order);
-    s->entries = malloc(n * sizeof *s->entries);
-    s->entry_of = malloc(n * sizeof *s->entry_of);
-    s->beginners = malloc(n * sizeof *s->beginners);
     s->begin = calloc((size_t)problem->times + 1, sizeof *s->begin);
+    s->boxes = malloc(2 * (size_t)s->box_leaves * sizeof *s->boxes);
     s->stretches = malloc((size_t)problem->times * sizeof *s->stretches);
+    s->heights = malloc(2 * (size_t)s->time_leaves * sizeof *s->heights);
     s->offset = malloc(n * sizeof *s->offset);
-    if (!s->order || !s->entries || !s->entry_of || !s->beginners || !s->begin || !s->stretches || !s->offset) {
+    if (!s->order || !s->begin || !s->boxes || !s->stretches || !s->heights || !s->offset) {
         return mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
     }
     for (int32_t i = 0; i < problem->n; i++) s->begin[problem->boxes[i].first + 1]++;
@@ -69,11 +72,10 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
 
 static void skyline_fini(skyline *s) {
     free(s->order);
-    free(s->entries);
-    free(s->entry_of);
-    free(s->beginners);
     free(s->begin);
+    free(s->boxes);
     free(s->stretches);
+    free(s->heights);
     free(s->offset);
 }
 
@@ -85,116 +87,149 @@ static int32_t random_below(skyline *s, int32_t n) {
     return (int32_t)((z ^ z >> 31) % (uint64_t)n);
 }
 
-static int32_t lowest_stretch(skyline *s) {
-    const stretch *low = s->stretches, *end = low + s->n_stretches;
-    int64_t height = low->height;
-    for (const stretch *at = low + 1; at < end; at++) {
-        if (at->height >= height) continue;
-        height = at->height;
-        low = at;
+/* ---------------------------------------------------------------- the skyline */
+
+static int64_t height_of(const skyline *s, int32_t first) { return s->heights[s->time_leaves + first]; }
+
+/* NO_STRETCH: none begins there any more. */
+static void set_height(skyline *s, int32_t first, int64_t height) {
+    int64_t *heights = s->heights;
+    int32_t i = s->time_leaves + first;
+    for (heights[i] = height; i > 1; i /= 2) {
+        int64_t lower = heights[i] < heights[i ^ 1] ? heights[i] : heights[i ^ 1];
+        if (heights[i / 2] == lower) break;
+        heights[i / 2] = lower;
+        s->work++;
     }
-    s->work += s->n_stretches;
-    return (int32_t)(low - s->stretches);
 }
 
-/* The place in the order of the most important box that is not placed and lives within the stretch; n if none does. From
- * the top of the order, but no farther than there are boxes that begin within: then those are the fewer to look at. */
-static int32_t most_important(skyline *s, const stretch *within) {
-    int32_t n = s->problem->n, first = within->first, last = within->last, looked = 0;
-    const beginner *box = &s->beginners[s->begin[first]], *end = &s->beginners[s->begin[last + 1]];
-    const entry *e = s->entries, *entries_end = e + s->n_entries;
-    for (; e < entries_end && looked < end - box; e++) {
-        if (e->last <= last && e->first >= first) {
-            s->work += looked + 1;
-            return e->rank;
-        }
-        looked += e->last != HOLE;
+/* The first of the lowest. */
+static int32_t lowest_stretch(skyline *s) {
+    int32_t i = 1;
+    for (; i < s->time_leaves; s->work++) i = 2 * i + (s->heights[2 * i] > s->heights[2 * i + 1]);
+    return i - s->time_leaves;
+}
+
+static void set_stretch(skyline *s, int32_t first, int32_t last, int32_t before) {
+    s->stretches[first] = (stretch){last, before};
+    if (last + 1 < s->problem->times) s->stretches[last + 1].before = first;
+}
+
+static void level(skyline *s) {
+    for (int32_t i = 0; i < 2 * s->time_leaves; i++) s->heights[i] = NO_STRETCH;
+    s->work += s->time_leaves;
+    set_stretch(s, 0, s->problem->times - 1, -1);
+    set_height(s, 0, 0);
+}
+
+/* A box stands on the stretch at `first`, whose rest stays on both sides of it. */
+static void stand(skyline *s, int32_t first, const mm_box *box) {
+    const stretch low = s->stretches[first];
+    const int64_t height = height_of(s, first);
+    if (box->last < low.last) {
+        set_stretch(s, box->last + 1, low.last, box->first);
+        set_height(s, box->last + 1, height);
     }
-    s->work += looked;
-    int32_t best = n;
-    for (; box < end; box++)
-        if (box->last <= last && box->rank < best) best = box->rank;
+    set_stretch(s, box->first, box->last, box->first > first ? first : low.before);
+    set_height(s, box->first, height + box->size);
+    if (box->first > first) set_stretch(s, first, box->first - 1, low.before);
+}
+
+/* The stretch at `first` rises to its lower neighbour and joins every neighbour of that height. */
+static void raise(skyline *s, int32_t first) {
+    const stretch low = s->stretches[first];
+    const int32_t after = low.last + 1;
+    int64_t left = low.before >= 0 ? height_of(s, low.before) : INT64_MAX;
+    int64_t right = after < s->problem->times ? height_of(s, after) : INT64_MAX;
+    int64_t height = left < right ? left : right;
+    int32_t last = low.last, from = first, before = low.before;
+    if (right == height) {
+        last = s->stretches[after].last;
+        set_height(s, after, NO_STRETCH);
+    }
+    if (left == height) {
+        from = before;
+        before = s->stretches[from].before;
+    }
+    set_height(s, first, from == first ? height : NO_STRETCH);
+    set_stretch(s, from, last, before);
+}
+
+/* ---------------------------------------------------------------- who waits */
+
+static waiting lower_of(const waiting *pair) {
+    return (waiting){pair[0].last < pair[1].last ? pair[0].last : pair[1].last,
+                     pair[0].rank < pair[1].rank ? pair[0].rank : pair[1].rank};
+}
+
+static void line_up(skyline *s) {
+    const waiting nobody = {NOBODY, NOBODY};
+    for (int32_t rank = 0; rank < s->problem->n; rank++) {
+        int32_t box = s->order[rank];
+        s->boxes[s->box_leaves + box] = (waiting){s->problem->boxes[box].last, rank};
+    }
+    for (int32_t i = s->box_leaves + s->problem->n; i < 2 * s->box_leaves; i++) s->boxes[i] = nobody;
+    for (int32_t i = s->box_leaves - 1; i > 0; i--) s->boxes[i] = lower_of(&s->boxes[2 * i]);
+    s->work += s->box_leaves;
+}
+
+static void take_out(skyline *s, int32_t box) {
+    int32_t i = s->box_leaves + box;
+    s->boxes[i] = (waiting){NOBODY, NOBODY};
+    for (; i > 1; i /= 2, s->work++) {
+        waiting lower = lower_of(&s->boxes[i & ~1]);
+        if (lower.last == s->boxes[i / 2].last && lower.rank == s->boxes[i / 2].rank) break;
+        s->boxes[i / 2] = lower;
+    }
+}
+
+/* Of the boxes [from, end) that wait and whose lives end by `last`, the least place in the order below `best`. Node i
+ * has boxes [first, first + size). */
+static int32_t least_rank(skyline *s, int32_t i, int32_t first, int32_t size, int32_t from, int32_t end, int32_t last,
+                          int32_t best) {
+    s->work++;
+    if (first >= end || first + size <= from || s->boxes[i].last > last || s->boxes[i].rank >= best) return best;
+    if (size == 1) return s->boxes[i].rank;
+    int32_t half = size / 2;
+    bool right_first = s->boxes[2 * i + 1].rank < s->boxes[2 * i].rank;
+    for (int32_t k = 0; k < 2; k++) {
+        int32_t right = (k == 0) == right_first;
+        best = least_rank(s, 2 * i + right, first + right * half, half, from, end, last, best);
+    }
     return best;
 }
 
-static void close_holes(skyline *s) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < s->n_entries; i++) {
-        if (s->entries[i].last == HOLE) continue;
-        s->entry_of[s->entries[i].rank] = n;
-        s->entries[n++] = s->entries[i];
-    }
-    s->n_entries = n;
-    s->holes = 0;
+/* The place in the order of the most important box that waits and lives within the stretch at `first`; NOBODY. */
+static int32_t most_important(skyline *s, int32_t first) {
+    int32_t last = s->stretches[first].last;
+    return least_rank(s, 1, 0, s->box_leaves, s->begin[first], s->begin[last + 1], last, NOBODY);
 }
 
-/* The box at place `at` is placed. */
-static void take_out(skyline *s, int32_t at) {
-    s->entries[s->entry_of[at]].last = HOLE;
-    s->beginners[s->order[at]].rank = s->problem->n;
-    if (++s->holes > s->n_entries / 8) close_holes(s);
-}
-
-/* A box stands on stretch `at`, whose rest stays on both sides of it. */
-static void stand(skyline *s, int32_t at, const mm_box *box) {
-    stretch low = s->stretches[at];
-    int32_t before = box->first > low.first, after = box->last < low.last;
-    stretch *to = &s->stretches[at];
-    memmove(to + 1 + before + after, to + 1, (size_t)(s->n_stretches - at - 1) * sizeof *to);
-    s->n_stretches += before + after;
-    s->work += (s->n_stretches - at) / 4;
-    if (before) *to++ = (stretch){low.first, box->first - 1, low.height};
-    *to = (stretch){box->first, box->last, low.height + box->size};
-    if (after) to[1] = (stretch){box->last + 1, low.last, low.height};
-}
-
-/* Stretch `at` rises to its lower neighbour and joins every neighbour of that height. */
-static void raise(skyline *s, int32_t at) {
-    int64_t height = INT64_MAX;
-    int32_t first = at, last = at;
-    if (at > 0) height = s->stretches[at - 1].height;
-    if (at + 1 < s->n_stretches && s->stretches[at + 1].height < height) height = s->stretches[at + 1].height;
-    if (at > 0 && s->stretches[at - 1].height == height) first--;
-    if (at + 1 < s->n_stretches && s->stretches[at + 1].height == height) last++;
-    s->stretches[first] = (stretch){s->stretches[first].first, s->stretches[last].last, height};
-    memmove(&s->stretches[first + 1], &s->stretches[last + 1], (size_t)(s->n_stretches - last - 1) * sizeof(stretch));
-    s->n_stretches -= last - first;
-    s->work += (s->n_stretches - first) / 4;
-}
+/* ---------------------------------------------------------------- placing along the skyline */
 
 /* Places all boxes by s->order below `goal`. If a box finds no room, false and s->blocked; also false, with nothing
  * blocked (-1), when the work is used up. */
 static bool place(skyline *s, int64_t goal) {
-    int32_t n = s->problem->n;
-    for (int32_t i = 0; i < n; i++) {
-        const mm_box *box = &s->problem->boxes[s->order[i]];
-        s->entries[i] = (entry){box->first, box->last, i};
-        s->entry_of[i] = i;
-        s->beginners[s->order[i]] = (beginner){box->last, i};
-    }
-    s->n_entries = n;
-    s->holes = 0;
-    s->stretches[0] = (stretch){0, s->problem->times - 1, 0};
-    s->n_stretches = 1;
+    line_up(s);
+    level(s);
     s->height = 0;
     s->blocked = -1;
-    s->work += n;
-    for (int32_t left = n; left > 0;) {
+    for (int32_t left = s->problem->n; left > 0;) {
         if (s->work > s->work_limit) return false;
-        int32_t low = lowest_stretch(s), at = most_important(s, &s->stretches[low]);
-        if (at == n) {
+        int32_t low = lowest_stretch(s), at = most_important(s, low);
+        if (at == NOBODY) {
             raise(s, low);
             continue;
         }
         int32_t box = s->order[at];
-        int64_t offset = s->stretches[low].height, end = offset + s->problem->boxes[box].size;
+        int64_t offset = height_of(s, low), end = offset + s->problem->boxes[box].size;
         if (end > goal) { /* and the skyline never sinks */
             s->blocked = at;
             return false;
         }
         s->offset[box] = offset;
         if (end > s->height) s->height = end;
-        take_out(s, at);
+        take_out(s, box);
         stand(s, low, &s->problem->boxes[box]);
         left--;
     }
@@ -244,9 +279,9 @@ static void shuffle_a_little(skyline *s) {
 }
 
 static mm_status search(skyline *s, mm_placement *best) {
-    for (int order = 0; order < MM_ORDERS && !done(s, best); order++) {
+    for (int order = 0; order < MM_ORDERS && (order == 0 || !done(s, best)); order++) {
         MM_TRY(mm_layout_order_boxes(s->problem, (mm_layout_order)order, s->order));
-        if (place(s, best->height - 1)) keep(s, best);
+        if (place(s, best->height - (order > 0))) keep(s, best);
     }
     for (int round = 0; !done(s, best); round++) {
         MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->order)); /* by far the best to start from */

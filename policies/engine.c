@@ -1,10 +1,12 @@
 #include "policies/engine.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/status.h"
 #include "policies/engine_maps.h"
+#include "policies/least_time.h"
 
 typedef struct engine {
     const mm_engine_config *config;
@@ -18,6 +20,7 @@ typedef struct engine {
     uint8_t *made;    /* per tensor: it has been made again, and is there */
     uint8_t *wanted;  /* per tensor: it is to be made again for the step that comes next */
     uint8_t *again;   /* per step: it runs again for that */
+    int first_again;  /* the first that does */
     mm_tensor *wants; /* those that are wanted */
     int n_wants;
     /* Per step: the last of the operations that it must wait for, because maps leave synchronously; -1. */
@@ -196,6 +199,7 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
     mark_wanted(e, tensor);
     int producer = mm_maps_producer(s->graph, tensor);
     e->again[producer] = true;
+    if (producer < e->first_again) e->first_again = producer;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     want_along(e, step, when);
     for (int u = 0; u < step->n_uses; u++) {
@@ -208,7 +212,7 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
 /* Runs the steps again that make what is wanted. In the order of the first time, so that what was written in place then
  * can be now. */
 static mm_status make_wanted(engine *e, int when) {
-    for (int step = 0; e->n_wants > 0 && step < when; step++) {
+    for (int step = e->first_again; step < when; step++) {
         if (!e->again[step]) continue;
         e->again[step] = false;
         if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
@@ -219,6 +223,7 @@ static mm_status make_wanted(engine *e, int when) {
         e->made[e->wants[i]] = index >= 0 && !e->maps.maps[index].anew;
     }
     e->n_wants = 0;
+    e->first_again = INT_MAX;
     return MM_OK;
 }
 
@@ -326,23 +331,47 @@ static void engine_fini(engine *e) {
     free(e->again);
 }
 
-mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                              const mm_engine_config *config, const mm_selection *selection, const mm_sieve *sieve,
-                              mm_eligible *eligible_out, mm_plan **plan_out) {
-    engine e = {.config = config, .mask = mm_facts_codec(facts, mm_mask_spec)};
-    MM_TRY(mm_schedule_init(&e.schedule, graph, facts, limits, true));
-    e.schedule.quick = selection->quick;
-    mm_status status = engine_init(&e, graph);
-    if (status == MM_OK) status = mm_maps_init(&e.maps, &e.schedule, config, selection);
-    if (status == MM_OK) status = build(&e);
-    mm_bounds bounds;
-    if (status == MM_OK) status = mm_schedule_close(&e.schedule, e.maps.n > 0 ? config->k : 0, false, &bounds);
-    if (status == MM_OK && sieve && !sieve->passes(sieve->ctx, e.schedule.plan, &bounds))
-        *plan_out = NULL;
-    else if (status == MM_OK)
-        status = mm_schedule_finish(&e.schedule, plan_out);
+/* Everything but places. */
+static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine_config *config,
+                             const mm_selection *selection, mm_bounds *bounds_out) {
+    *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec), .first_again = INT_MAX};
+    MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, true));
+    mm_status status = engine_init(e, survey->graph);
+    if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
+    if (status == MM_OK) status = build(e);
+    if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
+    if (status != MM_OK) engine_fini(e);
+    return status;
+}
+
+mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                              mm_layout_algorithm layout, mm_plan **plan_out) {
+    engine e;
+    mm_bounds ignored;
+    MM_TRY(engine_make(&e, survey, config, selection, &ignored));
+    e.schedule.layout = layout;
+    mm_status status = mm_schedule_finish(&e.schedule, plan_out);
+    engine_fini(&e);
+    return status;
+}
+
+mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                               mm_eligible *eligible_out, mm_bounds *bounds_out, int64_t *ns_out) {
+    engine e;
+    MM_TRY(engine_make(&e, survey, config, selection, bounds_out));
+    mm_status status = mm_least_time(e.schedule.plan, survey->facts, ns_out);
     if (status == MM_OK) *eligible_out = e.maps.eligible;
     engine_fini(&e);
+    return status;
+}
+
+static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                          const mm_engine_config *config, mm_plan **plan_out) {
+    mm_survey *survey;
+    const mm_selection all = {.limit = INT32_MAX};
+    MM_TRY(mm_survey_create(graph, facts, limits, config->recompute, &survey));
+    mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_BEST, plan_out);
+    mm_survey_destroy(survey);
     return status;
 }
 
@@ -356,10 +385,8 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (!facts->codecs[codec].gives_value && !rule->mask)
             return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
     }
-    mm_eligible eligible;
-    const mm_selection all = {.limit = INT32_MAX};
-    if (config->always) return mm_engine_plan_maps(graph, facts, limits, config, &all, NULL, &eligible, plan_out);
-    return mm_engine_plan_needed(graph, facts, limits, config, plan_out);
+    return config->always ? plan_all(graph, facts, limits, config, plan_out)
+                          : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity) {

@@ -74,24 +74,29 @@ typedef struct mm_selection {
                   turn of the iteration */
     const int *of_rule; /* all that a rule acts on before any of the next rule's; those of the last one that is reached
                            spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
-    bool quick;         /* without much search for places: the plan may take a little more than it could */
 } mm_selection;
-
-/* Says of a plan that has no places yet whether it is worth the search for them. */
-typedef struct mm_sieve {
-    bool (*passes)(void *ctx, const mm_plan *plan, const mm_bounds *bounds);
-    void *ctx;
-} mm_sieve;
 
 /* How many maps each rule acts on if all are selected. */
 typedef struct mm_eligible {
     int n, of_rule[MM_RULES_MAX];
 } mm_eligible;
 
-/* *eligible_out: how many maps there are. *plan_out: NULL if it does not pass the sieve (NULL: all do). */
-MM_CHECKED mm_status mm_engine_plan_maps(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                         const mm_engine_config *config, const mm_selection *selection,
-                                         const mm_sieve *sieve, mm_eligible *eligible_out, mm_plan **plan_out);
+/* What the plans of a graph have in common that recompute in that mode, whatever is selected, fetched ahead or placed
+ * where. Borrows what it is made of. */
+typedef struct mm_survey mm_survey;
+MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                      mm_recompute_mode mode, mm_survey **survey_out);
+void mm_survey_destroy(mm_survey *survey);
+
+/* The plan for the selected maps. */
+MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
+                                         const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
+
+/* What it takes at the least: bytes, and time by the facts' times. Much faster than the search for its places.
+ * *eligible_out: how many maps there are to select from. */
+MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config,
+                                          const mm_selection *selection, mm_eligible *eligible_out,
+                                          mm_bounds *bounds_out, int64_t *ns_out);
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal ones
  * (nominal.h) if they have none. The set does not depend on the budget, so a larger one never makes the step longer; the

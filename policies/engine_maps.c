@@ -101,7 +101,7 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
         m->rule = r;
-        if (rule->action == MM_ACTION_RECOMPUTE && maps->kept[tensor]) continue;
+        if (rule->action == MM_ACTION_RECOMPUTE && maps->survey->kept[tensor]) continue;
         if (settle(s, maps, config, rule, m)) return true;
     }
     return false;
@@ -204,45 +204,36 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }
 
-static mm_status choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
+static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
     int n = mm_graph_tensors(s->graph);
-    int64_t *order = malloc(((size_t)n + 1) * sizeof *order);
-    if (!order) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    for (int t = 0; t < n; t++) {
-        maps->map_of[t] = -1;
-        order[t] = ((int64_t)mm_graph_tensor(s->graph, t)->first_use << 32) | t;
-    }
-    qsort(order, (size_t)n, sizeof *order, by_key);
-    if (config->recompute == MM_RECOMPUTE_COST) maps->layer_peak = mm_recompute_layer_peak(s);
-    mm_status status = config->recompute == MM_RECOMPUTE_SQRT ? mm_recompute_cut(s, maps->kept) : MM_OK;
-    for (int i = 0; status == MM_OK && i < n; i++)
-        choose_one(maps, s, config, selection, (mm_tensor)(order[i] & INT32_MAX));
-    free(order);
-    MM_TRY(status);
+    for (int t = 0; t < n; t++) maps->map_of[t] = -1;
+    for (int i = 0; i < n; i++) choose_one(maps, s, config, selection, maps->survey->order[i]);
     /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
-    for (int t = 0; t < mm_graph_tensors(s->graph); t++)
+    for (int t = 0; t < n; t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
     mm_recompute_settle_keeping(maps, config->recompute);
     order_fetches(maps);
-    return MM_OK;
 }
 
-mm_status mm_maps_init(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection) {
+mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_schedule *s, const mm_engine_config *config,
+                       const mm_selection *selection) {
     size_t n = (size_t)mm_graph_tensors(s->graph) + 1;
-    *maps = (mm_maps){.maps = malloc(n * sizeof *maps->maps),
+    *maps = (mm_maps){.survey = survey,
+                      .maps = malloc(n * sizeof *maps->maps),
                       .map_of = malloc(n * sizeof *maps->map_of),
                       .queue = malloc(n * sizeof *maps->queue),
                       .keys = malloc(n * sizeof *maps->keys),
                       .ended = calloc((size_t)mm_graph_steps(s->graph) + 1, sizeof *maps->ended),
                       .region_of = calloc(n, sizeof *maps->region_of),
-                      .kept = calloc(n, sizeof *maps->kept),
-                      .mark = calloc(n, sizeof *maps->mark)};
-    bool enough = maps->maps && maps->map_of && maps->queue && maps->keys && maps->ended && maps->region_of &&
-                  maps->kept && maps->mark;
-    mm_status status = enough ? choose(maps, s, config, selection)
-                              : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    if (status != MM_OK) mm_maps_fini(maps);
-    return status;
+                      .mark = calloc(n, sizeof *maps->mark),
+                      .met = malloc(n * sizeof *maps->met)};
+    if (!maps->maps || !maps->map_of || !maps->queue || !maps->keys || !maps->ended || !maps->region_of ||
+        !maps->mark || !maps->met) {
+        mm_maps_fini(maps);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    }
+    choose(maps, s, config, selection);
+    return MM_OK;
 }
 
 void mm_maps_fini(mm_maps *maps) {
@@ -252,7 +243,57 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->keys);
     free(maps->ended);
     free(maps->region_of);
-    free(maps->kept);
     free(maps->mark);
+    free(maps->met);
     memset(maps, 0, sizeof *maps);
+}
+
+/* ---------------------------------------------------------------- what all plans have in common */
+
+static mm_status order_tensors(mm_survey *survey) {
+    int n = mm_graph_tensors(survey->graph);
+    int64_t *keys = malloc(((size_t)n + 1) * sizeof *keys);
+    if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(survey->graph));
+    for (int t = 0; t < n; t++) keys[t] = ((int64_t)mm_graph_tensor(survey->graph, t)->first_use << 32) | t;
+    qsort(keys, (size_t)n, sizeof *keys, by_key);
+    for (int i = 0; i < n; i++) survey->order[i] = (mm_tensor)(keys[i] & INT32_MAX);
+    free(keys);
+    return MM_OK;
+}
+
+static mm_status look_around(mm_survey *survey, mm_recompute_mode mode) {
+    mm_schedule s;
+    MM_TRY(order_tensors(survey));
+    MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, true));
+    if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
+    mm_status status = mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
+    mm_schedule_fini(&s);
+    return status;
+}
+
+mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           mm_recompute_mode mode, mm_survey **survey_out) {
+    size_t n = (size_t)mm_graph_tensors(graph) + 1;
+    mm_survey *survey = malloc(sizeof *survey);
+    if (!survey) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    *survey = (mm_survey){.graph = graph,
+                          .facts = facts,
+                          .limits = limits,
+                          .order = malloc(n * sizeof *survey->order),
+                          .kept = calloc(n, sizeof *survey->kept)};
+    mm_status status = survey->order && survey->kept
+                           ? look_around(survey, mode)
+                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    if (status == MM_OK)
+        *survey_out = survey;
+    else
+        mm_survey_destroy(survey);
+    return status;
+}
+
+void mm_survey_destroy(mm_survey *survey) {
+    if (!survey) return;
+    free(survey->order);
+    free(survey->kept);
+    free(survey);
 }

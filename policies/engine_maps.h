@@ -4,6 +4,16 @@
 
 #include "policies/engine.h"
 
+/* What the plans of a graph have in common. */
+struct mm_survey {
+    const mm_graph *graph;
+    const mm_facts *facts;
+    const mm_limits *limits;
+    mm_tensor *order;   /* tensors as they are first used */
+    uint8_t *kept;      /* per tensor: kept for the others to be made of */
+    int64_t layer_peak; /* for recomputing by cost */
+};
+
 /* A map that a rule names. */
 typedef struct mm_map {
     mm_tensor tensor;
@@ -20,7 +30,7 @@ typedef struct mm_map {
     bool along;            /* RECOMPUTE: with another output of its step, and only then: a pool's index map */
     int segment;           /* RECOMPUTE: leads to the last map of its segment, those that are made of one another */
     int64_t segment_bytes; /* if it is that one: what they all take */
-    bool counted;
+    int counted;           /* in the search of that number */
     /* while the plan is built */
     int away_node, away_segment; /* last operation that put the elements away, and where they are then */
 } mm_map;
@@ -35,15 +45,16 @@ typedef struct mm_maps {
     int *ended;         /* per step: how many of those that are kept it is the last to read */
     uint8_t *region_of; /* per tensor: where its storage is to lie */
     mm_eligible eligible;
-    uint8_t *kept;      /* per tensor: kept for the others to be made of */
-    int64_t layer_peak; /* for recomputing by cost */
-    int *mark, marks;   /* per tensor: the number of the last search that met it */
+    const mm_survey *survey;
+    int *mark, marks; /* per tensor: the number of the last search that met it */
+    mm_tensor *met;   /* by the last search */
+    int n_met;
 } mm_maps;
 
 /* The selected ones of the maps that the rules name. Splits in-place pairs of the schedule that would write over
  * them. */
-MM_CHECKED mm_status mm_maps_init(mm_maps *maps, mm_schedule *schedule, const mm_engine_config *config,
-                                  const mm_selection *selection);
+MM_CHECKED mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_schedule *schedule,
+                                  const mm_engine_config *config, const mm_selection *selection);
 void mm_maps_fini(mm_maps *maps);
 
 /* The forward step that writes a tensor, or -1. */

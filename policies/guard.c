@@ -1,20 +1,9 @@
 /* Reuse of bytes across streams: the first user of a segment waits for whoever used its bytes before. */
 #include <stdlib.h>
-#include <string.h>
 
+#include "mm/core/runs.h"
 #include "mm/core/status.h"
 #include "policies/schedule.h"
-
-/* A run of bytes and the segment that had them last. Runs are disjoint and sorted. */
-typedef struct run {
-    int64_t begin, end;
-    int32_t segment;
-} run;
-
-typedef struct occupancy {
-    run *runs;
-    size_t n, capacity;
-} occupancy;
 
 /* Last user of each segment on each stream, -1. */
 static int32_t *last_users(const mm_plan *plan) {
@@ -36,50 +25,15 @@ static int32_t *last_users(const mm_plan *plan) {
     return last;
 }
 
-static size_t first_run_ending_after(const occupancy *o, int64_t offset) {
-    size_t low = 0, high = o->n;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (o->runs[middle].end > offset)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
-/* Gives [begin, end) to a segment: replaces runs [from, to), keeping what sticks out on either side. */
-static bool occupy(occupancy *o, size_t from, size_t to, const run *mine) {
-    run kept[3];
-    size_t n = 0;
-    if (from < to && o->runs[from].begin < mine->begin)
-        kept[n++] = (run){o->runs[from].begin, mine->begin, o->runs[from].segment};
-    kept[n++] = *mine;
-    if (from < to && o->runs[to - 1].end > mine->end)
-        kept[n++] = (run){mine->end, o->runs[to - 1].end, o->runs[to - 1].segment};
-    if (o->n + n - (to - from) > o->capacity) {
-        size_t capacity = 2 * o->capacity + 64;
-        run *runs = realloc(o->runs, capacity * sizeof *runs);
-        if (!runs) return false;
-        o->runs = runs;
-        o->capacity = capacity;
-    }
-    memmove(o->runs + from + n, o->runs + to, (o->n - to) * sizeof *o->runs);
-    memcpy(o->runs + from, kept, n * sizeof *kept);
-    o->n += n - (to - from);
-    return true;
-}
-
-static bool take(mm_plan *plan, occupancy *o, int segment, const int32_t *last) {
+static bool take(mm_plan *plan, mm_runs *memory, int segment, const int32_t *last) {
     const mm_segment *s = &plan->segments[segment];
-    run mine = {s->offset, s->offset + s->bytes, segment};
-    size_t from = first_run_ending_after(o, mine.begin), to = from;
-    for (; to < o->n && o->runs[to].begin < mine.end; to++) {
-        const int32_t *users = &last[o->runs[to].segment * MM_STREAM_COUNT];
+    int64_t end = s->offset + s->bytes;
+    for (size_t i = mm_runs_find(memory, s->offset); i < memory->n && memory->runs[i].begin < end; i++) {
+        const int32_t *users = &last[memory->runs[i].tag * MM_STREAM_COUNT];
         for (int stream = 0; stream < MM_STREAM_COUNT; stream++)
             if (users[stream] >= 0 && users[stream] < s->first_node) mm_plan_wait(plan, s->first_node, users[stream]);
     }
-    return occupy(o, from, to, &mine);
+    return mm_runs_tag(memory, s->offset, end, segment);
 }
 
 static int by_first_node(const void *a, const void *b) {
@@ -89,7 +43,7 @@ static int by_first_node(const void *a, const void *b) {
 
 mm_status mm_schedule_guard(mm_plan *plan) {
     size_t n = 0;
-    occupancy memory[2] = {{0}}; /* the device's, pinned */
+    mm_runs memory[2] = {{0}}; /* the device's, pinned; tags: the segment that had the bytes last */
     int32_t *last = last_users(plan);
     int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
     bool enough = last && order;

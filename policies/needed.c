@@ -59,20 +59,44 @@ static mm_engine_config config_of(const way *w, const mm_engine_config *config) 
     return changed;
 }
 
-/* ---------------------------------------------------------------- one of the plans that are compared */
+/* ---------------------------------------------------------------- the contest */
 
+/* One of the plans that are compared. */
 typedef struct candidate {
     way way;
     mm_selection selection;
-    int order;     /* of those that are compared */
+    int order;     /* in which they enter */
     int64_t bytes; /* its peak; what that is at the least, as long as it is not placed */
+    int64_t ns;    /* its step; the same */
 } candidate;
 
+typedef struct contest {
+    const mm_graph *graph;
+    const mm_facts *facts; /* with times, measured or nominal */
+    const mm_limits *limits;
+    const mm_engine_config *config;
+    mm_survey *survey;
+    mm_eligible eligible;
+    bool refused;          /* some that would take more buffers than they may have */
+    candidate *candidates; /* all that may be within the pinned memory */
+    int n, entered;
+    candidate best;
+    mm_plan *plan; /* of the best */
+    bool fits, fits_pinned;
+    candidate least; /* the one with the lowest peak of those within the pinned memory */
+} contest;
+
 /* Of equal ones the first. */
+static int by_order(const candidate *x, const candidate *y) { return (x->order > y->order) - (x->order < y->order); }
+
 static int by_bytes(const void *a, const void *b) {
     const candidate *x = a, *y = b;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
-    return (x->order > y->order) - (x->order < y->order);
+    return x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes) : by_order(x, y);
+}
+
+static int by_ns(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : by_order(x, y);
 }
 
 static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
@@ -83,170 +107,124 @@ static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *
     return MM_OK;
 }
 
-/* What a plan takes at the least in time, whatever waits for whatever: no stream less than its own work, and the
- * computation is slowed down for as long as others work beside it. */
-static int64_t least_ns(const mm_plan *plan, const mm_facts *facts) {
-    double busy[MM_STREAM_COUNT] = {0}, most = 0;
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if (mm_node_runs_step(n)) {
-            busy[n->stream] += (double)mm_simulate_step_ns(facts, n);
-        } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
-            int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
-            if (rate > 0) busy[n->stream] += (double)plan->segments[n->dst].bytes / (double)rate * 1e9;
-        } else {
-            int code = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
-            const mm_code_facts *c = mm_facts_code(facts, code, n->tensor);
-            busy[n->stream] += (double)(n->kind == MM_NODE_ENCODE ? c->encode_ns : c->decode_ns);
-        }
-    }
-    const struct {
-        mm_stream_id a, b;
-        int permille;
-    } beside[] = {{MM_STREAM_ENCODE, MM_STREAM_DECODE, facts->contention_permille},
-                  {MM_STREAM_OUT, MM_STREAM_IN, facts->link_contention_permille}};
-    for (int i = 0; i < 2; i++) {
-        double longer = busy[beside[i].a] > busy[beside[i].b] ? busy[beside[i].a] : busy[beside[i].b];
-        double slowed = busy[MM_STREAM_COMPUTE] + longer * beside[i].permille / (1000.0 + beside[i].permille);
-        if (longer > most) most = longer;
-        if (slowed > most) most = slowed;
-    }
-    /* The simulator rounds at the end of each piece, and speeds to millionths. */
-    double rounding = 16.0 * plan->n_nodes + most * 4e-6;
-    return most > rounding ? (int64_t)(most - rounding) : 0;
-}
-
-/* ---------------------------------------------------------------- the contest */
-
-typedef enum stage {
-    STAGE_FIRST, /* those that can be the fastest are placed; those that can only be the least wait */
-    STAGE_LEAST, /* they are placed, too, until it is known which needs least */
-    STAGE_BEST,  /* and that one with a longer search */
-} stage;
-
-typedef struct contest {
-    const mm_graph *graph;
-    const mm_facts *facts; /* with times, measured or nominal */
-    const mm_limits *limits;
-    const mm_engine_config *config;
-    stage stage;
-    mm_eligible eligible;
-    int entered;
-    bool refused; /* some that would take more buffers than they may have */
-    candidate entering;
-    candidate best;
-    mm_plan *plan; /* of the best */
-    bool fits, fits_pinned;
-    int64_t ns;      /* of a best that fits */
-    candidate least; /* the one with the lowest peak of those within the pinned memory */
-    candidate *waiting;
-    int n_waiting;
-} contest;
-
-/* Whether what enters can change the outcome. Nothing that is passed over would: so which plans are compared does not
- * depend on the budget. */
-static bool passes(void *ctx, const mm_plan *plan, const mm_bounds *bounds) {
-    contest *c = ctx;
-    if (bounds->pinned_bytes > c->limits->pinned_bytes) return false;
-    bool fits = bounds->peak_bytes <= c->limits->device_bytes;
-    if (fits && (!c->fits || least_ns(plan, c->facts) < c->ns)) return true;
-    c->entering.bytes = bounds->peak_bytes;
-    if (c->stage == STAGE_BEST) return !c->fits && bounds->peak_bytes < c->least.bytes;
-    if (by_bytes(&c->entering, &c->least) >= 0) return false;
-    if (c->stage == STAGE_FIRST) c->waiting[c->n_waiting++] = c->entering;
-    return c->stage == STAGE_LEAST;
-}
-
 /* What fits is better than what does not, then what is faster; of plans that do not fit, what is within the pinned
  * memory, then what needs less. */
-static bool is_better(const contest *c, const mm_plan *plan, bool fits, bool fits_pinned, int64_t ns) {
+static bool is_better(const contest *c, const candidate *placed, bool fits, bool fits_pinned) {
     if (!c->plan) return true;
     if (fits != c->fits) return fits;
-    if (fits) return ns < c->ns || (ns == c->ns && c->entering.order < c->best.order);
+    if (fits) return by_ns(placed, &c->best) < 0;
     if (fits_pinned != c->fits_pinned) return fits_pinned;
-    return by_bytes(&c->entering, &c->best) < 0 || (c->stage == STAGE_BEST && plan->peak_bytes < c->best.bytes);
+    return by_bytes(placed, &c->best) < 0;
 }
 
-static mm_status compare_plan(contest *c, mm_plan *plan) {
-    int64_t ns = 0;
+static mm_status compare_plan(contest *c, candidate *placed, mm_plan *plan) {
     bool fits_pinned = plan->pinned_bytes <= c->limits->pinned_bytes;
     bool fits = fits_pinned && plan->peak_bytes <= c->limits->device_bytes;
-    mm_status status = fits ? step_time(plan, c->facts, &ns) : MM_OK;
-    c->entering.bytes = plan->peak_bytes;
-    if (status == MM_OK && fits_pinned && by_bytes(&c->entering, &c->least) < 0) c->least = c->entering;
-    bool better = status == MM_OK && is_better(c, plan, fits, fits_pinned, ns);
+    mm_status status = fits ? step_time(plan, c->facts, &placed->ns) : MM_OK;
+    placed->bytes = plan->peak_bytes;
+    if (status == MM_OK && fits_pinned && by_bytes(placed, &c->least) < 0) c->least = *placed;
+    bool better = status == MM_OK && is_better(c, placed, fits, fits_pinned);
     mm_plan_destroy(better ? c->plan : plan);
     if (!better) return status;
     c->plan = plan;
-    c->best = c->entering;
+    c->best = *placed;
     c->fits = fits;
     c->fits_pinned = fits_pinned;
-    c->ns = ns;
     return MM_OK;
 }
 
-static mm_status enter(contest *c, const candidate *entering, mm_eligible *eligible_out) {
-    const mm_sieve sieve = {passes, c};
-    mm_engine_config config = config_of(&entering->way, c->config);
+static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout) {
+    mm_engine_config config = config_of(&one.way, c->config);
     mm_plan *plan;
-    c->entering = *entering;
-    MM_TRY(
-        mm_engine_plan_maps(c->graph, c->facts, c->limits, &config, &entering->selection, &sieve, eligible_out, &plan));
-    return plan ? compare_plan(c, plan) : MM_OK;
+    MM_TRY(mm_engine_plan_maps(c->survey, &config, &one.selection, layout, &plan));
+    return compare_plan(c, &one, plan);
 }
 
-/* As `enter`; a plan that takes more buffers than it may have is passed over. */
-static mm_status enter_if_possible(contest *c, const candidate *entering) {
-    mm_eligible ignored;
-    mm_status status = enter(c, entering, &ignored);
+/* A plan that takes more buffers than it may have is passed over. */
+static mm_status pass_over_refused(contest *c, mm_status status) {
     c->refused |= status == MM_ERR_INFEASIBLE;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
-static mm_status try_way(contest *c, const way *w) {
+static mm_status place(contest *c, const candidate *one, mm_layout_algorithm layout) {
+    return pass_over_refused(c, plan_one(c, *one, layout));
+}
+
+/* Which of two ways to find places makes others wait less cannot be told beforehand, nor which ends lower where both are
+ * as high: the last segment need not fill its units. */
+static mm_status place_quickly(contest *c, const candidate *one) {
+    MM_TRY(place(c, one, MM_LAYOUT_MODNN));
+    return place(c, one, MM_LAYOUT_QUICK);
+}
+
+/* ---------------------------------------------------------------- who enters */
+
+static mm_status enter(contest *c, candidate one, mm_eligible *eligible_out) {
+    mm_engine_config config = config_of(&one.way, c->config);
+    mm_bounds bounds = {.pinned_bytes = INT64_MAX};
+    mm_status status = mm_engine_bound_maps(c->survey, &config, &one.selection, eligible_out, &bounds, &one.ns);
+    one.bytes = bounds.peak_bytes;
+    if (status == MM_OK && bounds.pinned_bytes <= c->limits->pinned_bytes) c->candidates[c->n++] = one;
+    return pass_over_refused(c, status);
+}
+
+static mm_status enter_way(contest *c, const way *w) {
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible.n) limits = c->eligible.n;
+    mm_eligible ignored;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
-        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits), .quick = true};
+        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits)};
         if (w->spread) some.selection.of = c->eligible.n;
         if (w->ranked) some.selection.of_rule = c->eligible.of_rule;
         if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX};
-        MM_TRY(enter_if_possible(c, &some));
+        MM_TRY(enter(c, some, &ignored));
     }
     return MM_OK;
 }
 
-/* What needs least is worth a search. Which that is does not depend on the budget either. */
-static mm_status find_least(contest *c) {
-    c->stage = STAGE_LEAST;
-    qsort(c->waiting, (size_t)c->n_waiting, sizeof *c->waiting, by_bytes);
-    for (int i = 0; i < c->n_waiting && by_bytes(&c->waiting[i], &c->least) < 0; i++)
-        MM_TRY(enter_if_possible(c, &c->waiting[i]));
+/* ---------------------------------------------------------------- who wins
+ *
+ * The fastest that fits, and it does not depend on the budget which are compared: what is passed over would not have won.
+ * What needs least is worth a longer search for its places, which competes with the others. */
+
+static mm_status find_fastest(contest *c) {
+    qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
+    for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns); i++)
+        if (c->candidates[i].bytes <= c->limits->device_bytes) MM_TRY(place_quickly(c, &c->candidates[i]));
     return MM_OK;
 }
 
-static mm_status search_least(contest *c) {
-    candidate least = c->least;
-    if (least.bytes == INT64_MAX || !least.selection.quick) return MM_OK;
-    least.selection.quick = false;
-    c->stage = STAGE_BEST;
-    return enter_if_possible(c, &least);
+/* Whether what needs least, which one that may be, might win. */
+static bool least_matters(const contest *c) {
+    if (!c->fits) return true;
+    for (int i = 0; i < c->n; i++)
+        if (c->candidates[i].ns <= c->best.ns && c->candidates[i].bytes <= c->least.bytes) return true;
+    return false;
+}
+
+static mm_status find_least(contest *c) {
+    if (!least_matters(c)) return MM_OK;
+    qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
+    for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
+        MM_TRY(place_quickly(c, &c->candidates[i]));
+    for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++)
+        MM_TRY(place(c, &c->candidates[i], MM_LAYOUT_BEST));
+    return MM_OK;
 }
 
 static mm_status compare(contest *c) {
-    const candidate none = {.selection = {.limit = 0}};
-    MM_TRY(enter(c, &none, &c->eligible));
+    const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
+    MM_TRY(enter(c, none, &c->eligible));
+    if (c->candidates[0].bytes <= c->limits->device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
-        if (makes_a_difference(&ways[i], c->config)) MM_TRY(try_way(c, &ways[i]));
+        if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
+    MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
-    if (c->refused && c->best.selection.limit == 0) { /* says why nothing is done: as for all maps */
-        const candidate all = {.selection = {.limit = INT32_MAX}, .order = ++c->entered};
-        MM_TRY(enter(c, &all, &c->eligible));
-    }
-    return search_least(c);
+    /* Says why nothing is done: as for all maps. */
+    return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
 }
 
 /* The facts with nominal times, in arrays of their own; the rest is borrowed. */
@@ -264,22 +242,30 @@ static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_f
     return MM_OK;
 }
 
+static mm_status hold(contest *c) {
+    c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
+    if (!c->candidates) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
+    MM_TRY(mm_survey_create(c->graph, c->facts, c->limits, c->config->recompute, &c->survey));
+    return compare(c);
+}
+
 mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
-    mm_facts nominal = {0};
-    contest c = {.graph = graph, .facts = facts, .limits = limits, .config = config, .least.bytes = INT64_MAX};
-    c.waiting = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c.waiting);
-    mm_status status = c.waiting ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
-    if (status == MM_OK && mm_nominal_is_due(facts)) {
-        status = nominal_init(graph, facts, &nominal);
+    mm_facts nominal = {0}, near = *facts;
+    contest c = {.graph = graph, .facts = &near, .limits = limits, .config = config, .least.bytes = INT64_MAX};
+    mm_status status = MM_OK;
+    near.far_ps_per_byte = 0; /* that a small memory is faster is no reason to do something where nothing is forced */
+    if (mm_nominal_is_due(facts)) {
+        status = nominal_init(graph, &near, &nominal);
         c.facts = &nominal;
     }
-    if (status == MM_OK) status = compare(&c);
+    if (status == MM_OK) status = hold(&c);
     if (status == MM_OK)
         *plan_out = c.plan;
     else
         mm_plan_destroy(c.plan);
-    free(c.waiting);
+    mm_survey_destroy(c.survey);
+    free(c.candidates);
     free(nominal.variants);
     free(nominal.codes);
     return status;

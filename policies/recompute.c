@@ -35,6 +35,14 @@ typedef struct query {
 
 static bool can_make(query *q, mm_tensor tensor);
 
+/* Whether the search comes there for the first time. */
+static bool meet(mm_maps *maps, mm_tensor tensor) {
+    if (maps->mark[tensor] == maps->marks) return false;
+    maps->mark[tensor] = maps->marks;
+    maps->met[maps->n_met++] = tensor;
+    return true;
+}
+
 /* Whether a step that runs again finds a managed tensor. */
 static bool can_have(query *q, mm_tensor input) {
     const mm_schedule *s = q->schedule;
@@ -42,7 +50,7 @@ static bool can_have(query *q, mm_tensor input) {
     const mm_map *m = q->maps->map_of[input] >= 0 ? &q->maps->maps[q->maps->map_of[input]] : NULL;
     if (m && m->action != MM_ACTION_RECOMPUTE) {
         if (m->codec >= 0 && !s->facts->codecs[m->codec].lossless) q->exact = false;
-        q->maps->mark[input] = q->maps->marks;
+        meet(q->maps, input);
         return m->value;
     }
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
@@ -52,8 +60,7 @@ static bool can_have(query *q, mm_tensor input) {
  * fetched, or made on the way. Marks all that is. */
 static bool can_make(query *q, mm_tensor tensor) {
     const mm_schedule *s = q->schedule;
-    if (q->maps->mark[tensor] == q->maps->marks) return true;
-    q->maps->mark[tensor] = q->maps->marks;
+    if (!meet(q->maps, tensor)) return true;
     int producer = mm_maps_producer(s->graph, tensor);
     if (producer < 0 || producer >= q->when) return false;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
@@ -71,8 +78,13 @@ static bool can_make(query *q, mm_tensor tensor) {
 
 /* ---------------------------------------------------------------- segments */
 
-static int find_segment(const mm_maps *maps, int map) {
-    while (maps->maps[map].segment != map) map = maps->maps[map].segment;
+/* Shortens the way for those that ask next. */
+static int find_segment(mm_maps *maps, int map) {
+    while (maps->maps[map].segment != map) {
+        int *leads = &maps->maps[map].segment;
+        *leads = maps->maps[*leads].segment;
+        map = *leads;
+    }
     return map;
 }
 
@@ -80,20 +92,21 @@ static int64_t bytes_of(const mm_schedule *s, mm_tensor tensor) {
     return mm_align(mm_graph_tensor(s->graph, tensor)->bytes);
 }
 
-/* Whether the last search met a map that is made again. */
-static bool was_met(const mm_maps *maps, int map) {
-    return maps->maps[map].action == MM_ACTION_RECOMPUTE && maps->mark[maps->maps[map].tensor] == maps->marks;
+/* The i-th that the last search met, if it is a map that is made again; -1. */
+static int made_again(const mm_maps *maps, int i) {
+    int map = maps->map_of[maps->met[i]];
+    return map >= 0 && maps->maps[map].action == MM_ACTION_RECOMPUTE ? map : -1;
 }
 
 /* What a segment would take that holds the tensor and all that the last search met. */
 static int64_t joined_bytes(const mm_schedule *s, mm_maps *maps, mm_tensor tensor) {
     int64_t bytes = bytes_of(s, tensor);
-    for (int i = 0; i < maps->n; i++) maps->maps[i].counted = false;
-    for (int i = 0; i < maps->n; i++) {
-        if (!was_met(maps, i)) continue;
-        mm_map *segment = &maps->maps[find_segment(maps, i)];
-        bytes += segment->counted ? 0 : segment->segment_bytes;
-        segment->counted = true;
+    for (int i = 0; i < maps->n_met; i++) {
+        int map = made_again(maps, i);
+        mm_map *segment = map >= 0 ? &maps->maps[find_segment(maps, map)] : NULL;
+        if (!segment || segment->counted == maps->marks) continue;
+        bytes += segment->segment_bytes;
+        segment->counted = maps->marks;
     }
     return bytes;
 }
@@ -102,11 +115,11 @@ void mm_recompute_join(const mm_schedule *s, mm_maps *maps, int map) {
     mm_map *m = &maps->maps[map];
     m->segment = map;
     m->segment_bytes = bytes_of(s, m->tensor);
-    for (int i = 0; i < map; i++) {
-        mm_map *source = &maps->maps[i];
-        bool read = maps->mark[source->tensor] == maps->marks;
-        if (read && source->needed > m->first_backward) source->needed = m->first_backward;
-        int segment = was_met(maps, i) ? find_segment(maps, i) : map;
+    for (int i = 0; i < maps->n_met; i++) {
+        int source = maps->map_of[maps->met[i]], again = made_again(maps, i);
+        if (source >= 0 && source != map && maps->maps[source].needed > m->first_backward)
+            maps->maps[source].needed = m->first_backward;
+        int segment = again >= 0 ? find_segment(maps, again) : map;
         if (segment == map) continue;
         maps->maps[segment].segment = map;
         m->segment_bytes += maps->maps[segment].segment_bytes;
@@ -132,7 +145,8 @@ void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
     for (int i = 0; i < maps->n; i++) {
         mm_map *m = &maps->maps[i];
         if (m->action != MM_ACTION_RECOMPUTE) continue;
-        bool large = mode == MM_RECOMPUTE_COST && maps->maps[find_segment(maps, i)].segment_bytes > maps->layer_peak;
+        bool large =
+            mode == MM_RECOMPUTE_COST && maps->maps[find_segment(maps, i)].segment_bytes > maps->survey->layer_peak;
         m->anew = !m->along && (large || mode == MM_RECOMPUTE_MEMORY);
     }
 }
@@ -163,10 +177,12 @@ bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode 
                .when = s->last_step[m->tensor],
                .exact = true};
     maps->marks++;
+    maps->n_met = 0;
     m->codec = -1;
     if (!can_make(&q, m->tensor)) return false;
     m->exact = q.exact;
-    if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) && joined_bytes(s, maps, m->tensor) > maps->layer_peak)
+    if (mode == MM_RECOMPUTE_COST && is_join(s, m->tensor) &&
+        joined_bytes(s, maps, m->tensor) > maps->survey->layer_peak)
         return false;
     if (q.exact || !m->sign) {
         mm_maps_read_signs_from_value(s, m);

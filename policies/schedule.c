@@ -73,6 +73,7 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts
     s->graph = graph;
     s->facts = facts;
     s->workspace_group = -1;
+    s->layout = MM_LAYOUT_BEST;
     MM_TRY(mm_plan_create(graph, limits, &s->plan));
     size_t n = (size_t)mm_graph_tensors(graph);
     s->last_step = filled(n, -1);

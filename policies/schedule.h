@@ -6,6 +6,7 @@
 #ifndef POLICIES_SCHEDULE_H
 #define POLICIES_SCHEDULE_H
 
+#include "buffers/layout.h"
 #include "mm/core/plan.h"
 
 /* Where a group's bytes lie. */
@@ -41,8 +42,8 @@ typedef struct mm_schedule {
     int segment_capacity;
     mm_group *groups;
     int n_groups, group_capacity;
-    bool quick;              /* little time is spent on finding places */
-    int32_t workspace_group; /* one for all steps, or -1: each step has its own */
+    mm_layout_algorithm layout; /* of places by lifetime */
+    int32_t workspace_group;    /* one for all steps, or -1: each step has its own */
     /* once it is closed */
     struct mm_interval *lives;        /* per group, with its offset in its region */
     int64_t region_bytes[MM_REGIONS]; /* of those that are placed by lifetime at least, until they are */

@@ -22,11 +22,12 @@ static void add_policy(arg_texts *texts, const char *policy) {
     if (texts->n < ARG_TEXTS_MAX) snprintf(texts->text[texts->n++], ARG_TEXT_CAPACITY, "%s", policy);
 }
 
-/* The steps; the link; each codec of elements that a listed policy has, on every map that can be compressed. */
+/* The steps; what they find near; the link; each codec of elements that a listed policy has, on every map that can be compressed. */
 static mm_status choose_policies(bench *b, const nets_net *net, int64_t batch, prediction *p) {
     collector c;
     MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
     add_policy(&p->policies, "liveness");
+    add_policy(&p->policies, "recompute:mode=sqrt,when=always");
     add_policy(&p->policies, "vdnn-all:when=always");
     for (int i = 0; i < MM_MAX_CODECS && c.codecs[i]; i++) {
         char policy[ARG_TEXT_CAPACITY];

@@ -1,8 +1,11 @@
 #include "tools/collect.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/far.h"
 #include "mm/core/graph.h"
+#include "mm/core/simulate.h"
 #include "mm/measured.h"
 #include "pipeline/codec/codec_facts.h"
 #include "tools/device_speed.h"
@@ -24,13 +27,26 @@ static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM
     return MM_OK;
 }
 
+static mm_status learn_cache(collector *c, const target *target) {
+    mm_device *device;
+    mm_device_description description;
+    MM_TRY(mm_device_create(target->device, NULL, &device));
+    mm_device_describe(device, &description);
+    mm_device_destroy(device);
+    c->cache_bytes = description.cache_bytes;
+    return MM_OK;
+}
+
 static mm_status make(collector *c, const nets_net *net, int64_t batch, const target *target,
                       const arg_texts *policies) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n = 0;
     for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
     for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], target->device, &c->codecs[i]));
+    MM_TRY(learn_cache(c, target));
     MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, &c->lowered));
+    c->far_bytes = calloc((size_t)mm_graph_steps(c->lowered->graph) + 1, sizeof *c->far_bytes);
+    if (!c->far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
 }
 
@@ -44,6 +60,7 @@ mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const
 
 void collector_fini(collector *c) {
     mm_facts_destroy(c->facts);
+    free(c->far_bytes);
     nets_lowered_destroy(c->lowered);
     for (int i = 0; i < MM_MAX_CODECS; i++) mm_codec_destroy(c->codecs[i]);
     memset(c, 0, sizeof *c);
@@ -70,7 +87,7 @@ static void add_operation(collector *c, const mm_measured *m, const mm_node *nod
 /* A node in pieces is as many copies. */
 static void add_copy(collector *c, const mm_measured *m, int index, int64_t ns) {
     const mm_node *node = &m->plan->nodes[index];
-    collect_copies *copies = &c->copies[node->kind == MM_NODE_OUT];
+    collect_line *copies = &c->copies[node->kind == MM_NODE_OUT];
     double n = mm_program_pieces(m->program, index), bytes = (double)m->plan->segments[node->dst].bytes;
     if (ns <= 0) return;
     copies->n += n;
@@ -84,12 +101,14 @@ static void add_copy(collector *c, const mm_measured *m, int index, int64_t ns) 
 
 typedef struct totals {
     int64_t compute, again, codecs, link; /* ns of an iteration */
+    int64_t far_bytes;                    /* of what `compute` is of */
 } totals;
 
-static totals add_up(const mm_measured *m, const row *r) {
+static totals add_up(const mm_measured *m, const int64_t *far_bytes, const row *r) {
     totals t = {0};
     for (int i = 0; i < m->plan->n_nodes; i++) {
         mm_node_kind kind = m->plan->nodes[i].kind;
+        if (kind == MM_NODE_STEP) t.far_bytes += far_bytes[i];
         bool copies = kind == MM_NODE_OUT || kind == MM_NODE_IN;
         *(kind == MM_NODE_STEP        ? &t.compute
           : kind == MM_NODE_RECOMPUTE ? &t.again
@@ -99,16 +118,33 @@ static totals add_up(const mm_measured *m, const row *r) {
     return t;
 }
 
-static void add_steps(collector *c, const mm_measured *m, const totals *t, const row *r) {
+/* Of a run without side streams: how much longer its steps took than the same did in the run that steps are from so far,
+ * and how much more they did not find near. Those run again count, too. */
+static void add_far(collector *c, const mm_measured *m, const int64_t *far_bytes, const totals *t, const row *r) {
+    double farther = 0, longer = 0;
+    if (c->cache_bytes == 0 || t->codecs + t->link > 0 || c->steps_from < COLLECT_ALONE) return;
+    for (int i = 0; i < m->plan->n_nodes; i++) {
+        const mm_node *node = &m->plan->nodes[i];
+        int64_t before = mm_simulate_step_ns(c->facts, node) - (node->step == 0 ? c->beyond_ns : 0);
+        farther += (double)(far_bytes[i] - c->far_bytes[node->step]);
+        longer += (double)(typical_ns(m, i, r) - before);
+    }
+    c->far_squared += farther * farther;
+    c->far_longer += farther * longer;
+}
+
+static void add_steps(collector *c, const mm_measured *m, const int64_t *far_bytes, const totals *t, const row *r) {
     bool alone = t->codecs + t->link == 0;
     collect_rank rank = !alone ? COLLECT_BESIDE : strcmp(r->policy, "liveness") == 0 ? COLLECT_LIVENESS : COLLECT_ALONE;
     if (rank < c->steps_from) return;
     c->steps_from = rank;
     c->alone_ns = alone ? t->compute : 0;
+    c->alone_far_bytes = t->far_bytes;
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
-        if (node->kind == MM_NODE_STEP)
-            c->facts->variants[c->facts->variant_first[node->step]].ns = typical_ns(m, i, r);
+        if (node->kind != MM_NODE_STEP) continue;
+        c->facts->variants[c->facts->variant_first[node->step]].ns = typical_ns(m, i, r);
+        c->far_bytes[node->step] = far_bytes[i];
     }
     int64_t beyond = (int64_t)(r->iteration_seconds_median * 1e9) - t->compute - t->again;
     c->beyond_ns = alone && beyond > 0 ? beyond : 0;
@@ -123,19 +159,21 @@ static void add_contention(collector *c, const totals *t, const row *r) {
     if (side <= 0 || c->alone_ns == 0) return;
     if (beside > (double)t->compute) beside = (double)t->compute;
     double codecs = beside * (double)t->codecs / side, link = beside * (double)t->link / side;
-    double longer = (double)(t->compute - c->alone_ns);
+    double longer = (double)(t->compute - c->alone_ns), farther = (double)(t->far_bytes - c->alone_far_bytes);
     c->contention.cc += codecs * codecs;
     c->contention.cl += codecs * link;
     c->contention.ll += link * link;
     c->contention.cy += codecs * longer;
     c->contention.ly += link * longer;
+    c->contention.cf += codecs * farther;
+    c->contention.lf += link * farther;
 }
 
-mm_status collector_add(collector *c, session *s, const row *r) {
-    mm_measured m;
-    MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
-    totals t = add_up(&m, r);
-    add_steps(c, &m, &t, r);
+static void add_run(collector *c, const mm_measured *measured, const int64_t *far_bytes, const row *r) {
+    const mm_measured m = *measured;
+    totals t = add_up(&m, far_bytes, r);
+    add_far(c, &m, far_bytes, &t, r);
+    add_steps(c, &m, far_bytes, &t, r);
     add_contention(c, &t, r);
     for (int i = 0; i < m.plan->n_nodes; i++) {
         const mm_node *node = &m.plan->nodes[i];
@@ -145,16 +183,26 @@ mm_status collector_add(collector *c, session *s, const row *r) {
         else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
             add_copy(c, &m, i, ns);
     }
-    return MM_OK;
+}
+
+mm_status collector_add(collector *c, session *s, const row *r) {
+    mm_measured m;
+    MM_TRY(mm_measured_get(s->manager, nets_exec_lowered(s->train)->graph, &m));
+    int64_t *far_bytes = calloc((size_t)m.plan->n_nodes + 1, sizeof *far_bytes);
+    if (!far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    mm_status status = c->cache_bytes > 0 ? mm_far_bytes(m.plan, c->cache_bytes, far_bytes) : MM_OK;
+    if (status == MM_OK) add_run(c, &m, far_bytes, r);
+    free(far_bytes);
+    return status;
 }
 
 /* ---------------------------------------------------------------- what follows */
 
 /* The constant of the line through all copies of both ways; 0 if they do not tell. */
-static double copy_constant(const collect_copies copies[2]) {
+static double copy_constant(const collect_line copies[2]) {
     double up = 0, down = 0;
     for (int way = 0; way < 2; way++) {
-        const collect_copies *l = &copies[way];
+        const collect_line *l = &copies[way];
         double spread = l->n * l->bytes_bytes - l->bytes * l->bytes;
         if (l->n < 2 || spread <= 1e-9 * l->n * l->bytes_bytes) continue;
         up += l->ns * l->bytes_bytes - l->bytes * l->bytes_ns;
@@ -163,7 +211,7 @@ static double copy_constant(const collect_copies copies[2]) {
     return down > 0 && up > 0 ? up / down : 0;
 }
 
-static int64_t copy_rate(const collect_copies *copies, double constant) {
+static int64_t copy_rate(const collect_line *copies, double constant) {
     double ns = copies->ns - copies->n * constant;
     if (copies->n == 0) return 0;
     if (ns <= 0.1 * copies->ns) ns = 0.1 * copies->ns; /* copies too small to tell */
@@ -176,8 +224,27 @@ static int permille(double part) {
     return permille > MM_CONTENTION_MOST ? MM_CONTENTION_MOST : permille > 0 ? (int)permille : 0;
 }
 
+/* What a far byte takes more; 0 if the runs do not tell. */
+static double far_ns(const collector *c) {
+    double most = 1e-3 * MM_FAR_PS_MOST, far = c->far_longer > 0 ? c->far_longer / c->far_squared : 0;
+    return far < most ? far : most;
+}
+
+/* A step takes at least half of its time for what it does, whatever it finds where. */
+static void take_far_off(const collector *c, double far, mm_facts *facts) {
+    for (int s = 0; s < facts->n_steps; s++) {
+        int64_t *ns = &facts->variants[facts->variant_first[s]].ns, off = (int64_t)((double)c->far_bytes[s] * far);
+        *ns -= off < *ns / 2 ? off : *ns / 2;
+    }
+    facts->cache_bytes = c->cache_bytes;
+    facts->far_ps_per_byte = (int64_t)(1000 * far);
+}
+
 /* The least squares' two parts, neither below nothing. */
-static void find_contention(const collect_contention *s, int *codecs_out, int *link_out) {
+static void find_contention(const collect_contention *sums, double far, int *codecs_out, int *link_out) {
+    collect_contention less = *sums, *s = &less;
+    less.cy -= far * less.cf;
+    less.ly -= far * less.lf;
     double determinant = s->cc * s->ll - s->cl * s->cl, codecs = 0, link = 0;
     if (determinant > 1e-6 * s->cc * s->ll) {
         codecs = (s->cy * s->ll - s->ly * s->cl) / determinant;
@@ -210,7 +277,8 @@ mm_status collector_measure_link(collector *c, const target *target) {
 }
 
 static void conclude(const collector *c, mm_facts *facts) {
-    double constant = copy_constant(c->copies);
+    double constant = copy_constant(c->copies), far = far_ns(c);
+    take_far_off(c, far, facts);
     facts->issue_ns = (int64_t)constant;
     facts->in_bytes_per_s = copy_rate(&c->copies[0], constant);
     facts->out_bytes_per_s = copy_rate(&c->copies[1], constant);
@@ -218,7 +286,7 @@ static void conclude(const collector *c, mm_facts *facts) {
         facts->out_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->out_bytes_per_s);
         facts->in_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->in_bytes_per_s);
     }
-    find_contention(&c->contention, &facts->contention_permille, &facts->link_contention_permille);
+    find_contention(&c->contention, far, &facts->contention_permille, &facts->link_contention_permille);
 }
 
 mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {

@@ -5,8 +5,11 @@
  *   codecs       from the runs that use them
  *   link         what a copy takes is a constant (issue_ns) and its bytes at a rate: the line through all copies
  *                both ways at once: no network keeps both busy, so that is measured by itself
+ *   far bytes    what the steps of other runs without side streams took longer, or less, as a part of the bytes that they
+ *                found in the cache less, or more, often: the part that explains all runs best. Less that, the steps'
+ *                times are of steps that find all near
  *   contention   what computation took longer in the runs with side streams, as a part of the time that codecs and
- *                copies worked beside it: the two parts that explain all runs best */
+ *                copies worked beside it, and beyond what it did not find near: the two parts that explain all runs best */
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
 
@@ -15,14 +18,15 @@
 #include "tools/target.h"
 
 /* Sums of what a line is fitted to. */
-typedef struct collect_copies {
+typedef struct collect_line {
     double n, bytes, ns, bytes_bytes, bytes_ns;
-} collect_copies;
+} collect_line;
 
 /* Of runs with side streams: time that codecs (c) and copies (l) worked beside the computation, and how much longer that
  * took (y), multiplied and summed up. */
 typedef struct collect_contention {
     double cc, cl, ll, cy, ly;
+    double cf, lf; /* and how many bytes more it did not find near */
 } collect_contention;
 
 /* How good a run is for the times of steps. */
@@ -32,11 +36,15 @@ typedef struct collector {
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
-    collect_copies copies[2]; /* in, and out */
+    collect_line copies[2];   /* in, and out */
     int64_t both_bytes_per_s; /* each way of the link while both are busy; 0: not measured */
+    int64_t cache_bytes;      /* of the device; 0: not known */
     collect_rank steps_from;
-    int64_t alone_ns;  /* of all steps, in the run that they are from, if that had no side streams */
-    int64_t beyond_ns; /* of an iteration, beyond its steps, there */
+    int64_t *far_bytes;                /* per step, in that run */
+    int64_t alone_ns, alone_far_bytes; /* of all steps there, if that had no side streams */
+    int64_t beyond_ns;                 /* of an iteration, beyond its steps, there */
+    double far_squared,
+        far_longer; /* sums of how many bytes more a run did not find near, squared, and times ns more */
     collect_contention contention;
 } collector;
 

@@ -47,9 +47,12 @@ typedef struct mm_facts {
                                                           it (policies/nominal.h). 0: not known */
     int contention_permille;                           /* how much longer compute takes while a codec works */
     int link_contention_permille;                      /* and while a copy over the link does; they add up */
-    int64_t issue_ns;    /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
-    int64_t alloc_ns;    /* of an unplanned allocation, or a free. It begins when all that runs has ended, and nothing
+    int64_t issue_ns; /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
+    int64_t alloc_ns; /* of an unplanned allocation, or a free. It begins when all that runs has ended, and nothing
                          begins before it has: the CUDA runtime's synchronise the device. 0: they cost nothing */
+    /* Steps' times are of steps that find all they use in the caches. What they last used more than cache_bytes of other
+     * uses ago (far.h) takes so many ps a byte more. 0: not known, and contained in the times of steps. */
+    int64_t cache_bytes, far_ps_per_byte;
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
                             (mm/core/pieces.h) */
 } mm_facts;
@@ -63,6 +66,7 @@ enum { MM_PIECE_BYTES = 4 << 20 };
 enum { MM_CONTENTION_MOST = 9000, MM_LINK_SHARED_LEAST = 10 };
 #define MM_NS_MOST INT64_C(1000000000000)
 enum { MM_ALLOC_NS_MOST = 1000000000 }; /* issuing an operation, or an allocation */
+enum { MM_FAR_PS_MOST = 1000000 };
 
 /* A variant for each workspace that the graph allows a step, the declared one first, without times; room for n_codecs
  * codecs. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/far.h"
 #include "mm/core/pieces.h"
 #include "mm/core/status.h"
 
@@ -15,6 +16,7 @@ typedef struct simulator {
     const mm_facts *facts;
     mm_pieces pieces;
     mm_sim_node *nodes;
+    int64_t *far_bytes;               /* per node; NULL: nobody knows */
     int32_t ended[MM_STREAM_COUNT];   /* how many pieces of each stream have */
     int32_t running[MM_STREAM_COUNT]; /* piece; -1 */
     int64_t left[MM_STREAM_COUNT];    /* work of it */
@@ -26,12 +28,16 @@ typedef struct simulator {
 
 /* ---------------------------------------------------------------- how long, and how fast */
 
+/* What is too long stays so, and is refused. */
+static int64_t add_ns(int64_t ns, double more) {
+    return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1;
+}
+
 /* A copy over the link with the other way free. A rate of 0 is not known. */
 static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
     int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     if (rate <= 0) return 0;
-    double ns = (double)bytes / (double)rate * 1e9;
-    return ns < (double)MM_NS_MOST ? (int64_t)ns : MM_NS_MOST + 1; /* refused, with all that is too long */
+    return add_ns(0, (double)bytes / (double)rate * 1e9);
 }
 
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
@@ -45,6 +51,8 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     int64_t ns;
     if (mm_node_runs_step(n)) {
         ns = mm_simulate_step_ns(facts, n);
+        if (s->far_bytes && ns >= 0 && ns <= MM_NS_MOST)
+            ns = add_ns(ns, (double)s->far_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
     } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
         ns = link_ns(facts, n, plan->segments[n->dst].bytes);
     } else {
@@ -101,6 +109,9 @@ static mm_status check_facts(const mm_plan *plan, const mm_facts *f) {
     if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: issuing in %lld ns, an allocation in %lld ns: out of range",
                        mm_graph_name(plan->graph), (long long)f->issue_ns, (long long)f->alloc_ns);
+    if (f->cache_bytes < 0 || f->far_ps_per_byte < 0 || f->far_ps_per_byte > MM_FAR_PS_MOST)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: a cache of %lld bytes, %lld ps a byte beyond it: out of range",
+                       mm_graph_name(plan->graph), (long long)f->cache_bytes, (long long)f->far_ps_per_byte);
     if (mm_facts_link_is_possible(f)) return MM_OK;
     return mm_fail(MM_ERR_INVALID,
                    "facts for %s: the link's rate with both ways busy is less than a tenth of that of one way alone",
@@ -260,6 +271,13 @@ static void sum_up(const simulator *s, mm_simulation *out) {
                                         mm_pieces_codec_wait(&s->pieces, s->ended_ns));
 }
 
+static mm_status find_far(simulator *s) {
+    if (s->facts->cache_bytes == 0 || s->facts->far_ps_per_byte == 0) return MM_OK;
+    s->far_bytes = malloc(((size_t)s->plan->n_nodes + 1) * sizeof *s->far_bytes);
+    if (!s->far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    return mm_far_bytes(s->plan, s->facts->cache_bytes, s->far_bytes);
+}
+
 mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out) {
     simulator s = {.plan = plan, .facts = facts};
     MM_TRY(check_facts(plan, facts));
@@ -267,7 +285,8 @@ mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation 
     for (int t = 0; t < MM_STREAM_COUNT; t++) s.running[t] = -1;
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
     s.ended_ns = calloc((size_t)s.pieces.n + 1, sizeof *s.ended_ns);
-    mm_status status = s.nodes && s.ended_ns ? run(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    mm_status status = s.nodes && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    if (status == MM_OK) status = run(&s);
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
         *simulation_out = (mm_simulation){.n_nodes = plan->n_nodes, .nodes = s.nodes};
@@ -275,6 +294,7 @@ mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation 
     } else
         free(s.nodes);
     free(s.ended_ns);
+    free(s.far_bytes);
     mm_pieces_fini(&s.pieces);
     return status;
 }

@@ -36,8 +36,9 @@ typedef struct mm_device_description {
     /* To plan by where nothing is measured, so that plans do not depend on a measurement: what the device's memory
      * moves, and the link to pinned memory each way. 0: not known. */
     int64_t memory_bytes_per_s, link_bytes_per_s;
-    int processors;     /* multiprocessors of a GPU, CPUs of the host */
-    const char *pinned; /* how large pinned memory is taken; static */
+    int64_t cache_bytes; /* what lies between the processors and that memory, and all of them share. 0: not known */
+    int processors;      /* multiprocessors of a GPU, CPUs of the host */
+    const char *pinned;  /* how large pinned memory is taken; static */
 } mm_device_description;
 
 typedef struct mm_memory_info {

@@ -121,6 +121,10 @@ static void host_describe(mm_device *base, mm_device_description *description_ou
     int64_t in = ((host_device *)base)->config.link_in_bytes_per_s;
     mm_device_description description = {
         .model = "CPU", .processors = (int)sysconf(_SC_NPROCESSORS_ONLN), .pinned = "mapped"};
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (cache_bytes > 0) description.cache_bytes = cache_bytes;
+#endif
     char line[256];
     FILE *info = fopen("/proc/cpuinfo", "re");
     while (info != NULL && fgets(line, sizeof line, info) != NULL)

@@ -108,6 +108,8 @@ static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
     assert_int_equal(a->link_contention_permille, b->link_contention_permille);
     assert_int_equal(a->issue_ns, b->issue_ns);
     assert_int_equal(a->alloc_ns, b->alloc_ns);
+    assert_int_equal(a->cache_bytes, b->cache_bytes);
+    assert_int_equal(a->far_ps_per_byte, b->far_ps_per_byte);
 }
 
 static void save_then_load_gives_the_same_facts(void **state) {
@@ -124,6 +126,8 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->in_both_bytes_per_s = 45000000000;
         facts->issue_ns = 2000;
         facts->alloc_ns = 100 * (int64_t)seed;
+        facts->cache_bytes = (int64_t)seed << 40;
+        facts->far_ps_per_byte = 10 * (int64_t)seed;
         facts->link_contention_permille = (int)seed;
         assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
         assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
@@ -171,6 +175,8 @@ static void what_the_file_leaves_out_stays(void **state) {
     assert_int_equal(facts->contention_permille, 5);
     assert_int_equal(facts->link_contention_permille, 0); /* files of old know of none */
     assert_int_equal(facts->alloc_ns, 0);                 /* nor of these */
+    assert_int_equal(facts->cache_bytes, 0);
+    assert_int_equal(facts->far_ps_per_byte, 0);
     assert_int_equal(facts->codes[f->g.map].split_rows, 4);
     assert_int_equal(facts->piece_bytes, 1000);
 }

@@ -260,6 +260,37 @@ static void memory_is_allocated_with_every_stream_idle(void **state) {
     fixture_destroy(&f);
 }
 
+/* The first, the third and the last step use a map each, and nothing else has a place. */
+static void what_a_step_does_not_find_near_takes_longer(void **state) {
+    (void)state;
+    fixture f = fixture_create(false, 0);
+    int maps[2], between = mm_plan_segment(f.plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f.g.out, SMALL_MAP_BYTES);
+    f.plan->segments[between].offset = 8192;
+    for (int i = 0; i < 2; i++) {
+        maps[i] = mm_plan_segment(f.plan, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, SMALL_MAP_BYTES);
+        f.plan->segments[maps[i]].offset = 16384 + 8192 * i;
+    }
+    f.plan->nodes[f.steps[CONV_F]].work = maps[0];
+    f.plan->nodes[f.steps[LOSS_F]].work = between;
+    f.plan->nodes[f.steps[UPDATE]].work = maps[1];
+    f.facts->cache_bytes = SMALL_MAP_BYTES;
+    f.facts->far_ps_per_byte = 25;
+    mm_simulation sim;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.steps[CONV_F]].end_ns, 1100);
+    assert_int_equal(sim.iteration_ns, 7300);
+    mm_simulation_fini(&sim);
+    f.facts->cache_bytes = 2 * SMALL_MAP_BYTES;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.iteration_ns, 7000);
+    mm_simulation_fini(&sim);
+    f.facts->far_ps_per_byte = -1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    f.facts->far_ps_per_byte = MM_FAR_PS_MOST + 1;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&f);
+}
+
 static void copies_over_a_link_of_unknown_speed_take_no_time(void **state) {
     (void)state;
     link_fixture l = link_create(false);
@@ -560,6 +591,7 @@ int main(void) {
         cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),
         cmocka_unit_test(a_copy_takes_its_issuing_and_its_bytes),
         cmocka_unit_test(memory_is_allocated_with_every_stream_idle),
+        cmocka_unit_test(what_a_step_does_not_find_near_takes_longer),
         cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),
         cmocka_unit_test(a_slow_encode_is_followed_by_the_copy_of_its_last_piece),
         cmocka_unit_test(a_slow_link_begins_with_the_first_piece_and_goes_on_without_a_pause),

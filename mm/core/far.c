@@ -1,0 +1,64 @@
+#include "mm/core/far.h"
+
+#include <stdlib.h>
+
+#include "mm/core/runs.h"
+#include "mm/core/status.h"
+
+typedef struct walk {
+    const mm_plan *plan;
+    int64_t cache_bytes;
+    mm_runs last; /* tags: what `used` was when the bytes had been used */
+    int64_t used; /* bytes, by all nodes so far */
+} walk;
+
+/* What is placed at run time has no place that is known. */
+static bool has_place(const mm_plan *plan, int segment) {
+    return segment >= 0 && !plan->segments[segment].pinned && !plan->segments[segment].dynamic &&
+           plan->segments[segment].bytes > 0;
+}
+
+/* The i-th segment that a node uses; false: there are no more. */
+static bool nth_use(const mm_plan *plan, const mm_node *n, int i, int *segment_out) {
+    const int own[] = {n->src, n->dst, n->work, n->stage};
+    int n_uses = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step)->n_uses : 0;
+    if (i >= n_uses + 4) return false;
+    *segment_out = i < n_uses ? plan->bindings[n->first_binding + i] : own[i - n_uses];
+    return true;
+}
+
+static int64_t far_of(const walk *w, const mm_segment *s) {
+    int64_t begin = s->offset, end = begin + s->bytes, near = 0;
+    for (size_t i = mm_runs_find(&w->last, begin); i < w->last.n && w->last.runs[i].begin < end; i++) {
+        const mm_run *run = &w->last.runs[i];
+        if (w->used - run->tag > w->cache_bytes) continue;
+        near += (run->end < end ? run->end : end) - (run->begin > begin ? run->begin : begin);
+    }
+    return s->bytes - near;
+}
+
+static bool visit(walk *w, const mm_node *n, int64_t *far_out) {
+    int segment;
+    int64_t used = w->used;
+    *far_out = 0;
+    for (int i = 0; nth_use(w->plan, n, i, &segment); i++)
+        if (has_place(w->plan, segment)) used += w->plan->segments[segment].bytes;
+    for (int i = 0; nth_use(w->plan, n, i, &segment); i++) {
+        if (!has_place(w->plan, segment)) continue;
+        const mm_segment *s = &w->plan->segments[segment];
+        *far_out += far_of(w, s);
+        if (!mm_runs_tag(&w->last, s->offset, s->offset + s->bytes, used)) return false;
+    }
+    w->used = used;
+    return true;
+}
+
+mm_status mm_far_bytes(const mm_plan *plan, int64_t cache_bytes, int64_t *far_out) {
+    enum { ITERATIONS = 2 }; /* the first finds nothing */
+    walk w = {.plan = plan, .cache_bytes = cache_bytes};
+    bool enough = true;
+    for (int iteration = 0; iteration < ITERATIONS; iteration++)
+        for (int i = 0; enough && i < plan->n_nodes; i++) enough = visit(&w, &plan->nodes[i], &far_out[i]);
+    free(w.last.runs);
+    return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for what a plan finds near");
+}

@@ -1,0 +1,66 @@
+#include "policies/least_time.h"
+
+#include "mm/core/simulate.h"
+#include "mm/core/status.h"
+
+static int64_t operation_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    int code = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
+    const mm_code_facts *c = mm_facts_code(facts, code, n->tensor);
+    return n->kind == MM_NODE_ENCODE ? c->encode_ns : c->decode_ns;
+}
+
+static double copy_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
+    return rate > 0 ? (double)plan->segments[n->dst].bytes / (double)rate * 1e9 : 0;
+}
+
+/* Whatever waits for whatever: no stream takes less than its own work, and the computation is slowed down for as long as
+ * others work beside it. */
+static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
+    double busy[MM_STREAM_COUNT] = {0}, most = 0;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (mm_node_runs_step(n))
+            busy[n->stream] += (double)mm_simulate_step_ns(facts, n);
+        else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN)
+            busy[n->stream] += copy_ns(plan, facts, n);
+        else
+            busy[n->stream] += (double)operation_ns(plan, facts, n);
+    }
+    const struct {
+        mm_stream_id a, b;
+        int permille;
+    } beside[] = {{MM_STREAM_ENCODE, MM_STREAM_DECODE, facts->contention_permille},
+                  {MM_STREAM_OUT, MM_STREAM_IN, facts->link_contention_permille}};
+    for (int i = 0; i < 2; i++) {
+        double longer = busy[beside[i].a] > busy[beside[i].b] ? busy[beside[i].a] : busy[beside[i].b];
+        double slowed = busy[MM_STREAM_COMPUTE] + longer * beside[i].permille / (1000.0 + beside[i].permille);
+        if (longer > most) most = longer;
+        if (slowed > most) most = slowed;
+    }
+    return most;
+}
+
+/* Where nothing slows anything down, no further wait, as places add them, makes anything end earlier. */
+static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+    mm_facts unhindered = *facts;
+    unhindered.contention_permille = unhindered.link_contention_permille = 0;
+    unhindered.out_both_bytes_per_s = unhindered.in_both_bytes_per_s = 0;
+    unhindered.alloc_ns = unhindered.far_ps_per_byte = 0;
+    mm_simulation simulation;
+    MM_TRY(mm_simulate(plan, &unhindered, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+mm_status mm_least_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+    int64_t unhindered;
+    MM_TRY(unhindered_ns(plan, facts, &unhindered));
+    double most = busiest_ns(plan, facts);
+    if (most < (double)unhindered) most = (double)unhindered;
+    /* The simulator rounds at the end of each piece, and speeds to millionths. */
+    double rounding = 16.0 * plan->n_nodes + most * 4e-6;
+    *ns_out = most > rounding ? (int64_t)(most - rounding) : 0;
+    return MM_OK;
+}
