@@ -1,12 +1,11 @@
 /* Local response normalisation: against its formula in double, and gradients against central differences (step 0.01, so
  * that the curvature's part stays below the tolerance, 1e-3 of the largest gradient; alpha is large enough that the
  * normalisation, and so each term of its gradient, shows). */
-#include <string.h>
-
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
