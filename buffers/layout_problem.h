@@ -45,8 +45,8 @@ void mm_layout_problem_fini(mm_layout_problem *problem);
 /* In order of first use, exact fit before first fit. */
 MM_CHECKED mm_status mm_layout_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
 
-/* Improves *best by a search, until it reaches the lower bound or `work` is used up: a count of what is looked at, so the
- * time is bounded and the result is the same everywhere. Of placements as low as *best it takes its own. */
+/* Improves *best by a search, until it reaches the lower bound or `work` is used up: a count of what is looked at, so
+ * the time is bounded and the result is the same everywhere. Of placements as low as *best it takes its own. */
 MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);
 
 #endif

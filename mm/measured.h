@@ -13,8 +13,8 @@ typedef struct mm_measured {
 /* Between iterations. All of it belongs to the manager, until the policy changes or the graph is forgotten. */
 MM_CHECKED mm_status mm_measured_get(mm_manager *manager, const mm_graph *graph, mm_measured *measured_out);
 
-/* How long the thread that drives the manager has stood waiting in calls of iterations: for data, for workers to issue, at
- * the end for the device. Asks no device. */
+/* How long the thread that drives the manager has stood waiting in calls of iterations: for data, for workers to issue,
+ * at the end for the device. Asks no device. */
 int64_t mm_host_wait_ns(mm_manager *manager);
 
 #endif

@@ -188,14 +188,15 @@ MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor in
  * addend). A policy may then let both share one storage: the step sees equal pointers and has nothing to copy. */
 MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
 
-/* Says of the last step added that, when it is run again (mm_recompute_fn), it can do with what it wrote to `output` the
- * first time: it reads that instead of writing it (mm_tensor_given), and computes only the rest. A batch norm so needs no
- * second look for the statistics that it saved. Where time is predicted, any step that is given something is taken to need
- * two thirds of its time, as a batch norm does. */
+/* Says of the last step added that, when it is run again (mm_recompute_fn), it can do with what it wrote to `output`
+ * the first time: it reads that instead of writing it (mm_tensor_given), and computes only the rest. A batch norm so
+ * needs no second look for the statistics that it saved. Where time is predicted, any step that is given something is
+ * taken to need two thirds of its time, as a batch norm does. */
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
 
-/* Says of the last step added that it can do with less scratch, too: `workspace_bytes`, less than any said before of it.
- * Which it gets is decided when the graph is planned (mm_workspace_bytes); its results may differ in their rounding. */
+/* Says of the last step added that it can do with less scratch, too: `workspace_bytes`, less than any said before of
+ * it. Which it gets is decided when the graph is planned (mm_workspace_bytes); its results may differ in their
+ * rounding. */
 MM_API MM_CHECKED mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes);
 
 /* Checks the whole and freezes it: no read of a managed tensor before its write, no tensor never used, no more than
@@ -258,17 +259,17 @@ typedef struct mm_options {
     void *event_ctx;
 } mm_options;
 
-/* When memory is short. The device may give less than it says it has free, the budget may be made smaller, memory may run
- * out in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does not fit
- * is replaced by the next of its ladder that does: the same with smaller workspaces, with planned memory, with later
- * decodes, with more swapping, then a stronger one: cheap layers recomputed, all layers of segments recomputed and the rest
- * swapped, then whatever takes least; never a lossy one in place of a lossless one. Each such step is logged as a warning,
- * counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up again as soon as it fits:
- * after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits, MM_ERR_INFEASIBLE says what the least
- * would be, nothing is changed and nothing lost.
+/* When memory is short. The device may give less than it says it has free, the budget may be made smaller, memory may
+ * run out in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does
+ * not fit is replaced by the next of its ladder that does: the same with smaller workspaces, with planned memory, with
+ * later decodes, with more swapping, then a stronger one: cheap layers recomputed, all layers of segments recomputed
+ * and the rest swapped, then whatever takes least; never a lossy one in place of a lossless one. Each such step is
+ * logged as a warning, counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up
+ * again as soon as it fits: after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits,
+ * MM_ERR_INFEASIBLE says what the least would be, nothing is changed and nothing lost.
  *
- * What is no shortage is refused: a budget that was too small from the start; and one above what the device has free (the
- * host: above what the machine has), at creation and by mm_budget_set, with MM_ERR_NOMEM and both numbers. */
+ * What is no shortage is refused: a budget that was too small from the start; and one above what the device has free
+ * (the host: above what the machine has), at creation and by mm_budget_set, with MM_ERR_NOMEM and both numbers. */
 
 /* A manager, its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_NOMEM. */
 MM_API MM_CHECKED mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out);
@@ -282,8 +283,8 @@ MM_API void mm_manager_destroy(mm_manager *manager);
  * the layer that holds it, and a policy that would fit, if any would; nothing changed. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
 
-/* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. Waits for those that were
- * ended without waiting; what failed in them is not told any more (mm_manager_sync before it tells). */
+/* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. Waits for those that
+ * were ended without waiting; what failed in them is not told any more (mm_manager_sync before it tells). */
 MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
 
 /* The policy that is run: the one that was set, or what stands in for it because memory is short. Valid until the
@@ -296,8 +297,8 @@ MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *polic
 
 /* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved: the range stays
  * reserved, so nothing moves. Plans and checks every prepared graph under the new budget first, down the ladder if it
- * must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to the
- * system, but for persistent tensors. Between iterations only. */
+ * must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to
+ * the system, but for persistent tensors. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
 /* The user's memory for an external tensor, at least its bytes; borrowed until replaced. Between iterations only. */
@@ -315,23 +316,23 @@ MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *n
 MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
                                               int64_t bytes);
 
-/* Adds a persistent tensor that no graph declares: room for what the caller keeps on the device beside them, zeroed. Every
- * prepared graph is planned anew around it. MM_ERR_INFEASIBLE: one would not fit any more under the policy that is run;
- * there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken or
+/* Adds a persistent tensor that no graph declares: room for what the caller keeps on the device beside them, zeroed.
+ * Every prepared graph is planned anew around it. MM_ERR_INFEASIBLE: one would not fit any more under the policy that
+ * is run; there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken or
  * NULL, or bytes <= 0. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *name, int64_t bytes);
 
-/* Gives back what mm_persistent_add added. Every prepared graph is planned anew without it. MM_ERR_NOT_FOUND: there is none.
- * MM_ERR_INVALID: a graph has declared it. MM_ERR_ORDER: other persistent tensors lie behind it, which never move: it stays.
- * On failure nothing changed. Between iterations only. */
+/* Gives back what mm_persistent_add added. Every prepared graph is planned anew without it. MM_ERR_NOT_FOUND: there is
+ * none. MM_ERR_INVALID: a graph has declared it. MM_ERR_ORDER: other persistent tensors lie behind it, which never
+ * move: it stays. On failure nothing changed. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
 
 /* The compute stream that work can be enqueued on: what mm_layer_begin takes. The same for the manager's life. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
-/* A stream as its device knows it, for launches and libraries of your own: on the device cuda a cudaStream_t. NULL on the
- * host device, and for NULL: there a loop computes on its own thread. It stays mm's. Ask in each step, after mm_layer_begin:
- * where times are measured, they count from there. */
+/* A stream as its device knows it, for launches and libraries of your own: on the device cuda a cudaStream_t. NULL on
+ * the host device, and for NULL: there a loop computes on its own thread. It stays mm's. Ask in each step, after
+ * mm_layer_begin: where times are measured, they count from there. */
 MM_API void *mm_stream_handle(mm_stream *stream);
 
 MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_graph *graph);
@@ -343,8 +344,9 @@ MM_API MM_CHECKED mm_status mm_iteration_end(mm_manager *manager);
 /* Ends it without waiting for the device: what is enqueued on the compute stream afterwards, the next iteration too,
  * runs after all of it. Only what failed before it was enqueued is returned here; what fails later is returned by the
  * calls that wait: mm_manager_sync, mm_iteration_end of a later iteration, calls that need the manager to be idle (they
- * wait first: mm_persistent_get and _set, changes of policy, budget or graphs). Like mm_iteration_end where something has
- * to be looked at once the work is done: self_check, measure_times, plans that place tensors at run time (naive forms).
+ * wait first: mm_persistent_get and _set, changes of policy, budget or graphs). Like mm_iteration_end where something
+ * has to be looked at once the work is done: self_check, measure_times, plans that place tensors at run time (naive
+ * forms).
  */
 MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
 
@@ -353,16 +355,16 @@ MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
  * run. Between iterations. */
 MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
 
-/* ---- Replaying an iteration. Where nothing changes from one iteration to the next but what lies in memory, its work can
- * be recorded once and enqueued again with one call (on CUDA: a graph): the host then takes no time for each layer.
+/* ---- Replaying an iteration. Where nothing changes from one iteration to the next but what lies in memory, its work
+ * can be recorded once and enqueued again with one call (on CUDA: a graph): the host then takes no time for each layer.
  *
  *   if (mm_replay_state(m, graph) == MM_REPLAY_MAY) {
  *       mm_record_begin(m, graph);  ... every step as in an iteration; nothing runs ...  mm_record_end(m);
  *   }
  *   mm_iteration_replay(m, graph);
  *
- * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A change
- * of policy or budget, of external memory or of the recompute function drops the recording. */
+ * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A
+ * change of policy or budget, of external memory or of the recompute function drops the recording. */
 typedef enum mm_replay_state_id {
     MM_REPLAY_NO,    /* cannot be recorded: the log says once why; or not yet: nothing has run under this plan */
     MM_REPLAY_MAY,   /* mm_record_begin may be tried */
@@ -403,8 +405,8 @@ MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a managed tensor that the step reads, is bit for bit what was written there
- * first: else a lossy code gave it back, or it was computed again from what one gave back, or by an algorithm that is not
- * deterministic. A step may so compute exactly what depends on it, in place of reading it. */
+ * first: else a lossy code gave it back, or it was computed again from what one gave back, or by an algorithm that is
+ * not deterministic. A step may so compute exactly what depends on it, in place of reading it. */
 MM_API bool mm_tensor_exact(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a tensor that the step writes, holds its value already: to be read and left
@@ -417,8 +419,8 @@ MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
  * are replayed, and persistent tensors that the step changes (running statistics) are left alone. */
 typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
-/* Sets it for a graph (prepared if it was not); kept over changes of the policy. Without it, policies that recompute are
- * refused by mm_iteration_begin. Between iterations only. */
+/* Sets it for a graph (prepared if it was not); kept over changes of the policy. Without it, policies that recompute
+ * are refused by mm_iteration_begin. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
 
 /* The step's scratch, 256-byte aligned; NULL if it has none. */

@@ -17,7 +17,8 @@ typedef struct mm_planned {
     mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
 } mm_planned;
 
-/* What a device tells of itself (mm_device_description), for plans that are made without measured times. 0: not known. */
+/* What a device tells of itself (mm_device_description), for plans that are made without measured times. 0: not
+ * known. */
 typedef struct mm_rates {
     int64_t memory_bytes_per_s, link_bytes_per_s;
 } mm_rates;

@@ -226,8 +226,8 @@ static bool has_recording(nets_exec *exec, mm_stream *stream) {
     return status == MM_OK;
 }
 
-/* The batch is put where the data step would put it. That place is free: what came before is over on the compute stream,
- * and of this iteration nothing has begun. */
+/* The batch is put where the data step would put it. That place is free: what came before is over on the compute
+ * stream, and of this iteration nothing has begun. */
 static mm_status run_recorded(nets_exec *exec, const iteration *it) {
     MM_TRY(enqueue_batch(exec, it, exec->recorded_images, exec->recorded_labels));
     MM_TRY(mm_iteration_replay(exec->manager, exec->lowered->graph));

@@ -24,7 +24,8 @@ typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
  * budget. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                       const char *device, const nets_sgd *sgd, nets_exec **exec_out);
-/* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive them. */
+/* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive
+ * them. */
 MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                          nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out);
 /* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
@@ -46,12 +47,12 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the
  * executor's batch. Blocks until it is done, allocates nothing. In training the weights are updated with the learning
- * rate `lr`. Where memory runs out, it is run again as the manager's ladder allows: weights and running statistics end as
- * if nothing had been. On failure the iteration was aborted, and the manager is usable. Nothing may be submitted and not
- * collected.
+ * rate `lr`. Where memory runs out, it is run again as the manager's ladder allows: weights and running statistics end
+ * as if nothing had been. On failure the iteration was aborted, and the manager is usable. Nothing may be submitted and
+ * not collected.
  *
- * An iteration that failed before it updated the weights, by this call or those below, leaves weights, momenta and running
- * statistics as they were before it (unless the device is lost). */
+ * An iteration that failed before it updated the weights, by this call or those below, leaves weights, momenta and
+ * running statistics as they were before it (unless the device is lost). */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
 
@@ -73,20 +74,20 @@ MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, cons
  * void too, and not to be collected; the manager is usable. MM_ERR_ORDER: there is none. */
 MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out);
 
-/* Batches come in beside the computation from now on: while an iteration runs, the batch of the next that is submitted is
- * copied to a buffer on the device, nets_exec_stage_bytes of the budget until the executor is destroyed (mm_persistent_add;
- * for the manager's life if others lie behind it then). Bits stay the same. MM_ERR_INFEASIBLE: these do not fit the budget
- * under the policy that is run: nothing changed, and batches come over the compute stream before their iteration's first
- * step, as without. MM_ERR_INVALID: another executor of such a graph has that buffer in this manager. With nothing
- * submitted. */
+/* Batches come in beside the computation from now on: while an iteration runs, the batch of the next that is submitted
+ * is copied to a buffer on the device, nets_exec_stage_bytes of the budget until the executor is destroyed
+ * (mm_persistent_add; for the manager's life if others lie behind it then). Bits stay the same. MM_ERR_INFEASIBLE:
+ * these do not fit the budget under the policy that is run: nothing changed, and batches come over the compute stream
+ * before their iteration's first step, as without. MM_ERR_INVALID: another executor of such a graph has that buffer in
+ * this manager. With nothing submitted. */
 MM_CHECKED mm_status nets_exec_stage(nets_exec *exec);
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);
 
-/* How long the calling thread has been enqueuing iterations, since creation: from when their batches were copied on, with
- * what it waited for meanwhile. */
+/* How long the calling thread has been enqueuing iterations, since creation: from when their batches were copied on,
+ * with what it waited for meanwhile. */
 int64_t nets_exec_enqueue_ns(const nets_exec *exec);
 
 #endif

@@ -1,5 +1,5 @@
-/* Where a batch comes in beside the computation: a persistent buffer, filled over a stream of its own while the iteration
- * before is under way, and copied from there, on the device, to where that iteration's plan wants it.
+/* Where a batch comes in beside the computation: a persistent buffer, filled over a stream of its own while the
+ * iteration before is under way, and copied from there, on the device, to where that iteration's plan wants it.
  *
  *   staging stream   wait taken   batch i+1: host ──▶ buffer   record arrived
  *   compute stream   ... iteration i ...   wait arrived   buffer ──▶ its tensors   record taken   ... iteration i+1 ...
@@ -27,11 +27,11 @@ typedef struct nets_staging {
     uint8_t *buffer;
 } nets_staging;
 
-/* Of so many bytes, as a persistent tensor of that name. MM_ERR_INFEASIBLE: it does not fit the budget. On failure nothing
- * is left. */
+/* Of so many bytes, as a persistent tensor of that name. MM_ERR_INFEASIBLE: it does not fit the budget. On failure
+ * nothing is left. */
 MM_CHECKED mm_status nets_staging_init(nets_staging *staging, mm_manager *manager, const char *name, int64_t bytes);
-/* Waits for what is on its way, and gives the buffer back, unless other persistent tensors lie behind it. Legal on a zeroed
- * one. */
+/* Waits for what is on its way, and gives the buffer back, unless other persistent tensors lie behind it. Legal on a
+ * zeroed one. */
 void nets_staging_fini(nets_staging *staging);
 
 /* Enqueues a batch's way; the parts take the buffer in order, each aligned. */

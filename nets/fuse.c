@@ -8,8 +8,8 @@ typedef struct fusion {
     nets_fused *fused;
 } fusion;
 
-/* Whether a layer between two reads the output of `read`. Each consumer of it adds its gradient in the place that it has
- * in the net, so nothing may move past such a layer. */
+/* Whether a layer between two reads the output of `read`. Each consumer of it adds its gradient in the place that it
+ * has in the net, so nothing may move past such a layer. */
 static bool is_read_between(const nets_net *net, int read, int after, int before) {
     for (int i = after + 1; i < before; i++)
         for (int k = 0; k < nets_net_layer(net, i)->n_inputs; k++)
@@ -17,7 +17,8 @@ static bool is_read_between(const nets_net *net, int read, int after, int before
     return false;
 }
 
-/* Whether `norm` is a batch norm that can be computed where the ReLU stands, its output being read by one layer alone. */
+/* Whether `norm` is a batch norm that can be computed where the ReLU stands, its output being read by one layer
+ * alone. */
 static bool can_take(const fusion *f, int norm, int relu) {
     const nets_layer *layer = nets_net_layer(f->net, norm);
     return layer->op == NETS_BATCH_NORM && f->consumers[norm] == 1 &&
@@ -31,8 +32,8 @@ static int origin(const fusion *f, int layer) {
     return layer;
 }
 
-/* Whether a batch norm's input and what is added to it are one tensor, in training or in evaluation only. Then so are their
- * gradients, which the fused backward cannot add up: it reads the one while it writes the other. */
+/* Whether a batch norm's input and what is added to it are one tensor, in training or in evaluation only. Then so are
+ * their gradients, which the fused backward cannot add up: it reads the one while it writes the other. */
 static bool adds_own_input(const fusion *f, int norm, int addend) {
     return origin(f, addend) == origin(f, nets_net_layer(f->net, norm)->inputs[0]);
 }

@@ -198,8 +198,8 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     tensors[NETS_CORRECT] = lo->out->correct;
 }
 
-/* Two roles of a step may be one tensor (op.h), which is a use of it once: of two reads, or where it is written, and then
- * read to be added to. */
+/* Two roles of a step may be one tensor (op.h), which is a use of it once: of two reads, or where it is written, and
+ * then read to be added to. */
 static bool is_used(const mm_use *uses, size_t n, mm_tensor tensor) {
     for (size_t i = 0; i < n; i++)
         if (uses[i].tensor == tensor) return true;

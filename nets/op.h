@@ -7,9 +7,9 @@
  *
  * Where tensors lie is given by role (below), the same for every device. Activations are f32 NHWC; weights are in
  * torchvision's order (net.h); an op that wants them otherwise reorders them in its workspace. Pointers are
- * 256-byte aligned. Two inputs may be one tensor; then so are their DX, which is also EARLIER of the second one: an op gives
- * its inputs' gradients in their order. Ops write the same bits for the same inputs wherever the tensors lie, in place or
- * not, unless the backend's configuration lets them use algorithms that are not deterministic. */
+ * 256-byte aligned. Two inputs may be one tensor; then so are their DX, which is also EARLIER of the second one: an op
+ * gives its inputs' gradients in their order. Ops write the same bits for the same inputs wherever the tensors lie, in
+ * place or not, unless the backend's configuration lets them use algorithms that are not deterministic. */
 #ifndef NETS_OP_H
 #define NETS_OP_H
 
@@ -99,8 +99,9 @@ typedef struct nets_backend_config {
     mm_log log;
 } nets_backend_config;
 
-/* Where none is given. Beyond the first, up to the second, goes only a convolution that tensor cores cannot compute with
- * less, and that they compute much faster: a first layer's gradient by weights, say. One that is given is never passed. */
+/* Where none is given. Beyond the first, up to the second, goes only a convolution that tensor cores cannot compute
+ * with less, and that they compute much faster: a first layer's gradient by weights, say. One that is given is never
+ * passed. */
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 

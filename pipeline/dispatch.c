@@ -265,8 +265,8 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     return status;
 }
 
-/* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they do
- * is always with something that a step of the same iteration has made. */
+/* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they
+ * do is always with something that a step of the same iteration has made. */
 static mm_status join_streams(mm_dispatch *d) {
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
         if (d->program->plan->stream_nodes[s] == 0) continue;

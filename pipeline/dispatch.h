@@ -73,14 +73,14 @@ MM_CHECKED mm_status mm_dispatch_step_begin(mm_dispatch *dispatch, int node, mm_
 MM_CHECKED mm_status mm_dispatch_step_end(mm_dispatch *dispatch, int node);
 /* Drains. The iteration is over whatever it returns: its first failure, told to a step before or not. */
 MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
-/* The iteration is over, but the streams may still run it: what is enqueued on the compute stream from now on comes after
- * all of it, and so do later iterations. Drains as mm_dispatch_end does where what it did has to be looked at (unplanned
- * segments, self_check, measured times), and where issuing has failed. */
+/* The iteration is over, but the streams may still run it: what is enqueued on the compute stream from now on comes
+ * after all of it, and so do later iterations. Drains as mm_dispatch_end does where what it did has to be looked at
+ * (unplanned segments, self_check, measured times), and where issuing has failed. */
 MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
 /* Waits for what mm_dispatch_end_async left running. A failure is returned once, and cleared. Between iterations. */
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
-/* ---- replay.c. As mm_dispatch_begin, but the work until mm_dispatch_record_end is kept with the program, and does not run.
- * MM_ERR_UNSUPPORTED: why this program's cannot be. */
+/* ---- replay.c. As mm_dispatch_begin, but the work until mm_dispatch_record_end is kept with the program, and does not
+ * run. MM_ERR_UNSUPPORTED: why this program's cannot be. */
 MM_CHECKED mm_status mm_dispatch_record_begin(mm_dispatch *dispatch, mm_program *program);
 /* The recording is over whatever it returns. */
 MM_CHECKED mm_status mm_dispatch_record_end(mm_dispatch *dispatch);

@@ -145,8 +145,8 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
-/* Whether what a step saved comes with a map of its that is made again, so that it need not be kept. What the step is given
- * then (mm_graph_allow_given) it does not make. */
+/* Whether what a step saved comes with a map of its that is made again, so that it need not be kept. What the step is
+ * given then (mm_graph_allow_given) it does not make. */
 static bool comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return false;

@@ -14,8 +14,8 @@ static double copy_ns(const mm_plan *plan, const mm_facts *facts, const mm_node 
     return rate > 0 ? (double)plan->segments[n->dst].bytes / (double)rate * 1e9 : 0;
 }
 
-/* Whatever waits for whatever: no stream takes less than its own work, and the computation is slowed down for as long as
- * others work beside it. */
+/* Whatever waits for whatever: no stream takes less than its own work, and the computation is slowed down for as long
+ * as others work beside it. */
 static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     double busy[MM_STREAM_COUNT] = {0}, most = 0;
     for (int i = 0; i < plan->n_nodes; i++) {

@@ -150,8 +150,8 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Which of two ways to find places makes others wait less cannot be told beforehand, nor which ends lower where both are
- * as high: the last segment need not fill its units. */
+/* Which of two ways to find places makes others wait less cannot be told beforehand, nor which ends lower where both
+ * are as high: the last segment need not fill its units. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
     return place(c, one, MM_LAYOUT_QUICK);
@@ -186,8 +186,8 @@ static mm_status enter_way(contest *c, const way *w) {
 
 /* ---------------------------------------------------------------- who wins
  *
- * The fastest that fits, and it does not depend on the budget which are compared: what is passed over would not have won.
- * What needs least is worth a longer search for its places, which competes with the others. */
+ * The fastest that fits, and it does not depend on the budget which are compared: what is passed over would not have
+ * won. What needs least is worth a longer search for its places, which competes with the others. */
 
 static mm_status find_fastest(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);

@@ -71,8 +71,8 @@ int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
 /* Appends a recomputation of a forward step, for those of its outputs that are `wanted` (per tensor). Each of them gets
  * a segment of its own, or over that of the input in whose place it was written at first, if that was wanted too and so
- * made before. What else the step writes, and need not be given, goes where nobody looks. `when`: the step that is to come
- * next. Returns the node, or -1. */
+ * made before. What else the step writes, and need not be given, goes where nobody looks. `when`: the step that is to
+ * come next. Returns the node, or -1. */
 int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
 /* What a plan takes at the least, however it is placed. */
@@ -80,8 +80,8 @@ typedef struct mm_bounds {
     int64_t peak_bytes, pinned_bytes;
 } mm_bounds;
 
-/* Nothing more is appended. Settles how long each group lives, and all places but those by lifetime. wanted_buffers 0: as
- * many as the largest overlap; MM_ERR_INFEASIBLE if there must be more. keep_all: no group's bytes are used again
+/* Nothing more is appended. Settles how long each group lives, and all places but those by lifetime. wanted_buffers 0:
+ * as many as the largest overlap; MM_ERR_INFEASIBLE if there must be more. keep_all: no group's bytes are used again
  * (naive). */
 MM_CHECKED mm_status mm_schedule_close(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_bounds *bounds_out);
 

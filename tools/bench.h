@@ -53,8 +53,8 @@ MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
 /* Runs a policy for the sake of the facts. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
 
-/* All policies at all budgets. Facts are measured under a set of policies of their own, that no listed one changes but by
- * its codecs; then everything listed is measured; and so on in turns, facts being the first and the last, so that a
+/* All policies at all budgets. Facts are measured under a set of policies of their own, that no listed one changes but
+ * by its codecs; then everything listed is measured; and so on in turns, facts being the first and the last, so that a
  * machine that grows slower or faster does so for both. Of each the median counts, whatever the error. A listed policy
  * whose plan is one of the set's is marked (row.calibrated): its error says nothing of the simulator. */
 MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch);

@@ -22,7 +22,8 @@ static void add_policy(arg_texts *texts, const char *policy) {
     if (texts->n < ARG_TEXTS_MAX) snprintf(texts->text[texts->n++], ARG_TEXT_CAPACITY, "%s", policy);
 }
 
-/* The steps; what they find near; the link; each codec of elements that a listed policy has, on every map that can be compressed. */
+/* The steps; what they find near; the link; each codec of elements that a listed policy has, on every map that can be
+ * compressed. */
 static mm_status choose_policies(bench *b, const nets_net *net, int64_t batch, prediction *p) {
     collector c;
     MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
@@ -92,7 +93,8 @@ static int by_value(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* The median of what the rounds' facts make of it. A manager plans without times, so its plan is made again like that. */
+/* The median of what the rounds' facts make of it. A manager plans without times, so its plan is made again like
+ * that. */
 static mm_status predict(const bench *b, const prediction *p, row *r) {
     int64_t ns[ROUNDS], budget = r->budget_bytes - r->staged_bytes;
     simulated_run run;

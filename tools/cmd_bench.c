@@ -55,7 +55,8 @@ void bench_show_row(const row *r) {
     fflush(stdout);
 }
 
-/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take longer. */
+/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take
+ * longer. */
 static void compare(row *r, const row *base) {
     r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
     if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;

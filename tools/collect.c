@@ -118,8 +118,8 @@ static totals add_up(const mm_measured *m, const int64_t *far_bytes, const row *
     return t;
 }
 
-/* Of a run without side streams: how much longer its steps took than the same did in the run that steps are from so far,
- * and how much more they did not find near. Those run again count, too. */
+/* Of a run without side streams: how much longer its steps took than the same did in the run that steps are from so
+ * far, and how much more they did not find near. Those run again count, too. */
 static void add_far(collector *c, const mm_measured *m, const int64_t *far_bytes, const totals *t, const row *r) {
     double farther = 0, longer = 0;
     if (c->cache_bytes == 0 || t->codecs + t->link > 0 || c->steps_from < COLLECT_ALONE) return;

@@ -5,11 +5,12 @@
  *   codecs       from the runs that use them
  *   link         what a copy takes is a constant (issue_ns) and its bytes at a rate: the line through all copies
  *                both ways at once: no network keeps both busy, so that is measured by itself
- *   far bytes    what the steps of other runs without side streams took longer, or less, as a part of the bytes that they
- *                found in the cache less, or more, often: the part that explains all runs best. Less that, the steps'
- *                times are of steps that find all near
+ *   far bytes    what the steps of other runs without side streams took longer, or less, as a part of the bytes that
+ *                they found in the cache less, or more, often: the part that explains all runs best. Less that, the
+ *                steps' times are of steps that find all near
  *   contention   what computation took longer in the runs with side streams, as a part of the time that codecs and
- *                copies worked beside it, and beyond what it did not find near: the two parts that explain all runs best */
+ *                copies worked beside it, and beyond what it did not find near: the two parts that explain all runs
+ *                best */
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
 
@@ -22,8 +23,8 @@ typedef struct collect_line {
     double n, bytes, ns, bytes_bytes, bytes_ns;
 } collect_line;
 
-/* Of runs with side streams: time that codecs (c) and copies (l) worked beside the computation, and how much longer that
- * took (y), multiplied and summed up. */
+/* Of runs with side streams: time that codecs (c) and copies (l) worked beside the computation, and how much longer
+ * that took (y), multiplied and summed up. */
 typedef struct collect_contention {
     double cc, cl, ll, cy, ly;
     double cf, lf; /* and how many bytes more it did not find near */

@@ -1,10 +1,12 @@
-/* example_embed.c on a GPU: the same net, with kernels of one's own on mm's compute stream, on data in memory of one's own.
+/* example_embed.c on a GPU: the same net, with kernels of one's own on mm's compute stream, on data in memory of one's
+ * own.
  *
  *     nvcc example_embed_cuda.cu $(pkg-config --cflags --libs mm) -o example_embed_cuda
  *     ./example_embed_cuda [POLICY [BUDGET_BYTES]]
  *
- * What is other than on the host: steps take a stream, and enqueue on it (STEP); iterations end without waiting; memory of
- * mm's is reached by mm_persistent_get and _set; and once an iteration has run it is recorded and replayed (train). */
+ * What is other than on the host: steps take a stream, and enqueue on it (STEP); iterations end without waiting; memory
+ * of mm's is reached by mm_persistent_get and _set; and once an iteration has run it is recorded and replayed
+ * (train). */
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdio.h>

@@ -14,8 +14,8 @@ typedef struct named_file {
 /* Whether both paths lead to one file, which need not be there. */
 bool files_are_same(const char *a, const char *b);
 
-/* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that what
- * is written first, or was there to be read, would be lost. */
+/* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that
+ * what is written first, or was there to be read, would be lost. */
 MM_CHECKED mm_status files_check(const named_file *files, int n);
 
 #endif

@@ -31,8 +31,8 @@ void plan_case_fini(plan_case *c);
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return c->r.planned.plan; }
 bool plan_case_fits(const plan_case *c);
 
-/* The figures that every plan gets, as text; with `by_kind` what the graph declares of each kind beside what is alive at
- * the peak, and the largest segments there. */
+/* The figures that every plan gets, as text; with `by_kind` what the graph declares of each kind beside what is alive
+ * at the peak, and the largest segments there. */
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind);
 
 /* Its row: stable keys. NULL: out of memory. */

@@ -19,8 +19,8 @@ typedef struct requirement_free {
     int64_t device_bytes, pinned_bytes;
 } requirement_free;
 
-/* MM_ERR_INFEASIBLE: within so much pinned memory it needs that much on the device, held by that step; and what it would
- * need with more pinned memory, where `free` says that this is less. */
+/* MM_ERR_INFEASIBLE: within so much pinned memory it needs that much on the device, held by that step; and what it
+ * would need with more pinned memory, where `free` says that this is less. */
 MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
                                         const requirement_free *free);
 
@@ -34,8 +34,8 @@ MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,
                                        int64_t staged_bytes);
 
-/* Plans anew if the plan takes more pinned memory than that (0: no limit), and what it needs at the least becomes what it
- * needs so. Where the policy cannot do with less, the plan still takes more. */
+/* Plans anew if the plan takes more pinned memory than that (0: no limit), and what it needs at the least becomes what
+ * it needs so. Where the policy cannot do with less, the plan still takes more. */
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
 /* With a refusal as the last error: MM_ERR_INFEASIBLE, and the message says which policy would fit (mm_advise). */

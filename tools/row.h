@@ -39,8 +39,8 @@ typedef struct row {
     char status[256];                   /* "ok", or what went wrong */
 } row;
 
-/* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread took
- * to issue them. */
+/* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread
+ * took to issue them. */
 void row_times(row *r, double *seconds, double *host_seconds, int64_t n);
 
 /* How far the simulator was from what was measured, as a share of that; negative: not both are known. */

@@ -22,8 +22,8 @@ void session_memory_end(session *s);
  * fit with that, too; else nothing is staged. */
 MM_CHECKED mm_status session_memory_stage(session *s);
 
-/* Without a budget it becomes what the first policy needs, and what it takes that batches come in beside the computation,
- * if the device has plenty free. */
+/* Without a budget it becomes what the first policy needs, and what it takes that batches come in beside the
+ * computation, if the device has plenty free. */
 MM_CHECKED mm_status session_memory_default(session *s);
 
 /* Whether the first policy fits the budget, and that the device. */

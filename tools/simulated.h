@@ -21,8 +21,8 @@ void simulated_fini(simulated *s);
 typedef struct time_source {
     mm_status (*fill)(const void *ctx, const mm_graph *graph, mm_facts *facts);
     const void *ctx;
-    bool
-        planned_with; /* the policy sees them too, as with 'mm plan --facts'; else what a manager has: the device's rates */
+    bool planned_with; /* the policy sees them too, as with 'mm plan --facts'; else what a manager has: the device's
+                         rates */
 } time_source;
 
 typedef struct simulated_run {

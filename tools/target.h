@@ -60,8 +60,9 @@ enum { TARGET_LINK_LEAST = 100000 };
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
-/* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse neither on
- * nor off, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's speed. */
+/* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse
+ * neither on nor off, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's
+ * speed. */
 MM_CHECKED mm_status target_init(target *target);
 /* MM_ERR_INVALID: the speed of its link cannot be set. */
 MM_CHECKED mm_status target_allows_link(const target *target);
@@ -70,8 +71,8 @@ void target_set_link(target *target, int64_t bytes_per_s);
 /* Legal on one that is not initialised. */
 void target_fini(target *target);
 
-/* What it takes of the budget that a network's batches come in beside the computation (nets_exec_stage); 0: on this device
- * they never do. */
+/* What it takes of the budget that a network's batches come in beside the computation (nets_exec_stage); 0: on this
+ * device they never do. */
 int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t batch);
 
 /* Whether the device answers: for those who run something on it, before they do anything else. */

@@ -50,8 +50,8 @@ typedef struct mm_facts {
     int64_t issue_ns; /* to issue one operation: what a copy takes beside its bytes; codecs' times have it in them */
     int64_t alloc_ns; /* of an unplanned allocation, or a free. It begins when all that runs has ended, and nothing
                          begins before it has: the CUDA runtime's synchronise the device. 0: they cost nothing */
-    /* Steps' times are of steps that find all they use in the caches. What they last used more than cache_bytes of other
-     * uses ago (far.h) takes so many ps a byte more. 0: not known, and contained in the times of steps. */
+    /* Steps' times are of steps that find all they use in the caches. What they last used more than cache_bytes of
+     * other uses ago (far.h) takes so many ps a byte more. 0: not known, and contained in the times of steps. */
     int64_t cache_bytes, far_ps_per_byte;
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
                             (mm/core/pieces.h) */

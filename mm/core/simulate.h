@@ -22,12 +22,12 @@ typedef struct mm_simulation {
     mm_sim_node *nodes;
 } mm_simulation;
 
-/* What a node that runs a step takes alone, and finds all near. Run again with something given, it is taken for a batch norm that was given
- * its statistics: of its three passes over the map, the one that makes them is left out. */
+/* What a node that runs a step takes alone, and finds all near. Run again with something given, it is taken for a batch
+ * norm that was given its statistics: of its three passes over the map, the one that makes them is left out. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 
-/* Each piece of a node (pieces.h) starts when its stream is free and its waits have ended, and takes its facts' ns: steps
- * longer by the contention while side streams work, copies at the rate of the link as it is at each moment.
+/* Each piece of a node (pieces.h) starts when its stream is free and its waits have ended, and takes its facts' ns:
+ * steps longer by the contention while side streams work, copies at the rate of the link as it is at each moment.
  * Steps take longer by what they do not find in the caches.
  * A copy begins with issue_ns, which the codecs' times have in them. Memory is allocated and freed at run
  * time with every stream idle (facts.h). Deterministic. MM_ERR_INVALID: facts out of range (facts.h). */

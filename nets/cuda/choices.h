@@ -1,9 +1,10 @@
-/* What computes a convolution: an algorithm of cuDNN's legacy API, an engine of its graph API or, where it is a product of
- * matrices, an algorithm of cuBLAS, chosen once, by timing, and kept in a file.
+/* What computes a convolution: an algorithm of cuDNN's legacy API, an engine of its graph API or, where it is a product
+ * of matrices, an algorithm of cuBLAS, chosen once, by timing, and kept in a file.
  *
- * The file is text: a line for each choice, with the device, the libraries' versions and all that the choice depends on, and at
- * the end their number and a checksum of all before. A file that is not exactly that is ignored with a warning, and
- * written anew. It is replaced as a whole: readers never see half of it, of two writers the last one's choices remain. */
+ * The file is text: a line for each choice, with the device, the libraries' versions and all that the choice depends
+ * on, and at the end their number and a checksum of all before. A file that is not exactly that is ignored with a
+ * warning, and written anew. It is replaced as a whole: readers never see half of it, of two writers the last one's
+ * choices remain. */
 #ifndef NETS_CUDA_CHOICES_H
 #define NETS_CUDA_CHOICES_H
 

@@ -1,6 +1,7 @@
-/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, the algorithms that cuBLAS
- * proposes for a product, and the engines that the graph API proposes are run one after the other, in memory that is taken
- * for that time. It is the only work of this backend that allocates and waits; it happens when an op is created.
+/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, the algorithms that
+ * cuBLAS proposes for a product, and the engines that the graph API proposes are run one after the other, in memory
+ * that is taken for that time. It is the only work of this backend that allocates and waits; it happens when an op is
+ * created.
  *
  * Whatever fails for a convolution, in any of them, only means that there are fewer candidates. The log says at level
  * debug what each candidate was, and why another was none. */

@@ -1,16 +1,17 @@
-/* The three directions of one convolution, float32 NHWC, weights KRSC (out, height, width, in): that is what cuDNN's fast
- * kernels want. Internal.
+/* The three directions of one convolution, float32 NHWC, weights KRSC (out, height, width, in): that is what cuDNN's
+ * fast kernels want. Internal.
  *
- * cuDNN computes them by two APIs: the legacy one's algorithms (cudnn_legacy.c), for images of fewer than 2^31 elements,
- * and the graph API's engines (cudnn_graph.h). Those that are products of matrices cuBLAS computes, too (product.h). Which
- * is fastest is found by timing (cudnn_choose.c). */
+ * cuDNN computes them by two APIs: the legacy one's algorithms (cudnn_legacy.c), for images of fewer than 2^31
+ * elements, and the graph API's engines (cudnn_graph.h). Those that are products of matrices cuBLAS computes, too
+ * (product.h). Which is fastest is found by timing (cudnn_choose.c). */
 #ifndef NETS_CUDA_CUDNN_CONV_H
 #define NETS_CUDA_CUDNN_CONV_H
 
 #include "nets/cuda/cudnn_graph.h"
 #include "nets/cuda/product.h"
 
-/* Times that differ by less are taken as equal: timing is not surer. Of equals the one with the least workspace is taken. */
+/* Times that differ by less are taken as equal: timing is not surer. Of equals the one with the least workspace is
+ * taken. */
 #define NETS_CUDNN_NO_SLOWER 1.02f
 
 /* What takes more workspace than the default limit must take no more than this of the fastest other's time. */
@@ -38,9 +39,9 @@ typedef struct nets_cudnn_conv {
 
 /* Describes it and chooses what computes it: what was chosen before for this device, precision, determinism, limit
  * and shape; else by timing, in memory that is taken from the device for that time; where there is not that much, the
- * library's guess, which is not kept (so too where timing fails). Without a device: one chosen on any device before, else
- * none, with the limit as workspace. It stays where it is. MM_ERR_UNSUPPORTED if there is nothing that the configuration
- * allows. */
+ * library's guess, which is not kept (so too where timing fails). Without a device: one chosen on any device before,
+ * else none, with the limit as workspace. It stays where it is. MM_ERR_UNSUPPORTED if there is nothing that the
+ * configuration allows. */
 MM_CHECKED mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
                                           int64_t limit_bytes);
 void nets_cudnn_conv_fini(nets_cudnn_conv *conv);
@@ -70,8 +71,8 @@ void nets_cudnn_legacy_fini(nets_cudnn_legacy *legacy);
 /* Whether an algorithm, with its precision, still takes no more than the workspace that is said of it. */
 bool nets_cudnn_legacy_holds(const nets_cudnn_conv *conv, const nets_conv_choice *choice);
 
-/* The best algorithm that is allowed, as the library times them, or, `trial` NULL, expects them to be. MM_ERR_UNSUPPORTED
- * if there is none. */
+/* The best algorithm that is allowed, as the library times them, or, `trial` NULL, expects them to be.
+ * MM_ERR_UNSUPPORTED if there is none. */
 MM_CHECKED mm_status nets_cudnn_legacy_choose(nets_cudnn_conv *conv, const nets_cudnn_trial *trial,
                                               nets_conv_choice *choice_out);
 

@@ -187,7 +187,8 @@ static void tell(const nets_cudnn_conv *c, const candidate *a) {
                 a->determinism == CUDNN_DETERMINISTIC ? "" : ", not deterministic");
 }
 
-/* Of those that take no longer than the fastest, but for what the timing is not sure of, the one with the least workspace. */
+/* Of those that take no longer than the fastest, but for what the timing is not sure of, the one with the least
+ * workspace. */
 static mm_status choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed,
                              nets_conv_choice *choice_out) {
     const candidate *fastest = NULL, *best = NULL;

@@ -3,7 +3,8 @@
  * `earlier` is not NULL it is added to what is written. Outputs may take the place of inputs where op.h lets them.
  *
  * Every sum has an order of its own that depends on nothing but the shapes, so that the same inputs give the same bits;
- * grids too are made from shapes alone. Loads and stores are of four channels where their number allows it. Internal. */
+ * grids too are made from shapes alone. Loads and stores are of four channels where their number allows it.
+ * Internal. */
 #ifndef NETS_CUDA_KERNELS_H
 #define NETS_CUDA_KERNELS_H
 
@@ -15,8 +16,8 @@
 extern "C" {
 #endif
 
-/* What lets a gradient through: the ReLU's output y where it is positive, or, if `mask` is not NULL, its bits where they are
- * set. Both NULL: everything. */
+/* What lets a gradient through: the ReLU's output y where it is positive, or, if `mask` is not NULL, its bits where
+ * they are set. Both NULL: everything. */
 typedef struct nets_cuda_gate {
     const float *y;
     const uint32_t *mask;

@@ -1,6 +1,6 @@
-/* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its output to
- * its input: the same three parts, the first two with their places exchanged, and that convolution's weights. Biases are
- * added and summed by own kernels.
+/* Convolution and transposed convolution. The transposed one is the gradient of a convolution that leads from its
+ * output to its input: the same three parts, the first two with their places exchanged, and that convolution's weights.
+ * Biases are added and summed by own kernels.
  *
  * Weights travel in torchvision's order (OIHW) and are reordered (OHWI) in the workspace, unless a window or a group's
  * input is of one element: then both orders are one. A phase's parts use it one after the other:

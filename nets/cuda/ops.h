@@ -19,8 +19,8 @@ typedef struct nets_cuda_backend {
     nets_cuda_choices choices;
     cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
     cublasLtHandle_t lt; /* as dnn */
-    /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn is NULL): what
-     * it would choose for it, untimed, is known without it. */
+    /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn is NULL):
+     * what it would choose for it, untimed, is known without it. */
     cudnnBackendDescriptor_t properties;
     bool told_untimed; /* that algorithms could not be timed */
 } nets_cuda_backend;

@@ -1,9 +1,10 @@
-/* cuBLAS's matrices are column by column, so it sees ours transposed: images as [channels, pixels], weights as [in, out].
+/* cuBLAS's matrices are column by column, so it sees ours transposed: images as [channels, pixels], weights as [in,
+ * out].
  *
  *   forward      y = weights' x      by input     x = weights y      by weights   weights = x y'
  *
- * An algorithm is kept as its number and configuration (CUBLASLT_ALGO_CONFIG_*), and always made from these: so what was
- * timed is what runs, in this process and in the next one. */
+ * An algorithm is kept as its number and configuration (CUBLASLT_ALGO_CONFIG_*), and always made from these: so what
+ * was timed is what runs, in this process and in the next one. */
 #include "nets/cuda/product.h"
 
 enum { ALIGNMENT = 16, /* of all tensors; kernels make use of no more */ PROPOSED = 16 };
@@ -160,8 +161,9 @@ static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMa
     return check_description(cublasLtMatmulPreferenceSetAttribute(preference, name, value, bytes));
 }
 
-/* One algorithm, in a workspace of its caller's, gives the same bits each time (cuBLAS's guide: results reproducibility).
- * Of sums that are split, only where they are added in a step of its own is their order said to be fixed. */
+/* One algorithm, in a workspace of its caller's, gives the same bits each time (cuBLAS's guide: results
+ * reproducibility). Of sums that are split, only where they are added in a step of its own is their order said to be
+ * fixed. */
 static mm_status describe_preference(cublasLtMatmulPreferenceOpaque_t *preference, int64_t limit_bytes,
                                      bool deterministic) {
     static const cublasLtMatmulPreferenceAttributes_t ALIGNED[] = {

@@ -1,5 +1,5 @@
-/* A convolution that is a product of matrices: one whose windows are single pixels, each of x giving one of y. By cuBLASLt,
- * whose algorithms are candidates beside cuDNN's (cudnn_choose.c). Internal. */
+/* A convolution that is a product of matrices: one whose windows are single pixels, each of x giving one of y. By
+ * cuBLASLt, whose algorithms are candidates beside cuDNN's (cudnn_choose.c). Internal. */
 #ifndef NETS_CUDA_PRODUCT_H
 #define NETS_CUDA_PRODUCT_H
 
@@ -24,8 +24,8 @@ typedef struct nets_product_algorithm {
 MM_CHECKED mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda,
                                        const nets_conv_shape *shape);
 
-/* The most promising algorithms within a limit of workspace, best first, without their workspaces: only one that is made
- * knows it. Where it fails, those before remain. */
+/* The most promising algorithms within a limit of workspace, best first, without their workspaces: only one that is
+ * made knows it. Where it fails, those before remain. */
 MM_CHECKED mm_status nets_product_propose(nets_product *product, int64_t limit_bytes, bool deterministic, int capacity,
                                           nets_conv_choice *choices, int *n_out);
 

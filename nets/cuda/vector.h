@@ -1,17 +1,17 @@
 /* What the .cu files have in common: vectors of channels, and how threads are laid over elements and over maps. C++.
  *
  * A map is rows (pixels) of channels. Its threads: blockDim.x of them take neighbouring vectors of V channels of a row,
- * blockDim.y rows at a time; blockIdx.y counts tiles of channels, blockIdx.x starts rows. A thread keeps its channels. Rows
- * are counted in 32 bits: backends refuse more. */
+ * blockDim.y rows at a time; blockIdx.y counts tiles of channels, blockIdx.x starts rows. A thread keeps its channels.
+ * Rows are counted in 32 bits: backends refuse more. */
 #ifndef NETS_CUDA_VECTOR_H
 #define NETS_CUDA_VECTOR_H
 
 #include "mm/device/cuda_launch.h"
 #include "nets/cuda/kernels.h"
 
-/* AT_ONCE: what a thread loads before it stores the first, so that the loads are under way together. Stores between them
- * would keep the compiler from that: it cannot know that places differ, or are one only where a thread reads what it
- * writes itself. */
+/* AT_ONCE: what a thread loads before it stores the first, so that the loads are under way together. Stores between
+ * them would keep the compiler from that: it cannot know that places differ, or are one only where a thread reads what
+ * it writes itself. */
 enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
 
 template <int V> struct vec { float at[V]; };
@@ -88,8 +88,8 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_
     return g;
 }
 
-/* Launches kernel<V>(...) over a map, with vectors of four channels where they are that many; needs a `stream`. A thread
- * has rows_each rows at least: AT_ONCE for what uses write_rows. */
+/* Launches kernel<V>(...) over a map, with vectors of four channels where they are that many; needs a `stream`. A
+ * thread has rows_each rows at least: AT_ONCE for what uses write_rows. */
 #define LAUNCH_MAP(kernel, rows, channels, rows_each, ...)                                                             \
     do {                                                                                                               \
         const map_grid map_ = map_over(rows, channels, (channels) % 4 ? 1 : 4, rows_each);                             \
@@ -104,10 +104,10 @@ template <int V> static __device__ inline int my_channel() { return (int)(blockI
 static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
 
-/* out[row * pitch] = make(fetch(row), row) for the thread's rows, ROWS of which are fetched before the first is made: fetch
- * only loads, and nothing that another thread writes. All of them go through the map from its end to its beginning,
- * together: the kernel before mostly went the other way, and of a map larger than the level-2 cache its end is what is
- * still there. */
+/* out[row * pitch] = make(fetch(row), row) for the thread's rows, ROWS of which are fetched before the first is made:
+ * fetch only loads, and nothing that another thread writes. All of them go through the map from its end to its
+ * beginning, together: the kernel before mostly went the other way, and of a map larger than the level-2 cache its end
+ * is what is still there. */
 template <int V, int ROWS, typename Fetch, typename Make>
 static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Fetch &fetch,
                                          const Make &make) {
@@ -125,8 +125,9 @@ static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out
 
 /* ---------------------------------------------------------------- gradients behind a ReLU */
 
-/* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its sign
- * mask; or what the reader has made of the ReLU's input, which asks for itself: `get` lets everything through then. */
+/* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its
+ * sign mask; or what the reader has made of the ReLU's input, which asks for itself: `get` lets everything through
+ * then. */
 enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
 template <int V> struct gated {

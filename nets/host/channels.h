@@ -19,9 +19,9 @@ typedef struct nets_channels {
 
 nets_channels nets_channels_of(int64_t rows, int64_t channels);
 
-/* Mean and biased variance. In a chunk the mean is that of the distances from its first row, the squares are taken about
- * the mean, and chunks are joined as Chan, Golub and LeVeque (1983) do: nothing cancels, however far from zero the values
- * are. */
+/* Mean and biased variance. In a chunk the mean is that of the distances from its first row, the squares are taken
+ * about the mean, and chunks are joined as Chan, Golub and LeVeque (1983) do: nothing cancels, however far from zero
+ * the values are. */
 void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch);
 
 /* (x - mean) * scale / sqrt(var + eps) + shift */
@@ -39,8 +39,8 @@ typedef struct nets_channels_norm {
 } nets_channels_norm;
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch);
 
-/* The gradients of that by its inputs. With `relu` dy counts only where y is positive: y is given, or its signs as mm.h's
- * mask; or neither, if there was no x2, and x has the bits that it had then: y is made again. */
+/* The gradients of that by its inputs. With `relu` dy counts only where y is positive: y is given, or its signs as
+ * mm.h's mask; or neither, if there was no x2, and x has the bits that it had then: y is made again. */
 typedef struct nets_channels_gradients {
     nets_channels_affine by;
     bool relu;
@@ -56,8 +56,8 @@ void nets_channels_backward(const nets_channels *ch, const nets_channels_gradien
 void nets_channels_add_bias(const nets_channels *ch, const float *x, const float *bias, bool relu, float *y,
                             void *scratch);
 
-/* The bias's gradient: the sum of the rows of dy. With y or mask given, dy counts only where y was positive, and that is
- * also written to dx, which may be dy. */
+/* The bias's gradient: the sum of the rows of dy. With y or mask given, dy counts only where y was positive, and that
+ * is also written to dx, which may be dy. */
 typedef struct nets_channels_bias {
     const float *y;
     const uint32_t *mask;

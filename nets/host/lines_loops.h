@@ -1,6 +1,6 @@
 /* The text of lines.h's loops, for the TARGET and as the LINES that the including file defines. The pragmas say that
- * an element depends on no other: the compiler would fall back to scalar code where input and output are one. No product
- * is rounded together with a sum, in any target, so all round alike. */
+ * an element depends on no other: the compiler would fall back to scalar code where input and output are one. No
+ * product is rounded together with a sum, in any target, so all round alike. */
 #include "nets/host/lines.h"
 
 static inline int64_t part(int64_t lanes, int64_t rest) { return rest < lanes ? rest : lanes; }

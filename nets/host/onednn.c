@@ -94,8 +94,8 @@ static mm_status describe_hint(const nets_dnn *dnn, const nets_dnn_op *op, dnnl_
     return describe(dnn, &forward, NULL, hint_out);
 }
 
-/* Beyond, oneDNN does not say so but divides by zero: pixels are counted in 32 bits, at places. The elements are as many
- * as were tried. */
+/* Beyond, oneDNN does not say so but divides by zero: pixels are counted in 32 bits, at places. The elements are as
+ * many as were tried. */
 static mm_status check_countable(const nets_dnn_layout *image) {
     const int64_t *dims = image->dims;
     if (image->rank != 4) return MM_OK;

@@ -1,7 +1,7 @@
 /* oneDNN, 2 from 2.6 on or 3 (onednn_version.c alone tells them apart). A kernel is one primitive with its memory
  * objects; it is made once, bound to pointers and run any number of times, without allocation of ours. Layouts:
- * activations NHWC, plain weights OIHW, grouped GOIHW. Kernels are made for one thread, and run with one: results do not
- * depend on the machine's cores. */
+ * activations NHWC, plain weights OIHW, grouped GOIHW. Kernels are made for one thread, and run with one: results do
+ * not depend on the machine's cores. */
 #ifndef NETS_HOST_ONEDNN_H
 #define NETS_HOST_ONEDNN_H
 

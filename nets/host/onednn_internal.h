@@ -18,7 +18,8 @@ typedef const dnnl_memory_desc_t *nets_dnn_md;
 typedef const_dnnl_memory_desc_t nets_dnn_md;
 #endif
 
-/* Dims in oneDNN's logical order (NCHW, OIHW), and the order they are stored in; or oneDNN's own description of both. */
+/* Dims in oneDNN's logical order (NCHW, OIHW), and the order they are stored in; or oneDNN's own description of
+ * both. */
 typedef struct nets_dnn_layout {
     int rank; /* 0: no such argument, or by md */
     dnnl_dims_t dims;

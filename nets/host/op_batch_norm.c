@@ -1,14 +1,14 @@
-/* Batch norm, also with the sum and the ReLU behind it. It normalises with the biased variance of the batch and keeps the
- * unbiased one in the running statistics, as torch does. Own loops: measured on maps of 2 to 50 MB, one thread, they take
- * the time of oneDNN's, which reads its input once more, and the ReLU costs nothing beside them. */
+/* Batch norm, also with the sum and the ReLU behind it. It normalises with the biased variance of the batch and keeps
+ * the unbiased one in the running statistics, as torch does. Own loops: measured on maps of 2 to 50 MB, one thread,
+ * they take the time of oneDNN's, which reads its input once more, and the ReLU costs nothing beside them. */
 #include <stdlib.h>
 
 #include "nets/host/channels.h"
 #include "nets/host/ops.h"
 
 /* To tell what passed the ReLU from x takes two lines more. Up to so many lanes they stay in the first cache beside the
- * others: measured, it saves a fifth of the time there, and costs as much with four times as many. A map that stays in the
- * cache itself gains nothing. */
+ * others: measured, it saves a fifth of the time there, and costs as much with four times as many. A map that stays in
+ * the cache itself gains nothing. */
 enum { MOST_LANES_BY_X = 512, LEAST_ELEMS_BY_X = 1 << 14 };
 
 static bool gains_by_x(const nets_channels *ch) {

@@ -8,8 +8,8 @@
  *   0           scratch_bytes                 scratch_bytes + weights
  *   | scratchpad | weights in oneDNN's layout |
  *
- * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its part takes
- * of the workspace: so it may be added in that contribution's place.
+ * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
+ * part takes of the workspace: so it may be added in that contribution's place.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* One block of floats to its `maxbits` bits of fixed-rate ZFP and back: plain C functions of the format, the same on every
- * device. A finite block's bits, and the floats made of them, are libzfp 1.0's, each one.
+/* One block of floats to its `maxbits` bits of fixed-rate ZFP and back: plain C functions of the format, the same on
+ * every device. A finite block's bits, and the floats made of them, are libzfp 1.0's, each one.
  *
  * A block has 4, 4x4 or 4x4x4 values (dims 1, 2, 3), x fastest. The format (P. Lindstrom, Fixed-Rate Compressed
  * Floating-Point Arrays, TVCG 2014, as libzfp has it):
  *   - a zero bit alone: all values are 0. Else a one bit and the block's exponent e, 8 bits;
- *   - the values become 32-bit integers of a common scale, are decorrelated along x, then y, then z, ordered by frequency
- *     and mapped to negabinary;
+ *   - the values become 32-bit integers of a common scale, are decorrelated along x, then y, then z, ordered by
+ *     frequency and mapped to negabinary;
  *   - the bit planes follow, highest first (zfp_plane.h), until maxbits are spent.
  *
  * Ours: a block with infinities or NaNs is a zero bit, then two bits for each value (MM_ZFP_CLASS_*), value i's at bits
@@ -14,8 +14,8 @@
  * Not ours: where all values are below 2^-98 libzfp's scale overflows and every integer becomes INT32_MIN, so that what
  * is decoded has no digit right, only a magnitude of at most 2^-95. We keep its bits there too.
  *
- * Words are 32 bits, block bit i is bit i % 32 of word i / 32. `dims` and `values` are constants wherever these functions
- * are called, so that loops are unrolled and arrays become registers. */
+ * Words are 32 bits, block bit i is bit i % 32 of word i / 32. `dims` and `values` are constants wherever these
+ * functions are called, so that loops are unrolled and arrays become registers. */
 #ifndef PIPELINE_CODEC_ZFP_BLOCK_H
 #define PIPELINE_CODEC_ZFP_BLOCK_H
 
@@ -175,9 +175,9 @@ MM_HD void mm_zfp_halves(const uint32_t *coefficients, int dims, int half, uint3
     }
 }
 
-/* Of the halves in place, the planes 16 * half to 16 * half + 15: of each group the j-th word has plane j of the half in its
- * low half and plane j + 8 in its high half, coefficient i's bit at bit i. Most blocks' bits are spent before planes of the
- * lower half, which are not made then. */
+/* Of the halves in place, the planes 16 * half to 16 * half + 15: of each group the j-th word has plane j of the half
+ * in its low half and plane j + 8 in its high half, coefficient i's bit at bit i. Most blocks' bits are spent before
+ * planes of the lower half, which are not made then. */
 MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
         mm_zfp_transpose(halves + 8 * g);
@@ -190,8 +190,8 @@ MM_HD float mm_zfp_unscale(int e) {
     return mm_zfp_float_of(e > 30 ? (uint32_t)(e - 30) << 23 : e >= 8 ? UINT32_C(1) << (e - 8) : 0);
 }
 
-/* Planes of a half to the halves of coefficients, in place: of each group of 16 the words of mm_zfp_values_of. None is set
- * unless the code reached that half. */
+/* Planes of a half to the halves of coefficients, in place: of each group of 16 the words of mm_zfp_values_of. None is
+ * set unless the code reached that half. */
 MM_HD void mm_zfp_unplanes(int dims, bool reached, uint32_t *planes) {
     if (!reached) {
         MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) planes[i] = MM_ZFP_NEGABINARY;

@@ -24,8 +24,8 @@ inline bool is_shared(const check_memory *m) { return m->kind == CHECK_SHARED ||
 /* Of a CUDA thread, or, where none runs here, of an emulated library; about to happen. */
 void check_access(const void *at, size_t bytes, use as);
 
-/* Dies if the bytes from `offset` on were touched by another thread that this one does not come after. first(at, bytes): of
- * those that the launch has not written before, and now will. */
+/* Dies if the bytes from `offset` on were touched by another thread that this one does not come after. first(at,
+ * bytes): of those that the launch has not written before, and now will. */
 void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witness &w, const progress &now,
                 void (*first)(const char *at, size_t bytes));
 

@@ -1,5 +1,5 @@
-/* What the checker of kernels (check.h) knows of memory: for each piece what it is, which of its bytes were ever written,
- * and who touched them last. The runtime tells of what it makes, copies and fills. */
+/* What the checker of kernels (check.h) knows of memory: for each piece what it is, which of its bytes were ever
+ * written, and who touched them last. The runtime tells of what it makes, copies and fills. */
 #ifndef TESTS_CUDA_EMULATION_CHECK_MEMORY_H
 #define TESTS_CUDA_EMULATION_CHECK_MEMORY_H
 

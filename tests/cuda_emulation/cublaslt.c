@@ -1,5 +1,5 @@
-/* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms. Running one
- * overwrites the workspace that it asks for. */
+/* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms.
+ * Running one overwrites the workspace that it asks for. */
 #include <cublasLt.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -95,7 +95,8 @@ thread_local size_t stack_bytes;
 /* ---------------------------------------------------------------- fibers */
 
 /* What hops between stacks is not what the compiler takes it for: it must neither be inlined nor looked into for the
- * registers that it leaves alone; nor may tsan count calls that return elsewhere, or its own stack of them overflows. */
+ * registers that it leaves alone; nor may tsan count calls that return elsewhere, or its own stack of them
+ * overflows. */
 #if defined(__clang__)
 #define HOPS __attribute__((noinline, no_sanitize("thread")))
 #else

@@ -12,7 +12,8 @@
 
 constexpr int warpSize = 32;
 
-/* Of the CUDA thread that runs on this thread. Not thread_local, whose variables of other files are reached by a call. */
+/* Of the CUDA thread that runs on this thread. Not thread_local, whose variables of other files are reached by a
+ * call. */
 extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_emulation {

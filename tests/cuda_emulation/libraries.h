@@ -9,12 +9,12 @@
 long cuda_emulation_dnn_timed(void);
 long cuda_emulation_dnn_listed(void);
 
-/* Factors that are nothing but this byte are a trial's: they are not multiplied, but time passes for events, so much that what
- * really passes does not count. An algorithm's or engine's is always the same. */
+/* Factors that are nothing but this byte are a trial's: they are not multiplied, but time passes for events, so much
+ * that what really passes does not count. An algorithm's or engine's is always the same. */
 enum { CUDA_EMULATION_TRIAL_BYTE = 0x3c };
 
-/* The graph API's engines (cudnn_backend.c) take `factor` times as long as they do at first, which is 1: longer than the legacy
- * algorithms, but for gradients by weights. */
+/* The graph API's engines (cudnn_backend.c) take `factor` times as long as they do at first, which is 1: longer than
+ * the legacy algorithms, but for gradients by weights. */
 void cuda_emulation_dnn_slow_engines(double factor);
 /* ENGINE_TENSOR_CORE takes so much workspace from now on, ENGINE_TENSOR_CORE_BYTES at first. */
 void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
@@ -43,8 +43,8 @@ enum { ENGINE_PLAIN_BYTES = 500, ENGINE_TENSOR_CORE_BYTES = 700, ENGINE_NONDETER
 /* What the fastest algorithm takes in plain float32 beyond what is listed. */
 enum { CUDA_EMULATION_FMA_BYTES = 640 };
 
-/* cuBLAS's algorithms for a product by their number (cublaslt.c), and what those ask for as workspace that have one. They
- * take `factor` times as long as they do at first, which is 1: less than any other that is allowed. */
+/* cuBLAS's algorithms for a product by their number (cublaslt.c), and what those ask for as workspace that have one.
+ * They take `factor` times as long as they do at first, which is 1: less than any other that is allowed. */
 void cuda_emulation_blas_slow_products(double factor);
 typedef enum cuda_emulation_product {
     PRODUCT_PLAIN,

@@ -1,5 +1,5 @@
-/* How the CUDA backend chooses convolutions' algorithms, on the emulation: what is timed when, what is kept, what stands in
- * where something fails, and what workspace that makes. */
+/* How the CUDA backend chooses convolutions' algorithms, on the emulation: what is timed when, what is kept, what
+ * stands in where something fails, and what workspace that makes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@ static const nets_op_desc CONV = {
     .training = true,
     .wants_dx = true,
 };
-/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors', and in plain float32
- * more. */
+/* Of the weights in another order, rounded up; of the emulated algorithm that is fast, all tensors', and in plain
+ * float32 more. */
 enum {
     WEIGHTS_BYTES = 4608,
     TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),

@@ -1,5 +1,5 @@
-/* The CUDA backend beside its numbers, on the emulation: how products are rounded, what enqueuing calls, and that captured
- * work reads from the device's memory what changes. */
+/* The CUDA backend beside its numbers, on the emulation: how products are rounded, what enqueuing calls, and that
+ * captured work reads from the device's memory what changes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,8 @@ static counts count(void) {
     return c;
 }
 
-/* Launches, copies, products, what cuDNN takes to pass pointers, and questions whether launches could be: nothing else. */
+/* Launches, copies, products, what cuDNN takes to pass pointers, and questions whether launches could be: nothing
+ * else. */
 static void check_calls(const counts *before) {
     counts after = count();
     for (size_t i = 0; cuda_emulation_name(i); i++) {
@@ -111,7 +112,8 @@ static void enqueuing_calls_nothing_that_allocates_or_waits(void **state) {
     }
 }
 
-/* What fused layers are for. A batch norm's passes over memory are two of three launches a phase; the third joins sums. */
+/* What fused layers are for. A batch norm's passes over memory are two of three launches a phase; the third joins
+ * sums. */
 static void fused_layers_take_no_launches_of_their_own(void **state) {
     (void)state;
     static const struct {

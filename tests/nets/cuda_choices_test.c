@@ -1,4 +1,5 @@
-/* The file of chosen algorithms: what is kept is found again, by its own key only; a damaged file is as good as none. */
+/* The file of chosen algorithms: what is kept is found again, by its own key only; a damaged file is as good as
+ * none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

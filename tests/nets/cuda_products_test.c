@@ -1,5 +1,5 @@
-/* Convolutions that are products of matrices, and linear layers, on the emulation: that cuBLAS's algorithms are chosen from as
- * cuDNN's are, compute the same, and are kept. */
+/* Convolutions that are products of matrices, and linear layers, on the emulation: that cuBLAS's algorithms are chosen
+ * from as cuDNN's are, compute the same, and are kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -204,7 +204,8 @@ static void a_product_kept_for_what_is_none_is_made_anew(void **state) {
 
 /* ---------------------------------------------------------------- computing */
 
-/* By an algorithm of cuDNN, then by each of cuBLAS's that does not round: in the emulation sums do not depend on who sums. */
+/* By an algorithm of cuDNN, then by each of cuBLAS's that does not round: in the emulation sums do not depend on who
+ * sums. */
 static void check_sums(const nets_op_desc *desc, bool adds) {
     static const struct {
         double slow;

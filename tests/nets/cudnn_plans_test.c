@@ -1,6 +1,6 @@
-/* What the CUDA backend makes of the real cuDNN's proposals for the zoo's convolutions. cuDNN plans for a device that it is
- * only told of, so this needs no GPU; a machine's own is hidden: what is seen here is the same everywhere. Nothing is run,
- * and engines that compile their kernels are proposed only where a driver is installed. */
+/* What the CUDA backend makes of the real cuDNN's proposals for the zoo's convolutions. cuDNN plans for a device that
+ * it is only told of, so this needs no GPU; a machine's own is hidden: what is seen here is the same everywhere.
+ * Nothing is run, and engines that compile their kernels are proposed only where a driver is installed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

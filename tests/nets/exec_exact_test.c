@@ -81,8 +81,8 @@ static void what_is_kept_or_swapped_or_recomputed_or_of_a_lossless_code_is_exact
     }
 }
 
-/* Its convolutions' outputs are what the batch norms read: all but those of the first layers behind the turning point, which
- * a policy may leave. */
+/* Its convolutions' outputs are what the batch norms read: all but those of the first layers behind the turning point,
+ * which a policy may leave. */
 static void what_a_lossy_code_gave_back_is_not(void **state) {
     (void)state;
     counts c = count("resnet8", "freelunch:codec=zfp:rate=8,when=always");

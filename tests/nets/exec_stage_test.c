@@ -1,5 +1,5 @@
-/* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the budget,
- * left out where they do not fit. */
+/* Batches that come in beside the computation: on their way while the device is busy, the same bits, counted in the
+ * budget, left out where they do not fit. */
 #include "nets/exec_staging.h"
 #include "tests/core/expect.h"
 #include "tests/device/host_fixture.h"

@@ -1,6 +1,6 @@
 /* Fused or not, whole nets give the same bits: losses, parameters, momenta and running statistics after some steps of
- * training, and the scores of an evaluation; on the host, whatever shares storage and wherever signs are given as masks. (On
- * CUDA: train_agree_test.) */
+ * training, and the scores of an evaluation; on the host, whatever shares storage and wherever signs are given as
+ * masks. (On CUDA: train_agree_test.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,10 +32,11 @@ static int dropout(nets_net *net, const char *name, int input) {
     return nets_add1(net, name, NETS_DROPOUT, &(nets_attrs){.p = 0.3f}, input);
 }
 
-/* Every pattern, with every way in which the gradients come together: a batch norm that the images go to (nothing before it
- * learns); sums whose other addend is a map that others read before and after (with an earlier contribution), another batch
- * norm, the images, dropout, the batch norm's own input through dropout; maps with three consumers; biases of convolutions
- * and of linear layers; a ReLU that reads no fusible layer. Channels that are no multiple of anything. */
+/* Every pattern, with every way in which the gradients come together: a batch norm that the images go to (nothing
+ * before it learns); sums whose other addend is a map that others read before and after (with an earlier contribution),
+ * another batch norm, the images, dropout, the batch norm's own input through dropout; maps with three consumers;
+ * biases of convolutions and of linear layers; a ReLU that reads no fusible layer. Channels that are no multiple of
+ * anything. */
 static nets_net *build_patterns(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("patterns", &net), MM_OK);

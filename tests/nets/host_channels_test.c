@@ -1,5 +1,5 @@
-/* The host's loops over lines and channels: every instruction set gives the bits of the portable one, and sums are right
- * whatever the shape. */
+/* The host's loops over lines and channels: every instruction set gives the bits of the portable one, and sums are
+ * right whatever the shape. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* Convolution, plain, grouped and dilated: against plain loops, and gradients against central differences. A convolution is linear in
- * each of its arguments, so differences are exact but for rounding: tolerance 1e-3 of the largest gradient. */
+/* Convolution, plain, grouped and dilated: against plain loops, and gradients against central differences. A
+ * convolution is linear in each of its arguments, so differences are exact but for rounding: tolerance 1e-3 of the
+ * largest gradient. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

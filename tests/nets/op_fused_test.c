@@ -1,5 +1,5 @@
-/* Ops that do what several layers would: they give the bits of those layers' own ops, one after another, in every form that
- * the plan may give them their tensors. */
+/* Ops that do what several layers would: they give the bits of those layers' own ops, one after another, in every form
+ * that the plan may give them their tensors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,8 +140,8 @@ typedef struct variant {
     bool by_mask, earlier, earlier2, dx2, dx, in_place, exact;
 } variant;
 
-/* Then y is not read; but of small maps, where nothing is gained, it may be. With a sum before the ReLU, what is known of x
- * alone says nothing of y. */
+/* Then y is not read; but of small maps, where nothing is gained, it may be. With a sum before the ReLU, what is known
+ * of x alone says nothing of y. */
 static void give_exact(op_rig *fused, bool residual) {
     enum { LARGE = 1 << 15 };
     fused->args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;

@@ -38,8 +38,8 @@ void op_rig_open(op_rig *rig, const nets_backend_config *config) {
         fail_msg("%s", mm_last_error());
 }
 
-/* The host's from the heap, whose ends sanitizers watch; a device's as large as asked, whose ends the checker of kernels
- * watches. */
+/* The host's from the heap, whose ends sanitizers watch; a device's as large as asked, whose ends the checker of
+ * kernels watches. */
 void *op_rig_alloc(op_rig *rig, int64_t bytes) {
     void *memory = NULL;
     int64_t size = rig->device->ops->cpu_reaches_memory ? (bytes + 255) / 256 * 256 : bytes;

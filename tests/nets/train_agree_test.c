@@ -1,6 +1,6 @@
-/* Ten steps of training on CUDA, through the manager, go as on the host: losses within 1e-4 of the first, weights within 1e-4
- * of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); a second run on
- * CUDA gives the bits of the first, and so does one whose layers are not fused. */
+/* Ten steps of training on CUDA, through the manager, go as on the host: losses within 1e-4 of the first, weights
+ * within 1e-4 of the largest of their tensor (measured on the emulation, whose products are summed in double: 1e-6); a
+ * second run on CUDA gives the bits of the first, and so does one whose layers are not fused. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,8 +199,9 @@ static int add(nets_net *net, const char *name, int a, int b) {
     return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
 }
 
-/* All that is fused: batch norm and ReLU, the sum with the input of a block (which has other consumers, before and behind)
- * and with another batch norm's output, biases of convolutions and of a linear layer; of channels that are no fours, too. */
+/* All that is fused: batch norm and ReLU, the sum with the input of a block (which has other consumers, before and
+ * behind) and with another batch norm's output, biases of convolutions and of a linear layer; of channels that are no
+ * fours, too. */
 static void residual(void **state) {
     (void)state;
     nets_net *net;

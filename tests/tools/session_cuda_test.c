@@ -1,5 +1,5 @@
-/* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches that
- * come in beside the computation take of the budget, and of what is free. */
+/* Sessions on the CUDA device, emulated: what is planned for them is what their managers plan, with all that batches
+ * that come in beside the computation take of the budget, and of what is free. */
 #include <string.h>
 
 #include "nets/zoo/zoo.h"

@@ -4,11 +4,11 @@
  *               [--all]
  *
  * A line for each op and phase, on maps as ResNet-50 and its elders have them: microseconds of one, and, for those that
- * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of a
- * copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows there.
- * A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution or a
- * linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are none,
- * and which is taken. */
+ * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of
+ * a copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows
+ * there. A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution or
+ * a linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are
+ * none, and which is taken. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +58,8 @@ static const subject SUBJECTS[] = {
 /* Its gradient is added to an earlier one, in place. */
 static const subject ADDED = {"conv 1x1, added", NETS_CONV, CONV(64, 1, 1, 0), {56, 56, 256}, {56, 56, 64}, false};
 
-/* Batch norms with their ReLU, whose signs are read or told from an input that is exact, and with the sum between them. */
+/* Batch norms with their ReLU, whose signs are read or told from an input that is exact, and with the sum between
+ * them. */
 static const subject FUSED[] = {
     {"bn + relu", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
     {"bn + relu, exact", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},

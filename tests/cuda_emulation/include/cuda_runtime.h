@@ -4,9 +4,9 @@
  * A launch runs its blocks one after another on its stream's thread; each CUDA thread of a block is a fiber that runs
  * until it waits for others. Odd blocks start their threads in reverse, dynamic shared memory begins as garbage, and
  * reads of lanes that are not there give garbage, so that a forgotten barrier shows. What would hang or be undefined on
- * a GPU (a barrier that some threads never reach or reach elsewhere, a warp operation whose lanes disagree, a misaligned
- * vector access by a cache-hinted load) ends the program with a line that says where: kernels.h. In a kernel_check_test
- * (cuda.bzl), so does every access that compute-sanitizer would name: check.h.
+ * a GPU (a barrier that some threads never reach or reach elsewhere, a warp operation whose lanes disagree, a
+ * misaligned vector access by a cache-hinted load) ends the program with a line that says where: kernels.h. In a
+ * kernel_check_test (cuda.bzl), so does every access that compute-sanitizer would name: check.h.
  *
  * __shared__ variables are one for each stream's thread: right, as blocks run one after another there. */
 #ifndef TESTS_CUDA_EMULATION_CUDA_RUNTIME_H

@@ -161,7 +161,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 
-/* ---------------------------------------------------------------- kernels: emulated ones have no limits of their own */
+/* ---------------------------------------------------------------- kernels: emulated ones have no limits of their
+ * own */
 
 enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
