@@ -87,7 +87,7 @@ static mm_status list(nets_cudnn_descriptors *made, const nets_cudnn_graph *grap
                                           1, &graph->graph)));
     MM_TRY(check(cudnnBackendSetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)));
     if (cuda->properties)
-        MM_TRY(check(cudnnBackendSetAttribute(guess, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+        MM_TRY(check(cudnnBackendSetAttribute(guess, NETS_CUDNN_DEVICE_OF(ENGINEHEUR), CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                               &cuda->properties)));
     MM_TRY(check(cudnnBackendFinalize(guess)));
     if (capacity > NETS_CUDNN_DESCRIPTORS - made->n) capacity = NETS_CUDNN_DESCRIPTORS - made->n;

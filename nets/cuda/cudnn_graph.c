@@ -160,7 +160,7 @@ static mm_status describe_config(nets_cudnn_plan *p, const nets_cudnn_graph *g, 
     const attribute of_engine[] = {
         {CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->graph},
         {CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index},
-        {CUDNN_ATTR_ENGINE_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->cuda->properties != NULL,
+        {NETS_CUDNN_DEVICE_OF(ENGINE), CUDNN_TYPE_BACKEND_DESCRIPTOR, g->cuda->properties != NULL,
          &g->cuda->properties},
         {0},
     };
@@ -190,7 +190,7 @@ static mm_status init_plan(nets_cudnn_plan *p, const nets_cudnn_graph *g, const 
     const attribute attributes[] = {
         {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config},
         {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, !cuda->properties, &cuda->dnn},
-        {CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, cuda->properties != NULL,
+        {NETS_CUDNN_DEVICE_OF(EXECUTION_PLAN), CUDNN_TYPE_BACKEND_DESCRIPTOR, cuda->properties != NULL,
          &cuda->properties},
         {0},
     };

@@ -7,6 +7,14 @@
 
 enum { NETS_CUDNN_DESCRIPTORS = 66 };
 
+/* The attribute by which a descriptor (ENGINEHEUR, ENGINE, EXECUTION_PLAN) is told of a device that need not be there.
+ * cuDNN has them since 9.8: before that properties of nets_cuda_backend is always NULL, and none is set. */
+#if CUDNN_VERSION >= 90800
+#define NETS_CUDNN_DEVICE_OF(descriptor) CUDNN_ATTR_##descriptor##_DEVICEPROP
+#else
+#define NETS_CUDNN_DEVICE_OF(descriptor) ((cudnnBackendAttributeName_t)0)
+#endif
+
 /* Each after those that it refers to. */
 typedef struct nets_cudnn_descriptors {
     cudnnBackendDescriptor_t of[NETS_CUDNN_DESCRIPTORS];

@@ -28,7 +28,7 @@ static atomic_long timed, listed;
 long cuda_emulation_dnn_timed(void) { return atomic_load(&timed); }
 long cuda_emulation_dnn_listed(void) { return atomic_load(&listed); }
 
-size_t cudnnGetVersion(void) { return 90000; }
+size_t cudnnGetVersion(void) { return CUDNN_VERSION; }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
     switch (status) {

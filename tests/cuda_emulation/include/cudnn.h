@@ -1,4 +1,4 @@
-/* cuDNN 9's convolutions on the CPU, for tests: of <cudnn.h>, exactly what this project calls, with the real values.
+/* cuDNN 9.0's convolutions on the CPU, for tests: of <cudnn.h>, exactly what this project calls, with the real values.
  * cudnn_loops.c computes them by plain loops that sum in double; libraries.h is what tests see of them. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_H
 #define TESTS_CUDA_EMULATION_CUDNN_H
@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include <cuda_runtime_api.h>
+
+#define CUDNN_VERSION 90000
 
 #ifdef __cplusplus
 extern "C" {
@@ -190,13 +192,11 @@ typedef enum {
     CUDNN_ATTR_ENGINEHEUR_MODE = 200,
     CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH = 201,
     CUDNN_ATTR_ENGINEHEUR_RESULTS = 202,
-    CUDNN_ATTR_ENGINEHEUR_DEVICEPROP = 204,
     CUDNN_ATTR_ENGINECFG_ENGINE = 300,
     CUDNN_ATTR_ENGINECFG_KNOB_CHOICES = 302,
     CUDNN_ATTR_EXECUTION_PLAN_HANDLE = 400,
     CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG = 401,
     CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE = 402,
-    CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP = 407,
     CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE = 600,
     CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE = 601,
     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA = 700,
@@ -230,8 +230,7 @@ typedef enum {
     CUDNN_ATTR_ENGINE_OPERATION_GRAPH = 1300,
     CUDNN_ATTR_ENGINE_GLOBAL_INDEX = 1301,
     CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303,
-    CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE = 1305,
-    CUDNN_ATTR_ENGINE_DEVICEPROP = 1307
+    CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE = 1305
 } cudnnBackendAttributeName_t;
 
 typedef enum {
