@@ -405,8 +405,9 @@ MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a managed tensor that the step reads, is bit for bit what was written there
- * first: else a lossy code gave it back, or it was computed again from what one gave back, or by an algorithm that is
- * not deterministic. A step may so compute exactly what depends on it, in place of reading it. */
+ * first: else a lossy code gave it back, or it was computed again from what one gave back. (That a step which is run
+ * again computes the same bits from the same inputs is what mm_recompute_fn promises.) A step may so compute exactly
+ * what depends on it, in place of reading it. */
 MM_API bool mm_tensor_exact(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a tensor that the step writes, holds its value already: to be read and left

@@ -9,7 +9,7 @@
  * torchvision's order (net.h); an op that wants them otherwise reorders them in its workspace. Pointers are
  * 256-byte aligned. Two inputs may be one tensor; then so are their DX, which is also EARLIER of the second one: an op
  * gives its inputs' gradients in their order. Ops write the same bits for the same inputs wherever the tensors lie, in
- * place or not, unless the backend's configuration lets them use algorithms that are not deterministic. */
+ * place or not; their gradients only if the backend's configuration says so. */
 #ifndef NETS_OP_H
 #define NETS_OP_H
 
@@ -91,7 +91,7 @@ typedef enum nets_precision { NETS_FP32, NETS_TF32 } nets_precision;
 
 typedef struct nets_backend_config {
     nets_precision precision;
-    bool deterministic;            /* only algorithms that give the same bits for the same inputs every time */
+    bool deterministic;            /* gradients, too, have the same bits for the same inputs every time */
     int64_t workspace_limit_bytes; /* of one library call; 0: see NETS_WORKSPACE_LIMIT_BYTES */
     bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
     bool untimed;                  /* nothing is timed: as without a device. For planning only */

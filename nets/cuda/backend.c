@@ -73,10 +73,11 @@ static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config
     char device[128] = "";
     int devices = 0;
     cuda->config = *config;
-    cuda->tensor_core_limit_bytes = config->workspace_limit_bytes;
-    if (!config->workspace_limit_bytes) {
-        cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
-        cuda->tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
+    const int64_t limit = config->workspace_limit_bytes;
+    cuda->terms = (nets_conv_terms){config->deterministic, limit, limit};
+    if (!limit) {
+        cuda->terms.limit_bytes = cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
+        cuda->terms.tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
     }
     if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
     (void)cudaGetLastError(); /* that there is none is no error here */

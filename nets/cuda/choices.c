@@ -11,8 +11,8 @@
 /* A line of the file. */
 typedef struct nets_kept_choice {
     char device[128];
-    int precision, deterministic;
-    int64_t limit_bytes;
+    int precision;
+    nets_conv_terms terms;
     nets_conv_shape shape;
     nets_conv_choice choice;
 } nets_kept_choice;
@@ -20,7 +20,7 @@ typedef struct nets_kept_choice {
 enum { SHAPE_NUMBERS = sizeof(nets_conv_shape) / sizeof(int), LINE_CAPACITY = 2048 };
 _Static_assert(sizeof(nets_conv_shape) == 19 * sizeof(int), "a shape is read and written as its numbers");
 
-static const char HEADER[] = "mm: algorithms of convolutions, 3\n";
+static const char HEADER[] = "mm: algorithms of convolutions, 4\n";
 
 /* ---------------------------------------------------------------- text */
 
@@ -35,14 +35,15 @@ static int format_number(char line[LINE_CAPACITY], int at, int64_t number) {
     return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %" PRId64, number);
 }
 
-/* At most 1919 bytes: the device's name and all numbers with all their digits. */
+/* At most 1939 bytes: the device's name and all numbers with all their digits. */
 static int format_line(const nets_kept_choice *k, char line[LINE_CAPACITY]) {
     const nets_conv_choice *c = &k->choice;
     const int *numbers = (const int *)&k->shape;
     int at = snprintf(line, LINE_CAPACITY, "%s", k->device);
     at = format_number(line, at, k->precision);
-    at = format_number(line, at, k->deterministic);
-    at = format_number(line, at, k->limit_bytes);
+    at = format_number(line, at, k->terms.deterministic);
+    at = format_number(line, at, k->terms.limit_bytes);
+    at = format_number(line, at, k->terms.tensor_core_limit_bytes);
     for (int i = 0; i < SHAPE_NUMBERS; i++) at = format_number(line, at, numbers[i]);
     at = format_number(line, at, c->api);
     at = format_number(line, at, c->algorithm);
@@ -84,6 +85,15 @@ static bool read_choice(const char **at, nets_conv_choice *c) {
     return true;
 }
 
+static bool read_terms(const char **at, nets_conv_terms *terms) {
+    int64_t deterministic;
+    if (!read_number(at, 0, 1, &deterministic) || !read_number(at, 0, INT64_MAX, &terms->limit_bytes) ||
+        !read_number(at, 0, INT64_MAX, &terms->tensor_core_limit_bytes))
+        return false;
+    terms->deterministic = deterministic == 1;
+    return true;
+}
+
 /* What format_line gives, and only that. */
 static bool parse_line(const char *line, nets_kept_choice *k) {
     size_t length = strcspn(line, " ");
@@ -92,9 +102,7 @@ static bool parse_line(const char *line, nets_kept_choice *k) {
     memcpy(k->device, line, length);
     const char *at = line + length;
     int *numbers = (int *)&k->shape;
-    if (!read_int(&at, &k->precision) || !read_int(&at, &k->deterministic) ||
-        !read_number(&at, 0, INT64_MAX, &k->limit_bytes))
-        return false;
+    if (!read_int(&at, &k->precision) || !read_terms(&at, &k->terms)) return false;
     for (int i = 0; i < SHAPE_NUMBERS; i++)
         if (!read_int(&at, &numbers[i])) return false;
     if (!read_choice(&at, &k->choice)) return false;
@@ -105,9 +113,14 @@ static bool parse_line(const char *line, nets_kept_choice *k) {
 
 /* ---------------------------------------------------------------- list */
 
+static bool same_terms(const nets_conv_terms *a, const nets_conv_terms *b) {
+    return a->deterministic == b->deterministic && a->limit_bytes == b->limit_bytes &&
+           a->tensor_core_limit_bytes == b->tensor_core_limit_bytes;
+}
+
 static bool same_key(const nets_kept_choice *a, const nets_kept_choice *b) {
-    return strcmp(a->device, b->device) == 0 && a->precision == b->precision && a->deterministic == b->deterministic &&
-           a->limit_bytes == b->limit_bytes && memcmp(&a->shape, &b->shape, sizeof a->shape) == 0;
+    return strcmp(a->device, b->device) == 0 && a->precision == b->precision && same_terms(&a->terms, &b->terms) &&
+           memcmp(&a->shape, &b->shape, sizeof a->shape) == 0;
 }
 
 static mm_status append(nets_cuda_choices *choices, const nets_kept_choice *k) {
@@ -207,10 +220,7 @@ static mm_status write_file(const nets_cuda_choices *choices) {
 /* ---------------------------------------------------------------- the whole */
 
 mm_status nets_cuda_choices_init(nets_cuda_choices *choices, const nets_backend_config *config, const char *device) {
-    *choices = (nets_cuda_choices){.precision = config->precision,
-                                   .deterministic = config->deterministic,
-                                   .limit_bytes = config->workspace_limit_bytes,
-                                   .log = config->log};
+    *choices = (nets_cuda_choices){.precision = config->precision, .log = config->log};
     snprintf(choices->device, sizeof choices->device, "%s", device);
     if (!config->algorithms_path) return MM_OK;
     choices->path = strdup(config->algorithms_path);
@@ -232,17 +242,16 @@ void nets_cuda_choices_fini(nets_cuda_choices *choices) {
     *choices = (nets_cuda_choices){0};
 }
 
-static nets_kept_choice key_of(const nets_cuda_choices *choices, const nets_conv_shape *shape) {
-    nets_kept_choice key = {.precision = choices->precision,
-                            .deterministic = choices->deterministic,
-                            .limit_bytes = choices->limit_bytes,
-                            .shape = *shape};
+static nets_kept_choice key_of(const nets_cuda_choices *choices, const nets_conv_shape *shape,
+                               const nets_conv_terms *terms) {
+    nets_kept_choice key = {.precision = choices->precision, .terms = *terms, .shape = *shape};
     memcpy(key.device, choices->device, sizeof key.device);
     return key;
 }
 
-static nets_kept_choice *find(const nets_cuda_choices *choices, const nets_conv_shape *shape) {
-    nets_kept_choice key = key_of(choices, shape);
+static nets_kept_choice *find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
+                              const nets_conv_terms *terms) {
+    nets_kept_choice key = key_of(choices, shape, terms);
     for (int i = 0; i < choices->n; i++) {
         if (!choices->device[0]) memcpy(key.device, choices->kept[i].device, sizeof key.device);
         if (same_key(&key, &choices->kept[i])) return &choices->kept[i];
@@ -250,14 +259,15 @@ static nets_kept_choice *find(const nets_cuda_choices *choices, const nets_conv_
     return NULL;
 }
 
-const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape) {
-    const nets_kept_choice *k = find(choices, shape);
+const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
+                                               const nets_conv_terms *terms) {
+    const nets_kept_choice *k = find(choices, shape, terms);
     return k ? &k->choice : NULL;
 }
 
-mm_status nets_cuda_choices_keep(nets_cuda_choices *choices, const nets_conv_shape *shape,
+mm_status nets_cuda_choices_keep(nets_cuda_choices *choices, const nets_conv_shape *shape, const nets_conv_terms *terms,
                                  const nets_conv_choice *choice) {
-    nets_kept_choice *k = find(choices, shape), fresh = key_of(choices, shape);
+    nets_kept_choice *k = find(choices, shape, terms), fresh = key_of(choices, shape, terms);
     fresh.choice = *choice;
     if (k)
         *k = fresh;

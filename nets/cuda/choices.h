@@ -20,6 +20,13 @@ typedef struct nets_conv_shape {
     int adds; /* 1: to what the output holds already */
 } nets_conv_shape;
 
+/* What is allowed to compute it. */
+typedef struct nets_conv_terms {
+    bool deterministic;
+    int64_t limit_bytes;             /* of workspace */
+    int64_t tensor_core_limit_bytes; /* no less; where tensor cores can do nothing within the other */
+} nets_conv_terms;
+
 typedef enum nets_conv_api {
     NETS_CONV_UNCHOSEN, /* no device has */
     NETS_CONV_LEGACY,
@@ -43,9 +50,8 @@ typedef struct nets_conv_choice {
 
 typedef struct nets_cuda_choices {
     char device[128]; /* whose choices count, and by which cuDNN; "": any, there is none here */
-    int precision, deterministic;
-    int64_t limit_bytes; /* 0: none was given, which allows other choices than the default, given */
-    char *path;          /* NULL: kept in memory only */
+    int precision;
+    char *path; /* NULL: kept in memory only */
     mm_log log;
     struct nets_kept_choice *kept;
     int n, capacity;
@@ -57,10 +63,11 @@ MM_CHECKED mm_status nets_cuda_choices_init(nets_cuda_choices *choices, const ne
 void nets_cuda_choices_fini(nets_cuda_choices *choices);
 
 /* NULL: not chosen yet. Valid until the next is kept. */
-const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape);
+const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
+                                               const nets_conv_terms *terms);
 
 /* Keeps a choice, in place of an older one, and writes the file; that this failed is a warning. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_cuda_choices_keep(nets_cuda_choices *choices, const nets_conv_shape *shape,
-                                            const nets_conv_choice *choice);
+                                            const nets_conv_terms *terms, const nets_conv_choice *choice);
 
 #endif

@@ -105,7 +105,7 @@ static mm_status start(const nets_cudnn_conv *c, selection *s) {
     MM_TRY(take_tensor(c->x_bytes, s->stream, &s->memory.x));
     MM_TRY(take_tensor(c->y_bytes, s->stream, &s->memory.y));
     MM_TRY(take_tensor(c->weights_bytes, s->stream, &s->memory.weights));
-    MM_TRY(take(c->limit_bytes, &s->memory.workspace));
+    MM_TRY(take(c->terms.limit_bytes, &s->memory.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, s->stream), "setting a stream");
 }
 
@@ -185,7 +185,7 @@ static void add_legacy(nets_cudnn_conv *c, selection *s) {
 static mm_status make_product(nets_cudnn_conv *c, selection *s, candidate *a) {
     MM_TRY(nets_product_make(&c->product, &a->choice, &a->algorithm));
     a->choice.workspace_bytes = a->algorithm.workspace_bytes;
-    if (a->choice.workspace_bytes > c->limit_bytes)
+    if (a->choice.workspace_bytes > c->terms.limit_bytes)
         return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
                        (long long)a->choice.workspace_bytes);
     return s->timed ? time_candidate(c, s, a) : MM_OK;
@@ -196,7 +196,7 @@ static void add_products(nets_cudnn_conv *c, selection *s, int most) {
     nets_conv_choice proposed[PRODUCTS];
     int n;
     if (!c->product.lt) return;
-    if (nets_product_propose(&c->product, c->limit_bytes, c->cuda->config.deterministic, PRODUCTS, proposed, &n) !=
+    if (nets_product_propose(&c->product, c->terms.limit_bytes, c->terms.deterministic, PRODUCTS, proposed, &n) !=
         MM_OK)
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no more products: %s", mm_last_error());
     for (int i = 0; i < n && s->n < most; i++) {
@@ -228,12 +228,11 @@ static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
 
 /* Why an engine is no candidate; NULL: it may be. TF32 keeps float32's range, other roundings do not. */
 static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
-    const nets_backend_config *config = &c->cuda->config;
     if (e->unreadable) return "cannot be read";
-    if (config->deterministic && e->nondeterministic) return "not deterministic";
+    if (c->terms.deterministic && e->nondeterministic) return "not deterministic";
     if (e->converts) return "converts its inputs";
     if (e->coarse_sums) return "does not sum in float32";
-    if (config->precision == NETS_FP32 && e->tensor_core) return "rounds to TF32";
+    if (c->cuda->config.precision == NETS_FP32 && e->tensor_core) return "rounds to TF32";
     if (e->compiles && s->compiled == COMPILED) return "has to be compiled, as others were";
     return NULL;
 }
@@ -246,7 +245,7 @@ static void move(candidate *from, candidate *to) {
 
 static mm_status refuse(const nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
     const int64_t bytes = a->choice.workspace_bytes;
-    bool later = s->timed && e->tensor_core && bytes <= c->cuda->tensor_core_limit_bytes && s->n_beyond < BEYOND;
+    bool later = s->timed && e->tensor_core && bytes <= c->terms.tensor_core_limit_bytes && s->n_beyond < BEYOND;
     if (later) move(a, &s->beyond[s->n_beyond++]);
     return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit", (long long)bytes);
 }
@@ -255,7 +254,7 @@ static mm_status make_candidate(nets_cudnn_conv *c, selection *s, const nets_cud
     MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
     a->choice.workspace_bytes = a->plan.workspace_bytes;
     mm_status status = MM_OK;
-    if (a->plan.workspace_bytes > c->limit_bytes)
+    if (a->plan.workspace_bytes > c->terms.limit_bytes)
         status = refuse(c, s, e, a);
     else if (s->timed)
         status = time_candidate(c, s, a);
@@ -362,13 +361,12 @@ static candidate *best_of(selection *s) {
 }
 
 static mm_status take_best(nets_cudnn_conv *c, selection *s) {
-    const nets_backend_config *config = &c->cuda->config;
     candidate *best = best_of(s);
     if (!best)
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "there is no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
                        "level debug why each is none%s",
-                       config->deterministic ? "deterministic " : "", (long long)c->limit_bytes,
+                       c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes,
                        has_legacy(c) ? "" : "; with a smaller batch there are more");
     c->choice = best->choice;
     c->algorithm = best->algorithm;

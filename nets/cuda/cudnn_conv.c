@@ -44,15 +44,15 @@ static bool take_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) {
 
 static mm_status choose(nets_cudnn_conv *conv) {
     nets_cuda_backend *cuda = conv->cuda;
-    const nets_conv_choice *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape);
+    const nets_conv_choice *kept = nets_cuda_choices_find(&cuda->choices, &conv->shape, &conv->terms);
     if (!cuda->dnn && !cuda->properties) {
-        conv->choice = kept ? *kept : (nets_conv_choice){.workspace_bytes = conv->limit_bytes};
+        conv->choice = kept ? *kept : (nets_conv_choice){.workspace_bytes = conv->terms.limit_bytes};
         return MM_OK;
     }
     if (kept && take_kept(conv, kept)) return MM_OK;
     bool timed;
     MM_TRY(nets_cudnn_choose(conv, &timed));
-    return timed ? nets_cuda_choices_keep(&cuda->choices, &conv->shape, &conv->choice) : MM_OK;
+    return timed ? nets_cuda_choices_keep(&cuda->choices, &conv->shape, &conv->terms, &conv->choice) : MM_OK;
 }
 
 static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d; }
@@ -70,8 +70,8 @@ static mm_status init(nets_cudnn_conv *conv) {
 }
 
 mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
-                               int64_t limit_bytes) {
-    *conv = (nets_cudnn_conv){.cuda = cuda, .shape = *shape, .limit_bytes = limit_bytes};
+                               const nets_conv_terms *terms) {
+    *conv = (nets_cudnn_conv){.cuda = cuda, .shape = *shape, .terms = *terms};
     mm_status status = init(conv);
     if (status != MM_OK) nets_cudnn_conv_fini(conv);
     return status;

@@ -27,7 +27,7 @@ typedef struct nets_cudnn_legacy {
 typedef struct nets_cudnn_conv {
     nets_cuda_backend *cuda;
     nets_conv_shape shape;
-    int64_t limit_bytes; /* of workspace */
+    nets_conv_terms terms;
     nets_conv_choice choice;
     nets_cudnn_legacy legacy;
     nets_product product;
@@ -37,13 +37,18 @@ typedef struct nets_cudnn_conv {
     int64_t x_bytes, y_bytes, weights_bytes;
 } nets_cudnn_conv;
 
-/* Describes it and chooses what computes it: what was chosen before for this device, precision, determinism, limit
- * and shape; else by timing, in memory that is taken from the device for that time; where there is not that much, the
+/* From those of gradients: an output may be computed again, and must have the same bits then. */
+static inline nets_conv_terms nets_cudnn_output_terms(const nets_conv_terms *terms) {
+    return (nets_conv_terms){true, terms->limit_bytes, terms->tensor_core_limit_bytes};
+}
+
+/* Describes it and chooses what computes it: what was chosen before for this device, precision, terms and
+ * shape; else by timing, in memory that is taken from the device for that time; where there is not that much, the
  * library's guess, which is not kept (so too where timing fails). Without a device: one chosen on any device before,
  * else none, with the limit as workspace. It stays where it is. MM_ERR_UNSUPPORTED if there is nothing that the
- * configuration allows. */
+ * precision and the terms allow. */
 MM_CHECKED mm_status nets_cudnn_conv_init(nets_cudnn_conv *conv, nets_cuda_backend *cuda, const nets_conv_shape *shape,
-                                          int64_t limit_bytes);
+                                          const nets_conv_terms *terms);
 void nets_cudnn_conv_fini(nets_cudnn_conv *conv);
 
 /* Forward: y from x; by input: x from y; by weights: weights from both. */
@@ -54,7 +59,7 @@ MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *
 MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
                                             void *workspace, cudaStream_t stream);
 
-/* Of all candidates, the best that the configuration allows; what it needs is ready then. `timed`: all of
+/* Of all candidates, the best that the precision and the terms allow; what it needs is ready then. `timed`: all of
  * them were run (cudnn_choose.c). */
 MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 

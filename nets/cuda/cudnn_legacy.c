@@ -160,7 +160,7 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_tria
         [NETS_CONV_BY_WEIGHTS] = list_by_weights,
     };
     list->n = 0;
-    cudnnStatus_t status = of[c->shape.direction](c, t, (size_t)c->limit_bytes, list);
+    cudnnStatus_t status = of[c->shape.direction](c, t, (size_t)c->terms.limit_bytes, list);
     return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
 }
 
@@ -177,8 +177,8 @@ static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
 }
 
 static bool allowed(const nets_cudnn_conv *c, const candidate *a) {
-    return a->status == CUDNN_STATUS_SUCCESS && a->memory <= (size_t)c->limit_bytes &&
-           (!c->cuda->config.deterministic || a->determinism == CUDNN_DETERMINISTIC);
+    return a->status == CUDNN_STATUS_SUCCESS && a->memory <= (size_t)c->terms.limit_bytes &&
+           (!c->terms.deterministic || a->determinism == CUDNN_DETERMINISTIC);
 }
 
 static void tell(const nets_cudnn_conv *c, const candidate *a) {
@@ -201,7 +201,7 @@ static mm_status choose_from(const nets_cudnn_conv *c, const candidates *list, b
     if (!best)
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace",
-                       c->cuda->config.deterministic ? "deterministic " : "", (long long)c->limit_bytes);
+                       c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes);
     *choice_out = (nets_conv_choice){.api = NETS_CONV_LEGACY,
                                      .algorithm = best->algorithm,
                                      .math = best->math,

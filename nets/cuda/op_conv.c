@@ -123,21 +123,22 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     return s;
 }
 
-static mm_status make_part(nets_cudnn_conv *part, nets_backend *backend, nets_conv_shape shape,
-                           nets_direction direction, bool adds) {
-    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
+                           nets_direction direction, bool adds, const nets_conv_terms *terms) {
     shape.direction = direction;
     shape.adds = adds;
-    return nets_cudnn_conv_init(part, cuda, &shape, cuda->config.workspace_limit_bytes);
+    return nets_cudnn_conv_init(part, cuda, &shape, terms);
 }
 
 static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_shape *s) {
     nets_direction there = NETS_CONV_FORWARD, back = NETS_CONV_BY_INPUT;
-    MM_TRY(make_part(&op->y, backend, *s, op->transposed ? back : there, false));
+    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+    const nets_conv_terms of_y = nets_cudnn_output_terms(&cuda->terms);
+    MM_TRY(make_part(&op->y, cuda, *s, op->transposed ? back : there, false, &of_y));
     if (!op->training) return MM_OK;
-    MM_TRY(make_part(&op->dw, backend, *s, NETS_CONV_BY_WEIGHTS, false));
+    MM_TRY(make_part(&op->dw, cuda, *s, NETS_CONV_BY_WEIGHTS, false, &cuda->terms));
     if (!op->wants_dx) return MM_OK;
-    return make_part(&op->dx, backend, *s, op->transposed ? there : back, op->adds_earlier);
+    return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, &cuda->terms);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {

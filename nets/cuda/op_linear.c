@@ -11,7 +11,7 @@
 
 #include "nets/cuda/cudnn_conv.h"
 
-/* What cuBLAS recommends at most. */
+/* What cuBLAS recommends at most; for tensor cores, too. */
 #define LIMIT_BYTES (INT64_C(32) << 20)
 
 typedef struct linear_op {
@@ -83,9 +83,8 @@ static void destroy(nets_op *base) {
 
 /* ---------------------------------------------------------------- creation */
 
-static mm_status make_part(const linear_op *op, nets_backend *backend, nets_direction direction,
-                           nets_cudnn_conv *part) {
-    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction,
+                           const nets_conv_terms *terms, nets_cudnn_conv *part) {
     const nets_conv_shape shape = {.direction = direction,
                                    .x = {op->batch, 1, 1, op->in},
                                    .y = {op->batch, 1, 1, op->out},
@@ -93,14 +92,17 @@ static mm_status make_part(const linear_op *op, nets_backend *backend, nets_dire
                                    .stride = {1, 1},
                                    .dilation = {1, 1},
                                    .groups = 1};
-    int64_t limit = cuda->config.workspace_limit_bytes;
-    return nets_cudnn_conv_init(part, cuda, &shape, limit < LIMIT_BYTES ? limit : LIMIT_BYTES);
+    return nets_cudnn_conv_init(part, cuda, &shape, terms);
 }
 
 static mm_status make_parts(linear_op *op, nets_backend *backend) {
-    MM_TRY(make_part(op, backend, NETS_CONV_FORWARD, &op->y));
-    if (op->training) MM_TRY(make_part(op, backend, NETS_CONV_BY_WEIGHTS, &op->dw));
-    return op->wants_dx ? make_part(op, backend, NETS_CONV_BY_INPUT, &op->dx) : MM_OK;
+    nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+    const int64_t limit = cuda->terms.limit_bytes < LIMIT_BYTES ? cuda->terms.limit_bytes : LIMIT_BYTES;
+    const nets_conv_terms of_gradients = {cuda->terms.deterministic, limit, limit};
+    const nets_conv_terms of_y = nets_cudnn_output_terms(&of_gradients);
+    MM_TRY(make_part(op, cuda, NETS_CONV_FORWARD, &of_y, &op->y));
+    if (op->training) MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, &of_gradients, &op->dw));
+    return op->wants_dx ? make_part(op, cuda, NETS_CONV_BY_INPUT, &of_gradients, &op->dx) : MM_OK;
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {

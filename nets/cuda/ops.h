@@ -14,13 +14,14 @@
 
 typedef struct nets_cuda_backend {
     nets_backend base;
-    nets_backend_config config;      /* its strings are the choices' */
-    int64_t tensor_core_limit_bytes; /* of workspace, where no less will do for them */
+    nets_backend_config config; /* its strings are the choices' */
+    nets_conv_terms terms;      /* of a convolution's gradients */
     nets_cuda_choices choices;
     cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
     cublasLtHandle_t lt; /* as dnn */
     /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn is NULL):
-     * what it would choose for it, untimed, is known without it. */
+     * so which engines it proposes, and what they take, is known without it. Of products nothing is: cuBLAS needs the
+     * device (lt is NULL, too). */
     cudnnBackendDescriptor_t properties;
     bool told_untimed; /* that algorithms could not be timed */
 } nets_cuda_backend;

@@ -19,9 +19,9 @@ static bool is_product(const nets_conv_shape *s) {
     return s->groups == 1;
 }
 
-/* Kernels may count elements in 32 bits. */
-static bool is_small(uint64_t pixels, uint64_t in, uint64_t out) {
-    return pixels * in <= INT32_MAX && pixels * out <= INT32_MAX && in * out <= INT32_MAX;
+/* Rows and columns are counted in 32 bits by some kernels, elements in 64. */
+static bool has_small_sides(uint64_t pixels, uint64_t in, uint64_t out) {
+    return pixels <= INT32_MAX && in <= INT32_MAX && out <= INT32_MAX;
 }
 
 static cublasComputeType_t compute_type(nets_precision precision) {
@@ -66,7 +66,7 @@ mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda
     *product = (nets_product){.direction = (nets_direction)shape->direction,
                               .beta = (float)shape->adds,
                               .compute = compute_type(cuda->config.precision)};
-    if (!cuda->lt || !is_product(shape) || !is_small(pixels, in, out)) return MM_OK;
+    if (!cuda->lt || !is_product(shape) || !has_small_sides(pixels, in, out)) return MM_OK;
     MM_TRY(describe(product, pixels, in, out));
     product->lt = cuda->lt;
     return MM_OK;

@@ -53,9 +53,11 @@ static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_o
     return bytes;
 }
 
-/* Puts another choice in the place of one that the file has. */
+/* Puts another choice in the place of one that the file has of an output, where a limit was given. */
 static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_conv_shape *shape,
                                            const nets_conv_choice *choice) {
+    const int64_t limit = f->config.workspace_limit_bytes;
+    const nets_conv_terms terms = {true, limit, limit};
     char line[256];
     nets_cuda_choices choices;
     FILE *file = fopen(f->path, "r");
@@ -64,8 +66,8 @@ static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_c
     fclose(file);
     line[strcspn(line, " ")] = '\0'; /* the device's name */
     assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
-    assert_non_null(nets_cuda_choices_find(&choices, shape));
-    assert_int_equal(nets_cuda_choices_keep(&choices, shape, choice), MM_OK);
+    assert_non_null(nets_cuda_choices_find(&choices, shape, &terms));
+    assert_int_equal(nets_cuda_choices_keep(&choices, shape, &terms, choice), MM_OK);
     nets_cuda_choices_fini(&choices);
 }
 

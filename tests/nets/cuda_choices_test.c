@@ -29,6 +29,7 @@ static const char DEVICE[] = "NVIDIA_H200/cudnn-91900/cublas-130100";
 typedef struct fixture {
     char path[256];
     nets_backend_config config;
+    nets_conv_terms terms;
     int warnings;
     char warning[512];
 } fixture;
@@ -45,8 +46,8 @@ static int setup(void **state) {
     fixture *f = calloc(1, sizeof *f);
     if (!f) return -1;
     snprintf(f->path, sizeof f->path, "%s/choices.%ld", folder ? folder : "/tmp", (long)getpid());
-    f->config = (nets_backend_config){
-        .workspace_limit_bytes = 1000, .algorithms_path = f->path, .log = {note, f, MM_LOG_WARNING}};
+    f->config = (nets_backend_config){.algorithms_path = f->path, .log = {note, f, MM_LOG_WARNING}};
+    f->terms = (nets_conv_terms){.limit_bytes = 1000, .tensor_core_limit_bytes = 9000};
     *state = f;
     return 0;
 }
@@ -65,14 +66,14 @@ static void open_choices(fixture *f, nets_cuda_choices *choices, const char *dev
 static void keep_one(fixture *f) {
     nets_cuda_choices choices;
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &CHOICE), MM_OK);
     nets_cuda_choices_fini(&choices);
 }
 
 static bool finds(fixture *f, const char *device, const nets_conv_shape *shape) {
     nets_cuda_choices choices;
     open_choices(f, &choices, device);
-    const nets_conv_choice *found = nets_cuda_choices_find(&choices, shape);
+    const nets_conv_choice *found = nets_cuda_choices_find(&choices, shape, &f->terms);
     if (found) assert_memory_equal(found, &CHOICE, sizeof CHOICE);
     nets_cuda_choices_fini(&choices);
     return found != NULL;
@@ -89,10 +90,10 @@ static void what_was_kept_is_found_in_the_file(void **state) {
 static void check_kept(fixture *f, const nets_conv_choice *choice) {
     nets_cuda_choices choices;
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, choice), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, choice), MM_OK);
     nets_cuda_choices_fini(&choices);
     open_choices(f, &choices, DEVICE);
-    const nets_conv_choice *found = nets_cuda_choices_find(&choices, &SHAPE);
+    const nets_conv_choice *found = nets_cuda_choices_find(&choices, &SHAPE, &f->terms);
     assert_non_null(found);
     assert_memory_equal(found, choice, sizeof *choice);
     assert_int_equal(f->warnings, 0);
@@ -131,12 +132,12 @@ static void each_part_of_the_key_counts(void **state) {
     f->config.precision = NETS_TF32;
     assert_false(finds(f, DEVICE, &SHAPE));
     f->config.precision = NETS_FP32;
-    f->config.deterministic = true;
-    assert_false(finds(f, DEVICE, &SHAPE));
-    f->config.deterministic = false;
-    f->config.workspace_limit_bytes++;
-    assert_false(finds(f, DEVICE, &SHAPE));
-    f->config.workspace_limit_bytes--;
+    const nets_conv_terms terms = f->terms, others[] = {{true, 1000, 9000}, {false, 1001, 9000}, {false, 1000, 9001}};
+    for (int i = 0; i < 3; i++) {
+        f->terms = others[i];
+        assert_false(finds(f, DEVICE, &SHAPE));
+    }
+    f->terms = terms;
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
@@ -151,8 +152,8 @@ static void a_choice_takes_the_place_of_the_one_before(void **state) {
     nets_cuda_choices choices;
     const nets_conv_choice before = {.api = NETS_CONV_LEGACY, .algorithm = 7};
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &before), MM_OK);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &before), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &CHOICE), MM_OK);
     assert_int_equal(choices.n, 1);
     nets_cuda_choices_fini(&choices);
     assert_true(finds(f, DEVICE, &SHAPE));
@@ -197,7 +198,7 @@ static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
-/* As it was before engines were choices, and before products were. */
+/* As it was before engines were choices, before products were, and before what is allowed was that of each. */
 static void an_older_file_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
     static const char *const OLD[] = {
@@ -207,6 +208,9 @@ static void an_older_file_is_ignored_with_a_warning(void **state) {
         "mm: algorithms of convolutions, 2\n"
         "NVIDIA_H200/cudnn-91900 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 0 1 1 0 5000 0\n"
         "end 1 a849fe4ec1c51912\n",
+        "mm: algorithms of convolutions, 3\n"
+        "NVIDIA_H200/cudnn-91900/cublas-130100 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 0 2 1 0 5000 0\n"
+        "end 1 a8a5c4502a461545\n",
     };
     for (size_t i = 0; i < sizeof OLD / sizeof OLD[0]; i++) {
         write_text(f, OLD[i], strlen(OLD[i]));
@@ -228,9 +232,9 @@ static void a_file_that_cannot_be_written_is_a_warning(void **state) {
     nets_cuda_choices choices;
     f->config.algorithms_path = "/nowhere/at/all";
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &CHOICE), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &CHOICE), MM_OK);
     assert_int_equal(f->warnings, 1);
-    assert_non_null(nets_cuda_choices_find(&choices, &SHAPE));
+    assert_non_null(nets_cuda_choices_find(&choices, &SHAPE, &f->terms));
     nets_cuda_choices_fini(&choices);
 }
 
@@ -242,8 +246,8 @@ static void without_a_file_choices_are_kept_in_memory(void **state) {
     for (int i = 1; i < 200; i++) {
         nets_conv_shape shape = SHAPE;
         shape.x[0] = i;
-        assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &CHOICE), MM_OK);
-        assert_non_null(nets_cuda_choices_find(&choices, &shape));
+        assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &f->terms, &CHOICE), MM_OK);
+        assert_non_null(nets_cuda_choices_find(&choices, &shape, &f->terms));
     }
     assert_int_equal(f->warnings, 0);
     nets_cuda_choices_fini(&choices);

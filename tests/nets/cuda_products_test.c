@@ -30,23 +30,24 @@ enum { ALGORITHM_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 128) + CUDA_EMULATION
 /* A candidate's launches: one warms up, one shows whether it is worth the others. */
 enum { LAUNCHES = 1 + 1 + 4 };
 
-static void check_workspaces(algorithms_rig *f, nets_precision precision, bool deterministic, int64_t bytes) {
+static void check_workspaces(algorithms_rig *f, nets_precision precision, bool deterministic, int64_t output,
+                             int64_t gradients) {
     f->config.precision = precision;
     f->config.deterministic = deterministic;
-    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++)
-        assert_int_equal(algorithms_workspace(f, &CONV, phase), bytes);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), output);
+    assert_int_equal(algorithms_workspace(f, &CONV, MM_BACKWARD), gradients);
 }
 
 /* ---------------------------------------------------------------- choosing */
 
 static void the_fastest_product_that_is_allowed_is_taken(void **state) {
     algorithms_rig *f = *state;
-    check_workspaces(f, NETS_FP32, false, PRODUCT_INPLACE_BYTES);
-    check_workspaces(f, NETS_FP32, true, PRODUCT_SPLIT_BYTES);
-    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
-    check_workspaces(f, NETS_TF32, true, PRODUCT_TENSOR_CORE_BYTES);
+    check_workspaces(f, NETS_FP32, false, PRODUCT_SPLIT_BYTES, PRODUCT_INPLACE_BYTES);
+    check_workspaces(f, NETS_FP32, true, PRODUCT_SPLIT_BYTES, PRODUCT_SPLIT_BYTES);
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES, PRODUCT_TENSOR_CORE_BYTES);
+    check_workspaces(f, NETS_TF32, true, PRODUCT_TENSOR_CORE_BYTES, PRODUCT_TENSOR_CORE_BYTES);
     f->config.workspace_limit_bytes = PRODUCT_SPLIT_BYTES - 1;
-    check_workspaces(f, NETS_FP32, true, 0);
+    check_workspaces(f, NETS_FP32, true, 0, 0);
     assert_int_equal(f->warnings, 0);
 }
 
@@ -57,14 +58,14 @@ static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
     cuda_emulation_blas_slow_products(100);
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ALGORITHM_BYTES);
     cuda_emulation_dnn_slow_engines(0.1);
-    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ENGINE_NONDETERMINISTIC_BYTES);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ENGINE_PLAIN_BYTES);
 }
 
-/* Windows of more pixels, gaps, margins, groups, and matrices of more elements than 32 bits count. */
+/* Windows of more pixels, gaps, margins, and groups. */
 static void what_is_no_product_is_not_given_to_cublas(void **state) {
     algorithms_rig *f = *state;
-    nets_op_desc none[5];
-    for (int i = 0; i < 5; i++) none[i] = CONV;
+    nets_op_desc none[4];
+    for (int i = 0; i < 4; i++) none[i] = CONV;
     none[0].attrs.kernel[1] = 2;
     none[0].y[2] = 11;
     none[1].attrs.stride[0] = 2;
@@ -72,37 +73,47 @@ static void what_is_no_product_is_not_given_to_cublas(void **state) {
     none[2].attrs.pad[1] = 1;
     none[2].y[2] = 14;
     none[3].attrs.groups = 2;
-    none[4].x[0] = none[4].y[0] = INT64_C(1) << 21;
     long asked = cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic");
-    for (int i = 0; i < 5; i++) algorithms_workspace(f, &none[i], MM_BACKWARD);
+    for (int i = 0; i < 4; i++) algorithms_workspace(f, &none[i], MM_BACKWARD);
     assert_int_equal(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic"), asked);
     algorithms_workspace(f, &CONV, MM_BACKWARD);
     assert_int_equal(cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic"), asked + 3);
 }
 
+/* And of more bytes than the emulated device has: nothing is timed. */
+static void matrices_of_more_than_2_to_the_31_elements_are_products(void **state) {
+    algorithms_rig *f = *state;
+    nets_op_desc huge = CONV;
+    huge.training = huge.wants_dx = false;
+    huge.x[0] = huge.y[0] = INT64_C(1) << 21;
+    f->config.log.level = MM_LOG_DEBUG;
+    f->looked_for = "  product 0 1=20 2=1 3=0 4=0 5=0 6=0 7=0 8=0: taken";
+    algorithms_workspace(f, &huge, MM_FORWARD);
+    assert_int_equal(f->found, 1);
+}
+
 static void a_product_is_timed_once_and_then_known_also_without_a_device(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
-    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES, PRODUCT_TENSOR_CORE_BYTES);
     long executed = cuda_emulation_blas_executed(), timed = cuda_emulation_dnn_timed();
-    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES, PRODUCT_TENSOR_CORE_BYTES);
     assert_int_equal(cuda_emulation_blas_executed(), executed);
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
     cuda_emulation_set_devices(0);
-    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES);
+    check_workspaces(f, NETS_TF32, false, PRODUCT_TENSOR_CORE_BYTES, PRODUCT_TENSOR_CORE_BYTES);
     assert_int_equal(f->warnings, 0);
 }
 
-/* In plain float32 those that split their sums or do not, in TF32 one more. */
+/* In plain float32 one that does not split its sums and one that does, for a gradient one more that adds them in any
+ * order; in TF32 one more. */
 static void each_product_is_timed(void **state) {
     algorithms_rig *f = *state;
-    nets_op_desc desc = CONV;
-    desc.training = desc.wants_dx = false;
     for (int tf32 = 0; tf32 < 2; tf32++) {
         f->config.precision = tf32 ? NETS_TF32 : NETS_FP32;
         long executed = cuda_emulation_blas_executed();
-        algorithms_workspace(f, &desc, MM_FORWARD);
-        assert_int_equal(cuda_emulation_blas_executed() - executed, (3 + tf32) * LAUNCHES);
+        algorithms_workspace(f, &CONV, MM_FORWARD);
+        assert_int_equal(cuda_emulation_blas_executed() - executed, (2 + 3 + 3 + 3 * tf32) * LAUNCHES);
     }
 }
 
@@ -113,7 +124,7 @@ static void without_memory_to_time_in_cublass_guess_is_taken_and_not_kept(void *
     assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), 0);
     assert_true(cuda_emulation_failed());
     assert_int_equal(f->warnings, 1);
-    check_workspaces(f, NETS_FP32, false, PRODUCT_INPLACE_BYTES);
+    check_workspaces(f, NETS_FP32, false, PRODUCT_SPLIT_BYTES, PRODUCT_INPLACE_BYTES);
 }
 
 static int messages_with(algorithms_rig *f, const char *text) {
@@ -158,7 +169,7 @@ static void a_kept_product_that_no_longer_holds_is_made_anew(void **state) {
         algorithms_workspace(f, &CONV, MM_FORWARD);
         algorithms_keep_instead(f, &FORWARD, &gone[i]);
         long timed = cuda_emulation_dnn_timed();
-        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), PRODUCT_INPLACE_BYTES);
+        assert_int_equal(algorithms_workspace(f, &CONV, MM_FORWARD), PRODUCT_SPLIT_BYTES);
         assert_int_equal(cuda_emulation_dnn_timed() - timed, 2);
     }
     algorithms_keep_instead(f, &FORWARD, &(nets_conv_choice)PRODUCT(PRODUCT_PLAIN, 0, {1, 20}, {2, 1}));
@@ -247,23 +258,46 @@ static void products_compute_what_algorithms_compute(void **state) {
         for (int adds = 0; adds < 2; adds++) check_sums(&CASES[i], adds);
 }
 
-/* Of one pixel: as a linear layer's. */
+static nets_op_desc of_one_pixel(nets_op_kind kind) {
+    nets_op_desc desc = CONV;
+    desc.kind = kind;
+    desc.x[1] = desc.x[2] = desc.y[1] = desc.y[2] = 1;
+    return desc;
+}
+
 static void layers_of_one_shape_are_timed_once(void **state) {
     algorithms_rig *f = *state;
-    nets_op_desc conv = CONV, linear = {.kind = NETS_LINEAR, .attrs = {.out_channels = 16}};
-    conv.x[1] = conv.x[2] = conv.y[1] = conv.y[2] = 1;
-    for (int d = 0; d < 4; d++) {
-        linear.x[d] = conv.x[d];
-        linear.y[d] = conv.y[d];
-    }
-    linear.n_inputs = 1;
-    linear.channels[0] = 8;
-    linear.training = linear.wants_dx = true;
+    const nets_op_desc conv = of_one_pixel(NETS_CONV), linear = of_one_pixel(NETS_LINEAR);
     f->config.algorithms_path = f->path;
     algorithms_workspace(f, &conv, MM_BACKWARD);
     long timed = cuda_emulation_dnn_timed();
     assert_int_equal(algorithms_workspace(f, &linear, MM_BACKWARD), PRODUCT_INPLACE_BYTES);
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
+}
+
+/* By an engine, as of a product that cuBLAS proposes nothing for. */
+static void check_output_by_engine(const algorithms_rig *f, nets_op_kind kind, int64_t bytes) {
+    nets_op_desc desc = of_one_pixel(kind);
+    desc.training = desc.wants_dx = false;
+    cuda_emulation_fail("cublasLtMatmulAlgoGetHeuristic", 1, cudaErrorMemoryAllocation);
+    assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), bytes);
+}
+
+/* Whichever is first: 32 MiB, where a convolution of the same shape takes up to 256 MiB, and tensor cores more. */
+static void a_linear_layer_keeps_to_its_own_limit(void **state) {
+    static const int64_t TAKES[] = {33 << 20, NETS_WORKSPACE_LIMIT_BYTES + 256};
+    algorithms_rig *f = *state;
+    f->config = (nets_backend_config){.precision = NETS_TF32, .algorithms_path = f->path, .log = f->config.log};
+    cuda_emulation_dnn_slow_engines(0.1);
+    for (int i = 0; i < 2; i++)
+        for (int first = 0; first < 2; first++) {
+            cuda_emulation_dnn_tensor_core_bytes(TAKES[i]);
+            if (first) check_output_by_engine(f, NETS_LINEAR, ENGINE_PLAIN_BYTES);
+            check_output_by_engine(f, NETS_CONV, TAKES[i]);
+            if (!first) check_output_by_engine(f, NETS_LINEAR, ENGINE_PLAIN_BYTES);
+            unlink(f->path);
+        }
+    assert_int_equal(f->warnings, 0);
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -285,8 +319,7 @@ static void where_cublas_fails_others_are_taken(void **state) {
             cuda_emulation_fail(CALLS[i], nth, cudaErrorMemoryAllocation);
             int64_t bytes = algorithms_workspace(f, &desc, MM_FORWARD);
             assert_true(cuda_emulation_failed());
-            assert_true(bytes == PRODUCT_INPLACE_BYTES || bytes == PRODUCT_SPLIT_BYTES || bytes == 0 ||
-                        bytes == ALGORITHM_BYTES);
+            assert_true(bytes == PRODUCT_SPLIT_BYTES || bytes == 0 || bytes == ALGORITHM_BYTES);
             assert_int_equal(cuda_emulation_alive_get().device_bytes, 0);
         }
     }
@@ -317,6 +350,7 @@ int main(void) {
         CASE(the_fastest_product_that_is_allowed_is_taken),
         CASE(an_algorithm_or_engine_that_is_faster_is_taken),
         CASE(what_is_no_product_is_not_given_to_cublas),
+        CASE(matrices_of_more_than_2_to_the_31_elements_are_products),
         CASE(a_product_is_timed_once_and_then_known_also_without_a_device),
         CASE(each_product_is_timed),
         CASE(without_memory_to_time_in_cublass_guess_is_taken_and_not_kept),
@@ -326,6 +360,7 @@ int main(void) {
         CASE(a_product_kept_for_what_is_none_is_made_anew),
         CASE(products_compute_what_algorithms_compute),
         CASE(layers_of_one_shape_are_timed_once),
+        CASE(a_linear_layer_keeps_to_its_own_limit),
         CASE(where_cublas_fails_others_are_taken),
         CASE(a_launch_of_a_product_that_fails_is_reported),
     };

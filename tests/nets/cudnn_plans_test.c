@@ -258,8 +258,7 @@ static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
 
 static void check_choice(nets_cuda_backend *cuda, const nets_conv_shape *s, int64_t limit) {
     nets_cudnn_conv conv;
-    if (nets_cudnn_conv_init(&conv, cuda, s, cuda->config.workspace_limit_bytes) != MM_OK)
-        fail_for(s, "nothing is chosen");
+    if (nets_cudnn_conv_init(&conv, cuda, s, &cuda->terms) != MM_OK) fail_for(s, "nothing is chosen");
     assert_int_equal(conv.choice.api, NETS_CONV_GRAPH); /* the other needs a handle */
     assert_int_equal(conv.choice.workspace_bytes, conv.plan.workspace_bytes);
     assert_in_range(conv.choice.workspace_bytes, 0, limit);
@@ -318,9 +317,9 @@ static int keep_choices(fixture *f, const nets_backend_config *config, nets_conv
         for (int part = 0; part < N_PARTS; part++) {
             const nets_conv_shape s = part_of(&f->convs[i], part);
             nets_cudnn_conv conv;
-            assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, cuda->config.workspace_limit_bytes), MM_OK);
+            assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, &cuda->terms), MM_OK);
             kept[n] = conv.choice;
-            assert_int_equal(nets_cuda_choices_keep(&choices, &s, &kept[n++]), MM_OK);
+            assert_int_equal(nets_cuda_choices_keep(&choices, &s, &cuda->terms, &kept[n++]), MM_OK);
             nets_cudnn_conv_fini(&conv);
         }
     nets_cuda_choices_fini(&choices);
@@ -340,7 +339,7 @@ static void a_kept_engine_is_planned_from_its_line_of_text(void **state) {
         for (int part = 0; part < N_PARTS; part++, k++) {
             const nets_conv_shape s = part_of(&f->convs[i], part);
             nets_cudnn_conv conv;
-            assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, cuda->config.workspace_limit_bytes), MM_OK);
+            assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, &cuda->terms), MM_OK);
             assert_memory_equal(&conv.choice, &kept[k], sizeof kept[k]);
             assert_int_equal(conv.plan.workspace_bytes, kept[k].workspace_bytes);
             nets_cudnn_conv_fini(&conv);
