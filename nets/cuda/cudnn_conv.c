@@ -65,7 +65,8 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->weights_bytes = elems(s->y[3], s->kernel[0], s->kernel[1], s->x[3] / s->groups) * (int64_t)sizeof(float);
     const bool has_legacy = x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
-    MM_TRY(nets_product_init(&conv->product, conv->cuda, s));
+    if (nets_product_init(&conv->product, conv->cuda, s) != MM_OK)
+        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "a convolution is left to cuDNN: %s", mm_last_error());
     return choose(conv);
 }
 

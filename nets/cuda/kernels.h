@@ -146,9 +146,9 @@ void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const f
                                 cudaStream_t stream);
 
 typedef struct nets_cuda_batch_norm_gradients {
-    const float *x, *mean, *var, *scale, *dy;
-    nets_cuda_gate gate; /* open: there was no ReLU */
-    const float *shift;  /* not NULL: there was one, but no x2, and x has the bits that it had: y is made of it again */
+    const float *x, *mean, *var, *scale, *shift, *dy;
+    nets_cuda_gate gate; /* open: there was no ReLU, or it is by x */
+    bool gate_by_x;      /* there was one, but no x2, and x has the bits that it had: y is made of it again */
     const float *earlier, *earlier2;
     float *dx, *dx2; /* by x and x2, NULL: not wanted. dx may be dy; dx2 not, but earlier2, or without that gate.y */
     float *dscale, *dshift;

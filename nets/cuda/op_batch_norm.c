@@ -30,7 +30,8 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
     const nets_cuda_gate open = {.y = NULL};
     const bool by_x = op->bn.relu && op->alone && nets_knows_normalised(args);
     const nets_cuda_batch_norm_gradients g = {.gate = op->bn.relu && !by_x ? nets_cuda_gate_of(args) : open,
-                                              .shift = by_x ? args->at[NETS_B] : NULL,
+                                              .gate_by_x = by_x,
+                                              .shift = args->at[NETS_B],
                                               .x = args->at[NETS_X],
                                               .mean = args->at[NETS_SAVED_MEAN],
                                               .var = args->at[NETS_SAVED_VAR],

@@ -343,7 +343,7 @@ static void backward(nets_cuda_batch_norm bn, const nets_cuda_batch_norm_gradien
 
 void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm_gradients to, void *scratch,
                                    cudaStream_t stream) {
-    if (to.shift)
+    if (to.gate_by_x)
         backward<FROM_X>(bn, to, scratch, stream);
     else if (to.gate.mask)
         backward<BY_MASK>(bn, to, scratch, stream);

@@ -6,7 +6,7 @@
 #include "nets/cuda/ops.h"
 
 typedef struct nets_product {
-    cublasLtHandle_t lt; /* NULL: it is no product, or there is no device */
+    cublasLtHandle_t lt; /* NULL: it is no product, none that can be described, or there is no device */
     nets_direction direction;
     float beta;
     cublasComputeType_t compute;
@@ -20,7 +20,7 @@ typedef struct nets_product_algorithm {
     bool tensor_core; /* computes with them: rounds factors to TF32 */
 } nets_product_algorithm;
 
-/* It stays where it is, and needs no end. */
+/* It stays where it is, and needs no end; `lt` is NULL where this fails. */
 MM_CHECKED mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda,
                                        const nets_conv_shape *shape);
 

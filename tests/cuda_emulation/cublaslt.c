@@ -95,6 +95,7 @@ typedef struct algorithm {
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType type, uint64_t rows, uint64_t cols,
                                         int64_t leading) {
     const matrix m = {rows, cols, leading};
+    ENTER("cublasLtMatrixLayoutInit");
     if (type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!rows || !cols || leading < (int64_t)rows) return CUBLAS_STATUS_INVALID_VALUE;
     PUT(layout, m);
@@ -103,6 +104,7 @@ cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataT
 
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc, cublasComputeType_t compute, cudaDataType_t scale) {
     const operation o = {compute, CUBLAS_OP_N, CUBLAS_OP_N};
+    ENTER("cublasLtMatmulDescInit");
     if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
     PUT(desc, o);
     return CUBLAS_STATUS_SUCCESS;
@@ -112,6 +114,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
                                               const void *value, size_t bytes) {
     operation o;
     TAKE(desc, o);
+    ENTER("cublasLtMatmulDescSetAttribute");
     cublasOperation_t *to = name == CUBLASLT_MATMUL_DESC_TRANSA ? &o.a : &o.b;
     if (bytes != sizeof *to) return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, value, bytes);

@@ -76,6 +76,9 @@
     X(cudnnBackendFinalize)                                                                                            \
     X(cudnnBackendGetAttribute)                                                                                        \
     X(cudnnBackendExecute)                                                                                             \
+    X(cublasLtMatmulDescInit)                                                                                          \
+    X(cublasLtMatmulDescSetAttribute)                                                                                  \
+    X(cublasLtMatrixLayoutInit)                                                                                        \
     X(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
     X(cublasLtMatmulAlgoConfigGetAttribute)                                                                            \
     X(cublasLtMatmulAlgoConfigSetAttribute)                                                                            \

@@ -304,9 +304,15 @@ static void a_linear_layer_keeps_to_its_own_limit(void **state) {
 
 /* At any of its calls: then there are fewer candidates, or none but cuDNN's. */
 static void where_cublas_fails_others_are_taken(void **state) {
-    static const char *const CALLS[] = {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulAlgoConfigGetAttribute",
-                                        "cublasLtMatmulAlgoInit",         "cublasLtMatmulAlgoConfigSetAttribute",
-                                        "cublasLtMatmulAlgoCheck",        "cublasLtMatmul"};
+    static const char *const CALLS[] = {"cublasLtMatmulAlgoGetHeuristic",
+                                        "cublasLtMatmulAlgoConfigGetAttribute",
+                                        "cublasLtMatmulDescInit",
+                                        "cublasLtMatmulDescSetAttribute",
+                                        "cublasLtMatrixLayoutInit",
+                                        "cublasLtMatmulAlgoInit",
+                                        "cublasLtMatmulAlgoConfigSetAttribute",
+                                        "cublasLtMatmulAlgoCheck",
+                                        "cublasLtMatmul"};
     algorithms_rig *f = *state;
     nets_op_desc desc = CONV;
     desc.training = desc.wants_dx = false;
