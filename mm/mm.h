@@ -364,7 +364,8 @@ MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
  *   mm_iteration_replay(m, graph);
  *
  * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A
- * change of policy or budget, of external memory or of the recompute function drops the recording. */
+ * change of policy or budget, of external memory, of the persistent tensors or of the recompute function drops the
+ * recording. */
 typedef enum mm_replay_state_id {
     MM_REPLAY_NO,    /* cannot be recorded: the log says once why; or not yet: nothing has run under this plan */
     MM_REPLAY_MAY,   /* mm_record_begin may be tried */
