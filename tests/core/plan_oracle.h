@@ -39,7 +39,7 @@ typedef struct plan_contents {
 } plan_contents;
 
 /* MM_OK, MM_ERR_PLAN, or MM_ERR_INFEASIBLE if only the budget is exceeded. why_out: a word on it. contents_out: zeroed,
- * one of each segment, counted unless the plan is refused; NULL: not asked. */
+ * one of each segment, counted unless the plan is refused. */
 mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, plan_contents *contents_out,
                       const char **why_out);
 
