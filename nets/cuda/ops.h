@@ -19,9 +19,8 @@ typedef struct nets_cuda_backend {
     nets_cuda_choices choices;
     cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
     cublasLtHandle_t lt; /* as dnn */
-    /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn is NULL):
-     * so which engines it proposes, and what they take, is known without it. Of products nothing is: cuBLAS needs the
-     * device (lt is NULL, too). */
+    /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn and lt are
+     * NULL): which engines it proposes, and what they take, is known without it. Of cuBLAS's products nothing is. */
     cudnnBackendDescriptor_t properties;
     bool told_untimed; /* that algorithms could not be timed */
 } nets_cuda_backend;
