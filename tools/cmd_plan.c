@@ -141,7 +141,11 @@ static mm_status check(plan_command *c) {
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->max_batch && c->facts) MM_TRY(check_facts(c->facts));
-    const named_file files[] = {{"--json", c->json, true}, {"--svg", c->svg, true}, {"--facts", c->facts, false}};
+    const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
+                                {"--svg", c->svg, FILE_WRITTEN},
+                                {"--facts", c->facts, FILE_READ},
+                                {"--net", files_net(c->net), FILE_READ},
+                                {"--algorithms", c->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
 }
 
