@@ -147,7 +147,7 @@ algorithms_are_kept_in_a_file_of_their_own_() {
     for run in plan "bench --iterations 2" "train --iterations 2" "device --iterations 2 --facts facts"; do
         # shellcheck disable=SC2086 # words
         expect 2 $run --net file:net.json --device cuda --algorithms net.json
-        says err "--net and --algorithms name the same file"
+        says err " name the same file, net.json"
         equal net.json old
     done
 }
