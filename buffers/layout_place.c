@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* What a search may look at, some 3 ns each: by boxes, and at most. */
-enum { WORK_PER_BOX = 30000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 1000, QUICK_WORK_MAX = 2000000 };
+enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
     mm_layout_problem problem;

@@ -364,7 +364,8 @@ MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
  *   mm_iteration_replay(m, graph);
  *
  * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A
- * change of policy or budget, of external memory or of the recompute function drops the recording. */
+ * change of policy or budget, of external memory, of the persistent tensors or of the recompute function drops the
+ * recording. */
 typedef enum mm_replay_state_id {
     MM_REPLAY_NO,    /* cannot be recorded: the log says once why; or not yet: nothing has run under this plan */
     MM_REPLAY_MAY,   /* mm_record_begin may be tried */
@@ -406,7 +407,8 @@ MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a managed tensor that the step reads, is bit for bit what was written there
  * first: else a lossy code gave it back, or it was computed again from what one gave back, or by an algorithm that is
- * not deterministic. A step may so compute exactly what depends on it, in place of reading it. */
+ * not deterministic, or such contents lie in its place at another time. A step may so compute exactly what depends on
+ * it, in place of reading it. */
 MM_API bool mm_tensor_exact(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a tensor that the step writes, holds its value already: to be read and left

@@ -42,9 +42,15 @@ mm_status mm_directory_add(mm_directory *d, const mm_graph *graph) {
                            mm_graph_name(graph), tensor->name, (long long)tensor->bytes,
                            (long long)d->entries[known].bytes);
         if (known < 0) MM_TRY(mm_directory_append(d, tensor->name, tensor->bytes));
-        d->entries[known < 0 ? d->n - 1 : known].declared = true;
     }
     return MM_OK;
+}
+
+void mm_directory_declare(mm_directory *d, const mm_graph *graph) {
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->ownership == MM_PERSISTENT) d->entries[mm_names_find(&d->names, tensor->name)].declared = true;
+    }
 }
 
 void mm_directory_cut(mm_directory *d, int n) {

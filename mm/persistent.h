@@ -10,7 +10,7 @@
 typedef struct mm_persistent {
     char *name;
     int64_t offset, bytes;
-    bool declared; /* by a graph */
+    bool declared; /* by a graph that is prepared */
 } mm_persistent;
 
 typedef struct mm_directory {
@@ -26,6 +26,9 @@ const mm_persistent *mm_directory_find(const mm_directory *directory, const char
 /* Adds the graph's persistent tensors that are not there yet. MM_ERR_INVALID: there already with another size. On error
  * what was added stays until mm_directory_cut. */
 MM_CHECKED mm_status mm_directory_add(mm_directory *directory, const mm_graph *graph);
+
+/* The graph's, which are there, are no longer to be removed alone. */
+void mm_directory_declare(mm_directory *directory, const mm_graph *graph);
 
 /* Adds one, which no graph declares, and whose name is none of those that are there. */
 MM_CHECKED mm_status mm_directory_append(mm_directory *directory, const char *name, int64_t bytes);

@@ -59,6 +59,8 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
         mm_plan_destroy(plan);
         return status;
     }
+    mm_plan_destroy(planned->plan);
+    free(planned->exact);
     planned->plan = plan;
     planned->exact = exact;
     return MM_OK;

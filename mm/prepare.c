@@ -161,6 +161,7 @@ static mm_status prepare(mm_manager *m, const mm_record *added) {
     /* Plans lie above the persistent tensors: when those grow, every plan moves up. */
     bool moved = m->directory.bytes != base && m->n_records > 0;
     if (status == MM_OK) status = add_graph(m, added, moved);
+    if (status == MM_OK) mm_directory_declare(&m->directory, added->graph);
     return keep_or_cut(m, entries, status);
 }
 

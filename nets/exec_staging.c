@@ -30,8 +30,10 @@ void nets_staging_fini(nets_staging *staging) {
     mm_event_destroy(staging->arrived);
     mm_event_destroy(staging->taken);
     if (staging->buffer) {
-        mm_status removed = mm_persistent_remove(staging->manager, staging->name);
-        (void)removed; /* it stays: no harm is done */
+        char message[512];
+        snprintf(message, sizeof message, "%s", mm_last_error());
+        /* Else it stays: no harm is done, and nothing is to be told. */
+        if (mm_persistent_remove(staging->manager, staging->name) != MM_OK) mm_fail_set("%s", message);
     }
     memset(staging, 0, sizeof *staging);
 }

@@ -217,7 +217,7 @@ static mm_status find_least(contest *c) {
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
     MM_TRY(enter(c, none, &c->eligible));
-    if (c->candidates[0].bytes <= c->limits->device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
+    if (c->n > 0 && c->candidates[0].bytes <= c->limits->device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));

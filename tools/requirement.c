@@ -40,12 +40,9 @@ mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, n
 }
 
 mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes) {
-    mm_plan *before = r->planned.plan;
     mm_limits limits = {
         .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = r->base_bytes + staged_bytes};
-    mm_status status = mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
-    if (status == MM_OK) mm_plan_destroy(before);
-    return status;
+    return mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
 }
 
 mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {

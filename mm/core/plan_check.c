@@ -84,7 +84,8 @@ mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_lim
     mm_status status = mm_check_uses(&c);
     if (status == MM_OK) status = mm_check_sharing(&c);
     if (status == MM_OK) status = mm_check_limits(&c);
-    for (int s = 0; status == MM_OK && exact_out && s < plan->n_segments; s++) exact_out[s] = c.residences[s].exact;
+    for (int s = 0; status == MM_OK && exact_out && s < plan->n_segments; s++)
+        exact_out[s] = c.residences[s].always_exact;
     check_fini(&c);
     return status;
 }

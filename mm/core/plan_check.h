@@ -21,6 +21,7 @@ typedef struct mm_residence {
     int32_t writer;                 /* node that wrote what it holds; -1: nothing was written */
     int32_t value;                  /* what it holds, see mm_check.current; -1 */
     bool exact;                     /* that value bit for bit (a code: what was encoded was) */
+    bool always_exact;              /* and whatever it held before was, too */
     bool unread;                    /* an operation wrote it, and nobody has used that yet */
 } mm_residence;
 

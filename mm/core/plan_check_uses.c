@@ -62,6 +62,7 @@ static mm_status check_writable(const mm_check *c, int node, mm_tensor tensor, i
 
 static void set_content(mm_check *c, int node, int segment, int32_t value, bool exact) {
     mm_residence *r = &c->residences[segment];
+    r->always_exact = exact && (r->writer < 0 || r->always_exact);
     r->writer = node;
     r->value = value;
     r->exact = exact;

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -41,15 +42,70 @@ static void world_destroy(world *w) {
     mm_graph_destroy(w->graph);
 }
 
+static bool has_lossy_code(const mm_plan *plan) {
+    bool lossy = false;
+    for (int i = 0; i < plan->n_segments; i++)
+        lossy |= plan->segments[i].content == MM_CONTENT_CODED && plan->segments[i].codec == RANDOM_LOSSY;
+    return lossy;
+}
+
+/* Whether something may come back as other bits: from a lossy code, or by a variant that is not deterministic. */
+static bool may_lose(const mm_plan *plan) {
+    bool lossy = has_lossy_code(plan);
+    for (int i = 0; i < plan->n_nodes; i++) lossy |= plan->nodes[i].kind == MM_NODE_RECOMPUTE;
+    return lossy;
+}
+
+/* How many segments that hold a tensor are told to be exact, how many are not, and how many of these were read inexact
+ * though something exact was written there too. */
+typedef struct told {
+    int exact, inexact, both;
+} told;
+
+/* A segment is told exact where no read finds anything else; and is, where nothing else was written. */
+static void compare_exact(const mm_plan *plan, const bool *exact, const plan_contents *contents, told *told) {
+    for (int i = 0; i < plan->n_segments; i++) {
+        const plan_contents *found = &contents[i];
+        if (plan->segments[i].content == MM_CONTENT_WORK) continue;
+        if (exact[i] && found->inexact_reads > 0)
+            fail_msg("%s: segment %d is told exact, %d reads find it inexact", mm_graph_name(plan->graph), i,
+                     found->inexact_reads);
+        if (!exact[i] && found->inexact_writes == 0)
+            fail_msg("%s: segment %d is told inexact, all that was written there is exact", mm_graph_name(plan->graph),
+                     i);
+        told->exact += exact[i];
+        told->inexact += !exact[i];
+        told->both += found->inexact_reads > 0 && found->exact_writes > 0;
+    }
+}
+
+/* The verdicts of both on a plan; what they say of its segments must agree if both accept it. */
+static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, mm_status *oracle_out,
+                       const char **why_out, told *told) {
+    size_t n = (size_t)plan->n_segments + 1;
+    bool *exact = calloc(n, sizeof *exact);
+    plan_contents *contents = calloc(n, sizeof *contents);
+    assert_true(exact && contents);
+    *oracle_out = plan_oracle(plan, facts, limits, contents, why_out);
+    mm_status status = mm_plan_prove(plan, facts, limits, exact);
+    if (status == MM_OK && *oracle_out == MM_OK) compare_exact(plan, exact, contents, told);
+    free(exact);
+    free(contents);
+    return status;
+}
+
 static void check_accepts_random_right_plans(void **state) {
     (void)state;
     int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0,
         moves[2] = {0}; /* raw, coded */
+    told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
+        mm_status oracle;
         const char *why;
-        if (mm_plan_check(w.plan, w.facts, &w.limits) != MM_OK) fail_msg("seed %d: %s", (int)seed, mm_last_error());
-        if (plan_oracle(w.plan, w.facts, &w.limits, &why) != MM_OK) fail_msg("seed %d: oracle: %s", (int)seed, why);
+        if (prove(w.plan, w.facts, &w.limits, &oracle, &why, &told[may_lose(w.plan)]) != MM_OK)
+            fail_msg("seed %d: %s", (int)seed, mm_last_error());
+        if (oracle != MM_OK) fail_msg("seed %d: oracle: %s", (int)seed, why);
         for (int i = 0; i < w.plan->n_nodes; i++) {
             const mm_node *n = &w.plan->nodes[i];
             ops += n->kind != MM_NODE_STEP;
@@ -70,6 +126,10 @@ static void check_accepts_random_right_plans(void **state) {
                   GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, waits, inplace, aliases, dynamic, pinned);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
     assert_true(moves[0] > 20 && moves[1] > 20 && recomputes > 100);
+    print_message("where nothing is lost, %d segments are exact; elsewhere %d are, %d are not, %d of these at times\n",
+                  told[0].exact, told[1].exact, told[1].inexact, told[1].both);
+    assert_int_equal(told[0].inexact, 0);
+    assert_true(told[0].exact > 200 && told[1].exact > 1000 && told[1].inexact > 200 && told[1].both > 20);
 }
 
 /* Every order gives the same, and that is what memory without a plan gives, if no code loses anything. */
@@ -84,13 +144,6 @@ static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
     for (uint64_t seed = 2; seed < 5; seed++)
         if (plan_run(plan, facts, 7, 2, PLAN_ORDER_RANDOM, seed) != expected) return false;
     return true;
-}
-
-static bool has_lossy_code(const mm_plan *plan) {
-    bool lossy = false;
-    for (int i = 0; i < plan->n_segments; i++)
-        lossy |= plan->segments[i].content == MM_CONTENT_CODED && plan->segments[i].codec == RANDOM_LOSSY;
-    return lossy;
 }
 
 static void what_check_accepts_computes_the_same_in_every_order(void **state) {
@@ -124,6 +177,7 @@ static void what_check_accepts_computes_the_same_in_every_order(void **state) {
 
 typedef struct tally {
     int rejected, infeasible, harmless;
+    told told;
 } tally;
 
 static void compare_verdicts(const world *w, const mutation *mutation, uint64_t seed, tally *tally) {
@@ -134,8 +188,7 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
         if (m.limits.device_bytes == w->limits.device_bytes) m.limits.device_bytes = INT64_MAX;
         if (m.limits.pinned_bytes == w->limits.pinned_bytes) m.limits.pinned_bytes = INT64_MAX;
         const char *why;
-        mm_status expected = plan_oracle(m.plan, m.facts, &m.limits, &why);
-        mm_status status = mm_plan_check(m.plan, m.facts, &m.limits);
+        mm_status expected, status = prove(m.plan, m.facts, &m.limits, &expected, &why, &tally->told);
         if (status != expected)
             fail_msg("%s, seed %llu on %s: check says %s (%s), oracle says %s (%s)", mutation->name,
                      (unsigned long long)seed, mm_graph_name(w->graph), mm_status_name(status),
@@ -164,9 +217,15 @@ static void check_and_brute_force_agree_on_every_mutant(void **state) {
         all.rejected += tallies[i].rejected;
         all.infeasible += tallies[i].infeasible;
         all.harmless += tallies[i].harmless;
+        all.told.exact += tallies[i].told.exact;
+        all.told.inexact += tallies[i].told.inexact;
+        all.told.both += tallies[i].told.both;
     }
     print_message("%-28s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
                   all.harmless);
+    print_message("in those that are harmless, %d segments are exact, %d are not, %d of these at times\n",
+                  all.told.exact, all.told.inexact, all.told.both);
+    assert_true(all.told.exact > 10000 && all.told.inexact > 1000 && all.told.both > 100);
     assert_true(all.rejected > 10000 && all.infeasible > 500 && all.harmless > 1000);
 }
 

@@ -210,7 +210,8 @@ static bool good_sums(const mm_plan *plan, const access *list, int n) {
            plan->peak_bytes == extent + external;
 }
 
-mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const char **why_out) {
+mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, plan_contents *contents_out,
+                      const char **why_out) {
     *why_out = "form";
     if (!oracle_form(plan, facts, limits)) return MM_ERR_PLAN;
     int n;
@@ -223,7 +224,7 @@ mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limit
         why = "race";
     else if (!no_mixed_lives(plan, &c, list, n))
         why = "lives";
-    else if (!oracle_plays(plan, facts))
+    else if (!oracle_plays(plan, facts, contents_out))
         why = "values";
     else if (!good_frees(plan, &c, list, n))
         why = "frees";

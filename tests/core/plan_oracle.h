@@ -33,7 +33,14 @@ bool plan_inplace(const mm_plan *plan, int node, int input, int output);
 /* Whether every index in the plan is in range, so that it can be walked. */
 bool plan_walkable(const mm_plan *plan);
 
-/* MM_OK, MM_ERR_PLAN, or MM_ERR_INFEASIBLE if only the budget is exceeded. why_out: a word on it. */
-mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const char **why_out);
+/* How often a segment was written or read whose content was, or was not, bit for bit what was computed first. */
+typedef struct plan_contents {
+    int exact_writes, inexact_writes, inexact_reads;
+} plan_contents;
+
+/* MM_OK, MM_ERR_PLAN, or MM_ERR_INFEASIBLE if only the budget is exceeded. why_out: a word on it. contents_out: zeroed,
+ * one of each segment, counted unless the plan is refused. */
+mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, plan_contents *contents_out,
+                      const char **why_out);
 
 #endif

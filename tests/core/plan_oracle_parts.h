@@ -22,7 +22,7 @@ static inline bool oracle_shares(const mm_plan *plan, const mm_use *use) {
 bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 
 /* Played through in issue order, every read finds the right value, and every operation's result is read. Of a plan that
- * is well-formed and whose segments are written before they are read. */
-bool oracle_plays(const mm_plan *plan, const mm_facts *facts);
+ * is well-formed and whose segments are written before they are read. contents: as of plan_oracle. */
+bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *contents);
 
 #endif

@@ -22,6 +22,7 @@ typedef struct player {
     int *ran;     /* per step: its node */
     bool *used;   /* per node: an operation's result was read */
     int values;
+    plan_contents *contents; /* per segment */
 } player;
 
 static int by_value(const void *a, const void *b) {
@@ -44,6 +45,9 @@ static void put(player *p, int segment, tag t) {
     int n;
     tag *cells = cells_of(p, segment, &n);
     for (int i = 0; i < n; i++) cells[i] = t;
+    if (t.value < 0) return; /* work */
+    p->contents[segment].exact_writes += t.exact;
+    p->contents[segment].inexact_writes += !t.exact;
 }
 
 /* What the whole segment holds, if that is one value in the form that the segment says. */
@@ -58,6 +62,7 @@ static bool get(player *p, int segment, tag *out) {
             return false;
     *out = cells[0];
     if (cells[0].op >= 0) p->used[cells[0].op] = true;
+    p->contents[segment].inexact_reads += !cells[0].exact;
     return true;
 }
 
@@ -168,8 +173,8 @@ static bool play(player *p) {
     return true;
 }
 
-bool oracle_plays(const mm_plan *plan, const mm_facts *facts) {
-    player p = {.plan = plan, .facts = facts};
+bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *contents) {
+    player p = {.plan = plan, .facts = facts, .contents = contents};
     for (int m = 0; m < 2; m++) {
         p.ends[m] = oracle_allocate(2 * (size_t)plan->n_segments, sizeof *p.ends[m]);
         for (int i = 0; i < plan->n_segments; i++) {

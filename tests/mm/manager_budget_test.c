@@ -276,6 +276,22 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     mm_graph_destroy(graph);
 }
 
+static void what_a_graph_that_was_refused_declares_can_be_given_back(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    const mm_tensor_info *tensor = NULL;
+    for (int t = 0; t < mm_graph_tensors(graph) && !tensor; t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT) tensor = mm_graph_tensor(graph, t);
+    assert_non_null(tensor);
+    mm_options options = {.device_bytes = rig_minimum(graph, "liveness") - 1, .policy = "liveness"};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_persistent_add(m, tensor->name, tensor->bytes), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+    assert_int_equal(mm_persistent_remove(m, tensor->name), MM_OK);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
 static void what_no_graph_declares_can_be_given_back(void **state) {
     (void)state;
     enum { BYTES = 1024 };
@@ -372,6 +388,7 @@ int main(void) {
         cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
         cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
         cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
+        cmocka_unit_test(what_a_graph_that_was_refused_declares_can_be_given_back),
         cmocka_unit_test(what_no_graph_declares_can_be_given_back),
         cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),
         cmocka_unit_test(senseless_options_are_refused),
