@@ -250,11 +250,14 @@ static mm_status check_picture(const bench *b) {
 }
 
 static mm_status check_files(const bench *b) {
-    named_file files[3 + ARG_TEXTS_MAX] = {
-        {"--json", b->json, true}, {"--svg", b->svg, true}, {"--facts", b->facts, true}};
-    int n = 3;
+    named_file files[4 + 2 * ARG_TEXTS_MAX] = {{"--json", b->json, FILE_WRITTEN},
+                                               {"--svg", b->svg, FILE_WRITTEN},
+                                               {"--facts", b->facts, FILE_WRITTEN},
+                                               {"--algorithms", b->target.algorithms, FILE_KEPT}};
+    int n = 4;
     if (b->svg) MM_TRY(check_picture(b));
-    for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], false};
+    for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
+    for (int i = 0; i < b->nets.n; i++) files[n++] = (named_file){"--net", files_net(b->nets.text[i]), FILE_READ};
     return files_check(files, n);
 }
 

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "nets/io/net_file.h"
-#include "nets/io/safetensors.h"
 #include "tools/collect.h"
 #include "tools/commands.h"
 #include "tools/device_speed.h"
+#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/target.h"
 
@@ -161,13 +161,20 @@ static mm_status save_facts(options *o) {
     if (o->iterations == 0) o->iterations = 10;
     MM_TRY(target_init(&o->target));
     MM_TRY(args_split("--policies", o->policy_list, &o->policies));
-    MM_TRY(nets_safetensors_writable(o->facts));
     MM_TRY(nets_open(o->net, &net));
     mm_status status = measure_facts(o, net);
     nets_net_destroy(net);
     if (status == MM_OK)
         printf("facts of %s, batch %lld, on %s: %s\n", o->net, (long long)o->batch, o->target.device, o->facts);
     return status;
+}
+
+static mm_status check_files(const options *o) {
+    const named_file files[] = {{"--json", o->json, FILE_WRITTEN},
+                                {"--facts", o->facts, FILE_WRITTEN},
+                                {"--net", files_net(o->net), FILE_READ},
+                                {"--algorithms", o->target.algorithms, FILE_KEPT}};
+    return files_check(files, sizeof files / sizeof *files);
 }
 
 static const char help_text[] =
@@ -196,7 +203,7 @@ int cmd_device(int argc, char **argv) {
     mm_status status = args_parse(argc, argv, table, "mm device [OPTIONS]", help_text, &o.help);
     if (status == MM_OK && o.help) return EXIT_OK;
     if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
-    if (status == MM_OK && o.json) status = nets_safetensors_writable(o.json);
+    if (status == MM_OK) status = check_files(&o);
     if (status == MM_OK && !o.facts && (o.net || o.policy_list || o.batch > 0 || o.iterations > 0))
         status =
             mm_fail(MM_ERR_INVALID, "--net, --batch, --policies and --iterations are of --facts FILE: give it, too");

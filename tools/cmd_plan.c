@@ -141,7 +141,11 @@ static mm_status check(plan_command *c) {
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->max_batch && c->facts) MM_TRY(check_facts(c->facts));
-    const named_file files[] = {{"--json", c->json, true}, {"--svg", c->svg, true}, {"--facts", c->facts, false}};
+    const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
+                                {"--svg", c->svg, FILE_WRITTEN},
+                                {"--facts", c->facts, FILE_READ},
+                                {"--net", files_net(c->net), FILE_READ},
+                                {"--algorithms", c->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
 }
 
@@ -168,7 +172,8 @@ static const char help_text[] =
     "Plans a training iteration without a device and without data: the smallest budget in which each policy runs,\n"
     "which step holds it, and what lies in memory at that step. With --budget, what each policy does in it, and exits\n"
     "with 1 if one does not fit. With --facts (what 'mm bench --facts' measured, of this network, batch and policies'\n"
-    "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect.\n"
+    "codecs; or a machine's rates, as tools/facts/titanx.json) also the step time to expect; over a link as fast as\n"
+    "--link says, where it is given.\n"
     "\n"
     "For cuda, a plan has room for the next batch, which comes in while an iteration runs, wherever the budget has "
     "it;\n"

@@ -80,10 +80,10 @@ static mm_status apply_switches(void *ctx, session *s) {
 /* A state that is gone on from may be saved over. */
 static mm_status check_files(const train *t) {
     bool over = t->load && t->save && files_are_same(t->load, t->save);
-    const named_file files[] = {{"--save", t->save, true},
-                                {"--json", t->json, true},
-                                {"--log", t->log_path, true},
-                                {"--load", over ? NULL : t->load, false}};
+    const named_file files[] = {
+        {"--save", t->save, FILE_WRITTEN},       {"--json", t->json, FILE_WRITTEN},
+        {"--log", t->log_path, FILE_WRITTEN},    {"--load", over ? NULL : t->load, FILE_READ},
+        {"--net", files_net(t->net), FILE_READ}, {"--algorithms", t->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
 }
 

@@ -4,18 +4,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nets/io/safetensors.h"
 
-/* Behind links; of a file that is not there, its folder is. False: neither. */
-static bool resolve(const char *path, char real[PATH_MAX]) {
+/* More than a path may lead through. */
+enum { LINKS_MAX = 64 };
+
+/* The name of a file that is not there, in the folder behind links. */
+static bool resolve_new(const char *path, char real[PATH_MAX]) {
     char folder[PATH_MAX], behind[PATH_MAX];
-    if (realpath(path, real)) return true;
     const char *slash = strrchr(path, '/');
     int length = slash ? (int)(slash - path) : 0;
     snprintf(folder, sizeof folder, "%.*s%s", length, path, slash ? "/" : ".");
     if (!realpath(folder, behind)) return false;
     return snprintf(real, PATH_MAX, "%s/%s", behind, slash ? slash + 1 : path) < PATH_MAX;
+}
+
+/* What the link `path` leads to, from where `path` is seen. */
+static bool follow(const char *path, char next[PATH_MAX]) {
+    char to[PATH_MAX];
+    ssize_t length = readlink(path, to, sizeof to - 1);
+    if (length < 0) return false;
+    to[length] = '\0';
+    const char *slash = strrchr(path, '/');
+    int folder = slash && to[0] != '/' ? (int)(slash - path) + 1 : 0;
+    return snprintf(next, PATH_MAX, "%.*s%s", folder, path, to) < PATH_MAX;
+}
+
+/* The file's name behind links, be it there or not. False: its folder is not, or links lead in a circle. */
+static bool resolve(const char *path, char real[PATH_MAX]) {
+    char at[PATH_MAX], next[PATH_MAX];
+    if (realpath(path, real)) return true;
+    if (snprintf(at, sizeof at, "%s", path) >= PATH_MAX) return false;
+    for (int i = 0; i < LINKS_MAX; i++) {
+        if (!follow(at, next)) return resolve_new(at, real);
+        memcpy(at, next, sizeof at);
+    }
+    return false;
 }
 
 bool files_are_same(const char *a, const char *b) {
@@ -24,11 +50,16 @@ bool files_are_same(const char *a, const char *b) {
     return strcmp(real_a, real_b) == 0;
 }
 
+const char *files_net(const char *net) {
+    static const char prefix[] = "file:";
+    return net && strncmp(net, prefix, sizeof prefix - 1) == 0 ? net + sizeof prefix - 1 : NULL;
+}
+
 mm_status files_check(const named_file *files, int n) {
     for (int i = 0; i < n; i++) {
-        if (files[i].path && files[i].written) MM_TRY(nets_safetensors_writable(files[i].path));
+        if (files[i].path && files[i].use == FILE_WRITTEN) MM_TRY(nets_safetensors_writable(files[i].path));
         for (int j = 0; j < i; j++) {
-            bool clash = files[i].path && files[j].path && (files[i].written || files[j].written);
+            bool clash = files[i].path && files[j].path && (files[i].use != FILE_READ || files[j].use != FILE_READ);
             if (clash && files_are_same(files[i].path, files[j].path))
                 return mm_fail(MM_ERR_INVALID, "%s and %s name the same file, %s", files[j].option, files[i].option,
                                files[i].path);

@@ -6,13 +6,22 @@
 
 #include "mm/core/status.h"
 
+typedef enum file_use {
+    FILE_READ,
+    FILE_WRITTEN,
+    FILE_KEPT, /* read, and written where that can be */
+} file_use;
+
 typedef struct named_file {
     const char *option, *path; /* path NULL: not given */
-    bool written;
+    file_use use;
 } named_file;
 
 /* Whether both paths lead to one file, which need not be there. */
 bool files_are_same(const char *a, const char *b);
+
+/* The path in "file:PATH", as --net may have it; NULL: it names none. */
+const char *files_net(const char *net);
 
 /* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that
  * what is written first, or was there to be read, would be lost. */

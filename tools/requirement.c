@@ -7,12 +7,19 @@
 #include "mm/core/status.h"
 #include "tools/facts_source.h"
 
+/* A speed that was asked for counts, whatever link the facts are of. Each way has it, with both busy too. */
+static void give_link(mm_facts *facts, int64_t bytes_per_s) {
+    facts->out_bytes_per_s = facts->in_bytes_per_s = bytes_per_s;
+    facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
+}
+
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
     MM_TRY(nets_lower(net, target->backend, batch, mode, &r->lowered));
     MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device));
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
+    if (facts_path && target->link_bytes_per_s > 0) give_link(r->planned.facts, target->link_bytes_per_s);
     mm_planned_tell(&r->planned, &target->rates);
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */

@@ -46,6 +46,14 @@ cuda_is_a_gpu_or_a_line_that_says_what_to_do_() {
     ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"
 }
 
+# Whether a GPU answers. Where the build is for one and none does, the case is counted as skipped.
+on_a_gpu() {
+    expect 0 device --json seen
+    if [[ $(values seen usable) == *true*true* ]]; then return; fi
+    if [[ $(values seen device) == *cuda* ]]; then skip "no GPU answers"; fi
+    return 1
+}
+
 # With the device cuda where one answers.
 facts_of_a_network_serve_a_plan_() {
     local device=host
@@ -65,8 +73,7 @@ facts_of_a_network_serve_a_plan_() {
 
 # Where one answers.
 runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
-    expect 0 device --json seen
-    [[ $(values seen usable) == *true*true* ]] || return 0
+    on_a_gpu || return 0
     local run=(bench --device cuda --net tiny --batch 4 --policies liveness --iterations 6 --quiet)
     expect 0 "${run[@]}" --json rows
     positive rows replays
@@ -81,8 +88,7 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
 
 # Where one answers. What comes in beside the computation takes its part of the budget where that has it.
 plans_for_cuda_are_those_that_run_there_() {
-    expect 0 device --json seen
-    [[ $(values seen usable) == *true*true* ]] || return 0
+    on_a_gpu || return 0
     local options=(--device cuda --net tiny --batch 8) budget least staged key rooms
     expect 0 plan "${options[@]}" --policy swap-async --json plan
     least=$(value plan minimum_bytes) staged=$(value plan staged_bytes)
@@ -106,8 +112,7 @@ plans_for_cuda_are_those_that_run_there_() {
 
 # Where one answers. Algorithms are kept with the limit that they were chosen under.
 a_workspace_limit_is_what_convolutions_are_timed_under_() {
-    expect 0 device --json seen
-    [[ $(values seen usable) == *true*true* ]] || return 0
+    on_a_gpu || return 0
     local run options=(--device cuda --net tiny --batch 4 --algorithms algorithms --workspace 3000001)
     for run in "plan --policy liveness" "bench --policies liveness --iterations 2 --quiet --json rows" \
         "train --iterations 2 --quiet --json row" "device --iterations 2 --facts facts"; do
@@ -122,10 +127,34 @@ a_workspace_limit_is_what_convolutions_are_timed_under_() {
     [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
 }
 
+# Where one answers. The file is read and written.
+algorithms_are_kept_in_a_file_of_their_own_() {
+    on_a_gpu || return 0
+    local option run kept=(--device cuda --algorithms kept)
+    expect 0 nets --net tiny --json
+    cp out net.json && cp out old
+    for option in --json --svg; do
+        refused 2 "$option and --algorithms name the same file, kept" plan --net tiny "${kept[@]}" $option kept
+    done
+    for option in --json --facts; do
+        refused 2 "$option and --algorithms name the same file, kept" bench --net tiny "${kept[@]}" $option kept
+    done
+    for option in --json --save --log; do
+        refused 2 "$option and --algorithms name the same file, kept" train --net tiny "${kept[@]}" $option kept
+    done
+    refused 2 "--facts and --algorithms name the same file, kept" device --net tiny "${kept[@]}" --facts kept
+    [[ ! -e kept ]] || fail "a file was written"
+    for run in plan "bench --iterations 2" "train --iterations 2" "device --iterations 2 --facts facts"; do
+        # shellcheck disable=SC2086 # words
+        expect 2 $run --net file:net.json --device cuda --algorithms net.json
+        says err " name the same file, net.json"
+        equal net.json old
+    done
+}
+
 # Where one answers: what cannot fit is found out without timing anything, but for the first two.
 the_largest_batch_is_found_with_few_batches_timed_() {
-    expect 0 device --json seen
-    [[ $(values seen usable) == *true*true* ]] || return 0
+    on_a_gpu || return 0
     local plan=(plan --device cuda --net tiny --algorithms algorithms --budget 3MiB) policy largest line words
     for policy in liveness swap; do
         expect 0 "${plan[@]}" --policy $policy --max-batch --json largest

@@ -264,6 +264,44 @@ a_file_named_twice_is_refused_before_it_is_lost_() {
     expect 0 "${train[@]}" --load link --save state --iterations 3
 }
 
+a_network_is_no_file_to_write_() {
+    local net=(--net file:./net.json)
+    expect 0 nets --net tiny --json
+    cp out net.json && cp out old
+    for option in --save --json --log; do
+        refused 2 "$option and --net name the same file, ./net.json" train "${net[@]}" --batch 4 --iterations 2 --quiet \
+            $option net.json
+    done
+    for option in --json --svg; do
+        refused 2 "$option and --net name the same file" plan "${net[@]}" $option net.json
+    done
+    for option in --json --facts; do
+        refused 2 "$option and --net name the same file" bench --batch 4 --iterations 2 "${net[@]}" $option net.json
+    done
+    refused 2 "--json and --net name the same file" bench --batch 4 --net tiny,file:net.json --json net.json
+    refused 2 "--facts and --net name the same file" device "${net[@]}" --facts net.json
+    equal net.json old
+    expect 0 plan "${net[@]}" --json new
+}
+
+# Through links, what is written second would replace what was written first.
+a_link_to_a_file_that_is_not_there_yet_is_that_file_() {
+    mkdir folder
+    ln -s target first
+    ln -s ../first folder/second
+    ln -s "$PWD/folder/second" third
+    ln -s circle circle
+    local path plan=(plan --net tiny --policy liveness)
+    for path in first folder/second third; do
+        refused 2 "--json and --svg name the same file, target" "${plan[@]}" --json $path --svg target
+        refused 2 "--json and --svg name the same file, $path" "${plan[@]}" --json folder/../target --svg $path
+    done
+    refused 2 "--json and --svg name the same file, folder/second" "${plan[@]}" --json third --svg folder/second
+    refused 1 "circle: cannot be written: Too many levels of symbolic links" "${plan[@]}" --json circle --svg target
+    [[ ! -e target ]] || fail "a file was written"
+    expect 0 "${plan[@]}" --json first --svg other
+}
+
 a_refused_run_leaves_old_files_alone_() {
     for file in state log rows; do echo "old $file" >$file; done
     refused 1 "infeasible: needs at least" "${train[@]}" --budget 1KiB --save state --log log --json rows

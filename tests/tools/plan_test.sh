@@ -246,6 +246,20 @@ chart_is_shown_with_explain_on_a_terminal_() {
     says out "S stashed maps"
 }
 
+a_links_speed_counts_more_than_that_of_the_facts_() {
+    local link seconds=() plan=(plan --net tiny --batch 8 --policy swap-async:when=always --facts "$machine" --json row)
+    for link in 1MB 20MB 12GB; do
+        expect 0 "${plan[@]}" --link $link
+        seconds+=("$(value row iteration_seconds_predicted)")
+    done
+    awk "BEGIN { exit !(${seconds[0]} > 5 * ${seconds[1]} && ${seconds[1]} > ${seconds[2]}) }" ||
+        fail "steps of ${seconds[*]} s"
+    sed 's/\("\(out\|in\)_bytes_per_s": \)12e9/\11e6/; s/\("\(out\|in\)_both_bytes_per_s": \)10e9/\11e6/' "$machine" >slow
+    expect 0 plan --net tiny --batch 8 --policy swap-async:when=always --facts slow --json row
+    [[ $(value row iteration_seconds_predicted) == "${seconds[0]}" ]] ||
+        fail "over such a link: $(value row iteration_seconds_predicted) s, with --link ${seconds[0]} s"
+}
+
 a_plan_for_a_link_is_that_which_runs_over_it_() {
     local link policy key options=(--net resnet8 --batch 8)
     for link in 30MB 12GB; do

@@ -43,6 +43,19 @@ static session_config config_of(const subject *u, int64_t budget_bytes, const ch
     return config;
 }
 
+/* They are planned around room for the next batch where the budget has it beside what each of them needs. */
+static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
+    const char *policies[] = {policy, other};
+    int64_t least = 0;
+    for (int i = 0; i < 2; i++) {
+        requirement r;
+        expect_ok(requirement_init(&r, u->net, BATCH, NETS_TRAIN, &u->target, policies[i], 0, NULL));
+        if (r.minimum_bytes > least) least = r.minimum_bytes;
+        requirement_fini(&r);
+    }
+    return budget_bytes == 0 || least + target_staged_bytes(&u->target, u->net, BATCH) <= budget_bytes;
+}
+
 /* Returns whether there is room for batches beside the computation. */
 static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     session_config config = config_of(u, budget_bytes, policy, other);
@@ -54,6 +67,7 @@ static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char
         fail_msg("%s within %lld bytes: %s", next, (long long)s.config.budget_bytes, mm_last_error());
     }
     bool room = s.staged_bytes > 0;
+    assert_int_equal(room, is_room(u, budget_bytes, policy, other));
     session_fini(&s);
     return room;
 }

@@ -16,7 +16,7 @@ def mm_binary(name, copts = [], **kw):
     native.cc_binary(name = name, copts = MM_COPTS + copts, **kw)
 
 def mm_test(name, srcs = None, copts = [], linkopts = [], size = "small", **kw):
-    """A cmocka program tests/.../NAME.c."""
+    """A cmocka program tests/.../NAME.c. Tag "devices": it goes over all devices of the build."""
     native.cc_test(
         name = name,
         srcs = srcs or [name + ".c"],
