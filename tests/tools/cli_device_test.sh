@@ -164,7 +164,7 @@ the_largest_batch_is_found_with_few_batches_timed_() {
         local -A batches=()
         while IFS= read -r line; do
             read -ra words <<<"$line"
-            ((${#words[@]} < 8)) || batches[${words[5]}]=1
+            ((${#words[@]} < 8)) || batches[${words[6]}]=1
         done <algorithms
         ((${#batches[@]} <= 8)) || fail "$policy, batch $largest: ${#batches[@]} were timed"
         [[ ${batches[$((largest + 1))]-} && ${batches[$((largest + 2))]-} ]] ||
