@@ -405,10 +405,10 @@ MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 /* What mm_tensor_data points to for that read: MM_FORM_VALUE, or MM_FORM_SIGN for the mask's bits. */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
-/* Whether what mm_tensor_data points to, of a managed tensor that the step reads, is bit for bit what was written there
- * first: else a lossy code gave it back, or it was computed again from what one gave back, or such contents lie in its
- * place at another time. (That a step gives the same bits when it is run again is what mm_recompute_fn promises.) A step
- * may so compute exactly what depends on it, in place of reading it. */
+/* Whether what mm_tensor_data points to, of a managed tensor that the step reads, is bit for bit what was written
+ * there first: else a lossy code gave it back, or it was computed again from what one gave back, or such contents lie
+ * in its place at another time. (That a step gives the same bits when it is run again is what mm_recompute_fn
+ * promises.) A step may so compute exactly what depends on it, in place of reading it. */
 MM_API bool mm_tensor_exact(mm_manager *manager, mm_tensor tensor);
 
 /* Whether what mm_tensor_data points to, of a tensor that the step writes, holds its value already: to be read and left

@@ -33,8 +33,8 @@ MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *polic
 /* Adds them to the facts that have none of their own. */
 void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
 
-/* Makes planned->plan, in place of one that it has. It is proved at the size that it needs: whether that is within the limits, mm_plan_fits tells.
- */
+/* Makes planned->plan, in place of one that it has. It is proved at the size that it needs: whether that is within
+ * the limits, mm_plan_fits tells. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 void mm_planned_fini(mm_planned *planned);

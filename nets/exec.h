@@ -74,13 +74,12 @@ MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, cons
  * void too, and not to be collected; the manager is usable. MM_ERR_ORDER: there is none. */
 MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out);
 
-/* Batches come in beside the computation from now on: while an iteration runs, the batch of the next that is submitted
- * is copied to a buffer on the device, nets_exec_stage_bytes of the budget until the executor is destroyed
- * (mm_persistent_add; for the manager's life if others lie behind it then), when other graphs of the manager are planned
- * anew. Bits stay the same. MM_ERR_INFEASIBLE:
- * these do not fit the budget under the policy that is run: nothing changed, and batches come over the compute stream
- * before their iteration's first step, as without. MM_ERR_INVALID: another executor of such a graph has that buffer in
- * this manager. With nothing submitted. */
+/* Batches come in beside the computation from now on: while an iteration runs, the batch of the next that is
+ * submitted is copied to a buffer on the device, nets_exec_stage_bytes of the budget until the executor is destroyed
+ * (mm_persistent_add; for the manager's life if others lie behind it then), when other graphs of the manager are
+ * planned anew. Bits stay the same. MM_ERR_INFEASIBLE: these do not fit the budget under the policy that is run:
+ * nothing changed, and batches come over the compute stream before their iteration's first step, as without.
+ * MM_ERR_INVALID: another executor of such a graph has that buffer in this manager. With nothing submitted. */
 MM_CHECKED mm_status nets_exec_stage(nets_exec *exec);
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 

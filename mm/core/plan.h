@@ -183,10 +183,10 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  * MM_ERR_PLAN names tensor, step and why; MM_ERR_INFEASIBLE if only a limit is exceeded. O(n log n). */
 MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 
-/* The same; and of each segment, whether all that it ever holds is bit for bit what was computed first (a code: what was
- * encoded was). Not what a lossy code gave back, nor what is computed again from that or by other means; and where one
- * of those is written over, no reader is told so, not even of what comes after. `exact_out`: one of each segment, false
- * of workspaces; NULL: not asked. */
+/* The same; and of each segment, whether all that it ever holds is bit for bit what was computed first (a code: what
+ * was encoded was). Not what a lossy code gave back, nor what is computed again from that or by other means; and
+ * where one of those is written over, no reader is told so, not even of what comes after. `exact_out`: one of each
+ * segment, false of workspaces; NULL: not asked. */
 MM_CHECKED mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits,
                                    bool *exact_out);
 
