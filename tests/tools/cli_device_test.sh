@@ -6,7 +6,7 @@
 positive() { # FILE KEY: every value of it is
     local value count=0
     while read -r value; do
-        ((value > 0)) || fail "$2 is $value"
+        awk -v value="$value" 'BEGIN { exit !(value + 0 > 0) }' || fail "$2 is $value"
         count=$((count + 1))
     done < <(values "$1" "$2")
     ((count > 0)) || fail "$1 has no $2"
@@ -77,8 +77,8 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     local run=(bench --device cuda --net tiny --batch 4 --policies liveness --iterations 6 --quiet)
     expect 0 "${run[@]}" --json rows
     positive rows replays
-    [[ $(value rows host_seconds) =~ ^[0-9.]+e- && $(value rows host_seconds_per_layer) =~ ^[0-9.]+e- ]] ||
-        fail "no host time: $(values rows host_seconds)"
+    positive rows host_seconds
+    positive rows host_seconds_per_layer
     says out " a layer, replayed"
     expect 0 "${run[@]}" --json rows --issue thread
     [[ $(value rows replays) == 0 && $(<out) != *replayed* ]] || fail "replayed with --issue thread"
