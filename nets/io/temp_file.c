@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,15 +33,43 @@ static mm_status resolve(const char *path, char **resolved_out) {
     return MM_OK;
 }
 
-/* O_EXCL and a name of our own instead of mkstemp, which would make the file private. */
+/* Whether the open file is still that of this name: who had it before may have given it its final name, or removed it.
+ * A file of several names is somebody's, put there to be written over. */
+static bool is_still(int fd, const char *temp_path) {
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && lstat(temp_path, &named) == 0 && S_ISREG(opened.st_mode) &&
+           opened.st_nlink == 1 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* Whoever writes a temporary file holds its lock, which ends with its process: a file that is not locked is what a
+ * killed run left. -1: it is another's, or cannot be written; then errno tells which. */
+static int claim(const char *temp_path) {
+    const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    bool own = true;
+    int fd = open(temp_path, flags | O_EXCL, 0666);
+    if (fd < 0 && errno == EEXIST) {
+        own = false;
+        fd = open(temp_path, flags, 0666);
+        if (fd < 0) errno = EEXIST; /* a folder, a link, a file of somebody else */
+    }
+    if (fd < 0) return -1;
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno != EWOULDBLOCK) locked = own; /* a file system without locks: what is there stays there */
+    if (locked && is_still(fd, temp_path) && ftruncate(fd, 0) == 0) return fd;
+    close(fd);
+    errno = EEXIST;
+    return -1;
+}
+
+/* Names that are the same for all processes instead of mkstemp's, which also would make the file private. */
 static int open_beside(const char *path, char **temp_path_out) {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         char *temp_path;
-        if (asprintf(&temp_path, "%s.%ld.%d.tmp", path, (long)getpid(), i) < 0) {
+        if (asprintf(&temp_path, "%s.%d.tmp", path, i) < 0) {
             errno = ENOMEM;
             return -1;
         }
-        int fd = open(temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = claim(temp_path);
         if (fd >= 0) {
             *temp_path_out = temp_path;
             return fd;
