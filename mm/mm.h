@@ -41,6 +41,10 @@ extern "C" {
 #define MM_CHECKED
 #endif
 
+/* The version of this header and of the library, major.minor.patch; the only place that has it: pkg-config's file and
+ * 'mm --version' are made of it. */
+#define MM_VERSION "0.11.0"
+
 /* ---------------------------------------------------------------- status */
 
 typedef enum mm_status {

@@ -88,7 +88,7 @@ static mm_status set_option(mm_policy *policy, const char *text, const char *val
     MM_TRY(check_value(policy->ops, desc, value));
     for (int i = 0; i < options->n; i++)
         if (strcmp(options->key[i], text) == 0)
-            return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice", policy->ops->name, text);
+            return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice: give it once", policy->ops->name, text);
     if (options->n == MM_OPTION_MAX || strlen(text) >= MM_OPTION_KEY || strlen(value) >= MM_OPTION_VALUE)
         return mm_fail(MM_ERR_INVALID, "policy %s: option %s=%s is too long", policy->ops->name, text, value);
     strcpy(options->key[options->n], text);

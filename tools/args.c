@@ -1,5 +1,6 @@
 #include "tools/args.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,9 @@ static void print_help(const arg *table, const char *usage, const char *text) {
     for (const arg *a = table; a->kind != ARG_END; a++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", a->name, a->value ? " " : "", a->value ? a->value : "");
-        printf("  %-26s %s\n", left, a->help);
+        printf("  %-26s %s%s\n", left, a->help, a->kind == ARG_TEXTS ? "; may be repeated" : "");
     }
+    printf("  %-26s %s\n", "--version", "the version");
     printf("  %-26s %s\n", "--help", "this text");
 }
 
@@ -45,12 +47,9 @@ static mm_status set_size(const arg *a, const char *value) {
     return MM_OK;
 }
 
-static mm_status add_text(const char *name, arg_texts *texts, const char *begin, size_t length) {
+mm_status args_texts_add(const char *name, arg_texts *texts, const char *text) {
     if (texts->n == ARG_TEXTS_MAX) return mm_fail(MM_ERR_INVALID, "%s: more than %d of them", name, ARG_TEXTS_MAX);
-    if (length >= ARG_TEXT_CAPACITY)
-        return mm_fail(MM_ERR_INVALID, "%s %.40s...: at most %d characters", name, begin, ARG_TEXT_CAPACITY - 1);
-    memcpy(texts->text[texts->n], begin, length);
-    texts->text[texts->n++][length] = '\0';
+    texts->text[texts->n++] = text;
     return MM_OK;
 }
 
@@ -66,7 +65,7 @@ static mm_status set_value(const arg *a, const char *value) {
     case ARG_SIZE:
         return set_size(a, value);
     default:
-        return add_text(a->name, a->target, value, strlen(value));
+        return args_texts_add(a->name, a->target, value);
     }
 }
 
@@ -96,9 +95,9 @@ static mm_status unknown_option(const arg *table, const char *name, size_t lengt
 }
 
 /* Wherever it stands: whoever is lost in the options adds it to what is typed already. */
-static bool asks_for_help(int argc, char **argv) {
+static bool asks_for(int argc, char **argv, const char *option) {
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+        if (strcmp(argv[i], option) == 0) return true;
     return false;
 }
 
@@ -108,26 +107,47 @@ static const char *value_after(int argc, char **argv, int *i) {
     return argv[++*i];
 }
 
+/* `given`: the options so far, by their place in the table. Two names of one target are one option. */
+static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]) {
+    assert(a - table < ARGS_MAX);
+    for (const arg *b = table; b->kind != ARG_END && a->kind != ARG_TEXTS; b++)
+        if (given[b - table] && b->target == a->target)
+            return mm_fail(MM_ERR_INVALID, "%s is given twice%s%s: give it once", a->name, a == b ? "" : ", before as ",
+                           a == b ? "" : b->name);
+    given[a - table] = true;
+    return MM_OK;
+}
+
+/* The option at argv[*i], with its value. */
+static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool given[ARGS_MAX]) {
+    const char *equals = strchr(argv[*i], '=');
+    size_t length = equals ? (size_t)(equals - argv[*i]) : strlen(argv[*i]);
+    const arg *a = find(table, argv[*i], length);
+    if (!a) return unknown_option(table, argv[*i], length);
+    MM_TRY(check_once(table, a, given));
+    if (a->kind == ARG_FLAG) {
+        if (equals) return mm_fail(MM_ERR_INVALID, "%s takes no value", a->name);
+        *(bool *)a->target = true;
+        return MM_OK;
+    }
+    const char *value = equals ? equals + 1 : value_after(argc, argv, i);
+    if (!value || !*value) return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
+    return set_value(a, value);
+}
+
 mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text, bool *help_out) {
-    *help_out = asks_for_help(argc, argv);
-    if (*help_out) {
+    bool given[ARGS_MAX] = {false};
+    *help_out = true;
+    if (asks_for(argc, argv, "--help") || asks_for(argc, argv, "-h")) {
         print_help(table, usage, text);
         return MM_OK;
     }
-    for (int i = 1; i < argc; i++) {
-        const char *equals = strchr(argv[i], '=');
-        size_t length = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
-        const arg *a = find(table, argv[i], length);
-        if (!a) return unknown_option(table, argv[i], length);
-        if (a->kind == ARG_FLAG) {
-            if (equals) return mm_fail(MM_ERR_INVALID, "%s takes no value", a->name);
-            *(bool *)a->target = true;
-            continue;
-        }
-        const char *value = equals ? equals + 1 : value_after(argc, argv, &i);
-        if (!value || !*value) return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
-        MM_TRY(set_value(a, value));
+    if (asks_for(argc, argv, "--version")) {
+        printf("mm %s\n", MM_VERSION);
+        return MM_OK;
     }
+    *help_out = false;
+    for (int i = 1; i < argc; i++) MM_TRY(parse_one(argc, argv, &i, table, given));
     return MM_OK;
 }
 
@@ -137,20 +157,35 @@ static bool is_option(const char *piece, size_t length) {
     return name < length && piece[name] == '=';
 }
 
-mm_status args_split(const char *name, const char *text, arg_texts *texts_out) {
-    arg_texts texts = {0};
+/* The pieces are copied one behind the other, which takes no more room than they have in `text`. */
+static mm_status split(const char *name, const char *text, arg_texts *texts) {
+    char *end = texts->block;
     for (const char *p = text; *p; p += strcspn(p, ","), p += *p == ',') {
         size_t length = strcspn(p, ",");
         if (length == 0) continue;
-        if (texts.n > 0 && is_option(p, length)) {
-            char *last = texts.text[texts.n - 1];
-            if (strlen(last) + 1 + length >= ARG_TEXT_CAPACITY)
-                return mm_fail(MM_ERR_INVALID, "%s: '%.40s...' is too long", name, last);
-            sprintf(last + strlen(last), ",%.*s", (int)length, p);
-        } else
-            MM_TRY(add_text(name, &texts, p, length));
+        if (texts->n > 0 && is_option(p, length))
+            end[-1] = ',';
+        else
+            MM_TRY(args_texts_add(name, texts, end));
+        memcpy(end, p, length);
+        end[length] = '\0';
+        end += length + 1;
     }
-    if (texts.n == 0) return mm_fail(MM_ERR_INVALID, "%s %s: names nothing", name, text);
-    *texts_out = texts;
-    return MM_OK;
+    return texts->n > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "%s %s: names nothing", name, text);
+}
+
+mm_status args_split(const char *name, const char *text, arg_texts *texts_out) {
+    arg_texts texts = {.block = malloc(strlen(text) + 1)};
+    if (!texts.block) return mm_fail(MM_ERR_NOMEM, "out of memory for %s", name);
+    mm_status status = split(name, text, &texts);
+    if (status == MM_OK)
+        *texts_out = texts;
+    else
+        args_texts_fini(&texts);
+    return status;
+}
+
+void args_texts_fini(arg_texts *texts) {
+    free(texts->block);
+    *texts = (arg_texts){0};
 }

@@ -35,6 +35,7 @@ typedef struct bench {
 
 /* Reads every list and makes sure that what they name is there, so that no long table ends at a misspelt name. */
 MM_CHECKED mm_status bench_read_lists(bench *b);
+void bench_free_lists(bench *b);
 
 /* A network's batches. */
 MM_CHECKED mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out);

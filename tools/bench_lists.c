@@ -169,10 +169,7 @@ static mm_status expand_policies(bench *b) {
         const char *summary, *name = given.text[i];
         bool all = strcmp(name, "all") == 0;
         for (size_t p = 0; !all || (name = mm_policy_list(p, &summary)); p++) {
-            if (b->policies.n == ARG_TEXTS_MAX)
-                return mm_fail(MM_ERR_INVALID, "--policies: more than %d of them", ARG_TEXTS_MAX);
-            if (!all || strcmp(name, "rules") != 0)
-                snprintf(b->policies.text[b->policies.n++], ARG_TEXT_CAPACITY, "%s", name);
+            if (!all || strcmp(name, "rules") != 0) MM_TRY(args_texts_add("--policies", &b->policies, name));
             if (!all) break;
         }
     }
@@ -234,4 +231,9 @@ mm_status bench_read_lists(bench *b) {
     MM_TRY(check_policies(b));
     MM_TRY(check_batches(b));
     return check_budgets(b);
+}
+
+void bench_free_lists(bench *b) {
+    arg_texts *const lists[] = {&b->nets, &b->batches, &b->policies, &b->budgets, &b->sources};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) args_texts_fini(lists[i]);
 }

@@ -23,7 +23,7 @@ static session_config configure(const bench *b, const nets_net *net, int64_t bat
                              .equal_streams = b->equal_streams,
                              .stop = b->interrupted,
                              .alloc_cost_ns = b->alloc_cost_us * 1000};
-    snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
+    config.policies.text[config.policies.n++] = policy;
     return config;
 }
 

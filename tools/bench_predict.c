@@ -4,11 +4,12 @@
 
 #include "tools/bench.h"
 
-enum { ROUNDS = BENCH_PREDICT_ROUNDS, PASSES = ROUNDS - 1 };
+enum { ROUNDS = BENCH_PREDICT_ROUNDS, PASSES = ROUNDS - 1, CODEC_POLICY = MM_SPEC_CAPACITY + 64 };
 
 typedef struct prediction {
     arg_texts policies;            /* that facts are measured under, liveness first: the others are compared with it */
     uint64_t plans[ARG_TEXTS_MAX]; /* what each of them runs */
+    char codec_policies[MM_MAX_CODECS][CODEC_POLICY]; /* those of them that have a codec */
     collector rounds[ROUNDS];
     int n_rounds; /* measured so far */
     int first;    /* of the rows that are predicted */
@@ -18,9 +19,10 @@ typedef struct prediction {
 
 /* ---------------------------------------------------------------- calibrating */
 
-static void add_policy(arg_texts *texts, const char *policy) {
-    if (texts->n < ARG_TEXTS_MAX) snprintf(texts->text[texts->n++], ARG_TEXT_CAPACITY, "%s", policy);
-}
+/* They are fewer than a list has room for. */
+static void add_policy(arg_texts *texts, const char *policy) { texts->text[texts->n++] = policy; }
+
+_Static_assert(MM_MAX_CODECS + 3 <= ARG_TEXTS_MAX, "the policies that facts are measured under are one list");
 
 /* The steps; what they find near; the link; each codec of elements that a listed policy has, on every map that can be
  * compressed. */
@@ -31,8 +33,8 @@ static mm_status choose_policies(bench *b, const nets_net *net, int64_t batch, p
     add_policy(&p->policies, "recompute:mode=sqrt,when=always");
     add_policy(&p->policies, "vdnn-all:when=always");
     for (int i = 0; i < MM_MAX_CODECS && c.codecs[i]; i++) {
-        char policy[ARG_TEXT_CAPACITY];
-        snprintf(policy, sizeof policy, "freelunch:codec=%s,eligible=all,when=always", c.codecs[i]->spec);
+        char *policy = p->codec_policies[i];
+        snprintf(policy, CODEC_POLICY, "freelunch:codec=%s,eligible=all,when=always", c.codecs[i]->spec);
         if (c.codecs[i]->ops->flags.gives_value) add_policy(&p->policies, policy);
     }
     collector_fini(&c);

@@ -30,7 +30,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     row *r = next_row(b);
     if (!r) return NULL;
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
-    snprintf(r->policy, sizeof r->policy, "%s", policy);
+    r->policy = policy;
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
     snprintf(r->fuse, sizeof r->fuse, "%s", b->target.fuse);
@@ -391,6 +391,7 @@ int cmd_bench(int argc, char **argv) {
         if (status == MM_OK) status = saved != MM_OK ? saved : printed;
     }
     target_fini(&b.target);
+    bench_free_lists(&b);
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);

@@ -128,7 +128,7 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
                              .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .same_batches = true,
                              .measure_times = true};
-    snprintf(config.policies.text[config.policies.n++], ARG_TEXT_CAPACITY, "%s", policy);
+    config.policies.text[config.policies.n++] = policy;
     session s;
     row r = {.batch = o->batch};
     session_run run = {.iterations = o->iterations, .schedule = {.rate = 0.1f, .factor = 1}, .quiet = true};
@@ -209,5 +209,6 @@ int cmd_device(int argc, char **argv) {
             mm_fail(MM_ERR_INVALID, "--net, --batch, --policies and --iterations are of --facts FILE: give it, too");
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
     target_fini(&o.target);
+    args_texts_fini(&o.policies);
     return status == MM_OK ? EXIT_OK : command_failed("device", status);
 }

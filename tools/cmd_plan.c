@@ -55,6 +55,7 @@ static mm_status plan_all(plan_command *c) {
 static void fini(plan_command *c) {
     for (int i = 0; i < c->n_cases; i++) plan_case_fini(&c->cases[i]);
     free(c->cases);
+    args_texts_fini(&c->policies);
     target_fini(&c->target);
     nets_net_destroy(c->network);
 }

@@ -113,10 +113,10 @@ static mm_status configure(train *t, session_config *config) {
                                .measure = !t->no_measure,
                                .stop = t->interrupted,
                                .issue = issue};
-    snprintf(config->policies.text[config->policies.n++], ARG_TEXT_CAPACITY, "%s", t->policy);
+    config->policies.text[config->policies.n++] = t->policy;
     for (int i = 0; i < t->n_switches; i++) {
         if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
-        snprintf(config->policies.text[config->policies.n++], ARG_TEXT_CAPACITY, "%s", t->switches[i].policy);
+        config->policies.text[config->policies.n++] = t->switches[i].policy;
     }
     return MM_OK;
 }
@@ -247,11 +247,11 @@ int cmd_train(int argc, char **argv) {
          ARG_SIZE, &t.pinned_bytes, 0, 0},
         TARGET_LINK_ARG(&t.target),
         {"--policy", "NAME[:k=v,..]", "policy: 'mm policies' lists them (liveness)", ARG_TEXT, &t.policy, 0, 0},
-        {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done; may be repeated", ARG_TEXTS,
-         &t.switch_texts, 0, 0},
+        {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done", ARG_TEXTS, &t.switch_texts, 0,
+         0},
         {"--seed", "N", "of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t.seed, 0, 9e15},
         {"--lr", "X", "learning rate (0.1)", ARG_NUMBER, &t.lr, 1e-9, 1e3},
-        {"--lr-step", "ITER", "divide the learning rate by ten at ITER; may be repeated", ARG_TEXTS, &t.lr_texts, 0, 0},
+        {"--lr-step", "ITER", "divide the learning rate by ten at ITER", ARG_TEXTS, &t.lr_texts, 0, 0},
         {"--momentum", "X", "of SGD (0.9)", ARG_NUMBER, &t.momentum, 0, 1},
         {"--weight-decay", "X", "of SGD (0.0001)", ARG_NUMBER, &t.weight_decay, 0, 1},
         {"--eval", NULL, "test accuracy at the end, with --epochs after each", ARG_FLAG, &t.eval, 0, 0},

@@ -24,7 +24,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static void print_help(FILE *file) {
     fprintf(file, "mm: trains neural networks inside a byte budget\n\nusage: mm COMMAND [OPTIONS]\n\n");
     for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(file, "\n'mm COMMAND --help' tells more. For a start:\n"
+    fprintf(file, "\n'mm COMMAND --help' tells more, 'mm --version' the version. For a start:\n"
                   "  mm plan --net resnet32 --batch 128      what does each policy need?\n"
                   "  mm bench --net resnet20 --batch 32      what does each cost?\n"
                   "  mm train --net resnet20 --iterations 50 --policy freelunch:rate=8\n");
@@ -65,6 +65,10 @@ static int run(int argc, char **argv) {
     bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0;
     if (help && argc == 2) {
         print_help(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("mm %s\n", MM_VERSION);
         return EXIT_OK;
     }
     if (help) { /* "help train" */

@@ -7,7 +7,8 @@
 #include "mm/core/status.h"
 
 typedef struct row {
-    char net[64], device[16], precision[8], fuse[8], policy[160], codec[64];
+    char net[64], device[16], precision[8], fuse[8], codec[64];
+    const char *policy;   /* borrowed: of the options, or of a table */
     char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
     int64_t ladder_steps; /* taken because memory was short */
     int64_t batch;

@@ -299,7 +299,7 @@ static void name_row(const session *s, row *r) {
     copy_text(r->device, sizeof r->device, s->config.target.device);
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->fuse, sizeof r->fuse, s->config.target.fuse);
-    copy_text(r->policy, sizeof r->policy, s->config.policies.text[0]);
+    r->policy = s->config.policies.text[0];
     mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     if (mm_policy_parse(r->policy, &policy) == MM_OK && policy.ops->codecs &&

@@ -46,13 +46,20 @@ static mm_status fail_rate(const char *params, int dims) {
                    dims, least, MM_ZFP_BITS_PER_VALUE, MM_ZFP_MIN_BITS, MM_ZFP_BITS_PER_VALUE * mm_zfp_values(dims));
 }
 
-/* One parameter, key=value. */
-static mm_status parse_one(const char *params, const char *text, size_t length, decimal *rate, mm_zfp_spec *spec) {
-    static const char *const keys[] = {"rate=", "dims=", "sms=", "layout="};
+enum { KEYS = 4 };
+
+/* One parameter, key=value. `given`: the keys so far. */
+static mm_status parse_one(const char *params, const char *text, size_t length, bool given[KEYS], decimal *rate,
+                           mm_zfp_spec *spec) {
+    static const char *const keys[KEYS] = {"rate=", "dims=", "sms=", "layout="};
     decimal number;
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+    for (size_t k = 0; k < KEYS; k++) {
         const size_t key = strlen(keys[k]);
         if (length < key || strncmp(text, keys[k], key) != 0) continue;
+        if (given[k])
+            return mm_fail(MM_ERR_INVALID, "codec zfp: '%s': %.*s is given twice: give it once", params, (int)key - 1,
+                           keys[k]);
+        given[k] = true;
         const bool good = parse_decimal(text + key, length - key, &number);
         const bool whole = good && number.one == 1;
         const bool nchw = length == key + 4 && strncmp(text + key, "nchw", 4) == 0;
@@ -70,7 +77,7 @@ static mm_status parse_one(const char *params, const char *text, size_t length, 
         } else {
             return mm_fail(MM_ERR_INVALID, "codec zfp: '%s': %s", params,
                            k == 1   ? "dims is 1, 2 or 3"
-                           : k == 2 ? "sms is a number of multiprocessors, 1 or more"
+                           : k == 2 ? "sms is a number of multiprocessors, from 1 to 65536"
                                     : "layout is nhwc or nchw");
         }
         return MM_OK;
@@ -82,10 +89,11 @@ static mm_status parse_one(const char *params, const char *text, size_t length, 
 
 mm_status mm_zfp_spec_parse(const char *params, mm_zfp_spec *spec_out) {
     mm_zfp_spec spec = {.dims = 2};
+    bool given[KEYS] = {false};
     decimal rate = {.value = 64, .one = 10, .canonical = "6.4"};
     for (const char *text = params; *params;) {
         const size_t length = strcspn(text, ",:");
-        MM_TRY(parse_one(params, text, length, &rate, &spec));
+        MM_TRY(parse_one(params, text, length, given, &rate, &spec));
         if (!text[length]) break;
         text += length + 1;
     }

@@ -6,8 +6,10 @@
 machine=$(realpath "$2")
 orders=$(realpath "$3")
 link_orders=$(realpath "$4")
-simulate=(bench --simulate "$machine" --net tiny --batch 32 --quiet)
-measure=(bench --net tiny --batch 8 --iterations 2 --quiet)
+simulate_any=(bench --simulate "$machine" --net tiny --quiet)
+simulate=("${simulate_any[@]}" --batch 32)
+measure_any=(bench --net tiny --iterations 2 --quiet)
+measure=("${measure_any[@]}" --batch 8)
 
 # Rows whose key has this value.
 rows_with() { # FILE KEY VALUE
@@ -36,7 +38,7 @@ throughput_is_printed_against_the_budget_() {
 }
 
 throughput_is_printed_against_the_batch_() {
-    expect 0 "${simulate[@]}" --batches 4,16,64 --policies liveness,swap --budgets 3MiB
+    expect 0 "${simulate_any[@]}" --batches 4,16,64 --policies liveness,swap --budgets 3MiB
     says out "tiny, budget 3MiB: images/s by batch"
     mapfile -t lines < <(sed -n '/images.s by batch/,$p' out)
     [[ ${lines[1]} =~ ^policy\ +4\ +16\ +64$ ]] || fail "${lines[1]}"
@@ -44,7 +46,7 @@ throughput_is_printed_against_the_batch_() {
 }
 
 a_sweep_of_batches_ends_with_the_largest_that_fits_() {
-    expect 0 "${simulate[@]}" --batch sweep --policies liveness,swap --budgets 3MiB --json rows
+    expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap --budgets 3MiB --json rows
     mapfile -t batches < <(values rows batch)
     ((${#batches[@]} == 12)) || fail "${#batches[@]} rows"
     local last=${batches[-1]}
@@ -54,7 +56,7 @@ a_sweep_of_batches_ends_with_the_largest_that_fits_() {
 }
 
 a_machine_measures_the_same_tables_() {
-    expect 0 "${measure[@]}" --policies liveness,swap --budgets sweep:2 --batch 4,8 --svg chart.svg --json rows
+    expect 0 "${measure_any[@]}" --policies liveness,swap --budgets sweep:2 --batch 4,8 --svg chart.svg --json rows
     says out "tiny, batch 4: images/s by budget"
     says out "tiny, batch 8: images/s by budget"
     (($(rows_with rows simulated false) == 8)) || fail "not eight measured rows"
@@ -77,12 +79,12 @@ one_case_ends_with_its_policies_by_speed_() {
 }
 
 curves_are_drawn_() {
-    expect 0 "${simulate[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg c.svg
+    expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg c.svg
     balanced c.svg
     for text in "tiny, batch 8: images/s over the budget" "tiny, budget 2MiB: images/s over the batch" ">swap<" \
         "freelunch:rate=4"; do says c.svg "$text"; done
     (($(count c.svg "<path class=\"curve\"") == 15)) || fail "$(count c.svg "<path class=\"curve\"") curves"
-    expect 0 "${simulate[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
+    expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
     equal c.svg d.svg
 }
 
@@ -160,19 +162,19 @@ bad_sources_are_refused_() {
 lists_are_read_through_before_anything_runs_() {
     for text in sweep:1 sweep:33 sweep:x sweeps; do
         refused 2 "--budgets" "${simulate[@]}" --budgets $text
-        refused 2 "--batch" "${simulate[@]}" --batch $text --budgets 1MiB
+        refused 2 "--batch" "${simulate_any[@]}" --batch $text --budgets 1MiB
     done
-    refused 2 "needs one size in --budgets" "${simulate[@]}" --batch sweep
-    refused 2 "needs one size in --budgets" "${simulate[@]}" --batch sweep --budgets 1MiB,2MiB
+    refused 2 "needs one size in --budgets" "${simulate_any[@]}" --batch sweep
+    refused 2 "needs one size in --budgets" "${simulate_any[@]}" --batch sweep --budgets 1MiB,2MiB
     refused 2 "--link codec/0: must be a size, or codec/N" "${measure[@]}" --link codec/0
     refused 2 "--link" "${measure[@]}" --link fast
-    refused 1 "none/x: cannot be written" "${measure[@]}" --batch 4,8 --svg none/x
+    refused 1 "none/x: cannot be written" "${measure_any[@]}" --batch 4,8 --svg none/x
 }
 
 a_value_named_twice_runs_once_() {
     expect 0 "${simulate[@]}" --policies liveness,swap --budgets sweep:3,sweep:3 --json rows
     (($(values rows policy | wc -l) == 6)) || fail "$(values rows policy | wc -l) rows"
-    expect 0 "${simulate[@]}" --policies liveness --batch 4,8,4 --budgets own,own --json rows
+    expect 0 "${simulate_any[@]}" --policies liveness --batch 4,8,4 --budgets own,own --json rows
     [[ $(values rows batch | tr '\n' ' ') == "4 8 " ]] || fail "$(values rows batch)"
 }
 
@@ -180,7 +182,7 @@ more_values_than_there_is_room_for_are_refused_() {
     local sweeps
     sweeps=$(printf 'sweep:32,%.0s' {1..8})
     refused 2 "--budgets: 257 values, at most 256" "${simulate[@]}" --budgets "${sweeps}own"
-    refused 2 "--batch: 257 values, at most 256" "${simulate[@]}" --budgets 3MiB --batch "${sweeps}5"
+    refused 2 "--batch: 257 values, at most 256" "${simulate_any[@]}" --budgets 3MiB --batch "${sweeps}5"
 }
 
 # ---------------------------------------------------------------- predicted

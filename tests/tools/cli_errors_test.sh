@@ -39,13 +39,25 @@ help_is_there_in_every_way_that_it_is_asked_for_() {
 }
 
 options_without_a_value_are_refused_() {
-    refused 2 "--batch needs a value: --batch N" "${train[@]}" --batch
+    refused 2 "--batch needs a value: --batch N" train --net tiny --batch
     refused 2 "--json needs a value: --json FILE" train --json --quiet
     [[ ! -e --quiet ]] || fail "an option was taken for a file"
     refused 2 "--quiet takes no value" train --quiet=1
     for option in --net --data --batch --device --budget --policy --save --load --json --switch; do
         refused 2 "$option needs a value" train $option ""
         refused 2 "$option needs a value" train $option=
+    done
+}
+
+options_given_twice_are_refused_() {
+    refused 2 "mm train: --batch is given twice: give it once" train --batch 4 --net tiny --batch=4
+    refused 2 "--quiet is given twice" train --quiet --quiet
+    refused 2 "--batches is given twice, before as --batch" bench --batch 4 --batches 8
+    refused 2 "--net is given twice" nets --net tiny --net resnet20
+    expect 0 train --net tiny --batch 4 --iterations 1 --quiet --lr-step 1 --lr-step 2 --switch 1:naive --switch 5:naive
+    for command in train bench; do
+        expect 0 $command --help
+        (($(count out "may be repeated") == $([[ $command == train ]] && echo 2 || echo 0))) || fail "repeated: $command"
     done
 }
 
@@ -95,6 +107,7 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "has no option 'nope': it takes codec, rate" train --policy freelunch:nope=1
     refused 2 "has no option 'rate': it takes none" train --policy liveness:rate=4
     refused 2 "option rate is given twice" train --policy freelunch:rate=4,rate=5
+    refused 2 "codec zfp: 'rate=4:rate=20': rate is given twice" train --policy freelunch:codec=zfp:rate=4:rate=20
 }
 
 policy_options_out_of_range_are_refused_() {
@@ -261,7 +274,7 @@ a_file_named_twice_is_refused_before_it_is_lost_() {
     refused 2 "--json and --facts name the same file, new" bench --net tiny --json new --facts new
     equal state old
     [[ ! -e new ]] || fail "a file was written"
-    expect 0 "${train[@]}" --load link --save state --iterations 3
+    expect 0 train --net tiny --batch 4 --quiet --load link --save state --iterations 3
 }
 
 a_network_is_no_file_to_write_() {
@@ -318,7 +331,7 @@ a_disk_that_is_full_leaves_the_old_state_() {
     (ulimit -f 8 && "$mm" "${train[@]}" >out 2>&1) || skip "this build writes files of its own"
     (ulimit -f 8 && refused 1 "state: writing failed: File too large" "${train[@]}" --seed 2 --save state) || exit
     equal state old
-    (ulimit -f 1 && refused 1 "cannot write log: File too large" "${train[@]}" --iterations 400 --log log) || exit
+    (ulimit -f 1 && refused 1 "cannot write log: File too large" train --net tiny --batch 4 --quiet --iterations 400 --log log) || exit
 }
 
 what_does_not_reach_stdout_is_a_failure_() {

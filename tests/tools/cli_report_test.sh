@@ -39,6 +39,16 @@ every_command_has_help_() {
     says out "usage: mm train"
 }
 
+every_command_has_the_headers_version_() {
+    expect 0 --version
+    cp out version
+    [[ $(<version) =~ ^mm\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$(<version)"
+    for command in train bench plan device nets policies codecs; do
+        expect 0 $command --version
+        equal out version
+    done
+}
+
 every_net_listed_can_be_planned_() {
     expect 0 nets
     local name rest count=0

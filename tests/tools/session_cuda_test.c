@@ -38,8 +38,8 @@ static session_config config_of(const subject *u, int64_t budget_bytes, const ch
                              .budget_bytes = budget_bytes,
                              .no_ladder = true,
                              .seed = 3};
-    strcpy(config.policies.text[config.policies.n++], policy);
-    if (other) strcpy(config.policies.text[config.policies.n++], other);
+    config.policies.text[config.policies.n++] = policy;
+    if (other) config.policies.text[config.policies.n++] = other;
     return config;
 }
 

@@ -17,7 +17,7 @@ static session_config config_of(const nets_net *net, const target *target) {
                              .target = *target,
                              .seed = 3,
                              .sgd = {.momentum = 0.9f}};
-    strcpy(config.policies.text[config.policies.n++], "liveness");
+    config.policies.text[config.policies.n++] = "liveness";
     return config;
 }
 

@@ -62,6 +62,7 @@ typedef struct entry {
 
 typedef struct bench {
     const char *device_name, *shape_text, *codecs, *json;
+    arg_texts specs; /* of `codecs` */
     int64_t jobs, rounds;
     bool on_cpu;        /* which reaches the device's memory */
     mm_shape shapes[2]; /* NHWC, NCHW */
@@ -267,16 +268,15 @@ static mm_status parse_shape(bench *b) {
 }
 
 static mm_status bench_init(bench *b) {
-    arg_texts specs;
     MM_TRY(parse_shape(b));
-    MM_TRY(args_split("--codecs", b->codecs, &specs));
+    MM_TRY(args_split("--codecs", b->codecs, &b->specs));
     MM_TRY(mm_device_create(b->device_name, NULL, &b->device));
     b->on_cpu = b->device->ops->cpu_reaches_memory;
     MM_TRY(mm_stream_create(b->device, "codec", 0, &b->stream));
     void **const memory[] = {&b->src[0], &b->src[1], &b->dst, &b->code};
     for (int i = 0; i < 4; i++) MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, memory[i]));
     add(b, "copy", "");
-    for (int i = 0; i < specs.n; i++) MM_TRY(add_codec(b, specs.text[i]));
+    for (int i = 0; i < b->specs.n; i++) MM_TRY(add_codec(b, b->specs.text[i]));
     MM_TRY(fill(b, false));
     return fill(b, true);
 }
@@ -291,6 +291,7 @@ static void bench_fini(bench *b) {
         stream_close(e->libzfp->stream);
         zfp_stream_close(e->libzfp);
     }
+    args_texts_fini(&b->specs);
     mm_stream_destroy(b->stream);
     void *const memory[] = {b->src[0], b->src[1], b->dst, b->code};
     for (int i = 0; i < 4; i++)

@@ -116,21 +116,27 @@ static mm_status train(const bench *b) {
 
 /* ---------------------------------------------------------------- set-up */
 
-static mm_status parse_iterations(bench *b) {
-    arg_texts texts;
-    MM_TRY(args_split("--iterations", b->iteration_list, &texts));
-    b->iterations = calloc((size_t)texts.n, sizeof *b->iterations);
-    if (!b->iterations) return mm_fail(MM_ERR_NOMEM, "out of memory for %d iterations", texts.n);
-    for (int i = 0; i < texts.n; i++) {
+static mm_status read_iterations(bench *b, const arg_texts *texts) {
+    b->iterations = calloc((size_t)texts->n, sizeof *b->iterations);
+    if (!b->iterations) return mm_fail(MM_ERR_NOMEM, "out of memory for %d iterations", texts->n);
+    for (int i = 0; i < texts->n; i++) {
         char *end;
-        const long long value = strtoll(texts.text[i], &end, 10);
-        if (end == texts.text[i] || *end || value <= (i ? b->iterations[i - 1] : 0) || value > 1000000000)
+        const long long value = strtoll(texts->text[i], &end, 10);
+        if (end == texts->text[i] || *end || value <= (i ? b->iterations[i - 1] : 0) || value > 1000000000)
             return mm_fail(MM_ERR_INVALID, "--iterations %s: must be whole numbers from 1 that rise",
                            b->iteration_list);
         b->iterations[i] = value;
     }
-    b->n_iterations = texts.n;
+    b->n_iterations = texts->n;
     return MM_OK;
+}
+
+static mm_status parse_iterations(bench *b) {
+    arg_texts texts;
+    MM_TRY(args_split("--iterations", b->iteration_list, &texts));
+    mm_status status = read_iterations(b, &texts);
+    args_texts_fini(&texts);
+    return status;
 }
 
 static mm_status open_reader(const bench *b, uint64_t seed, nets_reader **reader_out) {
@@ -165,6 +171,7 @@ static mm_status prepare(bench *b) {
 
 static void fini(bench *b) {
     trainer_fini(&b->exact);
+    args_texts_fini(&b->policies);
     nets_reader_destroy(b->others);
     nets_reader_destroy(b->reader);
     nets_net_destroy(b->net);

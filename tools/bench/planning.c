@@ -125,6 +125,8 @@ static mm_status run(bench *b) {
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < b->nets.n; i++) status = run_net(b, b->nets.text[i]);
     nets_backend_close(b->backend);
+    args_texts_fini(&b->nets);
+    args_texts_fini(&b->policies);
     return status;
 }
 
