@@ -8,15 +8,47 @@ typedef struct resize_op {
     nets_op base;
     const nets_dnn *dnn;
     nets_dnn_kernel forward, backward;
+    nets_dnn_windows maxima; /* a max pool's */
+    bool is_max;
     int64_t x_elems;
 } resize_op;
+
+static bool has_nan(const float *x, int64_t n) {
+    int found = 0;
+#pragma omp simd reduction(| : found)
+    for (int64_t i = 0; i < n; i++) found |= x[i] != x[i];
+    return found;
+}
+
+/* The windows of row `at` of y (one pixel's channels): where they hold a NaN, so does y. */
+static void keep_nans_of(const nets_dnn_windows *w, const float *x, int64_t at, float *y) {
+    const int64_t *xd = w->x, channels = xd[3];
+    int64_t ox = at % w->y[2], oy = at / w->y[2] % w->y[1], image = at / (w->y[2] * w->y[1]);
+    for (int64_t ky = 0; ky < w->kernel[0]; ky++)
+        for (int64_t kx = 0; kx < w->kernel[1]; kx++) {
+            int64_t iy = oy * w->stride[0] + ky - w->pad[0], ix = ox * w->stride[1] + kx - w->pad[1];
+            if (iy < 0 || iy >= xd[1] || ix < 0 || ix >= xd[2]) continue;
+            const float *in = x + ((image * xd[1] + iy) * xd[2] + ix) * channels;
+            for (int64_t c = 0; c < channels; c++)
+                if (in[c] != in[c]) y[at * channels + c] = in[c];
+        }
+}
+
+/* oneDNN passes over a NaN, to the least float where there is nothing else: a training that diverges would not show. */
+static void keep_nans(const resize_op *op, const float *x, float *y) {
+    const nets_dnn_windows *w = &op->maxima;
+    if (!op->is_max || !has_nan(x, op->x_elems)) return;
+    for (int64_t at = 0; at < w->y[0] * w->y[1] * w->y[2]; at++) keep_nans_of(w, x, at, y);
+}
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     resize_op *op = (resize_op *)base;
     MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_SRC, args->at[NETS_X]));
     MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_DST, args->at[NETS_Y]));
     MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_WORKSPACE, args->at[NETS_INDEX])); /* maxima only */
-    return nets_dnn_run(op->dnn, &op->forward, args->at[NETS_WORKSPACE]);
+    MM_TRY(nets_dnn_run(op->dnn, &op->forward, args->at[NETS_WORKSPACE]));
+    keep_nans(op, args->at[NETS_X], args->at[NETS_Y]);
+    return MM_OK;
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
@@ -60,6 +92,8 @@ static nets_dnn_pool pool_kind(const nets_op_desc *desc) {
 static mm_status make_pool(resize_op *op, const nets_op_desc *desc) {
     const nets_dnn_windows w = nets_host_windows(desc);
     nets_dnn_pool kind = pool_kind(desc);
+    op->maxima = w;
+    op->is_max = kind == NETS_DNN_POOL_MAX;
     MM_TRY(nets_dnn_pool_forward(op->dnn, &w, kind, desc->training, &op->forward));
     if (!desc->training) return MM_OK;
     /* The graph counts one byte for each output. */

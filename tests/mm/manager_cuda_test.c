@@ -220,6 +220,31 @@ static void a_recording_goes_with_its_plan_and_is_made_again(void **state) {
     finish(&f);
 }
 
+static mm_status recompute_nothing(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
+    (void)ctx, (void)m, (void)layer, (void)stream;
+    return MM_OK;
+}
+
+/* Who recomputes, and where the user's tensors lie, is in the recorded work. */
+static void a_recording_goes_with_what_it_was_made_of(void **state) {
+    (void)state;
+    fixture f;
+    mm_tensor labels;
+    start(&f, "liveness", MM_ISSUE_INLINE, (mm_options){0});
+    assert_int_equal(mm_graph_find_tensor(f.graph, "labels", &labels), MM_OK);
+    for (int change = 0; change < 2; change++) {
+        for (int i = 0; i < 2; i++) expect_ok("liveness", iterate(&f.rig, f.m, REPLAYED));
+        assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_READY);
+        if (change == 0)
+            expect_ok("recompute", mm_recompute_set(f.m, f.graph, recompute_nothing, NULL));
+        else
+            expect_ok("external", mm_external_set(f.m, f.graph, labels, f.rig.external[labels]));
+        assert_int_equal(mm_replay_state(f.m, f.graph), MM_REPLAY_MAY);
+        assert_int_equal(mm_iteration_replay(f.m, f.graph), MM_ERR_ORDER);
+    }
+    finish(&f);
+}
+
 static void a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again(void **state) {
     (void)state;
     fixture f;
@@ -338,6 +363,7 @@ int main(void) {
         cmocka_unit_test(figures_count_replays_as_iterations),
         cmocka_unit_test(what_cannot_be_recorded_runs_without_and_says_so_once),
         cmocka_unit_test(a_recording_goes_with_its_plan_and_is_made_again),
+        cmocka_unit_test(a_recording_goes_with_what_it_was_made_of),
         cmocka_unit_test(a_recording_that_is_given_up_leaves_nothing_and_is_not_tried_again),
         cmocka_unit_test(a_device_that_refuses_to_record_is_used_without),
         cmocka_unit_test(a_replay_that_fails_is_told_as_ended),

@@ -326,6 +326,25 @@ static void memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_ne
     end(&f);
 }
 
+/* What the device could not give it does not give because a budget was refused. */
+static void after_a_refused_budget_memory_that_ran_out_is_still_short(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    expect_told(&f, 1, device_fault_message);
+    int64_t there_was = f.there_is;
+    assert_int_equal(mm_budget_set(f.m, f.least / 2), MM_ERR_INFEASIBLE);
+    assert_int_equal(mm_policy_set(f.m, "vdnn-all:when=needed"), MM_OK);
+    assert_int_equal(mm_policy_set(f.m, "liveness"), MM_OK);
+    assert_string_not_equal(mm_policy_now(f.m), "liveness");
+    assert_int_equal(f.there_is, there_was);
+    iterate(&f);
+    end(&f);
+}
+
 static void memory_that_runs_out_again_and_again_ends_at_the_smallest_plan(void **state) {
     (void)state;
     fixture f;
@@ -526,6 +545,7 @@ int main(void) {
         cmocka_unit_test(a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits),
         cmocka_unit_test(a_graph_that_is_added_while_memory_is_short_finds_a_place),
         cmocka_unit_test(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next),
+        cmocka_unit_test(after_a_refused_budget_memory_that_ran_out_is_still_short),
         cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
         cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
         cmocka_unit_test(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones),

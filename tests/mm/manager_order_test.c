@@ -2,32 +2,40 @@
  * is refused changes anything. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "mm/core/status.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 7, LAYERS = 8, BUDGET = 1 << 20 };
 
 typedef struct fixture {
-    mm_graph *graph;
+    mm_graph *graph, *other; /* other: if a test has set it */
     mm_manager *manager;
     rig rig;
 } fixture;
 
-static void init(fixture *f, const char *policy) {
-    mm_options options = {.device_bytes = BUDGET, .policy = policy, .self_check = true};
+static void init_with(fixture *f, mm_options options) {
     f->graph = rig_random_graph(SEED, LAYERS, 4);
+    f->other = NULL;
     f->manager = rig_manager(&options);
     rig_init(&f->rig, f->graph, SEED);
+}
+
+static void init(fixture *f, const char *policy) {
+    init_with(f, (mm_options){.device_bytes = BUDGET, .policy = policy, .self_check = true});
 }
 
 static void fini(fixture *f) {
     mm_manager_destroy(f->manager);
     rig_fini(&f->rig);
     mm_graph_destroy(f->graph);
+    mm_graph_destroy(f->other);
 }
 
 static mm_layer layer_of(const fixture *f, int step) { return mm_graph_step(f->graph, step)->layer; }
@@ -216,6 +224,100 @@ static void destroy_within_an_iteration_drains(void **state) {
     fini(&f);
 }
 
+/* ---------------------------------------------------------------- iterations that have ended and still run */
+
+/* Lingers long enough for a call that does not wait to return meanwhile. */
+static mm_status linger(void *arg) {
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    atomic_store(*(atomic_bool **)arg, true);
+    return MM_OK;
+}
+
+static mm_status steps_behind_one_that_lingers(fixture *f, atomic_bool *through) {
+    MM_TRY(rig_device_launch(mm_compute_stream(f->manager), linger, &through, sizeof through));
+    return rig_steps(&f->rig, f->manager, RIG_STREAM, 0, mm_graph_steps(f->graph));
+}
+
+static mm_status run_ahead(fixture *f, atomic_bool *through) {
+    MM_TRY(mm_iteration_begin(f->manager, f->graph));
+    MM_TRY(steps_behind_one_that_lingers(f, through));
+    return mm_iteration_end_async(f->manager);
+}
+
+/* The last iteration is one that is recorded and replayed; false where the device cannot. */
+static mm_status replay_ahead(fixture *f, atomic_bool *through, bool *can) {
+    MM_TRY(rig_iteration(&f->rig, f->manager, RIG_STREAM));
+    *can = mm_replay_state(f->manager, f->graph) == MM_REPLAY_MAY;
+    if (!*can) return MM_OK;
+    MM_TRY(mm_record_begin(f->manager, f->graph));
+    MM_TRY(steps_behind_one_that_lingers(f, through));
+    MM_TRY(mm_record_end(f->manager));
+    return mm_iteration_replay(f->manager, f->graph);
+}
+
+static mm_status sync_all(fixture *f) { return mm_manager_sync(f->manager); }
+static mm_status smaller_budget(fixture *f) { return mm_budget_set(f->manager, rig_minimum(f->graph, "liveness")); }
+static mm_status other_policy(fixture *f) { return mm_policy_set(f->manager, "naive"); }
+static mm_status add_persistent(fixture *f) { return mm_persistent_add(f->manager, "mine", 1000); }
+static mm_status recompute_by_nobody(fixture *f) { return mm_recompute_set(f->manager, f->graph, NULL, NULL); }
+static mm_status forget(fixture *f) { return mm_manager_forget(f->manager, f->graph); }
+
+static mm_status remove_persistent(fixture *f) {
+    mm_status status = mm_persistent_remove(f->manager, "mine");
+    return status == MM_ERR_NOT_FOUND ? MM_OK : status; /* it has waited before it looks */
+}
+
+static mm_status other_memory(fixture *f) {
+    mm_tensor labels;
+    MM_TRY(mm_graph_find_tensor(f->graph, "labels", &labels));
+    return mm_external_set(f->manager, f->graph, labels, f->rig.external[labels]);
+}
+
+/* With the same persistent tensors. */
+static mm_status prepare_another(fixture *f) {
+    f->other = rig_random_graph(SEED, LAYERS, 4);
+    return mm_manager_prepare(f->manager, f->other);
+}
+
+/* With how many iterations its weights must be. */
+static void expect_weights(fixture *f, int iterations) {
+    uint64_t expected;
+    assert_int_equal(random_graph_reference(f->graph, SEED, iterations, &expected), MM_OK);
+    assert_true(rig_digest(&f->rig, f->manager) == expected);
+}
+
+static void calls_between_iterations_wait_for_those_that_still_run(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        mm_status (*call)(fixture *f);
+    } calls[] = {
+        {"mm_manager_sync", sync_all},
+        {"mm_budget_set", smaller_budget},
+        {"mm_policy_set", other_policy},
+        {"mm_persistent_add", add_persistent},
+        {"mm_recompute_set", recompute_by_nobody},
+        {"mm_persistent_remove", remove_persistent},
+        {"mm_external_set", other_memory},
+        {"mm_manager_prepare", prepare_another},
+        {"mm_manager_forget", forget},
+    };
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
+        for (int replayed = 0; replayed < 2; replayed++) {
+            fixture f;
+            atomic_bool through = false;
+            bool ran = true;
+            init_with(&f, (mm_options){.device_bytes = BUDGET, .policy = "liveness", .issue = MM_ISSUE_INLINE});
+            assert_int_equal(rig_bind(&f.rig, f.manager), MM_OK);
+            if ((replayed ? replay_ahead(&f, &through, &ran) : run_ahead(&f, &through)) != MM_OK)
+                fail_msg("%s", mm_last_error());
+            if (calls[c].call(&f) != MM_OK) fail_msg("%s: %s", calls[c].name, mm_last_error());
+            if (ran && !atomic_load(&through)) fail_msg("%s did not wait (replayed: %d)", calls[c].name, replayed);
+            expect_weights(&f, replayed && ran ? 2 : 1);
+            fini(&f);
+        }
+}
+
 /* ---------------------------------------------------------------- external tensors */
 
 static void an_external_tensor_without_memory_is_named(void **state) {
@@ -278,6 +380,7 @@ int main(void) {
         cmocka_unit_test(only_what_the_step_uses_has_an_address),
         cmocka_unit_test(abort_at_any_step_keeps_persistents_and_the_next_iteration_is_right),
         cmocka_unit_test(destroy_within_an_iteration_drains),
+        cmocka_unit_test(calls_between_iterations_wait_for_those_that_still_run),
         cmocka_unit_test(an_external_tensor_without_memory_is_named),
         cmocka_unit_test(memory_for_a_tensor_that_is_not_external_is_refused),
         cmocka_unit_test(steps_find_the_users_own_pointer_also_after_a_switch),

@@ -75,6 +75,25 @@ static void max_pool_in_evaluation_needs_no_index(void **state) {
     op_rig_fini(&rig);
 }
 
+/* Else a run that has diverged would look as if it had not. */
+static void max_pool_keeps_what_is_not_a_number(void **state) {
+    (void)state;
+    for (int training = 0; training < 2; training++) {
+        op_rig rig;
+        op_rig_init(&rig, NETS_MAX_POOL, &OVERLAPPING, X, training, training);
+        fill_distinct(&rig);
+        float *x = op_rig_floats(&rig, NETS_X);
+        for (int64_t i = 0; i < op_rig_elems(&rig, NETS_X); i += 61) x[i] = NAN;
+        op_rig_run(&rig, MM_FORWARD);
+        for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++) {
+            window w = look(&rig, e);
+            float y = op_rig_floats(&rig, NETS_Y)[e];
+            assert_true(isnan(w.sum) ? isnan(y) : y == w.max);
+        }
+        op_rig_fini(&rig);
+    }
+}
+
 static void max_pool_gradient_matches_differences(void **state) {
     (void)state;
     op_rig rig;
@@ -187,6 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(max_pool_gives_the_maximum_and_its_place_in_the_window),
         cmocka_unit_test(max_pool_in_evaluation_needs_no_index),
+        cmocka_unit_test(max_pool_keeps_what_is_not_a_number),
         cmocka_unit_test(max_pool_gradient_matches_differences),
         cmocka_unit_test(average_pool_counts_the_padding),
         cmocka_unit_test(average_pool_excluding_the_padding),
