@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -102,6 +103,12 @@ static void a_poisoned_stream_still_waits_for_events(void **state) {
     assert_int_equal(value, 1);
 }
 
+static void *open_later(void *gate) {
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    host_gate_open(gate);
+    return NULL;
+}
+
 static void reset_makes_a_stream_usable_again(void **state) {
     host_fixture *f = *state;
     for (int round = 1; round < 50; round++) {
@@ -114,6 +121,20 @@ static void reset_makes_a_stream_usable_again(void **state) {
         assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
         assert_int_equal(value, round);
     }
+}
+
+/* Of a stream that is said to be drained, and is not quite: what fails before the reset is forgotten, too. */
+static void reset_waits_for_what_was_enqueued_before_it(void **state) {
+    host_fixture *f = *state;
+    host_gate gate = HOST_GATE_INITIALIZER;
+    pthread_t opener;
+    host_gate_launch(&gate, f->stream[0]);
+    host_launch_failure(f->stream[0], 13);
+    host_gate_wait_reached(&gate);
+    assert_int_equal(pthread_create(&opener, NULL, open_later, &gate), 0);
+    mm_stream_reset(f->stream[0]);
+    assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
+    pthread_join(opener, NULL);
 }
 
 /* The event remembers what happened; the stream does not. */
@@ -181,6 +202,7 @@ int main(void) {
         CASE(a_poisoned_stream_keeps_its_own_failure_when_it_waits_for_another),
         CASE(a_poisoned_stream_still_waits_for_events),
         CASE(reset_makes_a_stream_usable_again),
+        CASE(reset_waits_for_what_was_enqueued_before_it),
         CASE(an_event_keeps_its_failure_over_a_reset_until_it_is_recorded_again),
         CASE(recording_again_elsewhere_does_not_hide_the_failure_from_older_waits),
         CASE(a_poisoned_stream_can_be_destroyed_with_work_queued),

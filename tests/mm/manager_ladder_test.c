@@ -23,7 +23,7 @@ typedef struct fixture {
     mm_manager *m;
     mm_options options;
     int64_t most, least; /* what liveness takes, and the least of what may stand in for it */
-    int warnings;
+    int warnings, errors;
     char warning[512]; /* the last */
     int events;
     char stands_in[MM_POLICY_SPEC];
@@ -32,6 +32,7 @@ typedef struct fixture {
 
 static void take_message(void *ctx, mm_log_level level, const char *message) {
     fixture *f = ctx;
+    f->errors += level == MM_LOG_ERROR;
     if (level != MM_LOG_WARNING) return;
     f->warnings++;
     snprintf(f->warning, sizeof f->warning, "%s", message);
@@ -403,6 +404,31 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
     mm_graph_destroy(small);
 }
 
+/* The larger one was waited for, so it needs no more than it was given. */
+static void memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended(void **state) {
+    (void)state;
+    fixture f;
+    rig other;
+    begin(&f);
+    mm_graph *small = rig_random_graph(1000, 4, 2);
+    rig_init(&other, small, 3);
+    f.options.device_bytes = f.most + rig_minimum(small, "liveness");
+    f.m = rig_manager(&f.options);
+    assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
+    assert_int_equal(rig_bind(&other, f.m), MM_OK);
+    assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_OK);
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
+    assert_int_equal(rig_iteration(&other, f.m, RIG_STREAM), MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    assert_int_equal(f.errors,
+                     1); /* nothing does with less than the small one has: the larger one does not fit there */
+    assert_int_equal(f.events, 0);
+    assert_string_equal(mm_policy_now(f.m), "liveness");
+    rig_fini(&other);
+    end(&f);
+    mm_graph_destroy(small);
+}
+
 /* Of the naive forms, which allocate for each map: the same with planned memory takes their place. */
 static void an_unplanned_allocation_that_fails_is_not_asked_for_again(void **state) {
     (void)state;
@@ -549,6 +575,7 @@ int main(void) {
         cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
         cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
         cmocka_unit_test(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones),
+        cmocka_unit_test(memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended),
         cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
         cmocka_unit_test(smaller_workspaces_are_the_first_step),
         cmocka_unit_test(what_recomputes_stands_in_only_where_somebody_does),

@@ -150,6 +150,25 @@ static void the_message_names_the_operation_that_could_not_be_issued(void **stat
     rig_fini(&r);
 }
 
+/* Whichever map it is in: of checksums that differ, either may be the larger one. */
+static void a_wrong_bit_of_any_decode_fails_the_self_check(void **state) {
+    (void)state;
+    rig r;
+    rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .self_check = true};
+    rig_init(&r, &options);
+    assert_int_equal(rig_iteration(&r, true, NULL), MM_OK);
+    int decodes = r.codec.decodes;
+    assert_true(decodes >= 6);
+    r.codec.decode = FAULT_BIT;
+    for (r.codec.at = 0; r.codec.at < decodes; r.codec.at++) {
+        r.codec.decodes = 0;
+        assert_int_equal(rig_iteration(&r, true, NULL), MM_ERR_DEVICE);
+        assert_non_null(strstr(mm_last_error(), "came back different"));
+    }
+    check_recovery(&r, 3);
+    rig_fini(&r);
+}
+
 static void a_users_failed_step_is_told_at_the_end_and_updates_nothing(void **state) {
     (void)state;
     rig r;
@@ -183,6 +202,7 @@ int main(void) {
         cmocka_unit_test(decode_that_fails_running_poisons_the_stream_and_is_told_at_the_end),
         cmocka_unit_test(failures_of_the_unoptimised_workflow_are_told_to_the_step_that_waits),
         cmocka_unit_test(the_message_names_the_operation_that_could_not_be_issued),
+        cmocka_unit_test(a_wrong_bit_of_any_decode_fails_the_self_check),
         cmocka_unit_test(a_users_failed_step_is_told_at_the_end_and_updates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

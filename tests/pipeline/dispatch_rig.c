@@ -27,6 +27,11 @@ static mm_status broken(void *arg) {
     return mm_fail(MM_ERR_DEVICE, "the codec broke");
 }
 
+static mm_status flip_bit(void *arg) {
+    **(uint8_t **)arg ^= 1;
+    return MM_OK;
+}
+
 static mm_status pause_task(void *arg) {
     struct timespec time = {.tv_nsec = (long)*(int64_t *)arg};
     nanosleep(&time, NULL);
@@ -49,7 +54,8 @@ static mm_status fault_decode(const mm_codec *codec, mm_stream *stream, const mm
     bool now = atomic_fetch_add(&f->decodes, 1) == f->at;
     if (now && f->decode == FAULT_ISSUE) return broken(NULL);
     if (now && f->decode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
-    return mm_codec_decode(f->inner, stream, shape, src, dst, scratch, counters);
+    MM_TRY(mm_codec_decode(f->inner, stream, shape, src, dst, scratch, counters));
+    return now && f->decode == FAULT_BIT ? mm_host_launch(stream, flip_bit, &dst, sizeof dst) : MM_OK;
 }
 
 static const mm_codec_ops fault_ops = {

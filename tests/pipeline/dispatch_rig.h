@@ -12,6 +12,7 @@ typedef enum fault_place {
     FAULT_NOWHERE,
     FAULT_ISSUE, /* the call itself fails */
     FAULT_RUN,   /* what it enqueued fails on the stream */
+    FAULT_BIT,   /* decodes only: all goes well, but a bit of the result is wrong */
 } fault_place;
 
 /* Does what another codec does, but for the `at`-th encode or decode (from 0, over all iterations). Its failures are

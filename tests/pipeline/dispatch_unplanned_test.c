@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "buffers/heap_jemalloc.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 30, ENCODE_NS = 1000000 };
@@ -71,10 +72,27 @@ static void giving_up_reaches_those_who_wait_for_memory(void **state) {
     }
 }
 
+/* A heap that is left open keeps its number, and the next one gets another. */
+static void a_program_closes_its_heaps(void **state) {
+    (void)state;
+    enum { PROGRAMS = 4 };
+    unsigned arenas[PROGRAMS];
+    for (int i = 0; i < PROGRAMS; i++) {
+        rig r;
+        size_t length = sizeof arenas[i];
+        init(&r, 1, naive, MM_ISSUE_INLINE);
+        assert_int_equal(rig_iteration(&r, true, NULL), MM_OK);
+        rig_fini(&r);
+        assert_int_equal(je_mallctl("arenas.narenas", &arenas[i], &length, NULL, 0), 0);
+    }
+    assert_int_equal(arenas[PROGRAMS - 1], arenas[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_run_ahead_leave_slow_encodes_their_memory),
         cmocka_unit_test(every_dynamic_segment_is_allocated_once_an_iteration),
+        cmocka_unit_test(a_program_closes_its_heaps),
         cmocka_unit_test(giving_up_reaches_those_who_wait_for_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
