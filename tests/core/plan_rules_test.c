@@ -324,6 +324,27 @@ static void segment_inside_the_heap(void **state) {
     expect(f, MM_ERR_PLAN, "lies in the heap");
 }
 
+static void heap_below_the_base(void **state) {
+    fixture *f = *state;
+    seg(f, f->mask)->dynamic = true;
+    f->plan->heap_offset = BASE - MM_ALIGN;
+    f->plan->heap_bytes = f->plan->heap_code_bytes = MM_ALIGN;
+    expect(f, MM_ERR_PLAN, "its heap (256 bytes at 256) is out of place");
+    f->limits.base_bytes -= MM_ALIGN;
+    expect(f, MM_OK, "");
+}
+
+static void bindings_beyond_the_end_of_the_plans(void **state) {
+    fixture *f = *state;
+    mm_node *last = node(f, f->steps[UPDATE]);
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    for (int by = 1; by <= 2; by++) {
+        last->first_binding++;
+        assert_int_equal(mm_plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
+        assert_non_null(strstr(mm_last_error(), "its bindings are out of range"));
+    }
+}
+
 static void what_is_kept_to_the_end_may_count_to_the_end(void **state) {
     fixture *f = *state;
     f->plan->keeps_all = true;
@@ -347,6 +368,67 @@ static void facts_of_another_graph(void **state) {
     f->facts->n_steps--;
     expect(f, MM_ERR_PLAN, "facts");
     f->facts->n_steps++;
+}
+
+/* ---------------------------------------------------------------- steps that run again */
+
+/* step    reads       writes
+ * MAKE    fixed       map
+ * BETWEEN map         fixed     (modified, or only read)
+ * USE     map         sum */
+enum { MAKE, BETWEEN, USE };
+
+/* MAKE runs again, into another segment, before USE. Checks that plan. */
+static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_access between) {
+    enum { BYTES = 1024 };
+    mm_graph *g;
+    mm_facts *facts;
+    mm_plan *plan;
+    mm_limits limits = {.device_bytes = INT64_MAX};
+    assert_int_equal(mm_graph_create("again", &g), MM_OK);
+    mm_tensor fixed = small_tensor(g, "fixed", MM_STATE, ownership, BYTES),
+              map = small_tensor(g, "map", MM_FEATURE_MAP, MM_MANAGED, BYTES),
+              sum = small_tensor(g, "sum", MM_STATE, MM_PERSISTENT, 4);
+    const mm_use make[] = {{fixed, MM_READ, MM_FORM_VALUE}, {map, MM_WRITE, MM_FORM_VALUE}},
+                 change[] = {{map, MM_READ, MM_FORM_VALUE}, {fixed, between, MM_FORM_VALUE}},
+                 use[] = {{map, MM_READ, MM_FORM_VALUE}, {sum, MM_WRITE, MM_FORM_VALUE}};
+    small_step(g, small_layer(g, "make", MM_LAYER_RELU), made_in, make, 2, 0);
+    small_step(g, small_layer(g, "between", MM_LAYER_UPDATE), MM_BACKWARD, change, 2, 0);
+    small_step(g, small_layer(g, "use", MM_LAYER_LOSS), MM_BACKWARD, use, 2, 0);
+    assert_int_equal(mm_graph_freeze(g), MM_OK);
+    assert_int_equal(mm_facts_create(g, 0, &facts), MM_OK);
+    assert_int_equal(mm_plan_create(g, &limits, &plan), MM_OK);
+    for (int i = 0; i < 2; i++) {
+        int segment = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, map, BYTES);
+        plan->segments[segment].offset = BYTES * segment;
+    }
+    const int nodes[] = {mm_plan_step(plan, MAKE), mm_plan_step(plan, BETWEEN), mm_plan_recompute(plan, MAKE),
+                         mm_plan_step(plan, USE)};
+    const int map_is_use[] = {1, 0, 1, 0};
+    for (int i = 0; i < 4; i++) plan->bindings[plan->nodes[nodes[i]].first_binding + map_is_use[i]] = i / 2;
+    assert_int_equal(mm_plan_finish(plan), MM_OK);
+    mm_status status = mm_plan_check(plan, facts, &limits);
+    mm_plan_destroy(plan);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(g);
+    return status;
+}
+
+static void a_step_runs_again_only_on_what_it_read_the_first_time(void **state) {
+    (void)state;
+    const mm_ownership fixed[] = {MM_PERSISTENT, MM_EXTERNAL};
+    for (int i = 0; i < 2; i++) {
+        if (check_made_again(fixed[i], MM_FORWARD, MM_READ) != MM_OK) fail_msg("%s", mm_last_error());
+        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_MODIFY), MM_ERR_PLAN);
+        assert_non_null(strstr(mm_last_error(), "tensor fixed: has changed since the step ran"));
+        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_WRITE), MM_ERR_PLAN);
+    }
+}
+
+static void a_backward_step_does_not_run_again(void **state) {
+    (void)state;
+    assert_int_equal(check_made_again(MM_PERSISTENT, MM_BACKWARD, MM_READ), MM_ERR_PLAN);
+    assert_non_null(strstr(mm_last_error(), "only a forward step can be recomputed"));
 }
 
 #define RULE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -382,9 +464,13 @@ int main(void) {
         RULE(map_in_pinned_memory),
         RULE(heap_smaller_than_what_lives_in_it),
         RULE(segment_inside_the_heap),
+        RULE(heap_below_the_base),
+        RULE(bindings_beyond_the_end_of_the_plans),
         RULE(what_is_kept_to_the_end_may_count_to_the_end),
         RULE(plan_that_was_not_finished),
         RULE(facts_of_another_graph),
+        cmocka_unit_test(a_step_runs_again_only_on_what_it_read_the_first_time),
+        cmocka_unit_test(a_backward_step_does_not_run_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,36 @@ static void signs_read_through_an_alias_are_kept_beside_a_lossy_code(void **stat
     assert_planned(g, (const char *const[]){"freelunch:rate=8,eligible=all,when=always", NULL});
 }
 
+static const char *const SHARING[] = {"liveness", "swap-async:when=always", "recompute:when=always", NULL};
+
+/* The equal output must not change with the input. */
+static void an_output_does_not_share_the_storage_of_an_input_that_is_changed_later(void **state) {
+    (void)state;
+    mm_graph *g;
+    expect_ok(mm_graph_create("root", &g));
+    mm_tensor u = map(g, "u", MM_FEATURE_MAP), a = map(g, "a", MM_FEATURE_MAP), v = map(g, "v", MM_FEATURE_MAP);
+    STEP(g, layer(g, "conv", MM_LAYER_CONV), MM_FORWARD, WRITE(u));
+    STEP(g, layer(g, "same", MM_LAYER_DROPOUT), MM_FORWARD, READ(u), WRITE(a));
+    expect_ok(mm_graph_allow_alias(g, u, a));
+    STEP(g, layer(g, "change", MM_LAYER_ADD), MM_FORWARD, MODIFY(u));
+    STEP(g, layer(g, "last", MM_LAYER_CONV), MM_FORWARD, READ(u), READ(a), WRITE(v));
+    assert_planned(g, SHARING);
+}
+
+/* It may be written over the one, element by element, and reads the same storage under the other's name at will. */
+static void an_output_is_not_put_over_what_its_step_also_reads_otherwise(void **state) {
+    (void)state;
+    mm_graph *g;
+    expect_ok(mm_graph_create("twice", &g));
+    mm_tensor u = map(g, "u", MM_FEATURE_MAP), a = map(g, "a", MM_FEATURE_MAP), v = map(g, "v", MM_FEATURE_MAP);
+    STEP(g, layer(g, "conv", MM_LAYER_CONV), MM_FORWARD, WRITE(u));
+    STEP(g, layer(g, "same", MM_LAYER_DROPOUT), MM_FORWARD, READ(u), WRITE(a));
+    expect_ok(mm_graph_allow_alias(g, u, a));
+    STEP(g, layer(g, "sum", MM_LAYER_ADD), MM_FORWARD, READ(u), READ(a), WRITE(v));
+    expect_ok(mm_graph_allow_inplace(g, u, v));
+    assert_planned(g, SHARING);
+}
+
 static void tensors_whose_sum_overflows_are_refused(void **state) {
     (void)state;
     mm_graph *g;
@@ -139,6 +169,8 @@ int main(void) {
         cmocka_unit_test(what_was_made_of_a_map_changed_since_is_not_recomputed),
         cmocka_unit_test(what_was_made_with_weights_updated_since_is_not_recomputed),
         cmocka_unit_test(signs_read_through_an_alias_are_kept_beside_a_lossy_code),
+        cmocka_unit_test(an_output_does_not_share_the_storage_of_an_input_that_is_changed_later),
+        cmocka_unit_test(an_output_is_not_put_over_what_its_step_also_reads_otherwise),
         cmocka_unit_test(tensors_whose_sum_overflows_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
