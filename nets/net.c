@@ -68,7 +68,7 @@ static mm_status add_param(nets_net *net, const nets_layer *layer, const nets_pa
 
 static mm_status add_layer(nets_net *net, nets_layer *layer, const int64_t (*in)[3]) {
     const nets_op_info *info = nets_op_info_of(layer->op);
-    if (info->infer) MM_TRY(info->infer(layer, in));
+    MM_TRY(nets_op_infer(layer, in));
     /* Extents of 32 bits: what infer computes of them cannot overflow. */
     bool fits = layer->shape[0] <= INT32_MAX && layer->shape[1] <= INT32_MAX && layer->shape[2] <= INT32_MAX;
     if (!fits || nets_mul(nets_mul(layer->shape[0], layer->shape[1]), layer->shape[2]) < 1)

@@ -34,29 +34,30 @@ typedef enum nets_op_kind {
 /* "conv", "batch_norm", ... */
 const char *nets_op_name(nets_op_kind op);
 
-/* What an operation is told; what does not concern it is zero. Pairs are {height, width}. */
+/* What an operation is told. A member that is zero was not told: nets_add fills in the default, if it has one. Defaults
+ * and ranges are net_attrs.c's; `mm nets --ops` prints them. Pairs are {height, width}. */
 typedef struct nets_attrs {
     int64_t out_channels; /* conv, conv_transpose, linear */
     int64_t kernel[2];    /* conv, conv_transpose, pools */
-    int64_t stride[2];    /* conv, conv_transpose: 0 is 1; pools: 0 is the kernel's */
-    int64_t pad[2]; /* conv, pools: zeros (pools: nothing) around the input, on both sides; conv_transpose: what is
-                              cut off its output */
+    int64_t stride[2];    /* conv, conv_transpose, pools: by default the kernel's */
+    int64_t pad[2]; /* conv, pools: zeros (max_pool: nothing) around the input, on both sides; conv_transpose: what
+                              is cut off its output */
     int64_t output_pad[2]; /* conv_transpose: rows and columns more, below and on the right; less than the stride */
-    int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements; 0 is 1 */
-    int64_t groups;        /* conv, conv_transpose: of channels, each convolved for itself; 0 is 1 */
+    int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements */
+    int64_t groups;        /* conv, conv_transpose: of channels, each convolved for itself */
     bool bias;             /* conv, conv_transpose, linear; a ReLU's when lowering gave it one (fuse.h) */
     bool ceil_mode;   /* pools: a last window may reach beyond the image, if it begins in it or in the padding before */
     bool exclude_pad; /* avg_pool: divide by the elements inside the image only (torch divides by the kernel's) */
     int64_t size;     /* lrn: channels of a window, odd */
-    float alpha, beta, k; /* lrn: y = x / (k + alpha / size * sum of x^2)^beta; 0 is 1e-4, 0.75, 1 */
+    float alpha, beta, k; /* lrn: y = x / (k + alpha / size * sum of x^2)^beta */
     int64_t scale[2];     /* upsample: the factor */
     bool bilinear;        /* upsample: else nearest */
     int64_t out_size[2];  /* crop: height and width of what is kept */
     int64_t offset[2];    /* crop: what is cut off at the top and left */
     bool center;          /* crop: the offset is half of what is cut off, rounded down */
-    float eps;            /* batch_norm: 0 is 1e-5 */
-    float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new; 0 is 0.1 */
-    float p;              /* dropout: the rate of zeros, in [0, 1) */
+    float eps;            /* batch_norm */
+    float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new */
+    float p;              /* dropout: the rate of zeros */
 } nets_attrs;
 
 typedef struct nets_layer {

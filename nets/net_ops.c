@@ -1,6 +1,9 @@
 #include "nets/net_ops.h"
 
-enum { MAX_EXTENT = 1 << 24 }; /* of one dimension: keeps sums of a few of them far from overflow */
+#include <stdio.h>
+#include <string.h>
+
+#include "nets/net_attrs.h"
 
 static const int64_t MAX_ELEMS = INT64_C(1) << 60;
 
@@ -14,21 +17,6 @@ static const char AXIS[2][8] = {"height", "width"};
 
 static mm_status infer_same(nets_layer *layer, const int64_t (*in)[3]) {
     for (int d = 0; d < 3; d++) layer->shape[d] = in[0][d];
-    return MM_OK;
-}
-
-/* The attributes of windows that convolutions and pools have in common. */
-static mm_status check_windows(nets_layer *layer, bool pool) {
-    nets_attrs *a = &layer->attrs;
-    for (int d = 0; d < 2; d++) {
-        if (a->stride[d] == 0) a->stride[d] = pool ? a->kernel[d] : 1;
-        if (a->kernel[d] < 1 || a->kernel[d] > MAX_EXTENT || a->stride[d] < 1 || a->stride[d] > MAX_EXTENT)
-            return mm_fail(MM_ERR_INVALID, "layer %s: kernel %lld or stride %lld out of range", layer->name,
-                           (long long)a->kernel[d], (long long)a->stride[d]);
-        /* A pool's window that lies wholly in the padding would have no maximum. */
-        if (a->pad[d] < 0 || a->pad[d] > MAX_EXTENT || (pool && 2 * a->pad[d] > a->kernel[d]))
-            return mm_fail(MM_ERR_INVALID, "layer %s: padding %lld out of range", layer->name, (long long)a->pad[d]);
-    }
     return MM_OK;
 }
 
@@ -53,44 +41,15 @@ static mm_status infer_windows(nets_layer *layer, const int64_t in[3]) {
     return MM_OK;
 }
 
-static mm_status check_out_channels(const nets_layer *layer) {
-    int64_t n = layer->attrs.out_channels;
-    if (n >= 1 && n <= MAX_EXTENT) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "layer %s: %lld output channels", layer->name, (long long)n);
-}
-
-/* What both convolutions have in common. */
-static mm_status check_conv(nets_layer *layer, const int64_t in[3]) {
-    nets_attrs *a = &layer->attrs;
-    MM_TRY(check_out_channels(layer));
-    MM_TRY(check_windows(layer, false));
-    for (int d = 0; d < 2; d++) {
-        if (a->dilation[d] == 0) a->dilation[d] = 1;
-        if (a->dilation[d] < 1 || a->dilation[d] > MAX_EXTENT)
-            return mm_fail(MM_ERR_INVALID, "layer %s: dilation %lld out of range", layer->name,
-                           (long long)a->dilation[d]);
-    }
-    if (a->groups == 0) a->groups = 1;
-    if (a->groups < 1 || in[2] % a->groups || a->out_channels % a->groups)
-        return mm_fail(MM_ERR_INVALID, "layer %s: %lld groups do not divide %lld input and %lld output channels",
-                       layer->name, (long long)a->groups, (long long)in[2], (long long)a->out_channels);
-    layer->shape[2] = a->out_channels;
-    return MM_OK;
-}
-
 static mm_status infer_conv(nets_layer *layer, const int64_t (*in)[3]) {
-    MM_TRY(check_conv(layer, in[0]));
+    layer->shape[2] = layer->attrs.out_channels;
     return infer_windows(layer, in[0]);
 }
 
 static mm_status infer_conv_transpose(nets_layer *layer, const int64_t (*in)[3]) {
     const nets_attrs *a = &layer->attrs;
-    MM_TRY(check_conv(layer, in[0]));
+    layer->shape[2] = a->out_channels;
     for (int d = 0; d < 2; d++) {
-        /* More would be rows that the convolution whose gradient this is does not look at. */
-        if (a->output_pad[d] < 0 || a->output_pad[d] >= a->stride[d])
-            return mm_fail(MM_ERR_INVALID, "layer %s: output padding %lld, which must be less than the stride %lld",
-                           layer->name, (long long)a->output_pad[d], (long long)a->stride[d]);
         layer->shape[d] = (in[0][d] - 1) * a->stride[d] + reach(a, d) + a->output_pad[d] - 2 * a->pad[d];
         if (layer->shape[d] < 1)
             return mm_fail(MM_ERR_INVALID, "layer %s: padding %lld leaves nothing of %s %lld", layer->name,
@@ -121,7 +80,6 @@ static int params_conv_transpose(const nets_layer *layer, const int64_t in[3], n
 
 static mm_status infer_linear(nets_layer *layer, const int64_t (*in)[3]) {
     (void)in;
-    MM_TRY(check_out_channels(layer));
     layer->shape[0] = layer->shape[1] = 1;
     layer->shape[2] = layer->attrs.out_channels;
     return MM_OK;
@@ -129,16 +87,6 @@ static mm_status infer_linear(nets_layer *layer, const int64_t (*in)[3]) {
 
 static int params_linear(const nets_layer *layer, const int64_t in[3], nets_param_spec out[NETS_MAX_PARAMS]) {
     return params_weight_bias(layer, 2, layer->attrs.out_channels, in[0] * in[1] * in[2], out);
-}
-
-static mm_status infer_batch_norm(nets_layer *layer, const int64_t (*in)[3]) {
-    nets_attrs *a = &layer->attrs;
-    if (a->eps == 0) a->eps = 1e-5f;
-    if (a->momentum == 0) a->momentum = 0.1f;
-    if (!(a->eps > 0 && a->eps < 1) || !(a->momentum > 0 && a->momentum <= 1))
-        return mm_fail(MM_ERR_INVALID, "layer %s: eps %g or momentum %g out of range", layer->name, (double)a->eps,
-                       (double)a->momentum);
-    return infer_same(layer, in);
 }
 
 static int params_batch_norm(const nets_layer *layer, const int64_t in[3], nets_param_spec out[NETS_MAX_PARAMS]) {
@@ -150,24 +98,8 @@ static int params_batch_norm(const nets_layer *layer, const int64_t in[3], nets_
     return 4;
 }
 
-static mm_status infer_lrn(nets_layer *layer, const int64_t (*in)[3]) {
-    nets_attrs *a = &layer->attrs;
-    if (a->alpha == 0) a->alpha = 1e-4f;
-    if (a->beta == 0) a->beta = 0.75f;
-    if (a->k == 0) a->k = 1;
-    if (a->size < 1 || a->size > MAX_EXTENT || a->size % 2 == 0)
-        return mm_fail(MM_ERR_INVALID, "layer %s: windows of %lld channels, which must be odd", layer->name,
-                       (long long)a->size);
-    if (!(a->alpha > 0 && a->alpha <= MAX_EXTENT) || !(a->beta > 0 && a->beta <= 16) ||
-        !(a->k > 0 && a->k <= MAX_EXTENT))
-        return mm_fail(MM_ERR_INVALID, "layer %s: alpha %g, beta %g or k %g out of range", layer->name,
-                       (double)a->alpha, (double)a->beta, (double)a->k);
-    return infer_same(layer, in);
-}
-
 static mm_status infer_pool(nets_layer *layer, const int64_t (*in)[3]) {
     layer->shape[2] = in[0][2];
-    MM_TRY(check_windows(layer, true));
     return infer_windows(layer, in[0]);
 }
 
@@ -178,25 +110,18 @@ static mm_status infer_avg_pool(nets_layer *layer, const int64_t (*in)[3]) {
     for (int d = 0; d < 2; d++) {
         int64_t end = (layer->shape[d] - 1) * a->stride[d] + a->kernel[d];
         if (padded && !a->exclude_pad && end > in[0][d] + 2 * a->pad[d])
-            return mm_fail(
-                MM_ERR_UNSUPPORTED,
-                "layer %s: an average that counts padding, of windows beyond it (ceil_mode); exclude_pad can",
-                layer->name);
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "layer %s: ceil_mode makes a window end beyond the padding, which the average counts; give "
+                           "\"exclude_pad\": true, or leave out ceil_mode or the padding",
+                           layer->name);
     }
     return MM_OK;
 }
 
-static mm_status infer_max_pool(nets_layer *layer, const int64_t (*in)[3]) {
-    MM_TRY(infer_pool(layer, in));
-    const int64_t *k = layer->attrs.kernel;
-    /* The index map names the window's element in one byte. */
-    if (k[0] > 255 || k[1] > 255 || k[0] * k[1] > 255)
-        return mm_fail(MM_ERR_UNSUPPORTED, "layer %s: a max pool of %lldx%lld, at most 255 elements", layer->name,
-                       (long long)k[0], (long long)k[1]);
-    return MM_OK;
-}
-
 static mm_status infer_global_pool(nets_layer *layer, const int64_t (*in)[3]) {
+    if (in[0][0] > NETS_MAX_EXTENT || in[0][1] > NETS_MAX_EXTENT)
+        return mm_fail(MM_ERR_INVALID, "layer %s: its input is %lldx%lld, must be at most %d high and wide",
+                       layer->name, (long long)in[0][0], (long long)in[0][1], NETS_MAX_EXTENT);
     layer->attrs.kernel[0] = layer->attrs.stride[0] = in[0][0];
     layer->attrs.kernel[1] = layer->attrs.stride[1] = in[0][1];
     return infer_pool(layer, in);
@@ -226,17 +151,11 @@ static mm_status infer_concat(nets_layer *layer, const int64_t (*in)[3]) {
 static mm_status infer_crop(nets_layer *layer, const int64_t (*in)[3]) {
     nets_attrs *a = &layer->attrs;
     for (int d = 0; d < 2; d++) {
-        int64_t rest = in[0][d] - a->out_size[d];
-        if (a->out_size[d] < 1 || rest < 0)
-            return mm_fail(MM_ERR_INVALID, "layer %s: cannot crop %s %lld to %lld", layer->name, AXIS[d],
-                           (long long)in[0][d], (long long)a->out_size[d]);
-        if (a->center && a->offset[d] != 0 && a->offset[d] != rest / 2)
-            return mm_fail(MM_ERR_INVALID, "layer %s: an offset %lld and center, which is %lld", layer->name,
-                           (long long)a->offset[d], (long long)(rest / 2));
-        if (a->center) a->offset[d] = rest / 2;
-        if (a->offset[d] < 0 || a->offset[d] > rest)
-            return mm_fail(MM_ERR_INVALID, "layer %s: %lld from %lld on is beyond %s %lld", layer->name,
-                           (long long)a->out_size[d], (long long)a->offset[d], AXIS[d], (long long)in[0][d]);
+        int64_t half = (in[0][d] - a->out_size[d]) / 2;
+        if (a->center && a->offset[d] != 0 && a->offset[d] != half)
+            return mm_fail(MM_ERR_INVALID, "layer %s: \"offset\" is %lld, but \"center\" makes it %lld; leave one out",
+                           layer->name, (long long)a->offset[d], (long long)half);
+        if (a->center) a->offset[d] = half;
         layer->shape[d] = a->out_size[d];
     }
     layer->shape[2] = in[0][2];
@@ -244,42 +163,88 @@ static mm_status infer_crop(nets_layer *layer, const int64_t (*in)[3]) {
 }
 
 static mm_status infer_upsample(nets_layer *layer, const int64_t (*in)[3]) {
-    for (int d = 0; d < 2; d++) {
-        int64_t scale = layer->attrs.scale[d];
-        if (scale < 1 || scale > MAX_EXTENT)
-            return mm_fail(MM_ERR_INVALID, "layer %s: factor %lld out of range", layer->name, (long long)scale);
-        layer->shape[d] = in[0][d] * scale;
-    }
+    for (int d = 0; d < 2; d++) layer->shape[d] = in[0][d] * layer->attrs.scale[d];
     layer->shape[2] = in[0][2];
     return MM_OK;
 }
 
-static mm_status infer_dropout(nets_layer *layer, const int64_t (*in)[3]) {
-    float p = layer->attrs.p;
-    if (!(p >= 0 && p < 1)) return mm_fail(MM_ERR_INVALID, "layer %s: rate %g not in [0, 1)", layer->name, (double)p);
-    return infer_same(layer, in);
+#define WINDOWS                       "(height + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down; "
+#define POOLED                        "(height + 2 pad - kernel) / stride + 1, rounded down (ceil_mode: up); channels"
+#define STATISTICS                    "running_mean [channels], running_var [channels] (not learned)"
+#define LAYER(name, op, inputs, more) "{\"name\": \"" name "\", \"op\": \"" op "\", \"inputs\": [" inputs "]" more "}"
+
+/* clang-format off */
+static const nets_op_info OPS[NETS_OP_KINDS] = {
+    [NETS_DATA] = {"data", 0, 0, "the batch: images and labels; a file's \"input\"", "as the input says", NULL, NULL,
+        NULL, NULL},
+    [NETS_CONV] = {"conv", 1, 1, "convolution, as torch's Conv2d", WINDOWS "out_channels",
+        "weight [out_channels, channels / groups, kernel height, kernel width], with bias: bias [out_channels]",
+        LAYER("conv1", "conv", "\"data\"", ", \"out_channels\": 16, \"kernel\": 3, \"stride\": 2, \"pad\": 1"),
+        infer_conv, params_conv},
+    [NETS_CONV_TRANSPOSE] = {"conv_transpose", 1, 1,
+        "the gradient of a convolution by its input, as torch's ConvTranspose2d",
+        "(height - 1) stride + dilation (kernel - 1) + 1 + output_pad - 2 pad; out_channels",
+        "weight [channels, out_channels / groups, kernel height, kernel width], with bias: bias [out_channels]",
+        LAYER("up1", "conv_transpose", "\"data\"", ", \"out_channels\": 16, \"kernel\": 2, \"stride\": 2"),
+        infer_conv_transpose, params_conv_transpose},
+    [NETS_BATCH_NORM] = {"batch_norm", 1, 1, "normalises each channel over the batch, then scales and shifts it",
+        "the input's", "weight [channels], bias [channels], " STATISTICS,
+        LAYER("bn1", "batch_norm", "\"data\"", ", \"eps\": 0.001"), infer_same, params_batch_norm},
+    [NETS_LRN] = {"lrn", 1, 1,
+        "x / (k + alpha / size * sum of x^2 over a window of channels)^beta, as torch's",
+        "the input's", NULL, LAYER("norm1", "lrn", "\"data\"", ", \"size\": 5"), infer_same, NULL},
+    [NETS_RELU] = {"relu", 1, 1, "max(0, x)", "the input's", NULL, LAYER("relu1", "relu", "\"data\"", ""), infer_same,
+        NULL},
+    [NETS_MAX_POOL] = {"max_pool", 1, 1, "the greatest of each window", POOLED, NULL,
+        LAYER("pool1", "max_pool", "\"data\"", ", \"kernel\": 3, \"stride\": 2, \"pad\": 1"), infer_pool, NULL},
+    [NETS_AVG_POOL] = {"avg_pool", 1, 1, "the mean of each window", POOLED, NULL,
+        LAYER("pool1", "avg_pool", "\"data\"", ", \"kernel\": 2"), infer_avg_pool, NULL},
+    [NETS_GLOBAL_AVG_POOL] = {"global_avg_pool", 1, 1, "the mean of each channel", "1, 1, channels", NULL,
+        LAYER("pool", "global_avg_pool", "\"data\"", ""), infer_global_pool, NULL},
+    [NETS_LINEAR] = {"linear", 1, 1,
+        "sums of all the image's elements, flattened in torch's order (channel, height, width)",
+        "1, 1, out_channels", "weight [out_channels, channels * height * width], with bias: bias [out_channels]",
+        LAYER("fc", "linear", "\"data\"", ", \"out_channels\": 10, \"bias\": true"), infer_linear, params_linear},
+    [NETS_ADD] = {"add", 2, 2, "sum of two inputs of one shape", "the inputs'", NULL,
+        LAYER("sum1", "add", "\"conv2\", \"conv1\"", ""), infer_add, NULL},
+    [NETS_CONCAT] = {"concat", 2, NETS_MAX_INPUTS, "the inputs' channels one after the other",
+        "height, width of every input; the sum of their channels", NULL,
+        LAYER("cat1", "concat", "\"conv1\", \"conv2\"", ""), infer_concat, NULL},
+    [NETS_CROP] = {"crop", 1, 1, "a rectangle of every channel", "out_size; channels", NULL,
+        LAYER("crop1", "crop", "\"data\"", ", \"out_size\": [6, 4], \"center\": true"), infer_crop, NULL},
+    [NETS_UPSAMPLE] = {"upsample", 1, 1, "enlarges by a whole factor, as torch's Upsample",
+        "height * scale, width * scale, channels", NULL,
+        LAYER("up1", "upsample", "\"data\"", ", \"scale\": 2, \"bilinear\": true"), infer_upsample, NULL},
+    [NETS_DROPOUT] = {"dropout", 1, 1, "sets elements to zero at random in training, the others divided by 1 - p",
+        "the input's", NULL, LAYER("drop", "dropout", "\"data\"", ", \"p\": 0.5"), infer_same, NULL},
+    [NETS_LOSS] = {"loss", 1, 1,
+        "softmax cross-entropy of scores, one a class, with the labels; a file's last layer",
+        "the input's; a label for each of its pixels", NULL, LAYER("loss", "loss", "\"fc\"", ""), infer_same, NULL},
+};
+/* clang-format on */
+
+mm_status nets_op_infer(nets_layer *layer, const int64_t (*in)[3]) {
+    const nets_op_info *info = nets_op_info_of(layer->op);
+    if (!info->infer) return MM_OK;
+    MM_TRY(nets_attrs_complete(layer, in[0]));
+    return info->infer(layer, in);
 }
 
-static const nets_op_info OPS[NETS_OP_KINDS] = {
-    [NETS_DATA] = {"data", 0, 0, NULL, NULL},
-    [NETS_CONV] = {"conv", 1, 1, infer_conv, params_conv},
-    [NETS_CONV_TRANSPOSE] = {"conv_transpose", 1, 1, infer_conv_transpose, params_conv_transpose},
-    [NETS_BATCH_NORM] = {"batch_norm", 1, 1, infer_batch_norm, params_batch_norm},
-    [NETS_LRN] = {"lrn", 1, 1, infer_lrn, NULL},
-    [NETS_RELU] = {"relu", 1, 1, infer_same, NULL},
-    [NETS_MAX_POOL] = {"max_pool", 1, 1, infer_max_pool, NULL},
-    [NETS_AVG_POOL] = {"avg_pool", 1, 1, infer_avg_pool, NULL},
-    [NETS_GLOBAL_AVG_POOL] = {"global_avg_pool", 1, 1, infer_global_pool, NULL},
-    [NETS_LINEAR] = {"linear", 1, 1, infer_linear, params_linear},
-    [NETS_ADD] = {"add", 2, 2, infer_add, NULL},
-    [NETS_CONCAT] = {"concat", 2, NETS_MAX_INPUTS, infer_concat, NULL},
-    [NETS_CROP] = {"crop", 1, 1, infer_crop, NULL},
-    [NETS_UPSAMPLE] = {"upsample", 1, 1, infer_upsample, NULL},
-    [NETS_DROPOUT] = {"dropout", 1, 1, infer_dropout, NULL},
-    [NETS_LOSS] = {"loss", 1, 1, infer_same, NULL},
-};
-
 const nets_op_info *nets_op_info_of(nets_op_kind op) { return (unsigned)op < NETS_OP_KINDS ? &OPS[op] : NULL; }
+
+nets_op_kind nets_op_find(const char *name) {
+    for (int op = 0; op < NETS_OP_KINDS; op++)
+        if (OPS[op].example && strcmp(OPS[op].name, name) == 0) return (nets_op_kind)op;
+    return NETS_OP_KINDS;
+}
+
+const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]) {
+    size_t at = 0;
+    for (int op = 0; op < NETS_OP_KINDS; op++)
+        if (OPS[op].example && at < NETS_OP_NAMES_CAPACITY)
+            at += (size_t)snprintf(text_out + at, NETS_OP_NAMES_CAPACITY - at, "%s%s", at ? ", " : "", OPS[op].name);
+    return text_out;
+}
 
 const char *nets_op_name(nets_op_kind op) {
     const nets_op_info *info = nets_op_info_of(op);

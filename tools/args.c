@@ -56,6 +56,7 @@ mm_status args_texts_add(const char *name, arg_texts *texts, const char *text) {
 static mm_status set_value(const arg *a, const char *value) {
     switch (a->kind) {
     case ARG_TEXT:
+    case ARG_MAYBE:
         *(const char **)a->target = value;
         return MM_OK;
     case ARG_COUNT:
@@ -131,7 +132,10 @@ static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool
         return MM_OK;
     }
     const char *value = equals ? equals + 1 : value_after(argc, argv, i);
-    if (!value || !*value) return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
+    if (!value && a->kind == ARG_MAYBE)
+        value = "";
+    else if (!value || !*value)
+        return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
     return set_value(a, value);
 }
 

@@ -9,6 +9,7 @@ typedef enum arg_kind {
     ARG_END,
     ARG_FLAG,   /* bool */
     ARG_TEXT,   /* const char *: points into argv */
+    ARG_MAYBE,  /* the same; "" where no value follows */
     ARG_COUNT,  /* int64_t within [min, max] */
     ARG_NUMBER, /* double within [min, max] */
     ARG_SIZE,   /* int64_t bytes, at least min: 12GiB */

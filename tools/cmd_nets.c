@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "nets/io/net_file.h"
+#include "nets/io/op_list.h"
 #include "nets/net_attrs.h"
 #include "nets/zoo/zoo.h"
 #include "tools/args.h"
@@ -58,7 +59,7 @@ static mm_status print_layer(const nets_net *net, int index, const widths *w) {
            inputs_text(net, layer, inputs), output, (long long)learned_elems(net, layer));
     const nets_attr *attr;
     const char *separator = "  ";
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++) {
+    for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++) {
         if (!nets_attr_is_told(attr, &told)) continue;
         printf("%s%s=%s", separator, attr->name, nets_attr_text(attr, &told, text));
         separator = " ";
@@ -87,8 +88,10 @@ static void print_list(void) {
     for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) printf("%-29s %s\n", name, summary);
 }
 
-static mm_status show(const char *name, bool json) {
-    if (!name && json) return mm_fail(MM_ERR_INVALID, "--json prints one network: say which with --net");
+static mm_status show(const char *name, const char *op, bool json) {
+    if (name && op) return mm_fail(MM_ERR_INVALID, "--net prints a network and --ops the operations: give one of them");
+    if (op) return nets_op_list_print(stdout, *op ? op : NULL, json);
+    if (!name && json) return mm_fail(MM_ERR_INVALID, "--json prints one network, or --ops: say which with --net");
     if (!name) {
         print_list();
         return MM_OK;
@@ -103,19 +106,23 @@ static mm_status show(const char *name, bool json) {
 static const char help_text[] =
     "Lists the networks that --net takes; with --net, the layers of one: shapes are height x width x channels of one\n"
     "image. --json prints it as a network file, which --net file:PATH reads, here and in the other commands.\n"
+    "--ops lists the operations that a network file may have, with their attributes, defaults, ranges and shapes;\n"
+    "with a name, one of them, what each attribute means, and an example.\n"
     "\n"
     "  mm nets --net resnet20 --json > my.json\n"
+    "  mm nets --ops conv\n"
     "  mm train --net file:my.json --iterations 10";
 
 int cmd_nets(int argc, char **argv) {
-    const char *name = NULL;
+    const char *name = NULL, *op = NULL;
     bool json = false, help;
     const arg table[] = {
         {"--net", "NAME", "print this network: one of the list, or file:PATH", ARG_TEXT, &name, 0, 0},
-        {"--json", NULL, "... as a network file", ARG_FLAG, &json, 0, 0},
+        {"--ops", "[NAME]", "print the operations of network files, or one of them in depth", ARG_MAYBE, &op, 0, 0},
+        {"--json", NULL, "... as a network file; the operations as an array of objects", ARG_FLAG, &json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm nets [OPTIONS]", help_text, &help);
-    if (status == MM_OK && !help) status = show(name, json);
+    if (status == MM_OK && !help) status = show(name, op, json);
     return status == MM_OK ? EXIT_OK : command_failed("nets", status);
 }

@@ -38,7 +38,7 @@ static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
     fprintf(stream, "]");
     const nets_attr *attr;
     char text[NETS_ATTR_TEXT_CAPACITY];
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++)
+    for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++)
         if (nets_attr_is_told(attr, &told))
             fprintf(stream, ", \"%s\": %s", attr->name, nets_attr_text(attr, &told, text));
     fprintf(stream, "}%s\n", index + 1 < nets_net_layers(net) ? "," : "");

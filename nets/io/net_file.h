@@ -13,8 +13,8 @@
  *   }
  *
  * Layers are in order of execution; inputs are names of earlier layers, "data" being the batch. Operations and their
- * attributes are those of nets_attrs (net.h) by their fields' names; one left out, or zero, is what net.h says that
- * zero is; a pair is [height, width], or one number for both. A "comment" (text) is allowed in every object, and is not
+ * attributes, defaults and ranges are those of the tables in net_ops.c and net_attrs.c, which `mm nets --ops` prints
+ * (op_list.h); a pair is [height, width], or one number for both. A "comment" (text) is allowed in every object, and is not
  * kept.
  *
  * Printing gives one text for a net: attributes that are as by default are left out, a layer is a line. Reading what

@@ -9,6 +9,7 @@
 #include "mm/core/names.h"
 #include "nets/io/net_file.h"
 #include "nets/net_attrs.h"
+#include "nets/net_ops.h"
 
 /* Learned numbers and statistics of all layers together: sums of them stay far from overflow. */
 static const int64_t MAX_PARAM_ELEMS = INT64_C(1) << 60;
@@ -150,10 +151,7 @@ static const char *wanted_of(const nets_attr *attr) {
     return wanted[attr->type];
 }
 
-/* No extent of a network is larger; what the operations compute of such numbers does not overflow. */
-static bool is_in_range(int64_t whole) { return whole >= -INT32_MAX && whole <= INT32_MAX; }
-
-/* False if the value is of another type or too large. */
+/* False if the value is of another type, or no float is so large. */
 static bool read_elem(const nets_attr *attr, const json_t *value, void *out) {
     int64_t whole = json_integer_value(value);
     double number = json_number_value(value);
@@ -162,7 +160,7 @@ static bool read_elem(const nets_attr *attr, const json_t *value, void *out) {
     switch (attr->type) {
     case NETS_ATTR_WHOLE:
         memcpy(out, &whole, sizeof whole);
-        return json_is_integer(value) && is_in_range(whole);
+        return json_is_integer(value);
     case NETS_ATTR_REAL:
         if (real == 0) real = 0; /* no sign on a zero: it is "not told" */
         memcpy(out, &real, sizeof real);
@@ -181,13 +179,14 @@ static bool is_of_type(const nets_attr *attr, const json_t *value) {
 }
 
 /* One value stands for all elements. */
-static mm_status read_attr(const nets_attr *attr, const char *where, const json_t *value, nets_attrs *attrs) {
+static mm_status read_attr(const nets_attr *attr, const char *name, const char *where, const json_t *value,
+                           nets_attrs *attrs) {
     char *out = (char *)attrs + attr->offset;
     size_t n = nets_attr_elems(attr);
     bool each = n > 1 && json_is_array(value), good = !each || json_array_size(value) == n;
     for (size_t i = 0; good && i < n; i++)
         good = read_elem(attr, each ? json_array_get(value, i) : value, out + i * nets_attr_elem_bytes(attr));
-    if (good) return MM_OK;
+    if (good) return nets_attr_check(attr, name, attrs);
     if (n > 1)
         return mm_fail(MM_ERR_FORMAT, "%s\"%s\" must be %s, or an array of %zu", where, attr->name, wanted_of(attr), n);
     return mm_fail(MM_ERR_FORMAT, "%s\"%s\" must be %s, not %s", where, attr->name, wanted_of(attr),
@@ -204,21 +203,21 @@ static bool is_layer_key(const char *key) {
 static mm_status unknown_attr(const char *where, nets_op_kind op, const char *key) {
     name_list list = {0};
     const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++)
-        if (nets_attr_is_taken(attr, op)) list_name(&list, attr->name);
+    for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) list_name(&list, attr->name);
     return mm_fail(MM_ERR_FORMAT, "%s\"%s\" is no attribute of %s, which takes %s", where, show(key).text,
                    nets_op_name(op), list.length ? list.text : "none");
 }
 
 /* Every key of the layer that is not one of all layers. */
-static mm_status read_attrs(const json_t *object, const char *where, nets_op_kind op, nets_attrs *attrs) {
+static mm_status read_attrs(const json_t *object, const char *name, const char *where, nets_op_kind op,
+                            nets_attrs *attrs) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
         if (is_layer_key(key)) continue;
         const nets_attr *attr = nets_attr_find(op, key);
         if (!attr) return unknown_attr(where, op, key);
-        MM_TRY(read_attr(attr, where, value, attrs));
+        MM_TRY(read_attr(attr, name, where, value, attrs));
     }
     return MM_OK;
 }
@@ -227,7 +226,7 @@ static mm_status read_attrs(const json_t *object, const char *where, nets_op_kin
 static mm_status check_taken_as_written(const json_t *object, const char *where, const nets_layer *layer,
                                         const nets_attrs *written) {
     const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++) {
+    for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++) {
         char is[NETS_ATTR_TEXT_CAPACITY], was[NETS_ATTR_TEXT_CAPACITY];
         if (json_object_get(object, attr->name) && !nets_attr_equal(attr, written, &layer->attrs))
             return mm_fail(MM_ERR_FORMAT, "%s\"%s\" cannot be %s; left out, it is %s", where, attr->name,
@@ -241,15 +240,11 @@ static mm_status check_taken_as_written(const json_t *object, const char *where,
 static mm_status read_op(const json_t *object, const char *where, nets_op_kind *op_out) {
     const char *name;
     MM_TRY(get_text(object, where, "op", &name));
-    name_list list = {0};
-    for (int op = 0; op < NETS_OP_KINDS; op++) {
-        if (op == NETS_DATA) continue; /* the file's "input" */
-        list_name(&list, nets_op_name((nets_op_kind)op));
-        if (strcmp(nets_op_name((nets_op_kind)op), name) != 0) continue;
-        *op_out = (nets_op_kind)op;
-        return MM_OK;
-    }
-    return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"; there are %s", where, show(name).text, list.text);
+    *op_out = nets_op_find(name);
+    if (*op_out < NETS_OP_KINDS) return MM_OK;
+    char known[NETS_OP_NAMES_CAPACITY];
+    return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"; there are %s; see 'mm nets --ops'", where, show(name).text,
+                   nets_op_names(known));
 }
 
 static mm_status no_such_input(const parser *p, const char *where, const char *name) {
@@ -304,12 +299,26 @@ static mm_status count_params(parser *p, const nets_layer *layer) {
     return MM_OK;
 }
 
+/* Adds a layer of this operation, whose attributes are in `object`. */
+static mm_status add_layer(parser *p, const json_t *object, const char *name, const char *where, nets_op_kind op,
+                           int *added_out) {
+    nets_attrs attrs = {0};
+    int inputs[NETS_MAX_INPUTS], n_inputs = 0;
+    MM_TRY(read_inputs(p, object, where, inputs, &n_inputs));
+    mm_status status = read_attrs(object, name, where, op, &attrs);
+    if (status == MM_OK) {
+        *added_out = nets_add(p->net, name, op, &attrs, inputs, n_inputs);
+        status = *added_out < 0 ? nets_net_finish(p->net) /* gives what add found */
+                                : check_taken_as_written(object, where, nets_net_layer(p->net, *added_out), &attrs);
+    }
+    return status == MM_OK ? MM_OK : mm_fail(status, "%s; see 'mm nets --ops %s'", mm_last_error(), nets_op_name(op));
+}
+
 static mm_status read_layer(parser *p, const json_t *object, size_t index) {
     char where[NETS_NAME_CAPACITY + 16];
     const char *name;
     nets_op_kind op;
-    nets_attrs attrs = {0};
-    int inputs[NETS_MAX_INPUTS], n_inputs = 0;
+    int added;
     snprintf(where, sizeof where, "layers[%zu]: ", index);
     if (!json_is_object(object)) return mm_fail(MM_ERR_FORMAT, "%smust be an object, not %s", where, type_name(object));
     MM_TRY(get_name(object, where, &name));
@@ -317,13 +326,8 @@ static mm_status read_layer(parser *p, const json_t *object, size_t index) {
     MM_TRY(read_op(object, where, &op));
     MM_TRY(check_place(p, where, name, op));
     MM_TRY(check_comment(object, where));
-    MM_TRY(read_attrs(object, where, op, &attrs));
-    MM_TRY(read_inputs(p, object, where, inputs, &n_inputs));
-    int added = nets_add(p->net, name, op, &attrs, inputs, n_inputs);
-    if (added < 0) return nets_net_finish(p->net); /* gives what add found */
-    const nets_layer *layer = nets_net_layer(p->net, added);
-    MM_TRY(check_taken_as_written(object, where, layer, &attrs));
-    MM_TRY(count_params(p, layer));
+    MM_TRY(add_layer(p, object, name, where, op, &added));
+    MM_TRY(count_params(p, nets_net_layer(p->net, added)));
     return mm_names_add(&p->names, name, added);
 }
 

@@ -24,7 +24,7 @@ static char *print(const nets_net *net, size_t *n_bytes_out) {
     char *text;
     FILE *stream = open_memstream(&text, n_bytes_out);
     assert_non_null(stream);
-    assert_int_equal(nets_net_print(net, stream), MM_OK);
+    if (nets_net_print(net, stream) != MM_OK) fail_msg("%s", mm_last_error());
     assert_int_equal(fclose(stream), 0);
     return text;
 }

@@ -2,6 +2,8 @@
  * one line with the file and the layer. */
 #include "nets/io/net_file.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,7 +11,9 @@
 
 #include <cmocka.h>
 
+#include "nets/io/op_list.h"
 #include "nets/net_attrs.h"
+#include "nets/net_ops.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets_io/scratch.h"
 
@@ -237,10 +241,10 @@ static void printing_to_a_full_device_fails(void **state) {
 }
 
 /* A field of nets_attrs without its line in the table would be lost on the way through a file. What lies between two
- * fields may only be padding. */
+ * fields may only be padding. No operation has two lines for a field. */
 static void the_table_has_every_attribute(void **state) {
     (void)state;
-    bool covered[sizeof(nets_attrs)] = {false};
+    uint64_t ops_of[sizeof(nets_attrs)] = {0};
     const nets_attr *attr;
     for (size_t i = 0; (attr = nets_attr_table(i)); i++) {
         assert_true(nets_attr_elems(attr) >= 1);
@@ -248,16 +252,183 @@ static void the_table_has_every_attribute(void **state) {
         assert_int_equal(attr->ops >> NETS_OP_KINDS, 0);
         assert_int_not_equal(attr->ops, 0);
         for (size_t b = 0; b < attr->bytes; b++) {
-            assert_false(covered[attr->offset + b]);
-            covered[attr->offset + b] = true;
+            assert_int_equal(ops_of[attr->offset + b] & attr->ops, 0);
+            ops_of[attr->offset + b] |= attr->ops;
         }
     }
-    for (size_t b = 0; b < sizeof covered; b++) {
+    for (size_t b = 0; b < sizeof(nets_attrs); b++) {
         size_t begin = b;
-        while (b < sizeof covered && !covered[b]) b++;
+        while (b < sizeof(nets_attrs) && !ops_of[b]) b++;
         size_t next_boundary = (begin + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
         assert_true(b <= next_boundary);
     }
+}
+
+/* ---------------------------------------------------------------- what mm nets --ops prints */
+
+static json_t *printed_ops(void) {
+    char *text;
+    size_t n_bytes;
+    FILE *stream = open_memstream(&text, &n_bytes);
+    assert_non_null(stream);
+    assert_int_equal(nets_op_list_print(stream, NULL, true), MM_OK);
+    assert_int_equal(fclose(stream), 0);
+    json_t *ops = json_loadb(text, n_bytes, 0, NULL);
+    assert_non_null(ops);
+    free(text);
+    return ops;
+}
+
+/* A network whose first layer is `layer`, reading the data; parsed. The layer stays the caller's. */
+static mm_status parse_around(const json_t *layer, nets_net **net_out) {
+    json_t *first = json_deep_copy(layer), *inputs = json_object_get(first, "inputs");
+    for (size_t i = 0; i < json_array_size(inputs); i++) json_array_set_new(inputs, i, json_string("data"));
+    bool is_loss = strcmp(json_string_value(json_object_get(first, "op")), "loss") == 0;
+    const char *name = json_string_value(json_object_get(first, "name"));
+    json_t *net = json_pack("{s:s, s:i, s:s, s:{s:i, s:i, s:i, s:i}, s:[O]}", "format", NETS_NET_FILE_FORMAT, "version",
+                            NETS_NET_FILE_VERSION, "name", "around", "input", "height", 8, "width", 8, "channels", 4,
+                            "classes", 4, "layers", first);
+    if (!is_loss) {
+        json_t *layers = json_object_get(net, "layers");
+        json_array_append_new(layers, json_pack("{s:s, s:s, s:[s], s:i}", "name", "scores", "op", "linear", "inputs",
+                                                name, "out_channels", 4));
+        json_array_append_new(layers, json_pack("{s:s, s:s, s:[s]}", "name", "end", "op", "loss", "inputs", "scores"));
+    }
+    char *text = json_dumps(net, 0);
+    mm_status status = nets_net_parse("around", text, strlen(text), net_out);
+    free(text);
+    json_decref(net);
+    json_decref(first);
+    return status;
+}
+
+static void expect_layer_refused(const json_t *layer, const char *key, json_t *value, const char *allowed) {
+    json_t *bad = json_deep_copy(layer);
+    nets_net *net;
+    char expected[256];
+    assert_int_equal(value ? json_object_set_new(bad, key, value) : json_object_del(bad, key), 0);
+    assert_int_equal(parse_around(bad, &net), MM_ERR_FORMAT);
+    snprintf(expected, sizeof expected, "\"%s\" %s %s", key, value ? "must be" : "is missing; it must be", allowed);
+    if (!strstr(mm_last_error(), expected)) fail_msg("it says '%s', expected '%s'", mm_last_error(), expected);
+    snprintf(expected, sizeof expected, "; see 'mm nets --ops %s'", json_string_value(json_object_get(layer, "op")));
+    if (!strstr(mm_last_error(), expected)) fail_msg("it says '%s', expected '%s'", mm_last_error(), expected);
+    json_decref(bad);
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    return json_string_value(json_object_get(object, key));
+}
+
+/* The number next to a bound, on its outer side: the bound itself where that is excluded. */
+static json_t *beyond(const json_t *attr, const char *bound_key, bool excluded, int direction) {
+    const json_t *bound = json_object_get(attr, bound_key);
+    if (strcmp(text_of(attr, "type"), "whole") == 0) return json_integer(json_integer_value(bound) + direction);
+    float real = (float)json_real_value(bound);
+    return json_real(excluded ? (double)real : (double)nextafterf(real, direction * INFINITY));
+}
+
+/* Just beyond the least and the greatest printed. */
+static void expect_range_enforced(const json_t *layer, const json_t *attr) {
+    const char *key = text_of(attr, "name"), *allowed = text_of(attr, "allowed");
+    if (strcmp(text_of(attr, "type"), "flag") == 0) return;
+    bool above = json_is_true(json_object_get(attr, "least_excluded"));
+    bool below = json_is_true(json_object_get(attr, "most_excluded"));
+    expect_layer_refused(layer, key, beyond(attr, "least", above, -1), allowed);
+    expect_layer_refused(layer, key, beyond(attr, "most", below, 1), allowed);
+}
+
+/* The nearest number to the least that is allowed, of each element. What depends on others of the layer is left out. */
+static void expect_least_taken(const json_t *layer, const json_t *attr) {
+    if (!json_is_null(json_object_get(attr, "rule")) || strcmp(text_of(attr, "type"), "flag") == 0) return;
+    bool whole = strcmp(text_of(attr, "type"), "whole") == 0;
+    bool above = json_is_true(json_object_get(attr, "least_excluded"));
+    double least = json_number_value(json_object_get(attr, "least"));
+    json_t *taken = json_deep_copy(layer), *value = json_copy(json_object_get(attr, "least"));
+    if (!whole && above) json_real_set(value, (double)nextafterf((float)least, INFINITY));
+    nets_net *net;
+    assert_int_equal(json_object_set_new(taken, text_of(attr, "name"), value), 0);
+    if (parse_around(taken, &net) != MM_OK) fail_msg("%s: %s", text_of(attr, "name"), mm_last_error());
+    nets_net_destroy(net);
+    json_decref(taken);
+}
+
+/* An attribute that is absent is what is printed as its default, and the same if it is told that. */
+static void expect_default_given(const json_t *layer, const json_t *attr) {
+    const char *key = text_of(attr, "name");
+    json_t *absent = json_deep_copy(layer), *value = json_object_get(attr, "default");
+    char text[NETS_ATTR_TEXT_CAPACITY], kernel[NETS_ATTR_TEXT_CAPACITY];
+    nets_net *net;
+    json_object_del(absent, key);
+    json_object_del(absent, "center"); /* it is what makes an offset */
+    for (int told = 0; told < 2; told++) {
+        if (told && json_is_null(value)) break;
+        if (told) json_object_set(absent, key, value);
+        if (parse_around(absent, &net) != MM_OK)
+            fail_msg("%s without %s: %s", text_of(layer, "op"), key, mm_last_error());
+        const nets_layer *l = nets_net_layer(net, 1);
+        nets_attr_text(nets_attr_find(l->op, key), &l->attrs, text);
+        if (strcmp(text_of(attr, "default_text"), "the kernel's") == 0)
+            assert_string_equal(text, nets_attr_text(nets_attr_find(l->op, "kernel"), &l->attrs, kernel));
+        else
+            assert_string_equal(text, text_of(attr, "default_text"));
+        nets_net_destroy(net);
+    }
+    json_decref(absent);
+}
+
+/* Every operation is printed; its example is a layer that the parser takes; every attribute of the parser's is printed,
+ * and its range and default are what the parser enforces. */
+static void what_is_printed_of_operations_is_what_the_parser_enforces(void **state) {
+    (void)state;
+    json_t *ops = printed_ops(), *op, *attr;
+    size_t o, a, n_attrs = 0;
+    assert_int_equal(json_array_size(ops), NETS_OP_KINDS - 1); /* but for data */
+    json_array_foreach(ops, o, op) {
+        const json_t *layer = json_object_get(op, "example"), *attrs = json_object_get(op, "attributes");
+        nets_op_kind kind = nets_op_find(text_of(op, "op"));
+        nets_net *net;
+        assert_int_equal(kind, o + 1);
+        if (parse_around(layer, &net) != MM_OK) fail_msg("%s's example: %s", text_of(op, "op"), mm_last_error());
+        assert_int_equal(nets_net_layer(net, 1)->op, kind);
+        assert_int_equal(nets_net_layer(net, 1)->n_params > 0, json_is_string(json_object_get(op, "parameters")));
+        nets_net_destroy(net);
+        json_array_foreach(attrs, a, attr) {
+            assert_ptr_equal(nets_attr_find(kind, text_of(attr, "name")), nets_attr_of(kind, a));
+            expect_range_enforced(layer, attr);
+            expect_least_taken(layer, attr);
+            if (json_is_true(json_object_get(attr, "required")))
+                expect_layer_refused(layer, text_of(attr, "name"), NULL, text_of(attr, "allowed"));
+            else
+                expect_default_given(layer, attr);
+            n_attrs++;
+        }
+        assert_null(nets_attr_of(kind, a));
+    }
+    assert_true(n_attrs > 30);
+    json_decref(ops);
+}
+
+/* The lines of one operation, in depth: a name, default and range of each attribute, what it means, and the example. */
+static void an_operation_is_printed_in_depth(void **state) {
+    (void)state;
+    char text[8192], line[256], value[NETS_ATTR_TEXT_CAPACITY], range[NETS_ATTR_TEXT_CAPACITY];
+    for (nets_op_kind op = NETS_CONV; op < NETS_OP_KINDS; op++) {
+        const nets_op_info *info = nets_op_info_of(op);
+        FILE *stream = fmemopen(text, sizeof text, "w");
+        assert_int_equal(nets_op_list_print(stream, info->name, false), MM_OK);
+        fclose(stream);
+        const nets_attr *attr;
+        for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) {
+            nets_attr_default_text(attr, value);
+            snprintf(line, sizeof line, "%-13s %s\n", value, nets_attr_range_text(attr, range));
+            assert_non_null(strstr(text, line));
+            assert_non_null(strstr(text, attr->what));
+        }
+        assert_non_null(strstr(text, info->shape));
+        assert_non_null(strstr(text, info->example));
+    }
+    assert_int_equal(nets_op_list_print(stdout, "data", false), MM_ERR_NOT_FOUND);
+    assert_non_null(strstr(mm_last_error(), "no operation 'data'; there are conv, "));
 }
 
 /* ---------------------------------------------------------------- bad files */
@@ -354,7 +525,7 @@ static void attributes_that_an_operation_does_not_take_are_refused(void **state)
          "layer conv: \"outchannels\" is no attribute of conv, which takes out_channels, kernel, stride, pad"},
         {"\"p\": 0.3", "\"kernel\": 3", "layer drop: \"kernel\" is no attribute of dropout, which takes p"},
         {"[\"bn\", \"conv\"]", "[\"bn\", \"conv\"], \"p\": 0",
-         "layer sum: \"p\" is no attribute of add, which takes none"},
+         "layer sum: \"p\" is no attribute of add, which takes none; see 'mm nets --ops add'"},
         {"\"p\": 0.3", "\"\\n\\u007f\": 3", "layer drop: \"??\" is no attribute of dropout"},
     };
     EXPECT_ALL_REFUSED(edits);
@@ -367,23 +538,26 @@ static void attributes_of_the_wrong_type_or_range_are_refused(void **state) {
          "layer conv: \"out_channels\" must be a whole number, not a number with a fraction"},
         {"\"out_channels\": 4", "\"out_channels\": [4]",
          "layer conv: \"out_channels\" must be a whole number, not an array"},
-        {"\"out_channels\": 4", "\"out_channels\": -4", "layer conv: -4 output channels"},
-        {"\"out_channels\": 4, ", "", "layer conv: 0 output channels"},
+        {"\"out_channels\": 4", "\"out_channels\": -4",
+         "layer conv: \"out_channels\" must be from 1 to 16777216, not -4; see 'mm nets --ops conv'"},
+        {"\"out_channels\": 4, ", "",
+         "layer conv: \"out_channels\" is missing; it must be from 1 to 16777216; see 'mm nets --ops conv'"},
         {"[3, 1]", "[3, 1, 1]", "layer conv: \"kernel\" must be a whole number, or an array of 2"},
         {"[3, 1]", "[3, true]", "layer conv: \"kernel\" must be a whole number, or an array of 2"},
-        {"[3, 1]", "[3, 0]", "layer conv: kernel 0 or stride 1 out of range"},
-        {"[3, 1]", "[3, 2147483647]", "layer conv: kernel 2147483647 or stride 1 out of range"},
+        {"[3, 1]", "[3, 0]", "layer conv: \"kernel\" must be from 1 to 16777216, not [3, 0]; see 'mm nets --ops conv'"},
+        {"[3, 1]", "[3, 2147483647]", "layer conv: \"kernel\" must be from 1 to 16777216, not [3, 2147483647]; see"},
         {"\"out_channels\": 10", "\"out_channels\": -9223372036854775808",
-         "layer fc: \"out_channels\" must be a whole number, not one so large"},
+         "layer fc: \"out_channels\" must be from 1 to 16777216, not -9223372036854775808; see"},
         {"\"bias\": true", "\"bias\": 1", "layer fc: \"bias\" must be true or false, not a whole number"},
         {"\"p\": 0.3", "\"p\": \"0.3\"", "layer drop: \"p\" must be a number, not text"},
         {"\"p\": 0.3", "\"p\": 1e39", "layer drop: \"p\" must be a number, not one so large"},
-        {"\"p\": 0.3", "\"p\": 1", "layer drop: rate 1 not in [0, 1)"},
+        {"\"p\": 0.3", "\"p\": 1", "layer drop: \"p\" must be from 0, below 1, not 1; see 'mm nets --ops dropout'"},
         {"\"op\": \"batch_norm\"", "\"op\": \"batch_norm\", \"eps\": 0",
-         "layer bn: \"eps\" cannot be 0; left out, it is 1e-05"},
+         "layer bn: \"eps\" must be above 0, below 1, not 0; see"},
         {"\"op\": \"batch_norm\"", "\"op\": \"batch_norm\", \"momentum\": 1e-50",
-         "layer bn: \"momentum\" cannot be 0; left out, it is 0.1"},
-        {"\"exclude_pad\"", "\"stride\": [0, 1], \"exclude_pad\"", "layer pool: \"stride\" cannot be [0, 1]"},
+         "layer bn: \"momentum\" must be above 0, at most 1, not 0; see"},
+        {"\"exclude_pad\"", "\"stride\": [0, 1], \"exclude_pad\"",
+         "layer pool: \"stride\" must be from 1 to 16777216, not [0, 1]; see 'mm nets --ops avg_pool'"},
     };
     EXPECT_ALL_REFUSED(edits);
 }
@@ -435,7 +609,8 @@ static void sizes_that_overflow_are_refused_by_layer(void **state) {
         {"\"height\": 8, \"width\": 6", "\"height\": 2147483647, \"width\": 2147483647",
          "input: layer data: its output is empty or too large"},
         {"\"height\": 8, \"width\": 6", "\"height\": 2147483648, \"width\": 6", "input: net good: images of"},
-        {"\"out_channels\": 4", "\"out_channels\": 16777217", "layer conv: 16777217 output channels"},
+        {"\"out_channels\": 4", "\"out_channels\": 16777217",
+         "layer conv: \"out_channels\" must be from 1 to 16777216, not 16777217"},
     };
     EXPECT_ALL_REFUSED(edits);
     expect_refused("{\"format\": \"mm net\", \"version\": 1, \"name\": \"wide\", \"input\": {\"height\": 1048576, "
@@ -528,6 +703,8 @@ int main(void) {
         cmocka_unit_test(a_name_that_json_cannot_hold_is_not_printed),
         cmocka_unit_test(printing_to_a_full_device_fails),
         cmocka_unit_test(the_table_has_every_attribute),
+        cmocka_unit_test(what_is_printed_of_operations_is_what_the_parser_enforces),
+        cmocka_unit_test(an_operation_is_printed_in_depth),
         cmocka_unit_test(what_is_no_json_is_refused_with_line_and_column),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(a_header_that_is_wrong_is_refused),

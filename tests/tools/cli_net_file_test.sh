@@ -71,7 +71,25 @@ bad_files_are_named_with_the_layer_() {
         refused 2 "a network file is given as file:my.json" $command --net my.json
     done
     refused 2 "--json prints one network" nets --json
+    refused 2 "no operation 'nope'; there are conv, " nets --ops nope
+    refused 2 "give one of them" nets --ops --net tiny
     refused 2 "no net nope" nets --net nope
+}
+
+operations_are_listed_and_bad_layers_point_there_() {
+    local line
+    expect 0 nets --ops
+    says out "output: out_size; channels"
+    says out "momentum      number  0.1           above 0, at most 1"
+    while IFS= read -r line; do ((${#line} <= 100)) || fail "above 100 columns: $line"; done <out
+    expect 0 nets --ops max_pool
+    says out "from 1 to 255, height times width at most 255"
+    says out '{"name": "pool1", "op": "max_pool"'
+    expect 0 nets --json --ops=conv
+    [[ $(value out parameters) == weight* ]] || fail "not one operation"
+    sed 's/"kernel": 2/"kernel": 0/' "$example" >bad.json
+    refused 1 'layer pool1: "kernel" must be from 1 to 255, height times width at most 255, not 0' nets --net file:bad.json
+    says err "; see 'mm nets --ops max_pool'"
 }
 
 run_cases
