@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/device/checksum.h"
+
 struct mm_pool {
     mm_device *device;
     mm_memory_kind kind;
     char *base;
     int64_t bytes;
+    int64_t pattern_bytes; /* what lies above is as it was reserved */
 };
 
 mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
@@ -34,7 +37,9 @@ void mm_pool_destroy(mm_pool *pool) {
 }
 
 void mm_pool_trim(mm_pool *pool, int64_t offset) {
-    if (offset < pool->bytes) mm_device_trim(pool->device, (uint8_t *)pool->base + offset, pool->bytes - offset);
+    if (offset >= pool->bytes) return;
+    mm_device_trim(pool->device, (uint8_t *)pool->base + offset, pool->bytes - offset);
+    if (offset < pool->pattern_bytes) pool->pattern_bytes = offset;
 }
 
 mm_status mm_pool_restore(mm_pool *pool, int64_t bytes) {
@@ -48,24 +53,33 @@ int64_t mm_pool_bytes(const mm_pool *pool) { return pool->bytes; }
 mm_device *mm_pool_device(const mm_pool *pool) { return pool->device; }
 
 /* ---------------------------------------------------------------- the pattern
- * One 32-bit word, repeated from the pool's base on; compared block by block, since most blocks are wholly untouched.
- */
+ *
+ *      pattern_bytes                                bytes
+ *     |--- the pattern ---|--- zero, as reserved ---|
+ *
+ * The pattern is one 32-bit word, repeated from the pool's base on. Memory is compared block by block, since most
+ * blocks are wholly untouched. */
 
-enum { WORD = 4, BLOCK_BYTES = 4096 };
+enum { WORD = 4, BLOCK_BYTES = 4096, PIECE_BYTES = 8 << 20 };
 
 static const uint8_t pattern_word[WORD] = {0xa7, 0xd1, 0x8f, 0x6b}; /* as a float -3.5e26: nothing computes it */
+static const uint8_t zero_word[WORD];
 
-typedef struct pattern_block {
+/* What untouched memory holds. */
+typedef struct untouched {
     uint8_t bytes[BLOCK_BYTES + WORD]; /* so that it can begin at any byte of the word */
-} pattern_block;
+    bool zero;
+} untouched;
 
-static void block_init(pattern_block *block) {
-    for (size_t i = 0; i < sizeof block->bytes; i++) block->bytes[i] = pattern_word[i % WORD];
+static void untouched_init(untouched *u, bool zero) {
+    const uint8_t *word = zero ? zero_word : pattern_word;
+    for (size_t i = 0; i < sizeof u->bytes; i++) u->bytes[i] = word[i % WORD];
+    u->zero = zero;
 }
 
 /* `offset` is the place of `memory` in the pool. */
-static void fill_pattern(const pattern_block *block, uint8_t *memory, int64_t offset, int64_t bytes) {
-    const uint8_t *pattern = block->bytes + offset % WORD;
+static void fill_pattern(const untouched *u, uint8_t *memory, int64_t offset, int64_t bytes) {
+    const uint8_t *pattern = u->bytes + offset % WORD;
     for (; bytes > BLOCK_BYTES; memory += BLOCK_BYTES, bytes -= BLOCK_BYTES) memcpy(memory, pattern, BLOCK_BYTES);
     memcpy(memory, pattern, (size_t)bytes);
 }
@@ -76,12 +90,13 @@ static int64_t count_part(const uint8_t *memory, const uint8_t *pattern, int64_t
 }
 
 /* Bytes of the words that differ; a word cut by the range's ends counts with the bytes that lie inside. */
-static int64_t count_words(const uint8_t *memory, const uint8_t *pattern, int64_t offset, int64_t bytes) {
+static int64_t count_words(const untouched *u, const uint8_t *memory, int64_t offset, int64_t bytes) {
+    const uint8_t *pattern = u->bytes + offset % WORD;
     int64_t begin = (WORD - offset % WORD) % WORD;
     if (begin > bytes) begin = bytes;
     int64_t end = begin + (bytes - begin) / WORD * WORD, words = 0;
     uint32_t expected;
-    memcpy(&expected, pattern_word, WORD);
+    memcpy(&expected, u->bytes, WORD);
     for (int64_t i = begin; i < end; i += WORD) {
         uint32_t word;
         memcpy(&word, memory + i, WORD);
@@ -90,14 +105,12 @@ static int64_t count_words(const uint8_t *memory, const uint8_t *pattern, int64_
     return count_part(memory, pattern, begin) + WORD * words + count_part(memory + end, pattern + end, bytes - end);
 }
 
-static int64_t count_pattern(const pattern_block *block, const uint8_t *memory, int64_t offset, int64_t bytes) {
-    const uint8_t *pattern = block->bytes + offset % WORD;
+static int64_t count_touched(const untouched *u, const uint8_t *memory, int64_t offset, int64_t bytes) {
+    const uint8_t *pattern = u->bytes + offset % WORD;
     int64_t touched = 0;
     for (int64_t i = 0; i < bytes; i += BLOCK_BYTES) {
         int64_t piece = bytes - i < BLOCK_BYTES ? bytes - i : BLOCK_BYTES;
-        if (memcmp(memory + i, pattern, (size_t)piece) != 0) {
-            touched += count_words(memory + i, pattern, offset + i, piece);
-        }
+        if (memcmp(memory + i, pattern, (size_t)piece) != 0) touched += count_words(u, memory + i, offset + i, piece);
     }
     return touched;
 }
@@ -106,39 +119,66 @@ static bool cpu_reaches(const mm_pool *pool) {
     return pool->kind == MM_MEMORY_PINNED || pool->device->ops->cpu_reaches_memory;
 }
 
-/* For memory that the CPU cannot reach: fills it piece by piece, or counts (touched given), through `piece` in pinned
- * memory. */
-static mm_status copy_pieces(const mm_pool *pool, const pattern_block *block, mm_stream *stream, uint8_t *piece,
-                             int64_t piece_bytes, int64_t offset, int64_t bytes, int64_t *touched) {
-    if (!touched) fill_pattern(block, piece, offset, piece_bytes); /* serves every piece: multiples of a word */
-    for (int64_t done = 0; done < bytes; done += piece_bytes) {
-        char *memory = pool->base + offset + done;
-        int64_t now = bytes - done < piece_bytes ? bytes - done : piece_bytes;
-        if (!touched) {
-            MM_TRY(mm_copy_async(stream, memory, piece, now, MM_COPY_IN));
-            continue;
-        }
-        MM_TRY(mm_copy_async(stream, piece, memory, now, MM_COPY_OUT));
-        MM_TRY(mm_stream_sync(stream));
-        *touched += count_pattern(block, piece, offset + done, now);
-    }
-    return mm_stream_sync(stream);
-}
+/* ---------------------------------------------------------------- memory that the CPU cannot reach
+ * is filled and counted piece by piece, through one in pinned memory. */
 
-static mm_status through_pinned(const mm_pool *pool, const pattern_block *block, int64_t offset, int64_t bytes,
-                                int64_t *touched) {
-    enum { PIECE_BYTES = 8 << 20 };
+typedef struct pieces {
     mm_stream *stream;
-    void *piece;
-    MM_TRY(mm_device_reserve(pool->device, MM_MEMORY_PINNED, PIECE_BYTES, &piece));
-    mm_status status = mm_stream_create(pool->device, "pattern", 0, &stream);
+    uint8_t *pinned; /* PIECE_BYTES of it */
+    int64_t offset, bytes;
+} pieces;
+
+static mm_status with_pieces(const mm_pool *pool, int64_t offset, int64_t bytes, const untouched *u,
+                             mm_status (*job)(const mm_pool *pool, const pieces *p, const untouched *u,
+                                              int64_t *touched),
+                             int64_t *touched) {
+    pieces p = {.offset = offset, .bytes = bytes};
+    void *pinned;
+    MM_TRY(mm_device_reserve(pool->device, MM_MEMORY_PINNED, PIECE_BYTES, &pinned));
+    p.pinned = pinned;
+    mm_status status = mm_stream_create(pool->device, "pattern", 0, &p.stream);
     if (status == MM_OK) {
-        status = copy_pieces(pool, block, stream, piece, PIECE_BYTES, offset, bytes, touched);
-        mm_stream_destroy(stream);
+        status = job(pool, &p, u, touched);
+        mm_stream_destroy(p.stream);
     }
-    mm_device_release(pool->device, MM_MEMORY_PINNED, piece, PIECE_BYTES);
+    mm_device_release(pool->device, MM_MEMORY_PINNED, pinned, PIECE_BYTES);
     return status;
 }
+
+static mm_status fill_pieces(const mm_pool *pool, const pieces *p, const untouched *u, int64_t *touched) {
+    (void)touched;
+    fill_pattern(u, p->pinned, p->offset, PIECE_BYTES); /* serves every piece: multiples of a word */
+    for (int64_t done = 0; done < p->bytes; done += PIECE_BYTES) {
+        int64_t now = p->bytes - done < PIECE_BYTES ? p->bytes - done : PIECE_BYTES;
+        MM_TRY(mm_copy_async(p->stream, pool->base + p->offset + done, p->pinned, now, MM_COPY_IN));
+    }
+    return mm_stream_sync(p->stream);
+}
+
+/* Whether memory is still zero, found out by the device, which is many times as fast at that as a copy of it. */
+static mm_status is_zero(const pieces *p, const char *memory, int64_t bytes, bool *zero_out) {
+    uint64_t sum;
+    MM_TRY(mm_checksum_async(p->stream, memory, bytes, &sum));
+    MM_TRY(mm_stream_sync(p->stream));
+    *zero_out = sum == mm_checksum_zeros(bytes);
+    return MM_OK;
+}
+
+static mm_status count_pieces(const mm_pool *pool, const pieces *p, const untouched *u, int64_t *touched) {
+    for (int64_t done = 0; done < p->bytes; done += PIECE_BYTES) {
+        const char *memory = pool->base + p->offset + done;
+        int64_t now = p->bytes - done < PIECE_BYTES ? p->bytes - done : PIECE_BYTES;
+        bool skip = false;
+        if (u->zero) MM_TRY(is_zero(p, memory, now, &skip));
+        if (skip) continue;
+        MM_TRY(mm_copy_async(p->stream, p->pinned, memory, now, MM_COPY_OUT));
+        MM_TRY(mm_stream_sync(p->stream));
+        *touched += count_touched(u, p->pinned, p->offset + done, now);
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- fill and count */
 
 static mm_status check_range(const mm_pool *pool, int64_t offset, int64_t bytes) {
     if (offset >= 0 && bytes >= 0 && offset <= pool->bytes && bytes <= pool->bytes - offset) return MM_OK;
@@ -146,26 +186,46 @@ static mm_status check_range(const mm_pool *pool, int64_t offset, int64_t bytes)
                    pool->bytes);
 }
 
-mm_status mm_pool_pattern_fill(mm_pool *pool, int64_t offset, int64_t bytes) {
-    MM_TRY(check_range(pool, offset, bytes));
-    if (bytes == 0) return MM_OK;
-    pattern_block block;
-    block_init(&block);
-    if (!cpu_reaches(pool)) return through_pinned(pool, &block, offset, bytes, NULL);
-    fill_pattern(&block, (uint8_t *)pool->base + offset, offset, bytes);
+mm_status mm_pool_pattern_extend(mm_pool *pool, int64_t bytes) {
+    MM_TRY(check_range(pool, 0, bytes));
+    int64_t from = pool->pattern_bytes;
+    if (bytes <= from) return MM_OK;
+    untouched u;
+    untouched_init(&u, false);
+    if (cpu_reaches(pool))
+        fill_pattern(&u, (uint8_t *)pool->base + from, from, bytes - from);
+    else
+        MM_TRY(with_pieces(pool, from, bytes - from, &u, fill_pieces, NULL));
+    pool->pattern_bytes = bytes;
     return MM_OK;
 }
 
-mm_status mm_pool_pattern_count(mm_pool *pool, int64_t offset, int64_t bytes, int64_t *touched_out) {
+/* Of zeros, where the CPU looks: only at what may have been written, so that no memory is taken by looking. */
+static void count_written(const mm_pool *pool, const untouched *u, int64_t offset, int64_t bytes, int64_t *touched) {
+    const uint8_t *memory = (const uint8_t *)pool->base + offset;
+    for (int64_t at = 0, end; mm_device_next_written(pool->device, memory, bytes, &at, &end); at = end)
+        *touched += count_touched(u, memory + at, offset + at, end - at);
+}
+
+/* Within what the pattern fills, or beyond it. */
+static mm_status count_part_of(const mm_pool *pool, bool zero, int64_t offset, int64_t bytes, int64_t *touched) {
+    if (bytes <= 0) return MM_OK;
+    untouched u;
+    untouched_init(&u, zero);
+    if (!cpu_reaches(pool)) return with_pieces(pool, offset, bytes, &u, count_pieces, touched);
+    if (zero)
+        count_written(pool, &u, offset, bytes, touched);
+    else
+        *touched += count_touched(&u, (const uint8_t *)pool->base + offset, offset, bytes);
+    return MM_OK;
+}
+
+mm_status mm_pool_pattern_count(const mm_pool *pool, int64_t offset, int64_t bytes, int64_t *touched_out) {
     MM_TRY(check_range(pool, offset, bytes));
-    pattern_block block;
-    block_init(&block);
-    int64_t touched = 0;
-    if (bytes > 0 && cpu_reaches(pool)) {
-        touched = count_pattern(&block, (const uint8_t *)pool->base + offset, offset, bytes);
-    } else if (bytes > 0) {
-        MM_TRY(through_pinned(pool, &block, offset, bytes, &touched));
-    }
+    int64_t end = offset + bytes, touched = 0;
+    int64_t turn = pool->pattern_bytes < offset ? offset : pool->pattern_bytes < end ? pool->pattern_bytes : end;
+    MM_TRY(count_part_of(pool, false, offset, turn - offset, &touched));
+    MM_TRY(count_part_of(pool, true, turn, end - turn, &touched));
     *touched_out = touched;
     return MM_OK;
 }

@@ -20,12 +20,15 @@ void *mm_pool_base(const mm_pool *pool);
 int64_t mm_pool_bytes(const mm_pool *pool);
 mm_device *mm_pool_device(const mm_pool *pool);
 
-/* The arena's test pattern: fill [offset, offset + bytes) with it, and find what was written since. Blocking; the CPU
- * sees the memory (host), or it is copied out in pieces. A byte that was written with the pattern's own value counts as
- * untouched; the granularity is 4 bytes, so that happens by accident once in 2^32. */
-MM_CHECKED mm_status mm_pool_pattern_fill(mm_pool *pool, int64_t offset, int64_t bytes);
-/* Touched bytes within [offset, offset + bytes). Additive over ranges that are multiples of 4. */
-MM_CHECKED mm_status mm_pool_pattern_count(mm_pool *pool, int64_t offset, int64_t bytes, int64_t *touched_out);
+/* The test pattern, by which touched bytes are found: fills the pool's first `bytes` with it, but for those that it has
+ * filled already and that were not trimmed since. What lies beyond is left as it was reserved. Blocking; the CPU sees
+ * the memory (host), or the pattern is copied in, in pieces. */
+MM_CHECKED mm_status mm_pool_pattern_extend(mm_pool *pool, int64_t bytes);
+/* Touched bytes within [offset, offset + bytes), in words of 4: those that differ from the pattern, and beyond it those
+ * that are not zero. A word that was written with just what was there counts as untouched. Beyond the pattern nothing
+ * is read but pages that are in memory (host; one that was swapped out is missed), or the device itself compares (a
+ * checksum), and pieces that differ are copied out. Additive over ranges that are multiples of 4. */
+MM_CHECKED mm_status mm_pool_pattern_count(const mm_pool *pool, int64_t offset, int64_t bytes, int64_t *touched_out);
 
 /* Unplanned allocation in [offset, offset + bytes) of the pool (offset a multiple of 4096; ends are rounded inwards):
  * a jemalloc arena over that range, its metadata elsewhere. Works on memory that the CPU cannot touch. */

@@ -44,7 +44,6 @@ static mm_status take_back(mm_manager *m, int64_t bytes) {
     if (bytes <= there) return MM_OK;
     MM_TRY(forget_given_back(m));
     mm_status status = mm_pool_restore(m->pool, bytes);
-    if (status == MM_OK && m->options.measure_touched) status = mm_pool_pattern_fill(m->pool, there, bytes - there);
     if (status == MM_OK)
         m->there_bytes = bytes;
     else

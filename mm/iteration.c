@@ -7,20 +7,24 @@
 mm_stream *mm_compute_stream(mm_manager *m) { return mm_dispatch_compute(m->dispatch); }
 
 /* Remembers where the plan may write, for mm_touched_get, up to whole units of alignment: touched bytes are counted in
- * words. */
+ * words. The pattern reaches as far as any plan that has run; what lies beyond is never touched. */
 static mm_status cover(mm_manager *m, mm_record *r) {
     const mm_plan *plan = r->planned.plan;
     mm_range *ranges = malloc(((size_t)plan->n_segments + 1) * sizeof *ranges);
     if (!ranges) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's ranges");
+    const int64_t arena = mm_pool_bytes(m->pool);
     size_t n = 0;
     ranges[n++] = (mm_range){plan->heap_offset, plan->heap_offset + plan->heap_bytes};
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (s->dynamic || s->pinned) continue;
-        int64_t end = s->offset + mm_align(s->bytes), arena = mm_pool_bytes(m->pool);
+        int64_t end = s->offset + mm_align(s->bytes);
         ranges[n++] = (mm_range){s->offset, end < arena ? end : arena};
     }
-    mm_status status = mm_coverage_add(&m->coverage, ranges, n);
+    int64_t extent = 0;
+    for (size_t i = 0; i < n; i++) extent = ranges[i].end > extent ? ranges[i].end : extent;
+    mm_status status = mm_pool_pattern_extend(m->pool, extent);
+    if (status == MM_OK) status = mm_coverage_add(&m->coverage, ranges, n);
     free(ranges);
     r->covered = status == MM_OK;
     return status;

@@ -146,7 +146,6 @@ static mm_status open_parts(mm_manager *m) {
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
-    if (o->measure_touched) MM_TRY(mm_pool_pattern_fill(m->pool, 0, m->budget_bytes));
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,
                                    .staging = m->staging,

@@ -253,7 +253,7 @@ typedef struct mm_options {
     bool self_check;          /* poison freed ranges, checksum lossless evictions; slow */
     bool measure_times;       /* time every step and operation, for facts (the mm command's bench --facts) */
     bool equal_streams;       /* side streams are as urgent as the computation, which else goes first (a GPU) */
-    bool measure_touched;     /* fill the arena with a pattern at start, so that mm_touched_get can count */
+    bool measure_touched;     /* fill with a pattern what plans take of the arena, so that mm_touched_get can count */
     uint64_t delay_seed;      /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
     int64_t delay_max_ns;     /* out races */
     int64_t link_bytes_per_s; /* host device: speed of the link to pinned memory, each way; 0: as memcpy */
@@ -467,7 +467,8 @@ typedef struct mm_stats {
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 
-/* Bytes of the arena that were written since it was filled with the pattern at creation (measure_touched). */
+/* Bytes of the arena that were written (measure_touched). What plans take of it is filled with a pattern before the
+ * first of them runs; the rest is left untouched, and costs nothing: zeros that are written there are not seen. */
 typedef struct mm_touched {
     int64_t total_bytes; /* all that was touched; where memory was given back because it was short, and taken back, the
                                  most that was until then, or since */
@@ -475,7 +476,7 @@ typedef struct mm_touched {
     int64_t stray_bytes;      /* outside of every segment of every plan run: a bug if not 0 */
 } mm_touched;
 
-/* Between iterations. MM_ERR_ORDER without measure_touched. Takes a pass over the arena. */
+/* Between iterations. MM_ERR_ORDER without measure_touched. Takes a pass over what plans take of the arena. */
 MM_API MM_CHECKED mm_status mm_touched_get(mm_manager *manager, mm_touched *touched_out);
 
 /* Name and one-line description of the i-th policy, codec, device; NULL past the last. Static strings. */

@@ -72,6 +72,7 @@ static mm_status record_init(const mm_manager *m, mm_attempt *a, const mm_record
 static mm_status zero_added(mm_manager *m) {
     int64_t base = m->persistent_bytes;
     if (m->directory.bytes <= base) return MM_OK;
+    if (m->options.measure_touched) MM_TRY(mm_pool_pattern_extend(m->pool, m->directory.bytes));
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
     MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->directory.bytes - base));
     mm_status status = mm_stream_sync(stream);

@@ -259,7 +259,7 @@ int cmd_train(int argc, char **argv) {
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t.save, 0, 0},
         {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t.log_path, 0, 0},
         {"--json", "FILE", "the figures, as an array of one row", ARG_TEXT, &t.json, 0, 0},
-        {"--no-measure", NULL, "do not measure the peak (which touches all bytes of the budget)", ARG_FLAG,
+        {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
         {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &t.no_ladder,
          0, 0},

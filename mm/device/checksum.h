@@ -35,6 +35,18 @@ MM_CHECKSUM_FUNCTION uint64_t mm_checksum_end(uint64_t lanes, int64_t bytes) {
     return mm_checksum_lane_end(lanes + mm_checksum_mix(0, (uint64_t)bytes));
 }
 
+/* Of so many zero bytes, without any. */
+MM_CHECKSUM_FUNCTION uint64_t mm_checksum_zeros(int64_t bytes) {
+    int64_t words = mm_checksum_words(bytes);
+    uint64_t sum = 0;
+    for (int l = 0; l < MM_CHECKSUM_LANES && l < words; l++) {
+        uint64_t lane = mm_checksum_lane_begin(l);
+        for (int64_t i = l; i < words; i += MM_CHECKSUM_LANES) lane = mm_checksum_mix(lane, 0);
+        sum += mm_checksum_lane_end(lane);
+    }
+    return mm_checksum_end(sum, bytes);
+}
+
 /* Word i of the bytes, wherever they lie. */
 MM_CHECKSUM_FUNCTION uint64_t mm_checksum_word(const unsigned char *src, int64_t bytes, int64_t i) {
     uint64_t word = 0;

@@ -74,8 +74,10 @@ static void unmap_chunk(cuda_device *device, cuda_range *range, int chunk) {
 /* One that was unmapped: its neighbours are in use. */
 static mm_status remap_chunk(cuda_device *device, cuda_range *range, int chunk) {
     MM_TRY(map_chunk(device, range, chunk));
-    mm_status status =
-        open_access(device, range->base + (CUdeviceptr)chunk_offset(range, chunk), chunk_bytes(range, chunk));
+    CUdeviceptr address = range->base + (CUdeviceptr)chunk_offset(range, chunk);
+    mm_status status = open_access(device, address, chunk_bytes(range, chunk));
+    if (status == MM_OK) status = cuda_fill_async(device->service, (void *)address, 0, chunk_bytes(range, chunk));
+    if (status == MM_OK) status = cuda_stream_sync(device->service);
     if (status != MM_OK) unmap_chunk(device, range, chunk);
     return status;
 }
@@ -169,15 +171,28 @@ static cuda_range *find_range(cuda_device *device, const void *memory) {
     return range;
 }
 
+/* Part of a chunk stays mapped, and is made zero. A device that cannot do even that says so to the next call. */
+static void clear(cuda_device *device, const cuda_range *range, int64_t begin, int64_t end) {
+    mm_status status = cuda_fill_async(device->service, (void *)(range->base + (CUdeviceptr)begin), 0, end - begin);
+    if (status == MM_OK) status = cuda_stream_sync(device->service);
+    (void)status;
+}
+
 /* Chunks that lie wholly inside; the last one, where the reservation's end does. */
 void cuda_trim(mm_device *base, void *memory, int64_t bytes) {
     cuda_device *device = (cuda_device *)base;
     cuda_range *range = find_range(device, memory);
     int64_t begin = (int64_t)((CUdeviceptr)memory - range->base), end = begin + bytes;
     if (end >= range->bytes) end = range->mapped_to;
-    for (int i = 0; i < range->chunks; i++)
-        if (chunk_offset(range, i) >= begin && chunk_offset(range, i) + chunk_bytes(range, i) <= end)
+    for (int i = 0; i < range->chunks; i++) {
+        int64_t first = chunk_offset(range, i), last = first + chunk_bytes(range, i);
+        int64_t from = first > begin ? first : begin, to = last < end ? last : end;
+        if (from >= to || !range->mapped[i]) continue;
+        if (from == first && to == last)
             unmap_chunk(device, range, i);
+        else
+            clear(device, range, from, to);
+    }
 }
 
 mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes) {

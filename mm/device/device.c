@@ -59,6 +59,13 @@ mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes) {
     return bytes > 0 && device->ops->restore != NULL ? device->ops->restore(device, memory, bytes) : MM_OK;
 }
 
+bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {
+    if (*at >= bytes) return false;
+    if (device->ops->next_written != NULL) return device->ops->next_written(device, memory, bytes, at, end_out);
+    *end_out = bytes;
+    return true;
+}
+
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes) {
     if (memory != NULL) device->ops->release(device, kind, memory, bytes);
 }

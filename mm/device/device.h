@@ -69,6 +69,7 @@ typedef struct mm_device_ops {
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
     mm_status (*restore)(mm_device *device, void *memory,
                          int64_t bytes); /* NULL: trimmed memory comes back by itself */
+    bool (*next_written)(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     void (*charge_alloc)(mm_device *device);
 
@@ -130,9 +131,13 @@ void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int
 /* Part of a reservation that is not needed for now: others may have its memory, what is in it is lost. It stays
  * reserved, and must not be used before mm_device_restore. Nothing may be using it. */
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
-/* Makes all of that part of a reservation usable, whatever of it was trimmed; what was not keeps its bytes.
+/* Makes all of that part of a reservation usable, whatever of it was trimmed, which is zero then; what was not keeps
+ * its bytes.
  * MM_ERR_NOMEM with the sizes where others have the memory now; the part may still be trimmed then. */
 MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
+/* Of part of a reservation that the CPU reaches, from *at on: the next bytes that may have been written since they were
+ * reserved or trimmed, *at to *end_out, of which the others are zero. False: none were. */
+bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
 void mm_device_describe(mm_device *device, mm_device_description *description_out);
 /* Takes as long as an allocation on the real device; the pool calls it for every unplanned one. */

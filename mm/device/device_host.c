@@ -85,13 +85,51 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     return MM_OK;
 }
 
-/* Whole pages inside the range go back to the system. */
+enum { PAGE = 4096 };
+
+/* Whole pages inside the range go back to the system, and are zero when they come back; the rest is made so. */
 static void host_trim(mm_device *base, void *memory, int64_t bytes) {
     (void)base;
-    enum { PAGE = 4096 };
-    uintptr_t begin = ((uintptr_t)memory + PAGE - 1) / PAGE * PAGE;
-    uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes) / PAGE * PAGE;
-    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+    uint8_t *end = (uint8_t *)memory + bytes;
+    uint8_t *first = (uint8_t *)(((uintptr_t)memory + PAGE - 1) / PAGE * PAGE);
+    uint8_t *last = (uint8_t *)((uintptr_t)end / PAGE * PAGE);
+    if (first >= last) {
+        memset(memory, 0, (size_t)bytes);
+        return;
+    }
+    madvise(first, (size_t)(last - first), MADV_DONTNEED);
+    memset(memory, 0, (size_t)(first - (uint8_t *)memory));
+    memset(last, 0, (size_t)(end - last));
+}
+
+/* Whether so many pages are in memory. Where the system does not say, they may be. */
+static void look_for_pages(uintptr_t page, size_t pages, unsigned char *in_memory) {
+    if (mincore((void *)page, pages * PAGE, in_memory) != 0) memset(in_memory, 1, pages);
+}
+
+static bool host_next_written(mm_device *base, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {
+    (void)base;
+    enum { PAGES = 4096 }; /* that are looked for at a time */
+    unsigned char in_memory[PAGES];
+    const uintptr_t begin = (uintptr_t)memory, end = begin + (uintptr_t)bytes;
+    uintptr_t first = 0; /* page of those that are found */
+    for (uintptr_t part = (begin + (uintptr_t)*at) / PAGE * PAGE; part < end; part += (uintptr_t)PAGES * PAGE) {
+        size_t pages = (end - part + PAGE - 1) / PAGE < PAGES ? (end - part + PAGE - 1) / PAGE : PAGES;
+        look_for_pages(part, pages, in_memory);
+        for (size_t i = 0; i < pages; i++) {
+            uintptr_t page = part + i * PAGE;
+            bool in = in_memory[i] & 1;
+            if (first == 0 && in) {
+                first = page;
+                if (page > begin + (uintptr_t)*at) *at = (int64_t)(page - begin);
+            } else if (first != 0 && !in) {
+                *end_out = (int64_t)(page - begin);
+                return true;
+            }
+        }
+    }
+    *end_out = bytes;
+    return first != 0;
 }
 
 static void host_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes) {
@@ -156,6 +194,7 @@ const mm_device_ops mm_device_host_ops = {
     .reserve = host_reserve,
     .release = host_release,
     .trim = host_trim,
+    .next_written = host_next_written,
     .memory_info = host_memory_info,
     .charge_alloc = host_charge_alloc,
     .stream_create = host_stream_create,

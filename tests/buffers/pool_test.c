@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "buffers/pool.h"
 #include "tests/buffers/untouchable.h"
@@ -50,7 +51,7 @@ static void an_empty_pool_has_no_base(void **state) {
     assert_null(mm_pool_base(pool));
     assert_int_equal(mm_pool_bytes(pool), 0);
     assert_ptr_equal(mm_pool_device(pool), device);
-    assert_int_equal(mm_pool_pattern_fill(pool, 0, 0), MM_OK);
+    assert_int_equal(mm_pool_pattern_extend(pool, 0), MM_OK);
     mm_pool_destroy(pool);
     mm_pool_destroy(NULL);
     assert_int_equal(mm_pool_create(device, MM_MEMORY_PINNED, -1, &pool), MM_ERR_INVALID);
@@ -82,9 +83,11 @@ static void too_large_a_pool_is_no_memory(void **state) {
     mm_device_destroy(device);
 }
 
+static void extend(const fixture *f, int64_t bytes) { assert_int_equal(mm_pool_pattern_extend(f->pool, bytes), MM_OK); }
+
 static void what_is_written_is_counted_by_words(bool reachable) {
     fixture f = fixture_open(reachable);
-    assert_int_equal(mm_pool_pattern_fill(f.pool, 0, BYTES), MM_OK);
+    extend(&f, BYTES);
     assert_int_equal(count(&f, 0, BYTES), 0);
     f.window[0] ^= 1;
     assert_int_equal(count(&f, 0, BYTES), 4);
@@ -94,8 +97,10 @@ static void what_is_written_is_counted_by_words(bool reachable) {
     assert_int_equal(count(&f, 4096, 10000), 10000);
     assert_int_equal(count(&f, 4, 4092), 0);
     assert_int_equal(count(&f, 0, 8000) + count(&f, 8000, BYTES - 8000), count(&f, 0, BYTES));
-    assert_int_equal(mm_pool_pattern_fill(f.pool, 4096, BYTES - 4096), MM_OK);
-    assert_int_equal(count(&f, 0, BYTES), 4);
+    extend(&f, BYTES);
+    assert_int_equal(count(&f, 0, BYTES), 4 + 10000 + 4); /* what has the pattern is not filled again */
+    assert_int_equal(count(&f, 4097, 5), 5);
+    assert_int_equal(count(&f, 4090, 9), 3);
     fixture_close(&f);
 }
 
@@ -109,31 +114,83 @@ static void written_words_are_counted_where_the_cpu_cannot_look(void **state) {
     what_is_written_is_counted_by_words(false);
 }
 
-static void ranges_that_begin_within_a_word(bool reachable) {
+static void a_pattern_grows_from_any_byte(bool reachable) {
+    static const int64_t ends[] = {0, 1, 1001, 1003, 6004, 5000, (8 << 20) + 7, BYTES - 3, BYTES};
     fixture f = fixture_open(reachable);
-    assert_int_equal(mm_pool_pattern_fill(f.pool, 0, BYTES), MM_OK);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        extend(&f, ends[i]);
+        assert_int_equal(count(&f, 0, BYTES), 0);
+        assert_int_equal(count(&f, 1001, 5000), 0);
+    }
     memset(f.window + 1001, 0, 5000);
-    assert_int_equal(mm_pool_pattern_fill(f.pool, 1001, 5000), MM_OK);
-    assert_int_equal(count(&f, 0, BYTES), 0);
-    memset(f.window + 1001, 0, 5000);
-    assert_int_equal(count(&f, 1001, 5000), 5000);
-    assert_int_equal(count(&f, 1003, 4), 4);
     assert_int_equal(count(&f, 0, BYTES), 5004); /* 1000 up to 6004 */
     fixture_close(&f);
 }
 
-static void odd_ranges_keep_the_words_in_place(void **state) {
+static void patterns_grow_from_any_byte(void **state) {
     (void)state;
-    ranges_that_begin_within_a_word(true);
-    ranges_that_begin_within_a_word(false);
+    a_pattern_grows_from_any_byte(true);
+    a_pattern_grows_from_any_byte(false);
+}
+
+static int pages_in_memory(const fixture *f, int64_t offset) {
+    enum { PAGES = BYTES / 4096 };
+    static unsigned char in[PAGES];
+    int n = 0;
+    assert_int_equal(mincore(f->window + offset, (size_t)(BYTES - offset), in), 0);
+    for (int i = 0; i < PAGES - offset / 4096; i++) n += in[i] & 1;
+    return n;
+}
+
+/* A pool of 20 MiB whose pattern ends after 4: large pages would reach into the rest, but for which it takes nothing. */
+static void what_is_beyond_the_pattern_is_counted_and_left_alone(bool reachable) {
+    enum { FILLED = 4 << 20, FAR = BYTES - 5000 };
+    fixture f = fixture_open(reachable);
+    if (reachable) assert_int_equal(madvise(f.window, BYTES, MADV_NOHUGEPAGE), 0);
+    extend(&f, FILLED);
+    assert_int_equal(count(&f, 0, FILLED), 0);
+    int copies = reachable ? 0 : untouchable_copies_out(f.device);
+    assert_int_equal(count(&f, FILLED - 100, BYTES - FILLED + 100), 0);
+    if (reachable) assert_int_equal(pages_in_memory(&f, FILLED), 0);
+    if (!reachable) assert_int_equal(untouchable_copies_out(f.device), copies + 1); /* of the pattern's 100 bytes */
+    memset(f.window + FAR, 7, 100);
+    f.window[FILLED + 5] = 1;
+    memset(f.window + FILLED - 8, 0, 12);
+    assert_int_equal(count(&f, 0, BYTES), 100 + 4 + 8);
+    assert_int_equal(count(&f, FAR + 10, 1000), 90);
+    assert_int_equal(count(&f, FILLED - 8, 14), 8 + 2);
+    if (reachable) assert_true(pages_in_memory(&f, FILLED) <= 3);
+    fixture_close(&f);
+}
+
+static void beyond_the_pattern_bytes_are_counted_and_cost_nothing(void **state) {
+    (void)state;
+    what_is_beyond_the_pattern_is_counted_and_left_alone(true);
+    what_is_beyond_the_pattern_is_counted_and_left_alone(false);
+}
+
+static void what_was_trimmed_has_no_pattern_any_more(void **state) {
+    (void)state;
+    enum { KEPT = 5000 };
+    fixture f = fixture_open(true);
+    extend(&f, BYTES);
+    memset(f.window + KEPT - 4, 7, 100);
+    mm_pool_trim(f.pool, KEPT);
+    assert_int_equal(mm_pool_restore(f.pool, BYTES), MM_OK);
+    assert_int_equal(count(&f, 0, BYTES), 4);
+    extend(&f, BYTES);
+    assert_int_equal(count(&f, 0, BYTES), 4);
+    f.window[BYTES - 1] = 0;
+    assert_int_equal(count(&f, 0, BYTES), 8);
+    fixture_close(&f);
 }
 
 static void ranges_outside_of_the_pool_are_refused(void **state) {
     (void)state;
     fixture f = fixture_open(true);
     int64_t touched = -1;
-    assert_int_equal(mm_pool_pattern_fill(f.pool, 1, BYTES), MM_ERR_INVALID);
-    assert_int_equal(mm_pool_pattern_fill(f.pool, -4, 4), MM_ERR_INVALID);
+    assert_int_equal(mm_pool_pattern_extend(f.pool, BYTES + 1), MM_ERR_INVALID);
+    assert_int_equal(mm_pool_pattern_extend(f.pool, -4), MM_ERR_INVALID);
     assert_int_equal(mm_pool_pattern_count(f.pool, BYTES + 1, 0, &touched), MM_ERR_INVALID);
     assert_int_equal(mm_pool_pattern_count(f.pool, 0, -1, &touched), MM_ERR_INVALID);
     assert_int_equal(touched, -1);
@@ -147,7 +204,9 @@ int main(void) {
         cmocka_unit_test(too_large_a_pool_is_no_memory),
         cmocka_unit_test(written_words_are_counted),
         cmocka_unit_test(written_words_are_counted_where_the_cpu_cannot_look),
-        cmocka_unit_test(odd_ranges_keep_the_words_in_place),
+        cmocka_unit_test(patterns_grow_from_any_byte),
+        cmocka_unit_test(beyond_the_pattern_bytes_are_counted_and_cost_nothing),
+        cmocka_unit_test(what_was_trimmed_has_no_pattern_any_more),
         cmocka_unit_test(ranges_outside_of_the_pool_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mm/device/checksum.h"
+
 enum { QUEUE = 64 };
 
 typedef struct untouchable {
@@ -13,6 +15,7 @@ typedef struct untouchable {
     uint8_t *memory, *window;
     int64_t bytes;
     atomic_int charges;
+    int copies_out;
 } untouchable;
 
 typedef struct copy {
@@ -84,10 +87,24 @@ static void stream_destroy(mm_stream *stream) {
 }
 
 static mm_status copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
-    (void)kind;
     late_stream *late = (late_stream *)stream;
     if (late->n == QUEUE) MM_TRY(stream_sync(stream));
     late->queue[late->n++] = (copy){dst, src, bytes};
+    ((untouchable *)stream->device)->copies_out += kind == MM_COPY_OUT;
+    return MM_OK;
+}
+
+static mm_status checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
+    const uint8_t *memory = untouchable_window(stream->device, src);
+    uint64_t sum = 0;
+    MM_TRY(stream_sync(stream));
+    for (int l = 0; l < MM_CHECKSUM_LANES && l < mm_checksum_words(bytes); l++) {
+        uint64_t lane = mm_checksum_lane_begin(l);
+        for (int64_t i = l; i < mm_checksum_words(bytes); i += MM_CHECKSUM_LANES)
+            lane = mm_checksum_mix(lane, mm_checksum_word(memory, bytes, i));
+        sum += mm_checksum_lane_end(lane);
+    }
+    *sum_out = mm_checksum_end(sum, bytes);
     return MM_OK;
 }
 
@@ -103,6 +120,7 @@ static const mm_device_ops untouchable_ops = {
     .stream_destroy = stream_destroy,
     .stream_sync = stream_sync,
     .copy_async = copy_async,
+    .checksum_async = checksum_async,
 };
 
 mm_device *untouchable_create(void) {
@@ -120,3 +138,5 @@ uint8_t *untouchable_window(mm_device *device, const void *memory) {
 }
 
 int untouchable_charges(mm_device *device) { return atomic_load(&((untouchable *)device)->charges); }
+
+int untouchable_copies_out(mm_device *device) { return ((untouchable *)device)->copies_out; }

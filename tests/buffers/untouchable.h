@@ -13,4 +13,7 @@ uint8_t *untouchable_window(mm_device *device, const void *memory);
 /* Calls of mm_device_charge_alloc. */
 int untouchable_charges(mm_device *device);
 
+/* Copies from its memory to the host's. */
+int untouchable_copies_out(mm_device *device);
+
 #endif

@@ -154,6 +154,25 @@ static void restored_memory_can_be_used_again(void **state) {
     assert_all(s->pinned, 0xa5, BLOCK_BYTES);
 }
 
+/* Whatever part of it was taken from the device: pages, chunks, or none. */
+static void restored_memory_is_zero(void **state) {
+    suite *s = *state;
+    static const int64_t places[][2] = {{1, 30}, {5000, 100}, {4097, 70001}, {BLOCK_BYTES / 2, BLOCK_BYTES / 2}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int64_t begin = places[i][0], bytes = places[i][1], end = begin + bytes;
+        uint8_t *block = s->block;
+        assert_int_equal(mm_fill_async(s->stream, block, 0x5a, BLOCK_BYTES), MM_OK);
+        sync(s);
+        mm_device_trim(s->device, block + begin, bytes);
+        assert_int_equal(mm_device_restore(s->device, block, BLOCK_BYTES), MM_OK);
+        copy(s, s->pinned, block, BLOCK_BYTES, MM_COPY_OUT);
+        sync(s);
+        assert_all(s->pinned, 0x5a, begin);
+        assert_all(s->pinned + begin, 0, bytes);
+        assert_all(s->pinned + end, 0x5a, BLOCK_BYTES - end);
+    }
+}
+
 static void reserved_memory_is_zero(void **state) {
     suite *s = *state;
     memset(s->pinned, 0xff, BLOCK_BYTES);
@@ -472,6 +491,7 @@ int device_suite_run(const char *device_name) {
         CASE(pinned_memory_is_not_counted_as_device_memory),
         CASE(reserved_memory_is_zero),
         CASE(restored_memory_can_be_used_again),
+        CASE(restored_memory_is_zero),
         CASE(reserve_more_than_there_is_is_out_of_memory_and_changes_nothing),
         CASE(reserve_of_nothing_or_of_no_kind_is_invalid),
         CASE(two_devices_keep_separate_accounts),

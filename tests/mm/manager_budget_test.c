@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -218,6 +219,56 @@ static void bytes_written_outside_of_every_segment_are_stray(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* Of this process, now. */
+static int64_t resident_bytes(void) {
+    long long pages = 0, ignored;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lld %lld", &ignored, &pages), 2);
+    fclose(file);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
+/* Plans that reach further and further, then a smaller budget, then all of it: the rest stays as it was reserved, and
+ * what is written there is found. */
+static void what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched(void **state) {
+    (void)state;
+    enum { BUDGET = 96 << 20, FAR = 90 << 20, COST = 48 << 20 };
+    static const char *const growing[] = {"freelunch:rate=8,eligible=all,when=always", "liveness", "naive"};
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
+    mm_touched touched;
+    mm_options options = {.device_bytes = BUDGET, .policy = growing[0], .measure_touched = true};
+    int64_t before = resident_bytes();
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    rig_init(&r, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    for (int p = 0; p < 5; p++) {
+        if (p < 3) assert_int_equal(mm_policy_set(m, growing[p]), MM_OK);
+        if (p == 3) assert_int_equal(mm_budget_set(m, rig_minimum(graph, "naive") + 1000), MM_OK);
+        if (p == 4) assert_int_equal(mm_budget_set(m, BUDGET), MM_OK);
+        assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+        assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+        assert_int_equal(touched.stray_bytes, 0);
+        assert_true(touched.total_bytes <= rig_minimum(graph, "naive"));
+    }
+    if (RIG_DEVICE.cpu_reaches_memory) assert_true(resident_bytes() - before < COST);
+    const char *first = NULL; /* of the arena */
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const char *place = mm_persistent_data(m, mm_graph_tensor(graph, t)->name, NULL);
+        if (place && (!first || place < first)) first = place;
+    }
+    assert_int_equal(mm_fill_async(mm_compute_stream(m), (char *)(uintptr_t)first + FAR, 1, 64), MM_OK);
+    assert_int_equal(mm_stream_sync(mm_compute_stream(m)), MM_OK);
+    int64_t expected = touched.total_bytes + 64;
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 64);
+    assert_int_equal(touched.total_bytes, expected);
+    rig_fini(&r);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
 /* ---------------------------------------------------------------- what a manager is not made with */
 
 static mm_status create(const mm_options *options) {
@@ -387,6 +438,7 @@ int main(void) {
         cmocka_unit_test(statistics_count_what_ran),
         cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
         cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
+        cmocka_unit_test(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched),
         cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
         cmocka_unit_test(what_a_graph_that_was_refused_declares_can_be_given_back),
         cmocka_unit_test(what_no_graph_declares_can_be_given_back),
