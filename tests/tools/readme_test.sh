@@ -1,0 +1,46 @@
+#!/bin/bash
+# readme_test.sh MM README...: the commands that the READMEs show, those that take no time, run as printed; and where a block
+# follows that shows what the last of them prints, it prints that, but for numbers: workspaces depend on the machine.
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+top=$PWD
+readmes=("${@:2}")
+
+mm() { "$mm" "$@"; }
+
+# commands FILE: the lines of its blocks of shell that run mm. A block that follows goes to shown.N, N: of the last line.
+commands() {
+    awk '/^```sh$/ { shell = 1; next }
+         /^```$/ && shell { shell = 0; near = 2; next }
+         /^```$/ && near > 0 { near = 0; shows = 1; next }
+         /^```$/ { shows = 0 }
+         shell && sub(/^(bazel-bin\/tools\/)?mm /, "mm ") { n++; print }
+         shows { print >("shown." n) }
+         { near-- }' "$1"
+}
+
+# The words of a file.
+words() { sed -E 's/[0-9.]+[KMG]?i?B?/N/g; s/ +/ /g' "$1"; }
+
+run() { # README
+    local i ran=0 lines
+    mapfile -t lines < <(commands "$top/$1")
+    for ((i = 0; i < ${#lines[@]}; i++)); do
+        [[ ${lines[i]} =~ ^mm\ (plan|nets|policies|codecs)( |$) && ${lines[i]} != *--max-batch* ]] || continue
+        eval "${lines[i]}" >out 2>err || fail "$1: ${lines[i]}"
+        [[ ! -e shown.$((i + 1)) ]] || diff <(words "shown.$((i + 1))") <(words out) ||
+            fail "$1 shows something else for ${lines[i]}"
+        ran=$((ran + 1))
+    done
+    rm -f shown.*
+    ((ran > 0)) || fail "$1 shows no command"
+}
+
+readmes_show_what_one_sees_() {
+    ln -s "$top/tools" tools
+    local readme
+    for readme in "${readmes[@]}"; do run "$readme"; done
+}
+
+run_cases
