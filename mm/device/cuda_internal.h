@@ -48,7 +48,6 @@ typedef struct cuda_device {
     mm_device_config config;
     cuda_driver driver;
     size_t granule_bytes;
-    int most_urgent;       /* priority of streams */
     atomic_bool registers; /* memory that is not CUDA's, at the addresses that it has */
     mm_device_description description;
     int64_t total_bytes, free_at_creation_bytes;

@@ -6,10 +6,10 @@
 
 /* ---------------------------------------------------------------- streams */
 
-static mm_status stream_open(cuda_device *device, int priority, cuda_stream *stream) {
-    int urgency = priority < device->most_urgent ? device->most_urgent : priority;
+/* CUDA takes the nearest priority that it has. */
+static mm_status stream_open(int priority, cuda_stream *stream) {
     CUDA_TRY(cudaEventCreateWithFlags(&stream->join, cudaEventDisableTiming), "cudaEventCreate");
-    mm_status status = mm_cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, urgency),
+    mm_status status = mm_cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, priority),
                                      "cudaStreamCreate");
     if (status != MM_OK) cudaEventDestroy(stream->join);
     return status;
@@ -21,7 +21,7 @@ mm_status cuda_stream_create(mm_device *base, const char *name, int priority, mm
     if (stream == NULL) return mm_fail(MM_ERR_NOMEM, "stream %s: no memory for %zu bytes", name, sizeof *stream);
     stream->base.device = base;
     snprintf(stream->name, sizeof stream->name, "%s", name);
-    mm_status status = stream_open(device, priority, stream);
+    mm_status status = stream_open(priority, stream);
     if (status != MM_OK) {
         free(stream);
         return mm_fail_in(status, "stream %s", name);

@@ -70,9 +70,7 @@ static mm_status find_memory_rate(int64_t *bytes_per_s_out) {
 
 static mm_status describe_gpu(cuda_device *device) {
     struct cudaDeviceProp properties;
-    int least;
     CUDA_TRY(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &device->most_urgent), "cudaDeviceGetStreamPriorityRange");
     snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
     device->description.processors = properties.multiProcessorCount;
     device->description.link_bytes_per_s = link_rate(properties.major);

@@ -252,6 +252,12 @@ static void memory_is_allocated_with_every_stream_idle(void **state) {
     assert_int_equal(sim.nodes[f.decode].end_ns, 4100);
     assert_int_equal(sim.iteration_ns, 8100);
     mm_simulation_fini(&sim);
+    /* The map too, from the encoding to the decoding: both wait for two. */
+    f.plan->segments[f.plan->nodes[f.encode].src].dynamic = true;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[f.encode].start_ns, 2600);
+    assert_int_equal(sim.iteration_ns, 8700);
+    mm_simulation_fini(&sim);
     f.facts->alloc_ns = MM_ALLOC_NS_MOST + 1;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
     f.facts->alloc_ns = 0;

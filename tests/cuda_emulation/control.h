@@ -40,6 +40,7 @@ void cuda_emulation_fault(cudaError_t error);
 
 /* What was made and not destroyed. */
 typedef struct cuda_emulation_alive {
+    long urgent; /* of the streams, those that go before others */
     long streams, events, graphs /* and their executables */, ranges /* of addresses */;
     long prioritized; /* executables whose nodes keep their streams' priorities */
     size_t device_bytes, pinned_bytes;

@@ -24,7 +24,6 @@
     X(cudaGetDevice)                                                                                                   \
     X(cudaGetDeviceProperties)                                                                                         \
     X(cudaDeviceGetAttribute)                                                                                          \
-    X(cudaDeviceGetStreamPriorityRange)                                                                                \
     X(cudaDeviceSynchronize)                                                                                           \
     X(cudaDriverGetVersion)                                                                                            \
     X(cudaRuntimeGetVersion)                                                                                           \
@@ -186,7 +185,7 @@ struct CUstream_st {
     pthread_cond_t work;
     task *head, *tail;
     long queued, finished;
-    bool stopping;
+    bool stopping, urgent;
     bool open;        /* device memory, for it */
     capture *capture; /* it takes part in, at `place` */
     int place;

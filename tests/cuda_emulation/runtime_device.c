@@ -129,13 +129,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return runtime_failed(cudaErrorInvalidValue);
 }
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    ENTER(cudaDeviceGetStreamPriorityRange);
-    *least = 0;
-    *greatest = -5;
-    return cudaSuccess;
-}
-
 cudaError_t cudaDriverGetVersion(int *version) {
     ENTER(cudaDriverGetVersion);
     *version = CUDART_VERSION;

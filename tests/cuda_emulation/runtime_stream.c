@@ -133,13 +133,13 @@ static void forget_locked(cudaStream_t stream) {
     while (*at != stream) at = &(*at)->next_alive;
     *at = stream->next_alive;
     runtime.alive.streams--;
+    runtime.alive.urgent -= stream->urgent;
 }
 
 /* ---------------------------------------------------------------- life */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
     ENTER(cudaStreamCreateWithPriority);
-    (void)priority; /* a hint */
     if (flags != cudaStreamNonBlocking) return runtime_failed(cudaErrorInvalidValue);
     cudaStream_t stream = calloc(1, sizeof *stream);
     if (!stream) return runtime_failed(cudaErrorMemoryAllocation);
@@ -158,6 +158,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
     stream->next_alive = runtime.streams;
     runtime.streams = stream;
     runtime.alive.streams++;
+    stream->urgent = priority < 0;
+    runtime.alive.urgent += stream->urgent;
     pthread_mutex_unlock(&runtime.lock);
     *out = stream;
     return cudaSuccess;

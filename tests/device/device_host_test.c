@@ -354,6 +354,22 @@ static void copies_over_the_link_take_its_time_and_share_it(void **state) {
     }
 }
 
+static void the_two_ways_of_the_link_do_not_wait_for_each_other(void **state) {
+    enum { BYTES = 1000, RATE_OUT = 10000, RATE_IN = 1000000 }; /* 100 ms, 1 ms */
+    static unsigned char from[2][BYTES], to[2][BYTES];
+    (void)state;
+    host_fixture f;
+    host_fixture_init(&f, &(mm_device_config){.link_out_bytes_per_s = RATE_OUT, .link_in_bytes_per_s = RATE_IN});
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mm_copy_async(f.stream[i], to[i], from[i], BYTES, i ? MM_COPY_IN : MM_COPY_OUT), MM_OK);
+        assert_int_equal(mm_event_record(f.event[i], f.stream[i]), MM_OK);
+        if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* it has begun */
+    }
+    for (int i = 0; i < 2; i++) assert_int_equal(mm_stream_sync(f.stream[i]), MM_OK);
+    assert_true(mm_event_ns(f.event[1]) < mm_event_ns(f.event[0]));
+    host_fixture_fini(&f);
+}
+
 static void the_link_is_told_where_it_was_set(void **state) {
     (void)state;
     mm_device *device;
@@ -422,6 +438,7 @@ int main(void) {
         CASE(memory_of_others_on_the_c_heap_is_counted_as_outside),
         CASE(the_device_itself_takes_no_more_memory_once_warm),
         cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
+        cmocka_unit_test(the_two_ways_of_the_link_do_not_wait_for_each_other),
         cmocka_unit_test(the_link_is_told_where_it_was_set),
         cmocka_unit_test(an_allocation_costs_what_was_set),
         cmocka_unit_test(random_delays_change_no_result),

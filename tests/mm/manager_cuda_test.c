@@ -131,6 +131,19 @@ static void a_replayed_iteration_is_one_call(void **state) {
     finish(&f);
 }
 
+static void the_computation_goes_before_side_streams_unless_they_are_to_be_equal(void **state) {
+    (void)state;
+    for (int equal = 0; equal < 2; equal++) {
+        fixture f;
+        start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){.equal_streams = equal});
+        expect_ok("swap-async", iterate(&f.rig, f.m, DRAINED));
+        cuda_emulation_alive alive = cuda_emulation_alive_get();
+        assert_true(alive.streams > 2);
+        assert_int_equal(alive.urgent, !equal);
+        finish(&f);
+    }
+}
+
 static void figures_count_replays_as_iterations(void **state) {
     (void)state;
     mm_stats stats[2];
@@ -360,6 +373,7 @@ int main(void) {
         cmocka_unit_test(results_are_those_without_a_manager),
         cmocka_unit_test(no_call_of_the_loop_synchronises_or_allocates),
         cmocka_unit_test(a_replayed_iteration_is_one_call),
+        cmocka_unit_test(the_computation_goes_before_side_streams_unless_they_are_to_be_equal),
         cmocka_unit_test(figures_count_replays_as_iterations),
         cmocka_unit_test(what_cannot_be_recorded_runs_without_and_says_so_once),
         cmocka_unit_test(a_recording_goes_with_its_plan_and_is_made_again),

@@ -35,6 +35,23 @@ static void every_node_is_measured_from_the_second_iteration_on(void **state) {
     }
 }
 
+/* The first iteration does not count, neither its times nor that it was one. */
+static void an_operations_time_is_that_of_one_iteration(void **state) {
+    (void)state;
+    rig r;
+    rig_options options = {
+        .seed = 1, .layers = LAYERS, .policy = "freelunch:codec=raw,eligible=all,when=always", .measure_times = true};
+    rig_init(&r, &options);
+    r.codec.encode_ns = SLOW_NS;
+    for (int i = 0; i < 2; i++) must_iterate(&r, true);
+    for (int i = 0; i < r.planned.plan->n_nodes; i++) {
+        const mm_node *n = &r.planned.plan->nodes[i];
+        if (n->kind == MM_NODE_ENCODE && r.planned.plan->segments[n->dst].codec == 0)
+            assert_true(mm_program_ns(r.program, i) >= SLOW_NS);
+    }
+    rig_fini(&r);
+}
+
 static mm_dispatch_stats stats_of(const char *policy, int64_t encode_ns, bool on_stream) {
     rig r;
     mm_dispatch_stats stats;
@@ -72,6 +89,7 @@ static void where_there_is_no_codec_none_is_waited_for(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_node_is_measured_from_the_second_iteration_on),
+        cmocka_unit_test(an_operations_time_is_that_of_one_iteration),
         cmocka_unit_test(slow_encodes_are_waited_for),
         cmocka_unit_test(where_there_is_no_codec_none_is_waited_for),
     };
