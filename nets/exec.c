@@ -1,6 +1,7 @@
 /* The executor: its life, and its iterations. */
 #include "nets/exec.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,7 @@ static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
                                 .n_params = exec->n_sgd_params,
                                 .lr = nets_exec_place(exec, exec->lowered->lr),
                                 .sgd = exec->sgd,
+                                .loss = nets_exec_place(exec, exec->lowered->loss),
                                 .rng = nets_exec_place(exec, exec->lowered->rng)};
     return exec->backend->ops->sgd(exec->backend, &args, stream);
 }
@@ -313,7 +315,7 @@ static mm_status bad_label(const nets_exec *exec, int32_t at) {
 
 /* The iterations behind one that failed did not run either. */
 static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status status) {
-    exec->slots.collected = exec->slots.submitted;
+    nets_exec_drop(exec);
     char message[512];
     snprintf(message, sizeof message, "%s", mm_last_error());
     mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
@@ -325,6 +327,15 @@ static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status statu
     return mm_fail(status, "%s", message);
 }
 
+/* Updates are halted since: those behind it have changed running statistics at most. */
+static mm_status undo_diverged(nets_exec *exec, const nets_slot *slot) {
+    nets_exec_drop(exec);
+    MM_TRY(mm_manager_sync(exec->manager));
+    if (take_back(exec, slot)) return MM_OK;
+    return mm_fail(MM_ERR_DEVICE, "net %s: an iteration whose loss is not finite could not be undone",
+                   nets_net_name(exec->net));
+}
+
 mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     if (nets_exec_outstanding(exec) == 0)
         return mm_fail(MM_ERR_ORDER, "net %s: no iteration is submitted", nets_net_name(exec->net));
@@ -332,10 +343,16 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     mm_status status = mm_event_sync(slot->done);
     if (status != MM_OK) return give_up(exec, slot, status);
     if (slot->result->correct < 0) return give_up(exec, slot, bad_label(exec, -1 - slot->result->correct));
-    *result_out = *slot->result;
-    exec->slots.collected++;
+    const nets_result result = *slot->result;
+    if (exec->sgd.only_finite && exec->lowered->mode == NETS_TRAIN && !isfinite(result.loss))
+        MM_TRY(undo_diverged(exec, slot));
+    else
+        exec->slots.collected++;
+    *result_out = result;
     return MM_OK;
 }
+
+void nets_exec_drop(nets_exec *exec) { exec->slots.collected = exec->slots.submitted; }
 
 int nets_exec_outstanding(const nets_exec *exec) { return (int)(exec->slots.submitted - exec->slots.collected); }
 

@@ -62,7 +62,7 @@ mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
     mm_status status = init_params(exec, seed, values);
     free(values);
     if (status != MM_OK || exec->lowered->rng < 0) return status;
-    const uint32_t rng[4] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t rng[NETS_RNG_WORDS] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     return mm_persistent_set(exec->manager, nets_exec_name_of(exec, exec->lowered->rng), 0, rng, sizeof rng);
 }
 

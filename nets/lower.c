@@ -92,12 +92,12 @@ static mm_status add_param_tensors(lowering *lo, int index) {
 /* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
 static mm_status add_params(lowering *lo) {
     const nets_net *net = lo->out->net;
-    const int64_t four = 4;
+    const int64_t words = NETS_RNG_WORDS;
     for (int learned = 1; learned >= 0; learned--)
         for (int i = 0; i < nets_net_params(net); i++)
             if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(lo, i));
     if (lo->out->mode != NETS_TRAIN) return MM_OK;
-    return add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &four, "rng", &lo->out->rng);
+    return add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &lo->out->rng);
 }
 
 static mm_status add_global_tensors(lowering *lo) {
@@ -317,7 +317,7 @@ static mm_status lower_backward(lowering *lo, int index) {
 static mm_status lower_update(lowering *lo) {
     nets_lowered *out = lo->out;
     int n_params = nets_net_params(out->net);
-    mm_use *uses = malloc((3 * (size_t)n_params + 2) * sizeof *uses);
+    mm_use *uses = malloc((3 * (size_t)n_params + 3) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     size_t n = 0;
     for (int i = 0; i < n_params; i++) {
@@ -328,6 +328,7 @@ static mm_status lower_update(lowering *lo) {
     }
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
+    uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
     nets_step *step = &out->steps[out->n_steps];
     *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;

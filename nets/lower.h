@@ -43,7 +43,7 @@ typedef struct nets_lowered {
     int n_steps;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
-    mm_tensor rng, lr; /* training only; lr: f32 [1], the update's learning rate */
+    mm_tensor rng, lr; /* training only: NETS_RNG; f32 [1], the update's learning rate */
     nets_op **ops;     /* each description once */
     int n_ops;
 } nets_lowered;

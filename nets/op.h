@@ -31,7 +31,7 @@ typedef enum nets_role {
     NETS_SAVED_VAR,  /* biased, as it normalises */
     NETS_INDEX,      /* u8, as the pool's output: which of the window's elements, row by row, was the maximum */
     NETS_LABELS,     /* i32 [n], or one for each of X's pixels [n, h, w] */
-    NETS_RNG,        /* i32 [4]: seed low and high word, iteration low and high word */
+    NETS_RNG,        /* i32 [5]: seed low and high word, iteration low and high word; not 0: updates are halted */
     NETS_LOSS_VALUE, /* [1], mean over the labels */
     NETS_CORRECT,    /* i32 [1], how many labels had the highest score. A label that is no class fails the stream, or,
                         where a device cannot do that, makes this -1 - the label's place, the first one's: its loss
@@ -47,6 +47,8 @@ typedef enum nets_role {
     NETS_DB,
     NETS_ROLES
 } nets_role;
+
+enum { NETS_RNG_WORDS = 5, NETS_RNG_HALTED = 4 };
 
 #define NETS_ROLE_BIT(role)  (UINT64_C(1) << (role))
 #define NETS_STATISTICS_BITS (NETS_ROLE_BIT(NETS_SAVED_MEAN) | NETS_ROLE_BIT(NETS_SAVED_VAR))

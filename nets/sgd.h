@@ -8,6 +8,7 @@
 /* The optimizer's constants; the learning rate comes with each iteration (schedule.h). */
 typedef struct nets_sgd {
     float momentum, weight_decay;
+    bool only_finite; /* an iteration whose loss is NaN or infinite updates nothing, nor does any after it */
 } nets_sgd;
 
 /* One learned parameter of the update step. */
@@ -23,7 +24,8 @@ typedef struct nets_sgd_args {
     int n_params;
     const float *lr; /* [1], in the device's memory: read when the work runs */
     nets_sgd sgd;
-    uint32_t *rng; /* NETS_RNG, in the device's memory, whose iteration is advanced by one */
+    const float *loss; /* [1], in the device's memory; looked at with sgd.only_finite alone */
+    uint32_t *rng;     /* NETS_RNG, in the device's memory: its iteration is advanced by one, or it is halted */
 } nets_sgd_args;
 
 #endif

@@ -57,9 +57,12 @@ typedef struct nets_cuda_sgd {
     int n;
     float keep, decay; /* momentum, weight decay */
     const float *lr;
-    uint32_t *rng; /* NULL: leave the count of iterations alone */
+    uint32_t *rng;          /* NULL: leave the count of iterations alone */
+    const uint32_t *halted; /* not 0: update nothing; NULL: update */
 } nets_cuda_sgd;
 
+/* Halts updates if the loss is not finite. */
+void nets_cuda_sgd_halt(const float *loss, uint32_t *halted, cudaStream_t stream);
 void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_slices_kernels.cu */

@@ -136,10 +136,14 @@ static void list_tensors(const nets_sgd_param *params, int n, nets_cuda_sgd *upd
     update->n = n;
 }
 
-/* One launch for as many tensors as an argument can list. The last one counts the iteration. */
+/* One launch for as many tensors as an argument can list. The last one counts the iteration, unless it is halted. */
 mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream) {
     (void)backend;
     nets_cuda_sgd update = {.keep = args->sgd.momentum, .decay = args->sgd.weight_decay, .lr = args->lr};
+    if (args->sgd.only_finite) {
+        update.halted = args->rng + NETS_RNG_HALTED;
+        nets_cuda_sgd_halt(args->loss, args->rng + NETS_RNG_HALTED, mm_cuda_stream(stream));
+    }
     for (int first = 0; first < args->n_params; first += NETS_CUDA_SGD_TENSORS) {
         int n = args->n_params - first;
         if (n > NETS_CUDA_SGD_TENSORS) n = NETS_CUDA_SGD_TENSORS;

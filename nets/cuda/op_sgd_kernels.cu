@@ -53,6 +53,7 @@ static __global__ void sgd(nets_cuda_sgd update) {
     const int tensor = tensor_of(update, blockIdx.x), thread = (int)threadIdx.x;
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_SGD_CHUNK;
     const int64_t elems = update.tensors[tensor].elems, mine = begin + 4 * thread;
+    if (update.halted && *update.halted) return;
     const float lr = *update.lr;
     if (begin + NETS_CUDA_SGD_CHUNK <= elems) {
         step_chunk(update, tensor, lr, mine);
@@ -61,6 +62,15 @@ static __global__ void sgd(nets_cuda_sgd update) {
         for (int64_t i = elems / 4 * 4 + thread; i < elems; i += THREADS) step<1>(update, tensor, lr, i);
     }
     if (blockIdx.x == 0 && thread == 0 && update.rng && ++update.rng[2] == 0) update.rng[3]++;
+}
+
+/* A launch of its own: while others update, nobody writes what they look at. */
+static __global__ void halt(const float *loss, uint32_t *halted) {
+    if (!isfinite(*loss)) *halted = 1;
+}
+
+void nets_cuda_sgd_halt(const float *loss, uint32_t *halted, cudaStream_t stream) {
+    MM_LAUNCH(halt, 1, 1, 0, stream, loss, halted);
 }
 
 void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream) {

@@ -1,4 +1,6 @@
 /* The update step on the host: see nets/sgd.h. One pass over all parameters. */
+#include <math.h>
+
 #include "mm/device/device_host.h"
 #include "nets/host/ops.h"
 
@@ -15,6 +17,10 @@ static void update(const nets_sgd_param *p, const nets_sgd_args *args) {
 
 static mm_status run_sgd(void *arg) {
     const nets_sgd_args *args = arg;
+    if (args->sgd.only_finite) {
+        if (!isfinite(*args->loss)) args->rng[NETS_RNG_HALTED] = 1;
+        if (args->rng[NETS_RNG_HALTED]) return MM_OK;
+    }
     for (int i = 0; i < args->n_params; i++) update(&args->params[i], args);
     if (++args->rng[2] == 0) args->rng[3]++;
     return MM_OK;

@@ -1,4 +1,5 @@
 /* Iterations submitted ahead of the device: the same bits as one by one, a failure told where it is collected. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,16 +60,16 @@ static float *weights_of(const tiny_run *f, size_t *bytes_out) {
     return weights;
 }
 
-/* What an iteration that failed half-way must not have changed. */
-static void expect_same_learned(tiny_run *a, tiny_run *b) {
+/* What an iteration that failed half-way must not have changed: what is learned, or all that there is. */
+static void expect_same(tiny_run *a, tiny_run *b, nets_part part, bool learned_only) {
     for (int p = 0; p < nets_net_params(a->net); p++) {
         const nets_param *param = nets_net_param(a->net, p);
-        if (!param->learned) continue;
+        if (!param->learned && (learned_only || part != NETS_VALUE)) continue;
         size_t bytes = (size_t)param->elems * sizeof(float);
         float *mine = malloc(bytes), *others = malloc(bytes);
         assert_true(mine && others);
-        expect_ok(nets_exec_param_get(a->exec, p, NETS_VALUE, mine));
-        expect_ok(nets_exec_param_get(b->exec, p, NETS_VALUE, others));
+        expect_ok(nets_exec_param_get(a->exec, p, part, mine));
+        expect_ok(nets_exec_param_get(b->exec, p, part, others));
         assert_memory_equal(mine, others, bytes);
         free(mine);
         free(others);
@@ -151,12 +152,49 @@ static void a_failure_is_told_when_collected_and_voids_what_is_behind_it(void **
     start(&one, "liveness", MM_ISSUE_THREAD, 0);
     submit(&one, 0);
     expect_ok(nets_exec_collect(one.exec, &result));
-    expect_same_learned(&f, &one);
+    expect_same(&f, &one, NETS_VALUE, true);
     tiny_run_fini(&one);
     f.labels[1][2] = 0;
     submit(&f, 1);
     expect_ok(nets_exec_collect(f.exec, &result));
     tiny_run_fini(&f);
+}
+
+/* Also where the next iteration, whose loss is finite, was submitted already. */
+static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) {
+    (void)state;
+    static const float VALUES[] = {NAN, INFINITY};
+    for (int v = 0; v < 2; v++) {
+        tiny_run f, good;
+        nets_result result;
+        int64_t updates;
+        start(&f, "swap-async", MM_ISSUE_THREAD, 31);
+        start(&good, "liveness", MM_ISSUE_THREAD, 0);
+        float kept = f.images[1][7];
+        f.images[1][7] = VALUES[v];
+        for (int i = 0; i < 3; i++) {
+            submit(&f, i);
+            if (nets_exec_outstanding(f.exec) < NETS_AHEAD) continue;
+            expect_ok(nets_exec_collect(f.exec, &result));
+            assert_int_equal(isfinite(result.loss) != 0, i == 1);
+        }
+        assert_int_equal(nets_exec_outstanding(f.exec), 0);
+        expect_ok(nets_exec_updates(f.exec, &updates));
+        assert_int_equal(updates, 1);
+        submit(&good, 0);
+        expect_ok(nets_exec_collect(good.exec, &result));
+        expect_same(&f, &good, NETS_VALUE, false);
+        expect_same(&f, &good, NETS_MOMENTUM, false);
+        /* It goes on from there. */
+        f.images[1][7] = kept;
+        submit(&f, 1);
+        submit(&good, 1);
+        expect_ok(nets_exec_collect(f.exec, &result));
+        expect_ok(nets_exec_collect(good.exec, &result));
+        expect_same(&f, &good, NETS_VALUE, false);
+        tiny_run_fini(&good);
+        tiny_run_fini(&f);
+    }
 }
 
 static void a_policy_is_switched_with_iterations_under_way(void **state) {
@@ -215,6 +253,7 @@ int main(void) {
         cmocka_unit_test(results_and_weights_are_those_of_blocking_iterations),
         cmocka_unit_test(more_than_the_ring_holds_is_refused_and_so_is_collecting_nothing),
         cmocka_unit_test(a_failure_is_told_when_collected_and_voids_what_is_behind_it),
+        cmocka_unit_test(an_iteration_whose_loss_is_not_finite_changes_nothing),
         cmocka_unit_test(a_policy_is_switched_with_iterations_under_way),
         cmocka_unit_test(an_executor_is_destroyed_with_iterations_under_way),
         cmocka_unit_test(parts_that_are_not_there_are_not_found),

@@ -81,6 +81,35 @@ static void update_follows_torch_for_three_steps(void **state) {
     op_rig_fini(&rig);
 }
 
+/* It stays halted for losses that come later. */
+static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
+    (void)state;
+    enum { ELEMS = 5000 };
+    static const float LOSSES[] = {2, NAN, 2};
+    for (int only_finite = 0; only_finite < 2; only_finite++) {
+        op_rig rig;
+        op_rig_open(&rig, NULL);
+        float *weight = op_rig_alloc(&rig, 4 * ELEMS), *momentum = op_rig_alloc(&rig, 4 * ELEMS);
+        float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4), *loss = op_rig_alloc(&rig, 4);
+        uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
+        const nets_sgd_param param = {weight, momentum, gradient, ELEMS};
+        const nets_sgd_args args = {
+            .params = &param, .n_params = 1, .lr = lr, .sgd = {.only_finite = only_finite}, .loss = loss, .rng = rng};
+        for (int i = 0; i < ELEMS; i++) gradient[i] = 1;
+        *lr = 1;
+        for (int step = 0; step < 3; step++) {
+            float updates = (float)(only_finite ? 1 : step + 1);
+            *loss = LOSSES[step];
+            assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+            assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+            for (int i = 0; i < ELEMS; i++) assert_true(weight[i] == -updates && momentum[i] == (updates > 0));
+            assert_int_equal(rng[2], (int)updates);
+            assert_int_equal(rng[NETS_RNG_HALTED] != 0, only_finite && step > 0);
+        }
+        op_rig_fini(&rig);
+    }
+}
+
 /* More than one launch of a GPU lists: each is updated once, and the iteration is counted once. */
 static void update_of_very_many_tensors(void **state) {
     (void)state;
@@ -195,6 +224,7 @@ static void initial_values_depend_on_seed_and_name_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(update_follows_torch_for_three_steps),
+        cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
         cmocka_unit_test(update_of_very_many_tensors),
         cmocka_unit_test(schedule_steps_at_its_iterations),
         cmocka_unit_test(schedule_out_of_order_or_not_positive_is_refused),
