@@ -41,8 +41,10 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
 }
 
 void bench_end_row(bench *b, row *r, mm_status status) {
-    const char *good = *b->interrupted ? "interrupted" : "ok";
-    snprintf(r->status, sizeof r->status, "%s", status == MM_OK ? good : mm_last_error());
+    if (status == MM_OK)
+        row_end(r, *b->interrupted);
+    else
+        snprintf(r->status, sizeof r->status, "%s", mm_last_error());
     if (status == MM_OK || status == MM_ERR_INFEASIBLE) return;
     r->images_per_second = 0;
     b->failed = true;
@@ -313,7 +315,7 @@ static const char help_text[] =
     "Keys of --json, in each row (null: not known, or not there):\n"
     "  net, batch, device, precision, fuse, codec\n"
     "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
-    "  status                       ok, or why not\n"
+    "  status                       ok, diverged (a loss was NaN or infinite: null), or why not\n"
     "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"
     "  predicted_peak_bytes, peak_bytes   of the plan, and touched\n"
     "  staged_bytes                 of the plan, on cuda: room for the next batch\n"

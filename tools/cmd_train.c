@@ -25,7 +25,7 @@ typedef struct train {
     double lr, momentum, weight_decay;
     target target;
     arg_texts switch_texts, lr_texts;
-    bool eval, no_ladder, self_check, no_measure, quiet, help;
+    bool eval, keep_going, no_ladder, self_check, no_measure, quiet, help;
     /* made of it */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;
@@ -108,6 +108,7 @@ static mm_status configure(train *t, session_config *config) {
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = t->epochs > 0,
                                .evaluate = t->eval,
+                               .keep_going = t->keep_going,
                                .no_ladder = t->no_ladder,
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
@@ -156,8 +157,8 @@ static mm_status train_all(train *t, session *s, session_run *run, row *r) {
             one.iterations += all.iterations;
         }
         all = one;
-        if (t->eval && !*t->interrupted) MM_TRY(evaluate(t, s, &all));
-    } while (s->iteration < end && !*t->interrupted);
+        if (t->eval && !*t->interrupted && !session_diverged(s)) MM_TRY(evaluate(t, s, &all));
+    } while (s->iteration < end && !*t->interrupted && !session_diverged(s));
     *r = all;
     return MM_OK;
 }
@@ -215,6 +216,8 @@ static const char help_text[] =
     "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
+    "A loss that is NaN or infinite ends the training with status diverged and exit 1: that iteration's update is not\n"
+    "taken, and --save has the state before it. --keep-going trains on.\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second one ends it\n"
     "at once.\n"
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
@@ -261,6 +264,8 @@ int cmd_train(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array of one row", ARG_TEXT, &t.json, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
+        {"--keep-going", NULL, "train on with a loss that is NaN or infinite, updates included", ARG_FLAG,
+         &t.keep_going, 0, 0},
         {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &t.no_ladder,
          0, 0},
         {"--self-check", NULL, "poison freed bytes and compare lossless copies (slow)", ARG_FLAG, &t.self_check, 0, 0},
@@ -286,8 +291,9 @@ int cmd_train(int argc, char **argv) {
                     (long long)t.batch);
         return code;
     }
-    snprintf(r.status, sizeof r.status, "%s", *t.interrupted ? "interrupted" : "ok");
+    row_end(&r, *t.interrupted);
     rows_print(stdout, &r, 1);
     if (t.json && (status = rows_save(t.json, &r, 1)) != MM_OK) return command_failed("train", status);
+    if (r.diverged_iteration > 0 && !t.keep_going) return EXIT_FAILED;
     return *t.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
 }

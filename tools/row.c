@@ -1,5 +1,6 @@
 #include "tools/row.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,10 @@ void row_times(row *r, double *seconds, double *host_seconds, int64_t n) {
     r->iteration_seconds_median = median(seconds, n);
     r->iteration_seconds_p95 = seconds[(int64_t)(0.95 * (double)(n - 1) + 0.5)];
     r->images_per_second = (double)r->batch / r->iteration_seconds_median;
+}
+
+void row_end(row *r, bool interrupted) {
+    strcpy(r->status, r->diverged_iteration > 0 ? "diverged" : interrupted ? "interrupted" : "ok");
 }
 
 /* ---------------------------------------------------------------- table */
@@ -161,7 +166,10 @@ void rows_print_error(FILE *file, const row *rows, int n) {
 
 /* ---------------------------------------------------------------- JSON */
 
-static json_t *optional(double value) { return value < 0 ? json_null() : json_real(value); }
+/* JSON has no number that is not finite. */
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *optional(double value) { return value < 0 ? json_null() : number(value); }
 
 static json_t *positive(double value) { return optional(value > 0 ? value : -1); }
 
@@ -183,9 +191,9 @@ static json_t *to_json(const row *r) {
         optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds",
         r->compute_busy_seconds, "step_ratio", positive(r->step_ratio), "compute_ratio", positive(r->compute_ratio),
         "host_seconds", positive(r->host_seconds), "host_seconds_per_layer", positive(host_seconds_per_layer(r)),
-        "loss_first", ran ? json_real(r->loss_first) : json_null(), "loss_last",
-        ran ? json_real(r->loss_last) : json_null(), "test_accuracy", optional(r->test_accuracy), "iterations",
-        (json_int_t)r->iterations, "replays", (json_int_t)r->replays, "status", r->status);
+        "loss_first", ran ? number(r->loss_first) : json_null(), "loss_last", ran ? number(r->loss_last) : json_null(),
+        "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "replays",
+        (json_int_t)r->replays, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

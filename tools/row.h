@@ -24,25 +24,29 @@ typedef struct row {
     int64_t stash_bytes;
     double images_per_second; /* by the median; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
-    double iteration_seconds_mean;    /* but for the first, if there are more */
-    double host_seconds;              /* of the training thread, to issue an iteration; the median; 0: not measured */
-    int64_t layers;                   /* that it issues */
-    double codec_hidden_share;        /* negative: no codec */
-    double codec_busy_seconds;        /* of the codecs' streams, an iteration */
-    double compute_busy_seconds;      /* of the compute stream; 0: not measured */
-    double step_ratio, compute_ratio; /* to liveness in the same table; 0: it is not there */
-    double loss_first, loss_last;
+    double iteration_seconds_mean;      /* but for the first, if there are more */
+    double host_seconds;                /* of the training thread, to issue an iteration; the median; 0: not measured */
+    int64_t layers;                     /* that it issues */
+    double codec_hidden_share;          /* negative: no codec */
+    double codec_busy_seconds;          /* of the codecs' streams, an iteration */
+    double compute_busy_seconds;        /* of the compute stream; 0: not measured */
+    double step_ratio, compute_ratio;   /* to liveness in the same table; 0: it is not there */
+    double loss_first, loss_last;       /* NaN and infinite, too */
+    int64_t diverged_iteration;         /* the first whose loss was not finite, from 1; 0: none */
     double test_accuracy;               /* negative: not evaluated */
     int64_t iterations, replays;        /* of them, those whose work was replayed */
     double iteration_seconds_predicted; /* by the simulator; 0: not */
     bool simulated;                     /* nothing ran: the times are the simulator's */
     bool calibrated;                    /* the simulator's facts were measured of the very same plan */
-    char status[256];                   /* "ok", or what went wrong */
+    char status[256];                   /* "ok", "diverged", "interrupted", or what went wrong */
 } row;
 
 /* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread
  * took to issue them. */
 void row_times(row *r, double *seconds, double *host_seconds, int64_t n);
+
+/* The status of a run that did not fail. */
+void row_end(row *r, bool interrupted);
 
 /* How far the simulator was from what was measured, as a share of that; negative: not both are known. */
 double row_error(const row *r);

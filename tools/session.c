@@ -1,5 +1,6 @@
 #include "tools/session.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,6 +116,7 @@ static mm_status init(session *s) {
 mm_status session_init(session *s, const session_config *config) {
     memset(s, 0, sizeof *s);
     s->config = *config;
+    s->config.sgd.only_finite = !config->keep_going;
     mm_status status = init(s);
     if (status != MM_OK) session_fini(s);
     return status;
@@ -173,6 +175,19 @@ static int64_t host_ns(const session *s, const nets_exec *exec) {
     return nets_exec_enqueue_ns(exec) - mm_host_wait_ns(s->manager);
 }
 
+/* Told once: a loss does not come back from there, as a rule. */
+static void tell_diverged(session *s, int64_t iteration, double loss) {
+    char message[256];
+    if (s->diverged_iteration > 0) return;
+    s->diverged_iteration = iteration;
+    snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: diverged: the loss of iteration %lld is %g%s",
+             nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0], (long long)iteration,
+             loss, s->config.keep_going ? "" : "; training ends, that iteration's update is not taken");
+    say(NULL, MM_LOG_WARNING, message);
+}
+
+bool session_diverged(const session *s) { return s->diverged_iteration > 0 && !s->config.keep_going; }
+
 static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
@@ -191,11 +206,19 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     return MM_OK;
 }
 
+/* What is under way behind an iteration that was undone never was, either. */
+static void drop_flights(session *s, tally *t) {
+    for (int i = 0; i < t->flying; i++) nets_exec_drop(t->flight[i].exec);
+    s->iteration -= t->flying;
+    t->flying = 0;
+}
+
 /* Its time is that since the end of the one before it. */
 static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const flight oldest = t->flight[0];
     nets_result result = oldest.result;
     if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
+    if (isnan(result.loss)) result.loss = NAN; /* without a sign */
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
@@ -213,11 +236,16 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
                   100.0 * (double)t->correct / (double)t->labels,
                   mean > 0 ? (double)(window * s->config.batch) / mean : 0);
+    if (isfinite(result.loss)) return MM_OK;
+    tell_diverged(s, iteration, result.loss);
+    if (!session_diverged(s)) return MM_OK;
+    drop_flights(s, t);
+    s->iteration--;
     return MM_OK;
 }
 
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
-    while (s->iteration < run->iterations && !stopped(s)) {
+    while (s->iteration < run->iterations && !stopped(s) && !session_diverged(s)) {
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, t));
         if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
@@ -229,7 +257,7 @@ static mm_status iterate_all(session *s, const session_run *run, progress *p, ta
 static mm_status land(session *s, const session_run *run, progress *p, tally *t, row *r) {
     mm_status status = MM_OK;
     while (status == MM_OK && t->flying > 0) status = finish_iteration(s, run, p, t, r);
-    s->iteration -= t->flying;
+    drop_flights(s, t);
     return status;
 }
 
@@ -253,7 +281,6 @@ static mm_status iterate_to_the_end(session *s, const session_run *run, progress
         if (status != MM_ERR_NOMEM || ladder_steps(s) == steps) return status;
         MM_TRY(nets_exec_updates(s->train, &s->iteration));
         MM_TRY(seek(s));
-        t->flying = 0;
     }
 }
 
@@ -278,6 +305,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->stash_bytes = after.stash_bytes;
     r->codec_hidden_share = hidden_share(&t->before, &after);
     r->ladder_steps = after.ladder_steps;
+    r->diverged_iteration = s->diverged_iteration;
     r->replays = after.replays;
     copy_text(r->policy_now, sizeof r->policy_now, mm_policy_now(s->manager));
     if (r->iterations > 0)

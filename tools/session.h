@@ -27,6 +27,7 @@ typedef struct session_config {
     bool whole_epochs; /* the last smaller batch is trained on too; else left out */
     bool evaluate;
     bool same_batches; /* the first ones again and again: no reader holds the device up */
+    bool keep_going;   /* a loss that is not finite updates the weights as any other does */
     bool no_ladder;    /* less memory than that is an error */
     bool self_check;
     bool equal_streams; /* the computation is no more urgent than codecs and copies */
@@ -52,10 +53,12 @@ typedef struct session {
     requirement *requirements;         /* of each graph and policy, until the manager is made */
     int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;
-    int64_t staged_bytes;  /* of the budget, for batches that come in beside the computation; 0: they never do */
-    requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */
-    char holder[256];      /* layer and phase that hold it */
-    int64_t iteration;     /* how many were run, those of a loaded state included */
+    int64_t staged_bytes;       /* of the budget, for batches that come in beside the computation; 0: they never do */
+    requirement_free free;      /* of the first policy, if it takes less on the device with more pinned memory */
+    char holder[256];           /* layer and phase that hold it */
+    int64_t iteration;          /* how many were run, those of a loaded state included */
+    int64_t diverged_iteration; /* the first whose loss was not finite, from 1; 0: none. It ends the training, and is as
+                                   if it had never been, unless config.keep_going */
 } session;
 
 enum { SESSION_ITERATIONS_MAX = 1000000000 };
@@ -76,6 +79,9 @@ typedef struct session_run {
     FILE *log; /* a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
     bool quiet;
 } session_run;
+
+/* Whether the training has ended by a loss that is not finite. */
+bool session_diverged(const session *s);
 
 /* Trains, or finds that nothing is left to do. Fills the row's figures; its times are of the last iterations. */
 MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_out);

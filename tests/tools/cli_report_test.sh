@@ -29,8 +29,8 @@ every_command_has_help_() {
         says $command "usage: mm $command"
         narrow $command
     done
-    for option in net data batch iterations epochs device budget policy switch seed save load eval self-check no-ladder \
-        deterministic workspace json; do
+    for option in net data batch iterations epochs device budget policy switch seed save load eval keep-going self-check \
+        no-ladder deterministic workspace json; do
         says train "  --$option "
     done
     for option in net batch policies budgets iterations simulate predict json svg; do says bench "  --$option "; done
@@ -47,6 +47,31 @@ every_command_has_the_headers_version_() {
         expect 0 $command --version
         equal out version
     done
+}
+
+# Maps that are doubled until they are infinite.
+a_diverged_row_ends_no_table_() {
+    local last=conv line
+    {
+        echo '{"format": "mm net", "version": 1, "name": "doubling",'
+        echo '"input": {"height": 4, "width": 4, "channels": 3, "classes": 10}, "layers": ['
+        echo '{"name": "conv", "op": "conv", "inputs": ["data"], "out_channels": 4, "kernel": 1},'
+        for ((i = 0; i < 140; i++)); do
+            echo "{\"name\": \"twice$i\", \"op\": \"add\", \"inputs\": [\"$last\", \"$last\"]},"
+            last=twice$i
+        done
+        echo "{\"name\": \"fc\", \"op\": \"linear\", \"inputs\": [\"$last\"], \"out_channels\": 10},"
+        echo '{"name": "loss", "op": "loss", "inputs": ["fc"]}]}'
+    } >doubling.json
+    expect 0 bench --net file:doubling.json,tiny --batch 4 --policies naive,liveness --iterations 3 --json rows --quiet
+    mapfile -t lines < <(values rows status)
+    [[ ${lines[*]} == "diverged diverged ok ok" ]] || fail "${lines[*]}"
+    mapfile -t lines < <(values rows loss_last)
+    [[ ${lines[*]:0:2} == "null null" && ${lines[2]} == [0-9]* ]] || fail "${lines[*]}"
+    mapfile -t lines < <(values rows iterations)
+    [[ ${lines[*]} == "3 3 3 3" ]] || fail "${lines[*]}"
+    [[ $(count err "diverged: the loss of iteration 1 is ") == 2 ]] || fail "not a line for each"
+    for line in naive liveness; do says out "$line"; done
 }
 
 every_net_listed_can_be_planned_() {

@@ -193,6 +193,35 @@ less_memory_than_asked_for_is_made_do_with_() {
     fail "nothing ever stood in for liveness"
 }
 
+# ---------------------------------------------------------------- a loss that is not finite
+
+# The state saved is that before the iteration.
+a_diverged_training_ends_with_what_was_before_() {
+    local lines trained
+    expect 1 "${net[@]}" --iterations 40 --lr 900 --eval --save state --json row --log log
+    mapfile -t lines <log
+    trained=$((${#lines[@]} - 2))
+    [[ $trained -gt 1 && ${lines[-1]} == $((trained + 1)),nan,* && ${lines[-2]} != *nan* ]] || fail "log: ${lines[*]}"
+    [[ $(value row status) == diverged && $(value row loss_last) == null && $(value row test_accuracy) == null ]] ||
+        fail "the row does not say so"
+    (($(value row iterations) == trained + 1)) || fail "$(value row iterations) iterations"
+    mapfile -t lines <err
+    ((${#lines[@]} == 1)) || fail "not one line"
+    says err "diverged: the loss of iteration $((trained + 1)) is nan"
+    expect 0 "${net[@]}" --iterations $trained --lr 900 --save before
+    equal before state
+}
+
+a_diverged_training_goes_on_if_asked_() {
+    expect 0 "${net[@]}" --iterations 14 --lr 900 --keep-going --save state --json row --log log
+    [[ $(value row status) == diverged && $(value row iterations) == 14 && $(value row loss_last) == null ]] ||
+        fail "the row is of something else"
+    mapfile -t lines <err
+    ((${#lines[@]} == 1)) || fail "not one line: ${lines[*]}"
+    mapfile -t lines <log
+    [[ ${lines[-1]} == 14,nan,* ]] || fail "log: ${lines[-1]}"
+}
+
 # ---------------------------------------------------------------- saving and loading
 
 a_loaded_state_goes_on_bit_for_bit_() {
