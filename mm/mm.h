@@ -16,10 +16,14 @@
  *       mm_layer_end(m, layer, phase)
  *   mm_iteration_end(m)
  *
- * Errors: every fallible function returns mm_status; mm_last_error() has one line saying what, which, how much.
- * On error outputs are untouched. Units are bytes and nanoseconds. Threads: a graph under construction belongs to
- * one thread; a frozen graph may be read by any. A manager is driven by one thread at a time; mm_stats_get and
- * mm_manager_device_bytes may be called from any thread. Two managers do not see each other. */
+ * Errors. Every function that can fail returns mm_status. mm_last_error() then has one line that says what failed, on
+ * which object, and with which numbers. On an error, outputs are untouched.
+ * Units are bytes and nanoseconds.
+ * Threads. A graph under construction belongs to one thread; a frozen graph may be read by any. A manager is driven by
+ * one thread at a time; mm_stats_get and mm_manager_device_bytes may be called from any thread. Two managers in one
+ * process do not affect each other.
+ *
+ * mm/README.md has a picture of the library and a glossary (stash, code, form, ...). */
 #ifndef MM_MM_H
 #define MM_MM_H
 
@@ -51,9 +55,9 @@ typedef enum mm_status {
     MM_OK = 0,
     MM_ERR_INVALID,     /* an argument or a declaration that makes no sense */
     MM_ERR_ORDER,       /* a call out of order */
-    MM_ERR_NOMEM,       /* memory ran out */
+    MM_ERR_NOMEM,       /* memory ran out: see "When memory is short" */
     MM_ERR_INFEASIBLE,  /* the budget is below the plan's minimum */
-    MM_ERR_PLAN,        /* a plan that the checker refuses: a bug of a policy */
+    MM_ERR_PLAN,        /* the check refused a plan: a bug of a policy */
     MM_ERR_DEVICE,      /* a device call or an asynchronous job failed */
     MM_ERR_IO,          /* a file cannot be read or written */
     MM_ERR_FORMAT,      /* a file is corrupt or of another kind */
@@ -69,8 +73,8 @@ MM_API const char *mm_last_error(void);
 
 typedef enum mm_log_level { MM_LOG_ERROR, MM_LOG_WARNING, MM_LOG_INFO, MM_LOG_DEBUG } mm_log_level;
 
-/* Where a manager's messages go. `fn` may be called from any of the manager's threads, one at a time, with no lock
- * held but the sink's own. A zeroed sink is silent. */
+/* Where a manager's messages go. `fn` may be called from any of the manager's threads, by one at a time; no lock of the
+ * manager is held meanwhile. With all members zero, nothing is logged. */
 typedef struct mm_log {
     void (*fn)(void *ctx, mm_log_level level, const char *message);
     void *ctx;
@@ -93,18 +97,18 @@ typedef enum mm_tensor_kind {
     MM_GRADIENT_MAP,    /* the loss's gradient by a feature map */
     MM_SAVED,           /* small and exact, saved for the backward: means, inverse deviations, a pool's index map */
     MM_WEIGHT,          /* learned parameters */
-    MM_WEIGHT_GRADIENT, /* the loss's gradient by them */
+    MM_WEIGHT_GRADIENT, /* the loss's gradient by a weight */
     MM_OPTIMIZER,       /* optimizer state, momentum for example */
-    MM_STATE,           /* what else outlives an iteration: running statistics, the loss */
+    MM_STATE,           /* anything else that outlives an iteration: running statistics, the loss */
     MM_TENSOR_KINDS
 } mm_tensor_kind;
 
 MM_API const char *mm_tensor_kind_name(mm_tensor_kind kind);
 
 typedef enum mm_ownership {
-    MM_MANAGED,    /* the manager's: lives within an iteration, may be moved, freed, compressed */
-    MM_PERSISTENT, /* the manager's: fixed offset for the manager's life; graphs share it by name */
-    MM_EXTERNAL,   /* the user's pointer (mm_external_set): counted in the budget, never moved */
+    MM_MANAGED,    /* owned by the manager: lives within one iteration, and may be moved, freed or compressed */
+    MM_PERSISTENT, /* owned by the manager: one fixed place for the manager's life; graphs share it by name */
+    MM_EXTERNAL,   /* owned by the user (mm_external_set): counted in the budget, never moved */
 } mm_ownership;
 
 typedef enum mm_layer_kind {
@@ -113,7 +117,7 @@ typedef enum mm_layer_kind {
     MM_LAYER_CONV,
     MM_LAYER_LINEAR,
     MM_LAYER_BATCH_NORM,
-    MM_LAYER_BATCH_NORM_RELU, /* in one layer: batch norm, the sum with another map if any, ReLU */
+    MM_LAYER_BATCH_NORM_RELU, /* one layer that computes batch norm, then a residual sum if any, then ReLU */
     MM_LAYER_LRN,
     MM_LAYER_RELU,
     MM_LAYER_POOL,
@@ -135,16 +139,16 @@ MM_API const char *mm_phase_name(mm_phase phase);
 
 typedef enum mm_access {
     MM_READ,
-    MM_WRITE,  /* every byte is written; what was there is lost */
+    MM_WRITE,  /* writes every byte; the earlier contents are lost */
     MM_MODIFY, /* read, then written in place (accumulation, weight update) */
 } mm_access;
 
 /* The form in which a reader needs a tensor. */
 typedef enum mm_form {
     MM_FORM_VALUE, /* the elements */
-    MM_FORM_SIGN,  /* only whether each element is > 0: the elements themselves serve, and so does the exact mask,
-                      one bit an element, least significant bit first in 32-bit little-endian words.
-                      mm_tensor_form says which of the two the step was given. */
+    MM_FORM_SIGN,  /* only whether each element is > 0. The reader gets either the elements or the exact mask: one bit
+                      for each element, least significant bit first, in 32-bit little-endian words.
+                      mm_tensor_form says which of the two. */
 } mm_form;
 
 typedef struct mm_tensor_desc {
@@ -164,48 +168,49 @@ typedef struct mm_use {
 
 typedef struct mm_graph mm_graph;
 
-/* An empty graph. `name` (copied) appears in messages. The caller owns it, and keeps it alive as long as any manager
- * that has run it. */
+/* An empty graph. `name` (copied) appears in messages. The caller owns the graph, and keeps it alive as long as any
+ * manager that has prepared it (or until mm_manager_forget). */
 MM_API MM_CHECKED mm_status mm_graph_create(const char *name, mm_graph **graph_out);
 MM_API void mm_graph_destroy(mm_graph *graph);
 
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
 
-/* Declares a layer. By its kind alone policies choose: give one of yours the kind that it is like, any other activation
- * MM_LAYER_RELU. Run again are from MM_LAYER_BATCH_NORM to MM_LAYER_DROPOUT (cheap), by some policies MM_LAYER_CONV and
- * MM_LAYER_LINEAR too, and no others: MM_LAYER_OTHER never. */
+/* Declares a layer. Policies look only at its kind. Give a layer of your own the kind that it resembles: any activation
+ * is a MM_LAYER_RELU. Kinds also say what may be recomputed: MM_LAYER_BATCH_NORM to MM_LAYER_DROPOUT are cheap, and all
+ * policies that recompute do so; some also recompute MM_LAYER_CONV and MM_LAYER_LINEAR. No other kind is ever
+ * recomputed, MM_LAYER_OTHER for example. */
 MM_API MM_CHECKED mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind,
                                                mm_layer *layer_out);
 
-/* Appends a step: the order of these calls is the order of execution. `workspace_bytes` of scratch are given to the
- * step at run time (mm_workspace_data). At most one step for each (layer, phase). */
+/* Appends a step. The order of these calls is the order of execution. At run time the step gets `workspace_bytes` of
+ * scratch memory (mm_workspace_data). Each (layer, phase) has at most one step. */
 MM_API MM_CHECKED mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses,
                                               size_t n_uses, size_t workspace_bytes);
 
-/* Says of the last step added that `output` may be written over `input` (same bytes; the step reads the one and
- * writes the other element by element): ReLU on its input, a residual sum on one addend. Whether it is done is the
- * policy's choice: the step sees equal pointers. */
+/* Declares for the step added last: `output` may be written over `input`. Both have the same size, and the step reads
+ * one and writes the other element by element, as a ReLU or a residual sum does. The policy decides whether that is
+ * done; the step then sees equal pointers. */
 MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor input, mm_tensor output);
 
-/* Says of the last step added that `output` equals `input` bit for bit (the gradient of a residual sum by each
- * addend). A policy may then let both share one storage: the step sees equal pointers and has nothing to copy. */
+/* Declares for the step added last: `output` equals `input` bit for bit, as the gradient of a residual sum by each of
+ * its addends does. A policy may then let both share one storage; the step sees equal pointers and has nothing to
+ * copy. */
 MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
 
-/* Says of the last step added that, when it is run again (mm_recompute_fn), it can do with what it wrote to `output`
- * the first time: it reads that instead of writing it (mm_tensor_given), and computes only the rest. A batch norm so
- * needs no second look for the statistics that it saved. Where time is predicted, any step that is given something is
- * taken to need two thirds of its time, as a batch norm does. */
+/* Declares for the step added last: when it is recomputed (mm_recompute_fn), it can read what it wrote to `output` the
+ * first time, instead of writing it again, and compute only its other outputs. mm_tensor_given then says so. A batch
+ * norm, for example, reuses the statistics that it saved. The simulator assumes that such a recomputation takes two
+ * thirds of the step's time, as a batch norm's does. */
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
 
-/* Says of the last step added that it can do with less scratch, too: `workspace_bytes`, less than any said before of
- * it. Which it gets is decided when the graph is planned (mm_workspace_bytes); its results may differ in their
- * rounding. */
+/* Declares for the step added last: it can also run with a smaller workspace, of `workspace_bytes`, which is less than
+ * any size declared for it before. The size is chosen when the graph is planned (mm_workspace_bytes). Results may
+ * differ in their rounding between sizes. */
 MM_API MM_CHECKED mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes);
 
-/* Checks the whole and freezes it: no read of a managed tensor before its write, no tensor never used, no more than
- * 2^60 bytes in all.
- * Every graph passed to a manager must be frozen. */
+/* Checks the whole graph and freezes it. No managed tensor may be read before it is written, every tensor must be used,
+ * and all tensors together have at most 2^60 bytes. A manager takes frozen graphs only. */
 MM_API MM_CHECKED mm_status mm_graph_freeze(mm_graph *graph);
 
 /* The tensor of that name, or MM_ERR_NOT_FOUND. */
@@ -218,17 +223,17 @@ typedef struct mm_stream mm_stream; /* a device's queue of work; NULL: the calle
 
 typedef enum mm_issue {
     MM_ISSUE_THREAD, /* worker threads issue the side streams' operations (default) */
-    MM_ISSUE_INLINE, /* the training thread issues them itself, in mm_layer_end */
+    MM_ISSUE_INLINE, /* mm_layer_end issues them, on the training thread */
 } mm_issue;
 
 typedef enum mm_event_kind {
     MM_EVENT_PLAN,            /* a graph was planned: bytes = its peak */
     MM_EVENT_POLICY,          /* the policy was set */
-    MM_EVENT_ITERATION_BEGIN, /* */
-    MM_EVENT_ITERATION_END,   /* ns = wall time until it was ended, which may be before it has run */
-    MM_EVENT_ABORT,           /* it failed, or was given up: in place of its end */
-    MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: ns, name = layer */
-    MM_EVENT_LADDER,          /* memory is short: name = the policy that is run instead, bytes = what there is */
+    MM_EVENT_ITERATION_BEGIN, /* name = graph, bytes = its plan's peak */
+    MM_EVENT_ITERATION_END,   /* ns = wall time until the call that ended it; its work may still be running */
+    MM_EVENT_ABORT,           /* the iteration failed or was aborted; there is no MM_EVENT_ITERATION_END for it */
+    MM_EVENT_WAIT,            /* the training thread waited for a worker or an input: name = layer, ns = how long */
+    MM_EVENT_LADDER,          /* memory is short: name = the substitute policy, bytes = what plans may use now */
 } mm_event_kind;
 
 typedef struct mm_event_info {
@@ -244,225 +249,230 @@ typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 typedef struct mm_options {
     const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU, which becomes the
                                  calling thread's current one (cudaSetDevice) */
-    int64_t device_bytes;     /* the budget: arena, and external tensors; reserved at once, never exceeded. Required.
-                                 More than the device has free is refused; if it gives less: "When memory is short" */
-    int64_t pinned_bytes;     /* the host-side budget for offloaded tensors; reserved at once */
+    int64_t device_bytes;     /* the budget: for all that plans place in the arena, and external tensors. Reserved at
+                                 creation, never exceeded. Required. A budget above what the device has free is
+                                 refused; if the device gives less all the same, see "When memory is short" */
+    int64_t pinned_bytes;     /* the budget of host memory for offloaded tensors; reserved at creation */
     const char *policy;       /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;           /* who issues side-stream operations */
-    bool no_ladder;           /* less memory than that is an error at once */
-    bool self_check;          /* poison freed ranges, checksum lossless evictions; slow */
+    bool no_ladder;           /* if there is less memory than that, fail; no substitute policy is run */
+    bool self_check;          /* fill freed memory with poison, and compare checksums of lossless copies; slow */
     bool measure_times;       /* time every step and operation, for facts (the mm command's bench --facts) */
-    bool equal_streams;       /* side streams are as urgent as the computation, which else goes first (a GPU) */
+    bool equal_streams;       /* on a GPU: give side streams the priority of the compute stream, which is else higher */
     bool measure_touched;     /* fill with a pattern what plans take of the arena, so that mm_touched_get can count */
-    uint64_t delay_seed;      /* host device: not 0 delays side streams at random by up to delay_max_ns, to shake */
-    int64_t delay_max_ns;     /* out races */
-    int64_t link_bytes_per_s; /* host device: speed of the link to pinned memory, each way; 0: as memcpy */
-    int64_t alloc_cost_ns;    /* host device: what one unplanned allocation or free costs (a GPU: 200000) */
+    uint64_t delay_seed;      /* host device, for tests: if not 0, side streams are delayed at random, by at most */
+    int64_t delay_max_ns;     /* delay_max_ns, so that races show */
+    int64_t link_bytes_per_s; /* host device: speed of the simulated link to pinned memory, each way; 0: as memcpy */
+    int64_t alloc_cost_ns;    /* host device: simulated cost of an allocation or free at run time (a GPU: 200000) */
     mm_log log;
     mm_event_fn event_fn;
     void *event_ctx;
 } mm_options;
 
-/* When memory is short. The device may give less than it says it has free, the budget may be made smaller, memory may
- * run out in the middle of an iteration (which then fails with MM_ERR_NOMEM; abort it). Then a policy whose plan does
- * not fit is replaced by the next of its ladder that does: the same with smaller workspaces, with planned memory, with
- * later decodes, with more swapping, then a stronger one: cheap layers recomputed, all layers of segments recomputed
- * and the rest swapped, then whatever takes least; never a lossy one in place of a lossless one. Each such step is
- * logged as a warning, counted (mm_stats.ladder_steps) and told (MM_EVENT_LADDER). The policy that was set is taken up
- * again as soon as it fits: after mm_budget_set, mm_policy_set, or when graphs are added. Where nothing fits,
- * MM_ERR_INFEASIBLE says what the least would be, nothing is changed and nothing lost.
+/* When memory is short. There are three cases: the device gives less than it says it has free; mm_budget_set makes the
+ * budget smaller; memory runs out in the middle of an iteration, which then fails with MM_ERR_NOMEM (abort it, and run
+ * it again). If the policy's plan no longer fits, a substitute from the policy's ladder is run. The manager tries, in
+ * this order: the same policy with smaller workspaces, with planned memory in place of allocations, with later decodes,
+ * with more swapping; then stronger ones, which recompute cheap layers, recompute segments and swap the rest, or swap
+ * while the computation waits. A lossless policy never gets a lossy substitute. Each substitution is logged as a
+ * warning, counted (mm_stats.ladder_steps) and reported (MM_EVENT_LADDER). The policy that was set is run again as soon
+ * as it fits: after mm_budget_set, mm_policy_set, or when graphs are added. If nothing fits, MM_ERR_INFEASIBLE says
+ * what the least would be; nothing is changed and nothing lost.
  *
- * What is no shortage is refused: a budget that was too small from the start; and one above what the device has free
- * (the host: above what the machine has), at creation and by mm_budget_set, with MM_ERR_NOMEM and both numbers. */
+ * Two cases are mistakes rather than shortages, and are refused: a budget that was too small from the start; and, with
+ * MM_ERR_NOMEM and both numbers, a budget above what the device has free (the host device: above what the machine
+ * has). */
 
-/* A manager, its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_NOMEM. */
+/* Creates a manager with its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec),
+ * MM_ERR_NOMEM. */
 MM_API MM_CHECKED mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out);
 
 /* Drains, joins its threads, frees. NULL is legal. */
 MM_API void mm_manager_destroy(mm_manager *manager);
 
-/* Plans and checks a graph under the current policy, and gives its persistent tensors (by name, shared with graphs
- * prepared earlier) their places; new ones are zeroed. Between iterations only. The first graph's persistents lie
- * lowest. mm_iteration_begin does it for graphs not prepared. MM_ERR_INFEASIBLE: the message names the minimum,
- * the layer that holds it, and a policy that would fit, if any would; nothing changed. */
+/* Plans and checks a graph under the current policy, and places its persistent tensors. Graphs share these by name; new
+ * ones are zeroed, and those of the first graph lie lowest. mm_iteration_begin does the same for a graph that was not
+ * prepared. Between iterations only. MM_ERR_INFEASIBLE: the message names the minimum, the layer that holds it, and a
+ * policy that would fit, if any would; nothing changed. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
 
-/* Forgets a graph: it may then be destroyed. Persistent tensors stay. Between iterations only. Waits for those that
- * were ended without waiting; what failed in them is not told any more (mm_manager_sync before it tells). */
+/* Forgets a graph, which may then be destroyed. Persistent tensors stay. Between iterations only. Waits for iterations
+ * that were ended without waiting, and drops their failures; call mm_manager_sync before it to learn of those. */
 MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
 
-/* The policy that is run: the one that was set, or what stands in for it because memory is short. Valid until the
- * policy or the budget is set, a graph prepared, or an iteration fails. */
+/* The policy that is run now: the one that was set, or its substitute because memory is short. The text is valid until
+ * the policy or the budget is set, a graph is prepared, or an iteration fails. */
 MM_API const char *mm_policy_now(const mm_manager *manager);
 
 /* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
  * none. Persistent tensors stay where they are. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
 
-/* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved: the range stays
- * reserved, so nothing moves. Plans and checks every prepared graph under the new budget first, down the ladder if it
- * must: MM_ERR_INFEASIBLE says what it takes, and nothing changed. What lies above a smaller budget is given back to
- * the system, but for persistent tensors. Between iterations only. */
+/* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved at creation. The
+ * address range stays reserved, so nothing moves. Plans and checks every prepared graph under the new budget first,
+ * down the ladder if necessary. MM_ERR_INFEASIBLE: the message says how much is needed; nothing changed. Memory above a
+ * smaller budget is given back to the system, except for persistent tensors. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
-/* The user's memory for an external tensor, at least its bytes; borrowed until replaced. Between iterations only. */
+/* Sets the user's memory for an external tensor: at least as large as the tensor, borrowed until it is replaced.
+ * Between iterations only. */
 MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph *graph, mm_tensor tensor, void *data);
 
-/* A persistent tensor's place, the same for the manager's life. Its bytes may be read and written between iterations,
- * where the device's memory can be reached by the CPU (the host device). It waits for nothing: after iterations that
- * were ended without waiting, call mm_manager_sync first. NULL if unknown. */
+/* A persistent tensor's address, the same for the manager's life; NULL if there is no such tensor. On the host device
+ * the caller may read and write its bytes between iterations. (On cuda the CPU cannot reach them: use mm_persistent_get
+ * and _set.) It waits for nothing: after iterations that were ended without waiting, call mm_manager_sync first. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
-/* Copies `bytes` of a persistent tensor, from `offset` on, to `data`, or from it: on any device. Between iterations;
- * blocks until it is done. MM_ERR_NOT_FOUND: no such tensor. MM_ERR_INVALID: more bytes than it has. */
+/* Copies `bytes` of a persistent tensor, from `offset` on, to `data` (get) or from `data` (set), on any device. Between
+ * iterations only; blocks until the copy is done. MM_ERR_NOT_FOUND: no such tensor. MM_ERR_INVALID: more bytes than it
+ * has. */
 MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *name, int64_t offset, void *data,
                                               int64_t bytes);
 MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
                                               int64_t bytes);
 
-/* Adds a persistent tensor that no graph declares: room for what the caller keeps on the device beside them, zeroed.
- * Every prepared graph is planned anew around it. MM_ERR_INFEASIBLE: one would not fit any more under the policy that
- * is run; there is no step down the ladder for it, and nothing changed. MM_ERR_INVALID: the name is taken or
- * NULL, or bytes <= 0. Between iterations only. */
+/* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared graph
+ * is planned anew around it. MM_ERR_INFEASIBLE: one of them would no longer fit under the policy that is run (no
+ * substitute is tried for this); nothing changed. MM_ERR_INVALID: the name is taken or NULL, or bytes <= 0. Between
+ * iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *name, int64_t bytes);
 
-/* Gives back what mm_persistent_add added. Every prepared graph is planned anew without it. MM_ERR_NOT_FOUND: there is
- * none. MM_ERR_INVALID: a graph has declared it. MM_ERR_ORDER: other persistent tensors lie behind it, which never
- * move: it stays. On failure nothing changed. Between iterations only. */
+/* Removes what mm_persistent_add added. Every prepared graph is planned anew without it. MM_ERR_NOT_FOUND: there is no
+ * such tensor. MM_ERR_INVALID: a graph has declared it. MM_ERR_ORDER: other persistent tensors lie behind it; since
+ * these never move, it stays. On failure nothing changed. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
 
-/* The compute stream that work can be enqueued on: what mm_layer_begin takes. The same for the manager's life. */
+/* The manager's compute stream, to be passed to mm_layer_begin. The same for the manager's life. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
-/* A stream as its device knows it, for launches and libraries of your own: on the device cuda a cudaStream_t. NULL on
- * the host device, and for NULL: there a loop computes on its own thread. It stays mm's. Ask in each step, after
- * mm_layer_begin: where times are measured, they count from there. */
+/* The device's own handle of a stream, for your launches and libraries: on the device cuda a cudaStream_t. NULL on the
+ * host device, where a loop computes on its own thread, and for NULL. The manager keeps owning it. Call this in each
+ * step, after mm_layer_begin: with measure_times, the step's time counts from this call. */
 MM_API void *mm_stream_handle(mm_stream *stream);
 
 MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_graph *graph);
 
-/* Drains every stream, checks that nothing is left. A failure of any job of the iteration that was not reported yet
- * is returned here. */
+/* Ends the iteration: waits for every stream. Returns the first failure of the iteration that no call has returned
+ * yet. */
 MM_API MM_CHECKED mm_status mm_iteration_end(mm_manager *manager);
 
-/* Ends it without waiting for the device: what is enqueued on the compute stream afterwards, the next iteration too,
- * runs after all of it. Only what failed before it was enqueued is returned here; what fails later is returned by the
- * calls that wait: mm_manager_sync, mm_iteration_end of a later iteration, calls that need the manager to be idle (they
- * wait first: mm_persistent_get and _set, changes of policy, budget or graphs). Like mm_iteration_end where something
- * has to be looked at once the work is done: self_check, measure_times, plans that place tensors at run time (naive
- * forms).
- */
+/* Ends the iteration without waiting for the device. Work that is enqueued on the compute stream afterwards, such as
+ * the next iteration, runs after all of this one. Returns only failures to enqueue. A failure while running is returned
+ * by a later call that waits: mm_manager_sync, mm_iteration_end of a later iteration, or a call that needs the manager
+ * to be idle and so waits first (mm_persistent_get and _set, changes of policy, budget or graphs). It waits like
+ * mm_iteration_end where the results must be inspected: self_check, measure_times, plans that place tensors at run time
+ * (naive forms). */
 MM_API MM_CHECKED mm_status mm_iteration_end_async(mm_manager *manager);
 
-/* Waits for all iterations that were ended without waiting. A failure of any is returned once, by the first call that
- * waits (mm_manager_forget alone drops it), and cleared: the iterations enqueued after the one that failed may not have
- * run. Between iterations. */
+/* Waits for all iterations that were ended without waiting. The first call that waits returns a failure of any of them,
+ * and clears it (mm_manager_forget drops it). Iterations that were enqueued after the failed one may not have run.
+ * Between iterations only. */
 MM_API MM_CHECKED mm_status mm_manager_sync(mm_manager *manager);
 
-/* ---- Replaying an iteration. Where nothing changes from one iteration to the next but what lies in memory, its work
- * can be recorded once and enqueued again with one call (on CUDA: a graph): the host then takes no time for each layer.
+/* ---- Replaying an iteration. If iterations differ only in the contents of memory, the work of one can be recorded and
+ * then enqueued with one call (on cuda, as a CUDA graph). The host then spends no time on each layer.
  *
  *   if (mm_replay_state(m, graph) == MM_REPLAY_MAY) {
  *       mm_record_begin(m, graph);  ... every step as in an iteration; nothing runs ...  mm_record_end(m);
  *   }
  *   mm_iteration_replay(m, graph);
  *
- * Pointers and arguments are as they were when recorded: mm_tensor_data gives the same ones in every iteration. A
- * change of policy or budget, of external memory, of the persistent tensors or of the recompute function drops the
- * recording. */
+ * Pointers and arguments are those of the recording. A change of policy, budget, external memory, persistent tensors or
+ * recompute function drops the recording. */
 typedef enum mm_replay_state_id {
-    MM_REPLAY_NO,    /* cannot be recorded: the log says once why; or not yet: nothing has run under this plan */
-    MM_REPLAY_MAY,   /* mm_record_begin may be tried */
-    MM_REPLAY_READY, /* recorded */
+    MM_REPLAY_NO,    /* cannot be recorded (the log says once why), or not yet: no iteration has run under this plan */
+    MM_REPLAY_MAY,   /* can be recorded: call mm_record_begin */
+    MM_REPLAY_READY, /* is recorded: call mm_iteration_replay */
 } mm_replay_state_id;
 
 MM_API mm_replay_state_id mm_replay_state(const mm_manager *manager, const mm_graph *graph);
 
-/* As mm_iteration_begin: but what is enqueued on the compute stream until mm_record_end is recorded, and does not run.
- * Every step takes the stream. MM_ERR_UNSUPPORTED: issued by threads, tensors placed at run time, self_check,
- * measure_times, a device that cannot record. On any failure give it up with mm_iteration_abort: it is not tried again
- * under this plan, and iterations run as ever. */
+/* Like mm_iteration_begin, but work that is enqueued on the compute stream until mm_record_end is recorded instead of
+ * run. Pass the compute stream to every step. MM_ERR_UNSUPPORTED: MM_ISSUE_THREAD, tensors placed at run time,
+ * self_check, measure_times, or a device that cannot record. After a failure of it or of any call before mm_record_end,
+ * call mm_iteration_abort: recording is not tried again under this plan, and iterations run step by step. */
 MM_API MM_CHECKED mm_status mm_record_begin(mm_manager *manager, const mm_graph *graph);
 MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
 
-/* A whole iteration, as recorded; ends as mm_iteration_end_async does. MM_ERR_ORDER: there is no recording. */
+/* Runs a whole iteration as recorded, and ends it like mm_iteration_end_async. MM_ERR_ORDER: there is no recording. */
 MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
-/* Gives the iteration up: drains, drops what the iteration made, keeps persistents (as the steps run so far left
- * them). The manager is usable after it. Legal outside of an iteration: nothing then. */
+/* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
+ * that have run left them. The manager can be used afterwards. Outside of an iteration it does nothing. */
 MM_API void mm_iteration_abort(mm_manager *manager);
 
-/* Begins the next step, which must be (layer, phase) of the iteration's graph: else MM_ERR_ORDER, and nothing changed.
- * stream given (mm_compute_stream): the stream is made to wait for what the step needs; the caller enqueues its work
- * there. stream NULL: blocks until the inputs are there; the caller computes inline before mm_layer_end.
- * A failed job that this step waits for is returned; abort the iteration then. */
+/* Begins the next step, which must be (layer, phase): else MM_ERR_ORDER, and nothing changed.
+ * With `stream` (mm_compute_stream): makes the stream wait for what the step needs; the caller enqueues its work there.
+ * With NULL: blocks until the inputs are there; the caller computes on its own thread before mm_layer_end.
+ * Returns a failure of any operation that the step waits for; abort the iteration then. */
 MM_API MM_CHECKED mm_status mm_layer_begin(mm_manager *manager, mm_layer layer, mm_phase phase, mm_stream *stream);
 
-/* Ends it; never blocks (but for unplanned allocations that the training thread makes itself: the naive forms under
- * MM_ISSUE_INLINE). MM_ERR_ORDER unless that step was begun. */
+/* Ends the step. Never blocks, with one exception: the naive forms under MM_ISSUE_INLINE allocate on this thread.
+ * MM_ERR_ORDER unless that step was begun. */
 MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm_phase phase);
 
-/* Between begin and end of a step: where a tensor that it uses lies, NULL for any other tensor. Persistent and
- * external tensors: at any time within the iteration. */
+/* The address of a tensor that the current step uses, valid until mm_layer_end; NULL for any other tensor. Addresses of
+ * persistent and external tensors can be asked for at any time within the iteration. */
 MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 
-/* What mm_tensor_data points to for that read: MM_FORM_VALUE, or MM_FORM_SIGN for the mask's bits. */
+/* What mm_tensor_data points to, for a tensor that the step reads: the elements (MM_FORM_VALUE) or, only where the step
+ * declared MM_FORM_SIGN, the mask's bits (MM_FORM_SIGN). */
 MM_API mm_form mm_tensor_form(mm_manager *manager, mm_tensor tensor);
 
-/* Whether what mm_tensor_data points to, of a managed tensor that the step reads, is bit for bit what was written
- * there first: else a lossy code gave it back, or it was computed again from what one gave back, or such contents lie
- * in its place at another time. (That a step gives the same bits when it is run again is what mm_recompute_fn
- * promises.) A step may so compute exactly what depends on it, in place of reading it. */
+/* Whether a managed tensor that the step reads has exactly the bits that were first written to it. If so, the step may
+ * compute again, exactly, anything that depends only on it, instead of reading that. False if a lossy codec decoded the
+ * tensor, if it was recomputed from such a tensor, or if its place holds such contents at another time of the
+ * iteration. Recomputed tensors count as exact otherwise, since mm_recompute_fn promises the same bits. */
 MM_API bool mm_tensor_exact(mm_manager *manager, mm_tensor tensor);
 
-/* Whether what mm_tensor_data points to, of a tensor that the step writes, holds its value already: to be read and left
- * alone. Only where a step is run again, and it was declared so (mm_graph_allow_given). */
+/* Whether a tensor that the step writes holds its value already, so that the step must read it and not write it. Only
+ * true while a step is recomputed, for outputs that were declared so (mm_graph_allow_given). */
 MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
 
-/* Runs a layer's forward step again, for a policy that recomputes: called within mm_layer_begin of the step that needs
- * it, on the driving thread. As between begin and end of that forward step, pointers are mm_tensor_data's, which may be
- * others than the first time; the work goes to `stream` (NULL: inline). It must compute the same bits: random numbers
- * are replayed, and persistent tensors that the step changes (running statistics) are left alone. */
+/* Recomputes a layer: runs its forward step again. mm_layer_begin of the step that needs the output calls it, on the
+ * driving thread. It asks mm_tensor_data for addresses, as in the forward step; they may differ from the first time. It
+ * enqueues the work on `stream` (NULL: computes before it returns). It must produce the same bits as the first time:
+ * use the same random numbers, and do not change persistent tensors again (running statistics). */
 typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
-/* Sets it for a graph (prepared if it was not); kept over changes of the policy. Without it, policies that recompute
- * are refused by mm_iteration_begin. Between iterations only. */
+/* Sets the function that recomputes layers of a graph, and prepares the graph if it was not. It stays set when the
+ * policy changes. Without it, mm_iteration_begin refuses plans that recompute. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
 
-/* The step's scratch, 256-byte aligned; NULL if it has none. */
+/* The current step's workspace, 256-byte aligned; NULL if it has none. */
 MM_API void *mm_workspace_data(mm_manager *manager);
 
-/* How many bytes that is: as declared, or less where the graph allows less. */
+/* The workspace's bytes: as declared by mm_graph_add_step, or by mm_graph_allow_workspace. */
 MM_API size_t mm_workspace_bytes(mm_manager *manager);
 
-/* The current step's index among the graph's steps, -1 outside. */
+/* The current step's index among the graph's steps; -1 outside of a step. */
 MM_API int mm_current_step(const mm_manager *manager);
 
-/* The budget now; what the device gave, if that was less. */
+/* The present budget: what was asked for, or what the device gave if that was less. */
 MM_API int64_t mm_manager_device_bytes(mm_manager *manager);
 
 /* ---------------------------------------------------------------- statistics */
 
 typedef struct mm_stats {
     int64_t iterations;
-    int64_t replays;              /* of them, those that were replayed (mm_iteration_replay) */
-    int64_t predicted_peak_bytes; /* of every plan run so far, the largest: arena's extent and external tensors */
-    int64_t persistent_bytes;     /* of it, persistent tensors */
-    int64_t stash_bytes;          /* of the current plan, what is held from the forward to the backward pass */
-    int64_t outside_bytes;        /* allocated on the device outside of the arena, by libraries */
-    int64_t compute_busy_ns;      /* since creation; with an own stream only */
-    int64_t compute_wait_ns;      /* the compute stream, or the caller who computes inline, stood waiting */
-    int64_t codec_busy_ns;        /* encode and decode streams at work */
-    int64_t codec_wait_ns;        /* of it, while the computation waited for them; of iterations that were waited
-                                     for, where events have times */
+    int64_t replays;              /* iterations among these that were replayed (mm_iteration_replay) */
+    int64_t predicted_peak_bytes; /* largest peak of the plans run so far: extent in the arena + external tensors */
+    int64_t persistent_bytes;     /* persistent tensors, a part of that */
+    int64_t stash_bytes;     /* what the current plan holds from the forward to the backward pass, codes included */
+    int64_t outside_bytes;   /* allocated on the device outside of the arena, by libraries */
+    int64_t compute_busy_ns; /* the compute stream at work, since creation; 0 if the caller computes inline */
+    int64_t compute_wait_ns; /* the compute stream, or the caller who computes inline, waited */
+    int64_t codec_busy_ns;   /* encode and decode streams at work */
+    int64_t codec_wait_ns;   /* the computation waited for a codec at work. Counts only iterations that were waited
+                                     for, on devices whose events have times */
     int64_t encodes, decodes;
-    int64_t encoded_bytes;       /* raw bytes that went into encoders */
-    int64_t coded_bytes;         /* bytes that came out */
-    int64_t out_bytes, in_bytes; /* to pinned memory and back */
+    int64_t encoded_bytes;       /* bytes of maps that were encoded */
+    int64_t coded_bytes;         /* bytes of their codes */
+    int64_t out_bytes, in_bytes; /* copied to pinned memory, and back */
     int64_t nonfinite_blocks;    /* ZFP blocks that held Inf or NaN */
-    int64_t unplanned_allocs;    /* naive modes only */
-    int64_t host_waits;          /* times mm_layer_begin waited for a worker to issue */
-    int64_t ladder_steps;        /* taken because memory was short */
+    int64_t unplanned_allocs;    /* allocations at run time; naive forms only */
+    int64_t host_waits;          /* how often mm_layer_begin waited for a worker to issue an operation */
+    int64_t ladder_steps;        /* how often a substitute policy was taken because memory was short */
 } mm_stats;
 
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
@@ -470,10 +480,10 @@ MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 /* Bytes of the arena that were written (measure_touched). What plans take of it is filled with a pattern before the
  * first of them runs; the rest is left untouched, and costs nothing: zeros that are written there are not seen. */
 typedef struct mm_touched {
-    int64_t total_bytes; /* all that was touched; where memory was given back because it was short, and taken back, the
-                                 most that was until then, or since */
-    int64_t persistent_bytes; /* of it, in persistent tensors */
-    int64_t stray_bytes;      /* outside of every segment of every plan run: a bug if not 0 */
+    int64_t total_bytes;      /* all that was touched. If memory was given back and taken back, the larger of the counts
+                                 before and since */
+    int64_t persistent_bytes; /* the part in persistent tensors */
+    int64_t stray_bytes;      /* the part outside of all that any plan placed there; a bug if not 0 */
 } mm_touched;
 
 /* Between iterations. MM_ERR_ORDER without measure_touched. Takes a pass over what plans take of the arena. */
