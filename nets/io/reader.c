@@ -21,7 +21,7 @@
 #define MAX_PREFETCH     16
 #define MESSAGE_BYTES    512 /* what a thread's last message has at most */
 
-static const nets_source_ops *const sources[] = {&nets_source_cifar10, &nets_source_synthetic};
+static const nets_source_ops *const sources[] = {&nets_source_cifar10, &nets_source_synthetic, &nets_source_files};
 
 #define N_SOURCES (sizeof sources / sizeof *sources)
 
@@ -342,8 +342,13 @@ mm_status nets_reader_create(const char *spec, const nets_reader_options *option
     }
     MM_TRY(options_check(options));
     nets_source *source;
-    MM_TRY(ops->open(argument, options->split, &options->wanted, &source));
+    MM_TRY(ops->open(argument, options, &source));
     return nets_reader_create_over(source, options, reader_out);
+}
+
+bool nets_reader_has_test(const char *spec) {
+    const nets_source_ops *ops = find_source(spec, strcspn(spec, ":"));
+    return !ops || !ops->one_set;
 }
 
 const char *nets_reader_list(size_t i, const char **summary_out) {

@@ -50,7 +50,7 @@ typedef struct nets_batch {
 } nets_batch;
 
 /* Opens data and starts to prepare its first batch. `spec`: "cifar10:DIR", where DIR or DIR/cifar-10-batches-bin holds
- * the binary version's files; "synthetic" or "synthetic:samples=N" (nets_reader_list).
+ * the binary version's files; "synthetic" or "synthetic:samples=N"; "files:IMAGES.npy,LABELS.npy" (nets_reader_list).
  * MM_ERR_NOT_FOUND: unknown data. MM_ERR_INVALID: options or argument. MM_ERR_UNSUPPORTED: no labels of pixels.
  * MM_ERR_IO: a missing or unreadable file. MM_ERR_FORMAT: a file of a wrong size. */
 MM_CHECKED mm_status nets_reader_create(const char *spec, const nets_reader_options *options, nets_reader **reader_out);
@@ -68,6 +68,10 @@ MM_CHECKED mm_status nets_reader_next(nets_reader *reader, nets_batch *batch_out
 /* The next batch will be `index` of `epoch`, the same as if the reader had come there by itself.
  * MM_ERR_INVALID: out of range. */
 MM_CHECKED mm_status nets_reader_seek(nets_reader *reader, int64_t epoch, int64_t index);
+
+/* Whether data of this kind has a test set of its own. Without one, the test set is other data of the same kind, opened
+ * for NETS_SPLIT_TEST. True of unknown data. */
+bool nets_reader_has_test(const char *spec);
 
 /* How the i-th kind of data is written ("cifar10:DIR") and a line about it; NULL past the last. Static strings. */
 const char *nets_reader_list(size_t i, const char **summary_out);

@@ -111,11 +111,10 @@ mm_status nets_source_cifar10_open(const char *dir, nets_split split, int64_t re
     return MM_OK;
 }
 
-static mm_status cifar10_open(const char *argument, nets_split split, const nets_image_shape *wanted,
-                              nets_source **source_out) {
+static mm_status cifar10_open(const char *argument, const nets_reader_options *options, nets_source **source_out) {
     if (!argument || !argument[0]) return mm_fail(MM_ERR_INVALID, "cifar10 needs its folder: cifar10:DIR");
-    MM_TRY(nets_source_check_wanted("cifar10", &cifar10_image, wanted));
-    return nets_source_cifar10_open(argument, split, RECORDS, source_out);
+    MM_TRY(nets_source_check_wanted("cifar10", &cifar10_image, &options->wanted));
+    return nets_source_cifar10_open(argument, options->split, RECORDS, source_out);
 }
 
 static mm_status read_record(const cifar10 *data, int64_t index, uint8_t *record_out) {

@@ -13,9 +13,11 @@ typedef struct nets_source_ops {
     const char *usage;   /* how a spec is written */
     const char *summary; /* one line */
 
-    /* Opens a split. `argument`: what follows the name's colon in the spec, NULL if nothing does. `wanted`: see
-     * nets_reader_options. Every failure that can be found without reading all data is found here. */
-    mm_status (*open)(const char *argument, nets_split split, const nets_image_shape *wanted, nets_source **source_out);
+    bool one_set; /* it is no training and test set: it is read whole as whichever it is opened for */
+
+    /* Opens options->split. `argument`: what follows the name's colon in the spec, NULL if nothing does. Every failure
+     * that can be found without reading all images is found here. */
+    mm_status (*open)(const char *argument, const nets_reader_options *options, nets_source **source_out);
 
     /* Sample `index` of 0..samples-1: height * width * channels normalised floats, NHWC, and its label in
      * 0..classes-1. The same index gives the same bits. Called by one thread at a time. */
@@ -38,6 +40,7 @@ struct nets_source {
 };
 
 extern const nets_source_ops nets_source_cifar10;
+extern const nets_source_ops nets_source_files;
 extern const nets_source_ops nets_source_synthetic;
 
 /* CIFAR-10 files of `records` samples each instead of 10000. */

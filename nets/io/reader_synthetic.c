@@ -121,8 +121,9 @@ static mm_status parse_samples(const char *argument, int64_t *samples_out) {
     return MM_OK;
 }
 
-static mm_status synthetic_open(const char *argument, nets_split split, const nets_image_shape *wanted,
-                                nets_source **source_out) {
+static mm_status synthetic_open(const char *argument, const nets_reader_options *options, nets_source **source_out) {
+    const nets_image_shape *wanted = &options->wanted;
+    nets_split split = options->split;
     int64_t samples;
     MM_TRY(parse_samples(argument, &samples));
     nets_image_shape image = {

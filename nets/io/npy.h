@@ -1,0 +1,36 @@
+/* Reads arrays of NumPy's .npy files, versions 1 and 2 of the format: C order, little endian. Elements are read from the
+ * file when they are asked for; nothing is mapped: a file that shrinks during a run is an error then, not a SIGBUS. */
+#ifndef NETS_IO_NPY_H
+#define NETS_IO_NPY_H
+
+#include "mm/core/status.h"
+
+enum { NETS_NPY_MAX_RANK = 8 };
+
+/* The types that are read. */
+typedef enum nets_npy_type { NETS_NPY_UINT8, NETS_NPY_INT32, NETS_NPY_TYPES } nets_npy_type;
+
+typedef struct nets_npy {
+    const char *path; /* borrowed, also by messages */
+    int fd;           /* -1: not open */
+    nets_npy_type type;
+    int rank;
+    int64_t dims[NETS_NPY_MAX_RANK]; /* from 0 */
+    int64_t elems;                   /* their product */
+    int64_t offset_bytes;            /* of the first element */
+} nets_npy;
+
+/* Opens an array of elements of `type`; the caller closes it. MM_ERR_IO: the file is missing or unreadable;
+ * MM_ERR_FORMAT: it is no such array, or not as long as its shape says. Messages name the path. */
+MM_CHECKED mm_status nets_npy_open(const char *path, nets_npy_type type, nets_npy *npy_out);
+
+/* Elements [first, first + n), within the array. MM_ERR_IO. Any thread. */
+MM_CHECKED mm_status nets_npy_read(const nets_npy *npy, int64_t first, int64_t n, void *elems_out);
+
+/* What was never opened, but for its fd of -1, may be closed too. */
+void nets_npy_close(nets_npy *npy);
+
+/* "[100, 32, 32, 3]". Returns text_out. */
+const char *nets_npy_shape_text(const nets_npy *npy, char text_out[256]);
+
+#endif
