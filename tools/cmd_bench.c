@@ -252,11 +252,13 @@ static mm_status check_picture(const bench *b) {
 }
 
 static mm_status check_files(const bench *b) {
-    named_file files[4 + 2 * ARG_TEXTS_MAX] = {{"--json", b->json, FILE_WRITTEN},
-                                               {"--svg", b->svg, FILE_WRITTEN},
-                                               {"--facts", b->facts, FILE_WRITTEN},
-                                               {"--algorithms", b->target.algorithms, FILE_KEPT}};
-    int n = 4;
+    data_files data;
+    files_data(b->data, &data);
+    named_file files[6 + 2 * ARG_TEXTS_MAX] = {
+        {"--json", b->json, FILE_WRITTEN},   {"--svg", b->svg, FILE_WRITTEN},
+        {"--facts", b->facts, FILE_WRITTEN}, {"--algorithms", b->target.algorithms, FILE_KEPT},
+        {"--data", data.images, FILE_READ},  {"--data", data.labels, FILE_READ}};
+    int n = 6;
     if (b->svg) MM_TRY(check_picture(b));
     for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
     for (int i = 0; i < b->nets.n; i++) files[n++] = (named_file){"--net", files_net(b->nets.text[i]), FILE_READ};
@@ -354,7 +356,8 @@ int cmd_bench(int argc, char **argv) {
          &b.policy_list, 0, 0},
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
         {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
-        {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
+        {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:IMAGES.npy,LABELS.npy (synthetic)", ARG_TEXT,
+         &b.data, 0, 0},
         TARGET_ARGS(&b.target),
         {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
          &b.same_batches, 0, 0},

@@ -20,7 +20,7 @@ typedef struct policy_switch {
 
 typedef struct train {
     /* as given */
-    const char *net, *data, *policy, *save, *load, *json, *log_path, *issue;
+    const char *net, *data, *test_data, *policy, *save, *load, *json, *log_path, *issue;
     int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     double lr, momentum, weight_decay;
     target target;
@@ -80,15 +80,33 @@ static mm_status apply_switches(void *ctx, session *s) {
 /* A state that is gone on from may be saved over. */
 static mm_status check_files(const train *t) {
     bool over = t->load && t->save && files_are_same(t->load, t->save);
-    const named_file files[] = {
-        {"--save", t->save, FILE_WRITTEN},       {"--json", t->json, FILE_WRITTEN},
-        {"--log", t->log_path, FILE_WRITTEN},    {"--load", over ? NULL : t->load, FILE_READ},
-        {"--net", files_net(t->net), FILE_READ}, {"--algorithms", t->target.algorithms, FILE_KEPT}};
+    data_files data, test_data;
+    files_data(t->data, &data);
+    files_data(t->test_data, &test_data);
+    const named_file files[] = {{"--save", t->save, FILE_WRITTEN},
+                                {"--json", t->json, FILE_WRITTEN},
+                                {"--log", t->log_path, FILE_WRITTEN},
+                                {"--load", over ? NULL : t->load, FILE_READ},
+                                {"--net", files_net(t->net), FILE_READ},
+                                {"--algorithms", t->target.algorithms, FILE_KEPT},
+                                {"--data", data.images, FILE_READ},
+                                {"--data", data.labels, FILE_READ},
+                                {"--test-data", test_data.images, FILE_READ},
+                                {"--test-data", test_data.labels, FILE_READ}};
     return files_check(files, sizeof files / sizeof *files);
+}
+
+static mm_status check_data(const train *t) {
+    if (t->test_data && !t->eval)
+        return mm_fail(MM_ERR_INVALID, "--test-data %s: is what --eval evaluates on; add --eval", t->test_data);
+    if (t->eval && !t->test_data && !nets_reader_has_test(t->data))
+        return mm_fail(MM_ERR_INVALID, "--eval: --data %s has no test set; give one with --test-data", t->data);
+    return MM_OK;
 }
 
 static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
+    MM_TRY(check_data(t));
     mm_issue issue;
     MM_TRY(target_init(&t->target));
     MM_TRY(target_probe(&t->target));
@@ -100,6 +118,7 @@ static mm_status configure(train *t, session_config *config) {
     MM_TRY(check_files(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
+                               .test_data = t->test_data,
                                .batch = t->batch,
                                .target = t->target,
                                .budget_bytes = t->budget_bytes,
@@ -215,6 +234,10 @@ static const char help_text[] =
     "the plan needs. If the device has less to give, or memory runs out later, a plan that needs less stands in (with\n"
     "more swapping, recomputation, and so on; never a lossy one for a lossless one), and a line says so.\n"
     "\n"
+    "files: are images as uint8 [images, height, width, channels], which the network gets as -1 to 1, not augmented,\n"
+    "and int32 labels [images], or [images, height, width] for a network with a label for each pixel, as numpy.save\n"
+    "writes them. They are read while training goes on, not held in memory.\n"
+    "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
     "A loss that is NaN or infinite ends the training with status diverged and exit 1: that iteration's update is not\n"
     "taken, and --save has the state before it. --keep-going trains on.\n"
@@ -223,6 +246,7 @@ static const char help_text[] =
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
     "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
+    "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
     "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"
     "  mm train --net resnet20 --iterations 400 --load state --save state";
 
@@ -239,7 +263,9 @@ int cmd_train(int argc, char **argv) {
                .weight_decay = 1e-4};
     const arg table[] = {
         {"--net", "NAME", "network: 'mm nets' lists them (resnet32)", ARG_TEXT, &t.net, 0, 0},
-        {"--data", "SPEC", "cifar10:DIR, synthetic, synthetic:samples=N (synthetic)", ARG_TEXT, &t.data, 0, 0},
+        {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:IMAGES.npy,LABELS.npy (synthetic)", ARG_TEXT,
+         &t.data, 0, 0},
+        {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t.test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},

@@ -55,6 +55,18 @@ const char *files_net(const char *net) {
     return net && strncmp(net, prefix, sizeof prefix - 1) == 0 ? net + sizeof prefix - 1 : NULL;
 }
 
+void files_data(const char *spec, data_files *files_out) {
+    static const char prefix[] = "files:";
+    *files_out = (data_files){.images = NULL};
+    if (!spec || strncmp(spec, prefix, sizeof prefix - 1) != 0) return;
+    snprintf(files_out->text, sizeof files_out->text, "%s", spec + sizeof prefix - 1);
+    char *comma = strchr(files_out->text, ',');
+    if (!comma) return; /* for the reader to refuse */
+    *comma = '\0';
+    files_out->images = files_out->text;
+    files_out->labels = comma + 1;
+}
+
 mm_status files_check(const named_file *files, int n) {
     for (int i = 0; i < n; i++) {
         if (files[i].path && files[i].use == FILE_WRITTEN) MM_TRY(nets_safetensors_writable(files[i].path));

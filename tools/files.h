@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include <limits.h>
+
 #include "mm/core/status.h"
 
 typedef enum file_use {
@@ -22,6 +24,13 @@ bool files_are_same(const char *a, const char *b);
 
 /* The path in "file:PATH", as --net may have it; NULL: it names none. */
 const char *files_net(const char *net);
+
+/* The two files of --data files:IMAGES,LABELS; both NULL for other data. */
+typedef struct data_files {
+    char text[2 * PATH_MAX];
+    const char *images, *labels; /* in it */
+} data_files;
+void files_data(const char *spec, data_files *files_out);
 
 /* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that
  * what is written first, or was there to be read, would be lost. */

@@ -37,7 +37,7 @@ static mm_status open_data(session *s) {
     if (!c->evaluate) return MM_OK;
     options.split = NETS_SPLIT_TEST;
     options.drop_last = false;
-    MM_TRY(nets_reader_create(c->data, &options, &s->test_data));
+    MM_TRY(nets_reader_create(c->test_data ? c->test_data : c->data, &options, &s->test_data));
     nets_reader_size_get(s->test_data, &s->test_size);
     return MM_OK;
 }

@@ -17,6 +17,7 @@
 typedef struct session_config {
     const nets_net *net;
     const char *data;
+    const char *test_data; /* to evaluate on; NULL: the test set of `data` */
     int64_t batch;
     target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */

@@ -369,4 +369,54 @@ a_switch_without_a_budget_is_as_one_with_the_same_given_() {
         fail "stash of $(value own stash_bytes), with the same budget given $(value given stash_bytes)"
 }
 
+# ---------------------------------------------------------------- data of one's own
+
+# npy FILE TYPE SHAPE BYTES...: a .npy file of version 1, its elements as printf's escapes.
+npy() {
+    local file=$1 header="{'descr': '$2', 'fortran_order': False, 'shape': ($3,), }"
+    printf -v header '%-117s\n' "$header"
+    printf '\x93NUMPY\1\0\x76\0%s' "$header" >"$file"
+    shift 3
+    printf '%b' "$@" >>"$file"
+}
+
+# Eight images of 4x4x3, each of its label's brightness, so that they can be learned.
+own_data() { # IMAGES LABELS
+    local i elem pixels=() labels=()
+    for ((i = 0; i < 8; i++)); do
+        for ((elem = 0; elem < 48; elem++)); do printf -v 'pixels[i * 48 + elem]' '\\x%02x' $((i % 4 * 60 + elem % 5)); done
+        labels[i]="\\x0$((i % 4))\\0\\0\\0"
+    done
+    npy "$1" '|u1' '8, 4, 4, 3' "${pixels[@]}"
+    npy "$2" '<i4' 8 "${labels[@]}"
+}
+
+own=(train --net resnet8@4x4,classes=4 --quiet --batch 4)
+
+data_of_ones_own_trains_and_is_evaluated_() {
+    own_data x.npy y.npy
+    expect 0 "${own[@]}" --data files:x.npy,y.npy --test-data files:x.npy,y.npy --epochs 12 --eval --json row
+    [[ $(value row test_accuracy) == 1* ]] || fail "it learned only $(value row test_accuracy)"
+    (($(value row iterations) == 24)) || fail "not 2 iterations an epoch"
+    expect 0 "${own[@]}" --data files:x.npy,y.npy --iterations 3 --save whole
+    expect 0 "${own[@]}" --data files:x.npy,y.npy --iterations 2 --save part
+    expect 0 "${own[@]}" --data files:x.npy,y.npy --iterations 3 --load part --save whole2
+    equal whole whole2
+    expect 0 "${own[@]}" --data synthetic --test-data files:x.npy,y.npy --iterations 1 --eval
+    expect 0 bench --net resnet8@4x4,classes=4 --data files:x.npy,y.npy --batch 4 --iterations 1 --quiet
+}
+
+data_of_ones_own_that_does_not_go_with_the_network_is_refused_() {
+    own_data x.npy y.npy
+    refused 2 "x.npy has images of 4x4x3 in 10 classes, the network wants 32x32x3 in 10" "${net[@]}" \
+        --data files:x.npy,y.npy
+    refused 1 "y.npy: image 3 has label 3, must be from 0 to 2: there are 3 classes" train \
+        --net resnet8@4x4,classes=3 --batch 4 --data files:x.npy,y.npy
+    refused 2 "--data files:x.npy,y.npy has no test set; give one with --test-data" "${own[@]}" --eval \
+        --data files:x.npy,y.npy
+    refused 2 "is what --eval evaluates on; add --eval" "${own[@]}" --test-data files:x.npy,y.npy
+    refused 2 "must be two paths without commas: files:IMAGES.npy,LABELS.npy" "${own[@]}" --data files:x.npy
+    refused 2 "--save and --data name the same file, y.npy" "${own[@]}" --data files:x.npy,y.npy --save y.npy
+}
+
 run_cases
