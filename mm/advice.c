@@ -5,8 +5,6 @@
 #include "mm/core/status.h"
 #include "mm/planning.h"
 
-enum { MESSAGE = 512 };
-
 /* In the order in which they are named: without loss, then the others. A policy that fits as published fits in its
  * default form, too. */
 static const struct proposal {
@@ -99,7 +97,7 @@ static trial find_pinning(const trials *all) {
 }
 
 mm_status mm_advise(const mm_refused *refused) {
-    char refusal[MESSAGE];
+    char refusal[MM_MESSAGE_CAPACITY];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
     trials all = {.refused = refused};
     trial t = find(&all);

@@ -6,8 +6,6 @@
 #include "mm/ladder.h"
 #include "mm/manager.h"
 
-enum { MESSAGE = 512 };
-
 bool mm_manager_is_short(const mm_manager *m) {
     if (m->options.no_ladder) return false;
     return mm_manager_limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->staging) < m->options.pinned_bytes;
@@ -30,7 +28,7 @@ static void take_up(mm_manager *m, const mm_attempt *a, const mm_policy *wanted,
     strcpy(m->policy_now, a->policy.spec);
     m->least_workspaces = a->least_workspaces;
     if (!new_policy && !other) return;
-    char need[32], have[32], message[MESSAGE];
+    char need[32], have[32], message[MM_MESSAGE_CAPACITY];
     if (!a->stands_in) {
         if (!new_policy) mm_log_send(&m->options.log, MM_LOG_WARNING, "%s fits again", wanted->spec);
         return;
@@ -57,7 +55,7 @@ static bool has_smaller_workspaces(const mm_manager *m, const mm_record *added) 
 /* The first of a policy's ladder that fits, for all graphs. `own`: the policy itself, which does not. */
 static mm_status descend(mm_manager *m, const mm_attempt *own, const mm_record *added, const char *why) {
     mm_rung rungs[MM_LADDER_MAX];
-    char refusal[MESSAGE], least[MM_POLICY_SPEC];
+    char refusal[MM_MESSAGE_CAPACITY], least[MM_POLICY_SPEC];
     int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX;
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
     strcpy(least, own->policy.spec);
@@ -92,7 +90,7 @@ void mm_manager_run_out(mm_manager *m) {
     const mm_graph *graph = m->largest;
     const mm_record *r = graph ? mm_manager_find(m, graph) : NULL;
     if (m->options.no_ladder || !r) return;
-    char reason[MESSAGE], why[2 * MESSAGE];
+    char reason[MM_MESSAGE_CAPACITY], why[2 * MM_MESSAGE_CAPACITY];
     snprintf(reason, sizeof reason, "%s", mm_last_error());
     snprintf(why, sizeof why, "in an iteration of %s, %s", mm_graph_name(graph), reason);
     /* By a part that is worth it for whoever else needs the memory. */

@@ -107,7 +107,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
     int64_t most = most_to_ask(m->device, kind);
     mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
     if (status != MM_ERR_NOMEM || m->options.no_ladder || bytes > most) return status;
-    char refused[512], message[256], asked[32], taken[32];
+    char refused[MM_MESSAGE_CAPACITY], message[256], asked[32], taken[32];
     snprintf(refused, sizeof refused, "%s", mm_last_error());
     most = most_to_ask(m->device, kind); /* by now */
     status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);

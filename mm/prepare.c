@@ -5,8 +5,6 @@
 
 #include "mm/manager.h"
 
-enum { MESSAGE = 512 };
-
 mm_limits mm_manager_limits(const mm_manager *m) {
     return (mm_limits){.device_bytes = mm_manager_limit_bytes(m),
                        .pinned_bytes = mm_pool_bytes(m->staging),
@@ -135,7 +133,7 @@ static mm_status add_record(mm_manager *m, const mm_record *known) {
 static mm_status add_graph(mm_manager *m, const mm_record *added, bool moved) {
     mm_status status = moved ? MM_OK : add_record(m, added);
     if (!moved && (status != MM_ERR_INFEASIBLE || !mm_manager_is_short(m))) return status;
-    char why[MESSAGE];
+    char why[MM_MESSAGE_CAPACITY];
     snprintf(why, sizeof why, "%s is added", mm_graph_name(added->graph));
     return mm_manager_replan(m, &m->policy, added, why);
 }

@@ -27,6 +27,7 @@ typedef struct bench {
     const facts_source *source;         /* simulated; NULL: measured */
     collector *collector;               /* of facts; NULL: not wanted */
     /* made */
+    texts texts; /* that rows name */
     row *rows;
     int n_rows, capacity;
     bool failed; /* some run failed, other than by its budget */

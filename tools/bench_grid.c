@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/table.h"
+
 /* ---------------------------------------------------------------- making */
 
 static int64_t value_of(const row *r, bool over_batch) { return over_batch ? r->batch : r->asked_bytes; }
@@ -51,7 +53,9 @@ static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
     for (int i = first; i < n; i++) {
         if (!is_together(&rows[first], &rows[i], over_batch)) continue;
         int p = find_policy(g, rows[i].policy), v = find_value(g, value_of(&rows[i], over_batch));
-        if (p >= 0 && v >= 0) g->images_per_second[p][v] = rows[i].images_per_second;
+        if (p < 0 || v < 0) continue;
+        g->images_per_second[p][v] = rows[i].images_per_second;
+        g->stood_in[p][v] = row_stand_in(&rows[i]) != NULL;
     }
 }
 
@@ -79,40 +83,41 @@ mm_status grids_make(const row *rows, int n, grid **grids_out, int *n_out) {
 
 /* ---------------------------------------------------------------- printing */
 
-enum { ACROSS = 8, LINE = 110 }; /* columns of one table, of which more go below; characters of a line */
-
-static void print_value(FILE *file, const grid *g, int v) {
-    char text[32] = "own";
-    if (g->over_batch)
-        snprintf(text, sizeof text, "%lld", (long long)g->values[v]);
-    else if (g->values[v] > 0)
-        mm_size_format(g->values[v], text, sizeof text);
-    fprintf(file, " %9s", text);
+/* Of a budget or a batch. Returns the text. */
+static const char *value_text(const grid *g, int v, char text[32]) {
+    snprintf(text, 32, "%lld", (long long)g->values[v]);
+    if (!g->over_batch && g->values[v] > 0) mm_size_format(g->values[v], text, 32);
+    if (!g->over_batch && g->values[v] == 0) snprintf(text, 32, "own");
+    return text;
 }
 
-void grid_print(FILE *file, const grid *g) {
-    int width = 8;
-    for (int p = 0; p < g->n_policies; p++)
-        if ((int)strlen(g->policies[p]) > width) width = (int)strlen(g->policies[p]);
-    if (width > 36) width = 36; /* a longer name has a line of its own */
-    fprintf(file, "\n%s: images/s by %s\n", g->title, g->over_batch ? "batch" : "budget");
-    for (int first = 0; first < g->n_values; first += ACROSS) {
-        int end = first + ACROSS < g->n_values ? first + ACROSS : g->n_values;
-        fprintf(file, "%-*s", width, "policy");
-        for (int v = first; v < end; v++) print_value(file, g, v);
-        fputc('\n', file);
-        for (int p = 0; p < g->n_policies; p++) {
-            bool long_name = (int)strlen(g->policies[p]) > width;
-            fprintf(file, "%-*s", width, g->policies[p]);
-            if (long_name) fprintf(file, "\n%*s", width, "");
-            for (int v = first; v < end; v++)
-                if (g->images_per_second[p][v] > 0)
-                    fprintf(file, " %9.1f", g->images_per_second[p][v]);
-                else
-                    fprintf(file, " %9s", "-");
-            fputc('\n', file);
-        }
+/* A star marks what another policy ran that stood in. */
+static void add_policy(table *t, const grid *g, int p) {
+    table_row(t);
+    table_cell(t, "%s", g->policies[p]);
+    for (int v = 0; v < g->n_values; v++)
+        if (g->images_per_second[p][v] > 0)
+            table_cell(t, "%.1f%s", g->images_per_second[p][v], g->stood_in[p][v] ? "*" : "");
+        else
+            table_cell(t, "-");
+}
+
+mm_status grid_print(FILE *file, const grid *g) {
+    table_column columns[GRID_VALUES + 1] = {{.head = "policy", .left = true}};
+    char heads[GRID_VALUES][32];
+    table *t;
+    for (int v = 0; v < g->n_values; v++) columns[v + 1].head = value_text(g, v, heads[v]);
+    MM_TRY(table_create(columns, g->n_values + 1, TABLE_FOLDED, &t));
+    bool starred = false;
+    for (int p = 0; p < g->n_policies; p++) {
+        add_policy(t, g, p);
+        for (int v = 0; v < g->n_values; v++) starred |= g->stood_in[p][v];
     }
+    fprintf(file, "\n%s: images/s by %s\n", g->title, g->over_batch ? "batch" : "budget");
+    mm_status status = table_print(file, t);
+    if (starred) fputs("* by the policy that stood in for it: the table above names it\n", file);
+    table_destroy(t);
+    return status;
 }
 
 static bool is_case(const row *a, const row *b) { return is_together(a, b, false) && a->asked_bytes == b->asked_bytes; }
@@ -124,30 +129,42 @@ static int by_speed_falling(const void *a, const void *b) {
     return (dx < dy) - (dx > dy);
 }
 
-static void print_order(FILE *file, const row *rows, int n, int first) {
+/* What stood in for a policy has its speed, so it is named. */
+static mm_status print_ran(FILE *file, const row *const *ran, int n_ran, texts *kept) {
+    int at = 1;
+    fputc(' ', file);
+    for (int i = 0; i < n_ran; i++) {
+        const char *name;
+        MM_TRY(row_policy(ran[i], kept, &name));
+        int length = (int)strlen(name) + 16;
+        if (i > 0 && at + length > TABLE_WIDTH) at = fprintf(file, "\n ") - 1;
+        at += fprintf(file, " %s%s %.1f", i ? "> " : "", name, ran[i]->images_per_second);
+    }
+    fputc('\n', file);
+    return MM_OK;
+}
+
+static mm_status print_order(FILE *file, const row *rows, int n, int first, texts *kept) {
     const row *ran[GRID_POLICIES];
     int n_ran = 0;
     for (int i = first; i < n && n_ran < GRID_POLICIES; i++)
         if (is_case(&rows[first], &rows[i]) && rows[i].images_per_second > 0) ran[n_ran++] = &rows[i];
-    if (n_ran < 2) return;
+    if (n_ran < 2) return MM_OK;
     qsort(ran, (size_t)n_ran, sizeof *ran, by_speed_falling);
-    char title[160], entry[256];
+    char title[GRID_TITLE];
     name_case(&rows[first], true, true, title, sizeof title);
-    fprintf(file, "\n%s: images/s, fastest first\n ", title);
-    for (int i = 0, column = 0; i < n_ran; i++) {
-        int length =
-            snprintf(entry, sizeof entry, " %s%s %.1f", i ? "> " : "", ran[i]->policy, ran[i]->images_per_second);
-        if (column > 0 && column + length > LINE) column = 0, fputs("\n ", file);
-        column += length;
-        fputs(entry, file);
-    }
-    fputc('\n', file);
+    fprintf(file, "\n%s: images/s, fastest first\n", title);
+    return print_ran(file, ran, n_ran, kept);
 }
 
-void grid_print_orders(FILE *file, const row *rows, int n) {
-    for (int first = 0; first < n; first++) {
+mm_status grid_print_orders(FILE *file, const row *rows, int n) {
+    texts kept = {0};
+    mm_status status = MM_OK;
+    for (int first = 0; status == MM_OK && first < n; first++) {
         bool is_new = true;
         for (int i = 0; is_new && i < first; i++) is_new = !is_case(&rows[first], &rows[i]);
-        if (is_new) print_order(file, rows, n, first);
+        if (is_new) status = print_order(file, rows, n, first, &kept);
     }
+    texts_fini(&kept);
+    return status;
 }

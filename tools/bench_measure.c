@@ -10,7 +10,7 @@
  * iterations on random labels, as SqueezeNet. */
 static const float BENCH_RATE = 0.01f;
 
-static session_config configure(const bench *b, const nets_net *net, int64_t batch, const char *policy) {
+static session_config configure(bench *b, const nets_net *net, int64_t batch, const char *policy) {
     session_config config = {.net = net,
                              .data = b->data,
                              .batch = batch,
@@ -23,7 +23,8 @@ static session_config configure(const bench *b, const nets_net *net, int64_t bat
                              .keep_going = true, /* the speed is that of any other loss */
                              .equal_streams = b->equal_streams,
                              .stop = b->interrupted,
-                             .alloc_cost_ns = b->alloc_cost_us * 1000};
+                             .alloc_cost_ns = b->alloc_cost_us * 1000,
+                             .texts = &b->texts};
     config.policies.text[config.policies.n++] = policy;
     return config;
 }

@@ -174,12 +174,13 @@ static mm_status run_all(bench *b) {
 static mm_status print_all(const bench *b) {
     grid *grids;
     int n;
-    rows_print(stdout, b->rows, b->n_rows);
+    MM_TRY(rows_print(stdout, b->rows, b->n_rows));
     MM_TRY(grids_make(b->rows, b->n_rows, &grids, &n));
-    for (int i = 0; i < n; i++) grid_print(stdout, &grids[i]);
-    if (n == 0) grid_print_orders(stdout, b->rows, b->n_rows);
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++) status = grid_print(stdout, &grids[i]);
+    if (status == MM_OK && n == 0) status = grid_print_orders(stdout, b->rows, b->n_rows);
     rows_print_error(stdout, b->rows, b->n_rows);
-    mm_status status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
+    if (status == MM_OK) status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
 }
@@ -400,5 +401,6 @@ int cmd_bench(int argc, char **argv) {
     int code = b.failed ? EXIT_FAILED : *b.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
     if (status != MM_OK) code = command_failed("bench", status);
     free(b.rows);
+    texts_fini(&b.texts);
     return code;
 }

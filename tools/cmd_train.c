@@ -33,6 +33,7 @@ typedef struct train {
     const volatile sig_atomic_t *interrupted; /* the iteration under way is finished, and the state saved if asked */
     nets_net *network;
     FILE *log;
+    texts texts; /* that the row names */
 } train;
 
 static mm_status read_switch(train *t, const char *text) {
@@ -132,7 +133,8 @@ static mm_status configure(train *t, session_config *config) {
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
                                .stop = t->interrupted,
-                               .issue = issue};
+                               .issue = issue,
+                               .texts = &t->texts};
     config->policies.text[config->policies.n++] = t->policy;
     for (int i = 0; i < t->n_switches; i++) {
         if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
@@ -311,6 +313,7 @@ int cmd_train(int argc, char **argv) {
     target_fini(&t.target);
     nets_net_destroy(t.network);
     if (status != MM_OK) {
+        texts_fini(&t.texts);
         int code = command_failed("train", status);
         if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0)
             fprintf(stderr, "'mm plan --net %s --batch %lld' tells what each policy needs\n", t.net,
@@ -318,8 +321,10 @@ int cmd_train(int argc, char **argv) {
         return code;
     }
     row_end(&r, *t.interrupted);
-    rows_print(stdout, &r, 1);
-    if (t.json && (status = rows_save(t.json, &r, 1)) != MM_OK) return command_failed("train", status);
+    status = rows_print(stdout, &r, 1);
+    if (status == MM_OK && t.json) status = rows_save(t.json, &r, 1);
+    texts_fini(&t.texts);
+    if (status != MM_OK) return command_failed("train", status);
     if (r.diverged_iteration > 0 && !t.keep_going) return EXIT_FAILED;
     return *t.interrupted ? EXIT_INTERRUPTED : EXIT_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/json_file.h"
+#include "tools/table.h"
 
 static int by_value(const void *a, const void *b) {
     const double *x = a, *y = b;
@@ -33,16 +34,7 @@ void row_end(row *r, bool interrupted) {
 
 /* ---------------------------------------------------------------- table */
 
-enum { COLUMNS = 14, FIGURES_FROM = 4, HOST = 10, LOSS = 11, EXPECTED = 12, CELL = 256 };
-
-typedef char cells[COLUMNS][CELL];
-
-static void size_cell(char *cell, int64_t bytes) {
-    if (bytes > 0)
-        mm_size_format(bytes, cell, CELL);
-    else
-        strcpy(cell, "-");
-}
+enum { CELL = 64 };
 
 static bool has_speed(const row *r) { return r->images_per_second > 0; }
 
@@ -64,77 +56,119 @@ static bool has_host_time(const row *r) { return r->host_seconds > 0 && strcmp(r
 
 static double host_seconds_per_layer(const row *r) { return r->layers > 0 ? r->host_seconds / (double)r->layers : 0; }
 
-static void host_cell(const row *r, char *cell) {
-    snprintf(cell, CELL, "%.0f us, %.2f a layer%s", 1e6 * r->host_seconds, 1e6 * host_seconds_per_layer(r),
-             r->replays > 0 ? ", replayed" : "");
+const char *row_stand_in(const row *r) {
+    return r->policy_now && strcmp(r->policy_now, r->policy) != 0 ? r->policy_now : NULL;
 }
 
-static void fill(const row *r, cells c) {
-    snprintf(c[0], CELL, "%s", r->net);
-    snprintf(c[1], CELL, "%lld", (long long)r->batch);
-    if (*r->policy_now && strcmp(r->policy_now, r->policy) != 0)
-        snprintf(c[2], CELL, "%.120s -> %.120s", r->policy, r->policy_now);
+mm_status row_policy(const row *r, texts *kept, const char **name_out) {
+    const char *now = row_stand_in(r);
+    size_t capacity = strlen(r->policy) + (now ? strlen(now) : 0) + sizeof " -> ";
+    char *name = malloc(capacity);
+    const char *copy = NULL;
+    if (name) {
+        snprintf(name, capacity, "%s%s%s", r->policy, now ? " -> " : "", now ? now : "");
+        copy = texts_keep(kept, name);
+    }
+    free(name);
+    if (!copy) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    *name_out = copy;
+    return MM_OK;
+}
+
+static void size_cell(table *t, int64_t bytes) {
+    char size[32];
+    table_cell(t, "%s", bytes > 0 ? mm_size_format(bytes, size, sizeof size) : "-");
+}
+
+static void net_cell(table *t, const row *r) { table_cell(t, "%s", r->net); }
+static void batch_cell(table *t, const row *r) { table_cell(t, "%lld", (long long)r->batch); }
+static void budget_cell(table *t, const row *r) { size_cell(t, r->budget_bytes); }
+static void predicted_cell(table *t, const row *r) { size_cell(t, r->predicted_peak_bytes); }
+static void measured_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); }
+static void outside_cell(table *t, const row *r) { size_cell(t, r->outside_bytes); }
+static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
+static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", r->images_per_second); }
+static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
+
+static void policy_cell(table *t, const row *r) {
+    const char *now = row_stand_in(r);
+    table_cell(t, "%s%s%s", r->policy, now ? " -> " : "", now ? now : "");
+}
+
+static void hidden_cell(table *t, const row *r) {
+    if (r->codec_hidden_share >= 0)
+        table_cell(t, "%.0f%%", 100 * r->codec_hidden_share);
     else
-        snprintf(c[2], CELL, "%s", r->policy);
-    size_cell(c[3], r->budget_bytes);
-    size_cell(c[4], r->predicted_peak_bytes);
-    size_cell(c[5], r->peak_bytes);
-    size_cell(c[6], r->outside_bytes);
-    size_cell(c[7], r->stash_bytes);
-    snprintf(c[8], CELL, has_speed(r) ? "%.1f" : "-", r->images_per_second);
-    if (has_speed(r) && r->codec_hidden_share >= 0)
-        snprintf(c[9], CELL, "%.0f%%", 100 * r->codec_hidden_share);
-    else
-        strcpy(c[9], "-");
+        table_cell(t, "-");
+}
+
+static void host_cell(table *t, const row *r) {
     if (has_host_time(r))
-        host_cell(r, c[HOST]);
+        table_cell(t, "%.0f us, %.2f a layer%s", 1e6 * r->host_seconds, 1e6 * host_seconds_per_layer(r),
+                   r->replays > 0 ? ", replayed" : "");
     else
-        strcpy(c[HOST], "-");
-    snprintf(c[LOSS], CELL, has_speed(r) && !r->simulated ? "%.2f -> %.2f" : "-", r->loss_first, r->loss_last);
-    if (is_predicted(r))
-        expected_cell(r, c[EXPECTED]);
-    else
-        strcpy(c[EXPECTED], "-");
-    snprintf(c[COLUMNS - 1], CELL, "%s", r->status);
+        table_cell(t, "-");
 }
 
-static bool any(const row *rows, int n, bool (*has)(const row *)) {
-    for (int i = 0; i < n; i++)
-        if (has(&rows[i])) return true;
-    return false;
+static void loss_cell(table *t, const row *r) {
+    if (r->simulated)
+        table_cell(t, "-");
+    else
+        table_cell(t, "%.2f -> %.2f", r->loss_first, r->loss_last);
 }
 
-void rows_print(FILE *file, const row *rows, int n) {
-    static const char *const heads[COLUMNS] = {"net",      "batch",   "policy",    "budget", "predicted",
-                                               "measured", "outside", "stash",     "img/s",  "hidden",
-                                               "host",     "loss",    "simulated", "status"};
-    cells *all = malloc(((size_t)n + 1) * sizeof *all);
-    if (!all) return;
-    size_t width[COLUMNS];
-    for (int c = 0; c < COLUMNS; c++) strcpy(all[0][c], heads[c]);
-    for (int i = 0; i < n; i++) fill(&rows[i], all[i + 1]);
-    for (int c = 0; c < COLUMNS; c++) {
-        width[c] = 0;
-        for (int i = 0; i <= n; i++)
-            if (strlen(all[i][c]) > width[c]) width[c] = strlen(all[i][c]);
-    }
-    bool expected = any(rows, n, is_predicted), host = any(rows, n, has_host_time);
-    for (int i = 0; i <= n; i++) {
-        /* What did not run has no figures: its status stands in their place. */
-        int figures = i == 0 || has_speed(&rows[i - 1]) ? COLUMNS - 1 : FIGURES_FROM;
-        for (int c = 0; c < figures; c++) {
-            if ((c == EXPECTED && !expected) || (c == HOST && !host)) continue;
-            bool left = c == 0 || c == 2 || c == LOSS;
-            fprintf(file, left ? "%-*s  " : "%*s  ", (int)width[c], all[i][c]);
-        }
-        fprintf(file, "%s\n", all[i][COLUMNS - 1]);
-    }
-    free(all);
+static void simulated_cell(table *t, const row *r) {
+    char cell[CELL] = "-";
+    if (is_predicted(r)) expected_cell(r, cell);
+    table_cell(t, "%s", cell);
+}
+
+/* The columns of the table, in order. What did not run has a name, but no figures: its status stands in their place. */
+static const struct column {
+    table_column shown;
+    void (*cell)(table *t, const row *r);
+    bool names;
+} columns[] = {
+    {{"net", true, 0}, net_cell, true},
+    {{"batch", false, 0}, batch_cell, true},
+    {{"policy", true, 0}, policy_cell, true},
+    {{"budget", false, 0}, budget_cell, true},
+    {{"predicted", false, 2}, predicted_cell, false},
+    {{"measured", false, 7}, measured_cell, false},
+    {{"outside", false, 1}, outside_cell, false},
+    {{"stash", false, 4}, stash_cell, false},
+    {{"img/s", false, 0}, speed_cell, false},
+    {{"hidden", false, 6}, hidden_cell, false},
+    {{"host", false, 3}, host_cell, false},
+    {{"loss", true, 5}, loss_cell, false},
+    {{"simulated", false, 8}, simulated_cell, false},
+    {{"status", true, 0}, status_cell, false},
+};
+
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static void add_row(table *t, const row *r) {
+    table_row(t);
+    for (int c = 0; c < COLUMNS; c++)
+        if (has_speed(r) || columns[c].names) columns[c].cell(t, r);
+    if (!has_speed(r)) table_note(t, "%s", r->status);
+}
+
+mm_status rows_print(FILE *file, const row *rows, int n) {
+    table_column shown[COLUMNS];
+    table *t;
+    for (int c = 0; c < COLUMNS; c++) shown[c] = columns[c].shown;
+    MM_TRY(table_create(shown, COLUMNS, TABLE_DROPPING, &t));
+    for (int i = 0; i < n; i++) add_row(t, &rows[i]);
+    mm_status status = table_print(file, t);
+    table_destroy(t);
+    return status;
 }
 
 void row_print_line(FILE *file, const row *r) {
     char size[32];
-    fprintf(file, "%s, batch %lld, %s", r->net, (long long)r->batch, r->policy);
+    const char *now = row_stand_in(r);
+    fprintf(file, "%s, batch %lld, %s%s%s", r->net, (long long)r->batch, r->policy, now ? " -> " : "", now ? now : "");
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);
     if (has_speed(r) && is_predicted(r)) {
@@ -180,7 +214,7 @@ static json_t *to_json(const row *r) {
         "ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
         "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
-        *r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps, "codec", r->codec,
+        r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps, "codec", r->codec,
         "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "predicted_peak_bytes",
         (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes, "staged_bytes",
         (json_int_t)r->staged_bytes, "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes",

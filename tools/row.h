@@ -4,13 +4,17 @@
 
 #include <stdio.h>
 
+#include "mm/core/facts.h"
 #include "mm/core/status.h"
+#include "nets/net.h"
+#include "tools/texts.h"
 
 typedef struct row {
-    char net[64], device[16], precision[8], fuse[8], codec[64];
-    const char *policy;   /* borrowed: of the options, or of a table */
-    char policy_now[160]; /* what is run at the end, if something stands in for the policy or it was switched; "" */
-    int64_t ladder_steps; /* taken because memory was short */
+    char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
+    const char *policy;     /* borrowed: of the options, or of a table */
+    const char *policy_now; /* what is run at the end, if something stands in for the policy or it was switched; NULL.
+                               Borrowed from the session's texts */
+    int64_t ladder_steps;   /* taken because memory was short */
     int64_t batch;
     int64_t workspace_limit_bytes; /* of one convolution; 0: as the device has it */
     int64_t asked_bytes;           /* the budget that was asked for; 0: what the policy needs */
@@ -38,7 +42,7 @@ typedef struct row {
     double iteration_seconds_predicted; /* by the simulator; 0: not */
     bool simulated;                     /* nothing ran: the times are the simulator's */
     bool calibrated;                    /* the simulator's facts were measured of the very same plan */
-    char status[256];                   /* "ok", "diverged", "interrupted", or what went wrong */
+    char status[MM_MESSAGE_CAPACITY];   /* "ok", "diverged", "interrupted", or what went wrong */
 } row;
 
 /* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread
@@ -51,8 +55,14 @@ void row_end(row *r, bool interrupted);
 /* How far the simulator was from what was measured, as a share of that; negative: not both are known. */
 double row_error(const row *r);
 
-/* Prints rows as one aligned table. */
-void rows_print(FILE *file, const row *rows, int n);
+/* The policy that ran at the end in place of the row's; NULL: none did. */
+const char *row_stand_in(const row *r);
+
+/* "naive", or "naive -> liveness" where that stood in for it at the end. Kept in the texts; MM_ERR_NOMEM. */
+MM_CHECKED mm_status row_policy(const row *r, texts *kept, const char **name_out);
+
+/* Prints rows as one table (table.h). MM_ERR_NOMEM. */
+MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
 
 /* One row as a line that stands for itself. */
 void row_print_line(FILE *file, const row *r);

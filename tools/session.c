@@ -307,7 +307,8 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->ladder_steps = after.ladder_steps;
     r->diverged_iteration = s->diverged_iteration;
     r->replays = after.replays;
-    copy_text(r->policy_now, sizeof r->policy_now, mm_policy_now(s->manager));
+    if (s->config.texts) r->policy_now = texts_keep(s->config.texts, mm_policy_now(s->manager));
+    if (s->config.texts && !r->policy_now) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
     if (r->iterations > 0)

@@ -37,6 +37,7 @@ typedef struct session_config {
     mm_issue issue;
     const volatile sig_atomic_t *stop; /* nonzero: no further iteration; NULL: never */
     int64_t alloc_cost_ns;
+    texts *texts; /* borrowed: keeps what rows name, and must outlive them; NULL: rows name no policy_now */
 } session_config;
 
 typedef struct session {

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_CAPACITY = 512 };
-
-static _Thread_local char last_message[MESSAGE_CAPACITY];
+static _Thread_local char last_message[MM_MESSAGE_CAPACITY];
 
 const char *mm_status_name(mm_status status) {
     switch (status) {
@@ -40,42 +38,41 @@ const char *mm_status_name(mm_status status) {
 
 const char *mm_last_error(void) { return last_message; }
 
+/* What snprintf made, of `length`: a text that was cut ends in dots. */
+static void mark_cut(char *text, size_t capacity, int length) {
+    if (length >= (int)capacity) memcpy(text + capacity - sizeof "...", "...", sizeof "...");
+}
+
 void mm_fail_set(const char *format, ...) {
     /* Through a second buffer, so that the arguments may point into the last message. */
-    char message[MESSAGE_CAPACITY];
+    char message[MM_MESSAGE_CAPACITY];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    mark_cut(message, sizeof message, vsnprintf(message, sizeof message, format, arguments));
     va_end(arguments);
     memcpy(last_message, message, sizeof message);
 }
 
 void mm_fail_prefix(const char *format, ...) {
-    char message[MESSAGE_CAPACITY];
+    char prefix[MM_MESSAGE_CAPACITY], message[MM_MESSAGE_CAPACITY];
     va_list arguments;
     va_start(arguments, format);
-    int n = vsnprintf(message, sizeof message, format, arguments);
+    int length = vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
-    if (n >= 0 && n < MESSAGE_CAPACITY) {
-        /* Cutting what does not fit is what the contract says. */
-        size_t room = sizeof message - (size_t)n;
-        size_t length = strlen(last_message) + 2;
-        if (length >= room) length = room - 1;
-        if (length >= 2) {
-            memcpy(message + n, ": ", 2);
-            memcpy(message + n + 2, last_message, length - 2);
-            message[(size_t)n + length] = '\0';
-        }
-    }
+    /* The reason is worth more than all of a long name before it. */
+    size_t reason = strlen(last_message) + sizeof ": ", room = sizeof message / 4;
+    if (reason + room < sizeof message) room = sizeof message - reason + 1;
+    mark_cut(prefix, room, length);
+    mark_cut(message, sizeof message, snprintf(message, sizeof message, "%s: %s", prefix, last_message));
     memcpy(last_message, message, sizeof message);
 }
 
 void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...) {
     if (!log || !log->fn || level > log->level) return;
-    char message[MESSAGE_CAPACITY];
+    char message[MM_MESSAGE_CAPACITY];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    mark_cut(message, sizeof message, vsnprintf(message, sizeof message, format, arguments));
     va_end(arguments);
     log->fn(log->ctx, level, message);
 }

@@ -4,12 +4,15 @@
 
 #include "mm/mm.h"
 
-/* Keeps the message for this thread (mm_last_error; 511 bytes, cut beyond) and gives `status`. A macro, so that
+/* Bytes of a message with its NUL. Of each thread's static storage, of which a library opened at run time gets little. */
+enum { MM_MESSAGE_CAPACITY = 512 };
+
+/* Keeps the message for this thread (mm_last_error; a longer one ends in "...") and gives `status`. A macro, so that
  * compilers see what is returned. */
 #define mm_fail(status, ...) (mm_fail_set(__VA_ARGS__), (mm_status)(status))
 void mm_fail_set(const char *format, ...) MM_PRINTF(1, 2);
 
-/* Puts "prefix: " before this thread's message, and gives `status`. */
+/* Puts "prefix: " before this thread's message, and gives `status`. Where both have no room, the prefix is cut. */
 #define mm_fail_in(status, ...) (mm_fail_prefix(__VA_ARGS__), (mm_status)(status))
 void mm_fail_prefix(const char *format, ...) MM_PRINTF(1, 2);
 

@@ -1,0 +1,217 @@
+/* Tables as text, and what a bench prints of its rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/core/expect.h"
+#include "tools/args.h"
+#include "tools/bench_grid.h"
+#include "tools/table.h"
+
+/* What a function prints. */
+static char *printed;
+static size_t printed_bytes;
+
+static FILE *begin(void) {
+    FILE *file = open_memstream(&printed, &printed_bytes);
+    assert_non_null(file);
+    return file;
+}
+
+/* Ends it; every line is within the width, and none ends in a space. */
+static void end(FILE *file) {
+    fclose(file);
+    for (const char *line = printed; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        size_t length = strcspn(line, "\n");
+        if (length > TABLE_WIDTH || (length > 0 && line[length - 1] == ' '))
+            fail_msg("a line of %zu: %.*s", length, (int)length, line);
+    }
+}
+
+static void expect_text(const char *text) {
+    if (strcmp(printed, text) != 0) fail_msg("printed:\n%s\nexpected:\n%s", printed, text);
+    free(printed);
+}
+
+static void says(const char *text) {
+    if (!strstr(printed, text)) fail_msg("'%s' is not in:\n%s", text, printed);
+}
+
+static void print(const table_column *columns, int n, table_shape shape, const char *const *cells, int rows) {
+    table *t;
+    expect_ok(table_create(columns, n, shape, &t));
+    for (int r = 0; r < rows; r++) {
+        table_row(t);
+        for (int c = 0; c < n; c++) table_cell(t, "%s", cells[r * n + c]);
+    }
+    FILE *file = begin();
+    expect_ok(table_print(file, t));
+    end(file);
+    table_destroy(t);
+}
+
+static void columns_are_aligned_and_those_without_figures_left_out(void **state) {
+    (void)state;
+    static const table_column columns[] = {{"name", true, 0}, {"bytes", false, 0}, {"host", false, 0}, {"s", true, 0}};
+    static const char *const cells[] = {"a", "1", "-", "ok", "longer", "1234567", "-", "not"};
+    print(columns, 4, TABLE_DROPPING, cells, 2);
+    expect_text("name      bytes  s\n"
+                "a             1  ok\n"
+                "longer  1234567  not\n");
+}
+
+static void what_has_no_room_is_dropped_in_order_and_named(void **state) {
+    (void)state;
+    static const char wide[] = "3333333333333333333333333333333333333333";
+    static const table_column columns[] = {
+        {"kept", true, 0}, {"second", false, 2}, {"first", false, 1}, {"z", false, 0}};
+    const char *const cells[] = {"x", wide, wide, "1"};
+    print(columns, 4, TABLE_DROPPING, cells, 1);
+    says("second");
+    says(wide);
+    free(printed);
+    const char *const wider[] = {wide, wide, wide, wide};
+    print(columns, 4, TABLE_DROPPING, wider, 1);
+    says("\n(no room for second, first)\n");
+    free(printed);
+}
+
+static void a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut(void **state) {
+    (void)state;
+    static const table_column columns[] = {{"policy", true, 0}, {"img/s", false, 0}};
+    static const char *const cells[] = {"swap", "12.5", "rules:conv=compress(zfp:rate=4);relu=mask;*=swap", "100.0"};
+    print(columns, 2, TABLE_DROPPING, cells, 2);
+    expect_text("policy  img/s\n"
+                "swap     12.5\n"
+                "rules:conv=compress(zfp:rate=4);relu=mask;*=swap\n"
+                "        100.0\n");
+}
+
+static void a_note_of_any_length_is_wrapped(void **state) {
+    (void)state;
+    static const table_column columns[] = {{"policy", true, 0}, {"img/s", false, 0}};
+    table *t;
+    char words[40 * 8 + 1] = "";
+    for (int i = 0; i < 40; i++) strcat(words, "needing ");
+    expect_ok(table_create(columns, 2, TABLE_DROPPING, &t));
+    table_row(t);
+    table_cell(t, "naive");
+    table_note(t, "%s", words);
+    FILE *file = begin();
+    expect_ok(table_print(file, t));
+    end(file);
+    table_destroy(t);
+    int found = 0;
+    for (const char *at = printed; (at = strstr(at, "needing")); at++) found++;
+    assert_int_equal(found, 40);
+    says("\n        needing");
+    free(printed);
+}
+
+static void a_folded_table_repeats_its_first_column(void **state) {
+    (void)state;
+    table_column columns[31] = {{"policy", true, 0}};
+    const char *cells[31] = {"liveness"};
+    for (int c = 1; c < 31; c++) columns[c].head = "100MiB", cells[c] = c % 2 ? "1000.5" : "-";
+    print(columns, 31, TABLE_FOLDED, cells, 1);
+    int heads = 0, values = 0;
+    for (const char *at = printed; (at = strstr(at, "100MiB")); at++) heads++;
+    for (const char *at = printed; (at = strstr(at, "1000.5")); at++) values++;
+    assert_int_equal(heads, 30);
+    assert_int_equal(values, 15);
+    says("\nliveness");
+    says("\npolicy");
+    free(printed);
+}
+
+/* ---------------------------------------------------------------- rows */
+
+static row make_row(const char *policy, const char *now, double speed) {
+    return (row){.net = "resnet20",
+                 .device = "host",
+                 .policy = policy,
+                 .policy_now = now,
+                 .batch = 32,
+                 .budget_bytes = 123456789,
+                 .predicted_peak_bytes = 123456789,
+                 .peak_bytes = 123456789,
+                 .outside_bytes = 123456789,
+                 .stash_bytes = 123456789,
+                 .images_per_second = speed,
+                 .iteration_seconds_median = 1,
+                 .codec_hidden_share = 0.5,
+                 .loss_first = 2.5,
+                 .loss_last = 1.5,
+                 .status = "ok"};
+}
+
+static void a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid(void **state) {
+    (void)state;
+    row rows[] = {make_row("naive", "liveness", 20), make_row("swap", "swap", 10), make_row("swap", "swap", 11)};
+    FILE *file = begin();
+    expect_ok(grid_print_orders(file, rows, 2));
+    end(file);
+    expect_text("\nresnet20, batch 32, each in its own budget: images/s, fastest first\n"
+                "  naive -> liveness 20.0 > swap 10.0\n");
+    rows[2].asked_bytes = 1 << 20;
+    grid *grids;
+    int n;
+    expect_ok(grids_make(rows, 3, &grids, &n));
+    assert_int_equal(n, 1);
+    file = begin();
+    expect_ok(grid_print(file, &grids[0]));
+    end(file);
+    free(grids);
+    says("naive   20.0*     -\n");
+    says("* by the policy that stood in");
+    free(printed);
+}
+
+static void rows_fit_the_page_whatever_the_policys_length(void **state) {
+    (void)state;
+    static const char rules[] =
+        "rules:rules=conv=compress(zfp:rate=4);linear=compress(zfp:rate=8);relu=mask;bn=recompute;"
+        "pool=swap;add=swap;dropout=recompute;concat=swap;*=swap,depth=1,when=needed";
+    row rows[] = {make_row("naive", NULL, 1), make_row("freelunch:rate=4", rules, 123456.7), make_row(rules, NULL, 0)};
+    strcpy(rows[2].status,
+           "infeasible: needs at least 61349376 bytes (58.5MiB), held by layer3.2.conv2 backward; policy "
+           "recompute-swap would fit");
+    FILE *file = begin();
+    expect_ok(rows_print(file, rows, 3));
+    end(file);
+    says("\n    concat=swap;*=swap,depth=1,when=needed\n");
+    says("123456.7");
+    says("(no room for outside)\n");
+    free(printed);
+}
+
+/* ---------------------------------------------------------------- lists */
+
+static void lists_of_policies_have_no_longest_text(void **state) {
+    (void)state;
+    char text[4096] = "naive,,rules:", *end_ = text + strlen(text);
+    for (int i = 0; i < 200; i++) end_ += sprintf(end_, "conv=swap;");
+    strcpy(end_, "*=keep,depth=1,k=2,swap:when=always");
+    arg_texts texts;
+    expect_ok(args_split("--policies", text, &texts));
+    assert_int_equal(texts.n, 3);
+    assert_string_equal(texts.text[0], "naive");
+    assert_int_equal(strlen(texts.text[1]), strlen("rules:*=keep,depth=1,k=2") + 2000);
+    assert_string_equal(texts.text[2], "swap:when=always");
+    args_texts_fini(&texts);
+    assert_int_equal(args_split("--policies", ",,", &texts), MM_ERR_INVALID);
+    assert_string_equal(mm_last_error(), "--policies ,,: names nothing");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_are_aligned_and_those_without_figures_left_out),
+        cmocka_unit_test(what_has_no_room_is_dropped_in_order_and_named),
+        cmocka_unit_test(a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut),
+        cmocka_unit_test(a_note_of_any_length_is_wrapped),
+        cmocka_unit_test(a_folded_table_repeats_its_first_column),
+        cmocka_unit_test(a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid),
+        cmocka_unit_test(rows_fit_the_page_whatever_the_policys_length),
+        cmocka_unit_test(lists_of_policies_have_no_longest_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
