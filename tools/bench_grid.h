@@ -8,7 +8,7 @@ enum { GRID_POLICIES = 64, GRID_VALUES = 256, GRID_TITLE = 192 };
 
 typedef struct grid {
     bool over_batch;             /* else over the budget */
-    char title[GRID_TITLE];           /* "resnet32, batch 128" */
+    char title[GRID_TITLE];      /* "resnet32, batch 128" */
     int64_t values[GRID_VALUES]; /* budgets or batches, rising; a budget of 0: what each policy needs */
     int n_values;
     const char *policies[GRID_POLICIES]; /* of the rows */
