@@ -171,6 +171,7 @@ typedef struct mm_graph mm_graph;
 /* An empty graph. `name` (copied) appears in messages. The caller owns the graph, and keeps it alive as long as any
  * manager that has prepared it (or until mm_manager_forget). */
 MM_API MM_CHECKED mm_status mm_graph_create(const char *name, mm_graph **graph_out);
+/* NULL is legal. No manager may have the graph prepared. */
 MM_API void mm_graph_destroy(mm_graph *graph);
 
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
@@ -350,6 +351,9 @@ MM_API mm_stream *mm_compute_stream(mm_manager *manager);
  * step, after mm_layer_begin: with measure_times, the step's time counts from this call. */
 MM_API void *mm_stream_handle(mm_stream *stream);
 
+/* Begins an iteration of the graph, and prepares the graph if it was not. MM_ERR_ORDER: an iteration is under way, or an
+ * external tensor has no memory yet. MM_ERR_UNSUPPORTED: the plan recomputes, and no mm_recompute_fn is set. Otherwise
+ * the errors of mm_manager_prepare. */
 MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_graph *graph);
 
 /* Ends the iteration: waits for every stream. Returns the first failure of the iteration that no call has returned
@@ -458,12 +462,12 @@ typedef struct mm_stats {
     int64_t replays;              /* iterations among these that were replayed (mm_iteration_replay) */
     int64_t predicted_peak_bytes; /* largest peak of the plans run so far: extent in the arena + external tensors */
     int64_t persistent_bytes;     /* persistent tensors, a part of that */
-    int64_t stash_bytes;     /* what the current plan holds from the forward to the backward pass, codes included */
-    int64_t outside_bytes;   /* allocated on the device outside of the arena, by libraries */
-    int64_t compute_busy_ns; /* the compute stream at work, since creation; 0 if the caller computes inline */
-    int64_t compute_wait_ns; /* the compute stream, or the caller who computes inline, waited */
-    int64_t codec_busy_ns;   /* encode and decode streams at work */
-    int64_t codec_wait_ns;   /* the computation waited for a codec at work. Counts only iterations that were waited
+    int64_t stash_bytes;          /* what the current plan holds from the forward to the backward pass, codes too */
+    int64_t outside_bytes;        /* allocated on the device outside of the arena, by libraries */
+    int64_t compute_busy_ns;      /* the compute stream at work, since creation; 0 if the caller computes inline */
+    int64_t compute_wait_ns;      /* the compute stream, or the caller who computes inline, waited */
+    int64_t codec_busy_ns;        /* encode and decode streams at work */
+    int64_t codec_wait_ns;        /* the computation waited for a codec at work. Counts only iterations that were waited
                                      for, on devices whose events have times */
     int64_t encodes, decodes;
     int64_t encoded_bytes;       /* bytes of maps that were encoded */
@@ -475,6 +479,7 @@ typedef struct mm_stats {
     int64_t ladder_steps;        /* how often a substitute policy was taken because memory was short */
 } mm_stats;
 
+/* From any thread. */
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 
 /* Bytes of the arena that were written (measure_touched). What plans take of it is filled with a pattern before the
