@@ -85,7 +85,7 @@ mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *mea
     const mm_record *r = mm_manager_find(m, graph);
     if (!r || !m->options.measure_times)
         return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
-    *measured_out = (mm_measured){.plan = r->planned.plan, .facts = r->planned.facts, .program = r->program};
+    *measured_out = (mm_measured){.plan = r->planned.plan, .facts = r->planned.facts, .execution = r->execution};
     return MM_OK;
 }
 

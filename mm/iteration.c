@@ -41,7 +41,7 @@ static mm_status check_recompute(const mm_record *r) {
 }
 
 mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *call,
-                             mm_status (*dispatch_begin)(mm_dispatch *dispatch, mm_program *program)) {
+                             mm_status (*dispatch_begin)(mm_dispatch *dispatch, mm_execution *execution)) {
     MM_TRY(mm_manager_check_idle(m, call));
     MM_TRY(mm_manager_prepare(m, graph));
     mm_record *r = mm_manager_find(m, graph);
@@ -51,7 +51,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *c
                            mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
     MM_TRY(check_recompute(r));
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
-    MM_TRY(dispatch_begin(m->dispatch, r->program));
+    MM_TRY(dispatch_begin(m->dispatch, r->execution));
     m->running = r;
     m->step = 0;
     m->in_step = m->failed = m->ran_out = false;
@@ -199,7 +199,7 @@ mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_strea
     if (m->in_step || !is_current(m, layer, phase)) return out_of_order(m, "mm_layer_begin", layer, phase);
     if (m->failed) return mm_fail(MM_ERR_ORDER, "mm_layer_begin: a recomputation has failed; abort the iteration");
     int64_t again_ns = 0, waited_ns;
-    int node = mm_program_node(m->running->program, m->step);
+    int node = mm_execution_node(m->running->execution, m->step);
     MM_TRY(note(m, recompute_for(m, node, stream, &again_ns)));
     MM_TRY(note(m, mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns)));
     waited_ns += again_ns;
@@ -213,7 +213,7 @@ mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_strea
 mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     if (!m || !m->running) return mm_fail(MM_ERR_ORDER, "mm_layer_end: no iteration is under way");
     /* While a step is recomputed for it, the current one has not begun. */
-    if (!m->in_step || !is_current(m, layer, phase) || m->node != mm_program_node(m->running->program, m->step))
+    if (!m->in_step || !is_current(m, layer, phase) || m->node != mm_execution_node(m->running->execution, m->step))
         return out_of_order(m, "mm_layer_end", layer, phase);
     MM_TRY(note(m, mm_dispatch_step_end(m->dispatch, m->node)));
     m->in_step = false;

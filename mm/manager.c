@@ -57,7 +57,7 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
         return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
                        mm_graph_name(graph));
     mm_record *r = mm_manager_find(m, graph);
-    mm_program_unrecord(r->program);
+    mm_execution_unrecord(r->execution);
     r->fixed[tensor] = data;
     return MM_OK;
 }

@@ -15,7 +15,7 @@
 typedef struct mm_record {
     const mm_graph *graph;
     mm_planned planned;
-    mm_program *program;
+    mm_execution *execution;
     void **fixed; /* per tensor: where a persistent or external one lies; NULL for managed ones */
     mm_recompute_fn recompute;
     void *recompute_ctx;
@@ -119,7 +119,7 @@ void mm_manager_run_out(mm_manager *manager);
 
 /* Begins an iteration of the graph, `dispatch_begin`'s way; `call` is who asks, for messages. */
 MM_CHECKED mm_status mm_iteration_start(mm_manager *manager, const mm_graph *graph, const char *call,
-                                        mm_status (*dispatch_begin)(mm_dispatch *dispatch, mm_program *program));
+                                        mm_status (*dispatch_begin)(mm_dispatch *dispatch, mm_execution *execution));
 /* Ends it, if its steps are through and it is being recorded, or not, as said. */
 MM_CHECKED mm_status mm_iteration_finish(mm_manager *manager, const char *call, bool recording,
                                          mm_status (*dispatch_end)(mm_dispatch *dispatch));

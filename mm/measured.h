@@ -7,7 +7,7 @@
 typedef struct mm_measured {
     const mm_plan *plan;
     const mm_facts *facts;     /* whose codecs the plan's segments name */
-    const mm_program *program; /* mm_program_ns */
+    const mm_execution *execution; /* mm_execution_ns */
 } mm_measured;
 
 /* Between iterations. All of it belongs to the manager, until the policy changes or the graph is forgotten. */

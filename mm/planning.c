@@ -45,30 +45,44 @@ void mm_planned_tell(mm_planned *planned, const mm_rates *rates) {
     if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
 }
 
+/* Lowers the plan and proves it. */
+static mm_status prove(mm_planned *planned, const mm_facts *facts, const mm_limits *limits) {
+    planned->program = calloc(1, sizeof *planned->program);
+    planned->exact = malloc(((size_t)planned->plan->n_segments + 1) * sizeof *planned->exact);
+    if (!planned->program || !planned->exact)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d segments", planned->plan->n_segments);
+    MM_TRY(mm_program_init(planned->plan, facts, planned->program));
+    return mm_program_prove(planned->program, facts, limits, planned->exact);
+}
+
+static void drop_plan(mm_planned *planned) {
+    if (planned->program) mm_program_fini(planned->program);
+    free(planned->program);
+    free(planned->exact);
+    mm_plan_destroy(planned->plan);
+}
+
 mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                           const mm_limits *limits) {
     mm_plan *plan;
     MM_TRY(mm_policy_plan(policy, graph, planned->facts, limits, &plan));
     mm_limits own = {
         .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = limits->base_bytes};
-    bool *exact = malloc(((size_t)plan->n_segments + 1) * sizeof *exact);
-    mm_status status = exact ? mm_plan_prove(plan, planned->facts, &own, exact)
-                             : mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d segments", plan->n_segments);
+    mm_planned made = {.plan = plan};
+    mm_status status = prove(&made, planned->facts, &own);
     if (status != MM_OK) {
-        free(exact);
-        mm_plan_destroy(plan);
+        drop_plan(&made);
         return status;
     }
-    mm_plan_destroy(planned->plan);
-    free(planned->exact);
-    planned->plan = plan;
-    planned->exact = exact;
+    drop_plan(planned);
+    planned->plan = made.plan;
+    planned->program = made.program;
+    planned->exact = made.exact;
     return MM_OK;
 }
 
 void mm_planned_fini(mm_planned *planned) {
-    mm_plan_destroy(planned->plan);
-    free(planned->exact);
+    drop_plan(planned);
     mm_facts_destroy(planned->facts);
     for (int c = 0; planned->codecs && c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
     free(planned->codecs);

@@ -3,7 +3,7 @@
 #ifndef MM_PLANNING_H
 #define MM_PLANNING_H
 
-#include "mm/core/plan.h"
+#include "mm/core/program.h"
 #include "pipeline/codec/codec.h"
 #include "policies/policy.h"
 
@@ -12,7 +12,8 @@ enum { MM_MAX_CODECS = 16 }; /* more than any policy names */
 /* A plan and what it was made from. May be moved: whoever borrows from it borrows what it points to. */
 typedef struct mm_planned {
     mm_plan *plan;
-    bool *exact; /* of each of its segments: mm_plan_prove */
+    mm_program *program; /* of the plan: what was proved, and is issued */
+    bool *exact;         /* of each of the plan's segments: mm_program_prove */
     mm_facts *facts;
     mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
 } mm_planned;

@@ -14,7 +14,7 @@ mm_limits mm_manager_limits(const mm_manager *m) {
 /* ---------------------------------------------------------------- records */
 
 void mm_record_fini(mm_record *r) {
-    mm_program_destroy(r->program);
+    mm_execution_destroy(r->execution);
     mm_planned_fini(&r->planned);
     free(r->fixed);
 }
@@ -49,7 +49,7 @@ static mm_status make_plan(const mm_manager *m, mm_attempt *a, mm_record *r) {
     if (a->stands_in && mm_record_unable(r) >= 0)
         return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and nobody said how", plan->policy,
                        mm_graph_name(r->graph));
-    return mm_program_create(m->dispatch, plan, r->planned.facts, r->planned.codecs, &r->program);
+    return mm_execution_create(m->dispatch, r->planned.program, r->planned.facts, r->planned.codecs, &r->execution);
 }
 
 /* Plans a graph with the directory as it is now. `before`: its record until now, or what is known of a new graph. */
@@ -233,7 +233,7 @@ mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn
     MM_TRY(check_frozen(graph));
     mm_record *r = mm_manager_find(m, graph);
     if (!r) return prepare(m, &(mm_record){.graph = graph, .recompute = fn, .recompute_ctx = ctx});
-    mm_program_unrecord(r->program);
+    mm_execution_unrecord(r->execution);
     r->recompute = fn;
     r->recompute_ctx = ctx;
     return MM_OK;

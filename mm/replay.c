@@ -4,7 +4,7 @@
 mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     const mm_record *r = mm_manager_find(m, graph);
     if (!r) return MM_REPLAY_NO;
-    if (mm_program_recorded(r->program)) return MM_REPLAY_READY;
+    if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
     /* Libraries load and choose in a first run what must not be loaded or chosen while recording. */
     bool may = m->device->ops->capture_begin && r->has_run && !r->refused;
     return may ? MM_REPLAY_MAY : MM_REPLAY_NO;
@@ -36,10 +36,10 @@ mm_status mm_record_end(mm_manager *m) {
 mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_iteration_replay"));
     mm_record *r = mm_manager_find(m, graph);
-    if (!r || !mm_program_recorded(r->program))
+    if (!r || !mm_execution_recorded(r->execution))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
     mm_iteration_note_begin(m, r);
-    mm_status status = mm_dispatch_replay(m->dispatch, r->program);
+    mm_status status = mm_dispatch_replay(m->dispatch, r->execution);
     if (status != MM_OK) {
         mm_iteration_note_abort(m, graph);
         return status;

@@ -19,7 +19,7 @@ static void fail_iteration(mm_dispatch *d, mm_status status) {
     }
     pthread_cond_broadcast(&d->progress);
     pthread_mutex_unlock(&d->lock);
-    mm_unplanned_stop(d->program);
+    mm_unplanned_stop(d->execution);
 }
 
 /* The iteration's failure, told once more to this thread. Called under the lock. */
@@ -66,12 +66,12 @@ static void mark_issued(mm_dispatch *d, const mm_piece *piece) {
 
 /* Makes a piece's stream wait for what the piece waits for, each event once. */
 static mm_status enqueue_waits(mm_dispatch *d, const mm_piece *piece) {
-    mm_program *p = d->program;
+    mm_execution *p = d->execution;
     int32_t *joined = d->joined[piece->stream];
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (piece->wait[s] <= joined[s]) continue;
         if (s != MM_STREAM_COMPUTE) MM_TRY(wait_issued(d, s, piece->wait[s], piece->stream == MM_STREAM_COMPUTE));
-        mm_event *event = p->events[p->pieces.at[s][piece->wait[s]]];
+        mm_event *event = p->events[p->program->at[s][piece->wait[s]]];
         MM_TRY(mm_stream_wait(mm_dispatch_stream(d, &p->plan->nodes[piece->node]), event));
         joined[s] = piece->wait[s];
     }
@@ -79,26 +79,26 @@ static mm_status enqueue_waits(mm_dispatch *d, const mm_piece *piece) {
 }
 
 static mm_status record(mm_dispatch *d, int piece, mm_stream *stream) {
-    mm_event *event = d->program->events[piece];
+    mm_event *event = d->execution->events[piece];
     return event ? mm_event_record(event, stream) : MM_OK;
 }
 
 static mm_status issue(mm_dispatch *d, int index) {
-    mm_program *p = d->program;
-    const mm_piece *piece = &p->pieces.pieces[index];
+    mm_execution *p = d->execution;
+    const mm_piece *piece = &p->program->pieces[index];
     int node = piece->node;
     mm_stream *stream = mm_dispatch_stream(d, &p->plan->nodes[node]);
     MM_TRY(enqueue_waits(d, piece));
-    if (mm_piece_is_first(&p->pieces, piece)) {
+    if (mm_piece_is_first(p->program, piece)) {
         MM_TRY(mm_unplanned_take(p, node));
         MM_TRY(mm_self_check_before(p, node));
     }
     MM_TRY(mm_operation_enqueue(d, piece, stream));
-    if (mm_piece_is_last(&p->pieces, piece)) MM_TRY(mm_self_check_after(p, node));
+    if (mm_piece_is_last(p->program, piece)) MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for it, as cudaFree would. */
     if (mm_unplanned_uses(p, node)) MM_TRY(mm_event_sync(p->events[index]));
-    if (mm_piece_is_last(&p->pieces, piece)) mm_unplanned_give(p, node);
+    if (mm_piece_is_last(p->program, piece)) mm_unplanned_give(p, node);
     return MM_OK;
 }
 
@@ -106,13 +106,13 @@ static mm_status issue(mm_dispatch *d, int index) {
 static void run_job(void *ctx, int32_t index) {
     mm_dispatch *d = ctx;
     if (has_failed(d)) return;
-    const mm_piece *piece = &d->program->pieces.pieces[index];
+    const mm_piece *piece = &d->execution->program->pieces[index];
     mm_status status = issue(d, index);
     if (status == MM_OK) {
         mark_issued(d, piece);
         return;
     }
-    const mm_plan *plan = d->program->plan;
+    const mm_plan *plan = d->execution->plan;
     mm_fail_prefix("%s of %s", mm_stream_id_name(piece->stream),
                    mm_graph_tensor(plan->graph, plan->nodes[piece->node].tensor)->name);
     fail_iteration(d, status);
@@ -122,7 +122,7 @@ static void run_job(void *ctx, int32_t index) {
 
 /* The piece that a step is. */
 static int piece_of_step(const mm_dispatch *d, int node) {
-    const mm_pieces *pieces = &d->program->pieces;
+    const mm_program *pieces = d->execution->program;
     return pieces->at[MM_STREAM_COMPUTE][pieces->first[node]];
 }
 
@@ -131,7 +131,7 @@ static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (s == MM_STREAM_COMPUTE || piece->wait[s] < 0) continue;
         MM_TRY(wait_issued(d, s, piece->wait[s], true));
-        mm_event *event = d->program->events[d->program->pieces.at[s][piece->wait[s]]];
+        mm_event *event = d->execution->events[d->execution->program->at[s][piece->wait[s]]];
         int64_t start = mm_event_done(event) ? 0 : mm_now_ns();
         MM_TRY(mm_event_sync(event));
         if (start) d->waited_ns += mm_now_ns() - start;
@@ -141,8 +141,8 @@ static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
 }
 
 static void trace_step(mm_dispatch *d, int node) {
-    const mm_graph *graph = d->program->plan->graph;
-    const mm_step_info *step = mm_graph_step(graph, d->program->plan->nodes[node].step);
+    const mm_graph *graph = d->execution->plan->graph;
+    const mm_step_info *step = mm_graph_step(graph, d->execution->plan->nodes[node].step);
     mm_trace_push(mm_phase_name(step->phase), mm_graph_layer(graph, step->layer)->name);
     d->in_step = true;
 }
@@ -153,12 +153,12 @@ static void trace_step_end(mm_dispatch *d) {
 }
 
 mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, int64_t *waited_ns_out) {
-    const mm_piece *piece = &d->program->pieces.pieces[piece_of_step(d, node)];
+    const mm_piece *piece = &d->execution->program->pieces[piece_of_step(d, node)];
     if (stream && stream != d->compute)
         return mm_fail(MM_ERR_INVALID, "the stream is not this manager's compute stream (mm_compute_stream)");
     d->waited_ns = 0;
-    if (piece->seq == 0 && d->program->begin) MM_TRY(mm_event_record(d->program->begin, d->compute));
-    MM_TRY(mm_unplanned_take(d->program, node));
+    if (piece->seq == 0 && d->execution->begin) MM_TRY(mm_event_record(d->execution->begin, d->compute));
+    MM_TRY(mm_unplanned_take(d->execution, node));
     MM_TRY(stream ? enqueue_waits(d, piece) : await_inputs(d, piece));
     d->inline_compute = stream == NULL;
     if (d->waited_ns > 0) {
@@ -173,23 +173,23 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
 }
 
 mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
-    mm_program *p = d->program;
+    mm_execution *p = d->execution;
     int index = piece_of_step(d, node);
     trace_step_end(d);
     MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, d->compute));
     mm_unplanned_give(p, node);
-    for (int i = index + 1; i < p->pieces.n && p->pieces.pieces[i].stream != MM_STREAM_COMPUTE; i++)
-        mm_worker_push(d->worker[p->pieces.pieces[i].stream], i);
+    for (int i = index + 1; i < p->program->n && p->program->pieces[i].stream != MM_STREAM_COMPUTE; i++)
+        mm_worker_push(d->worker[p->program->pieces[i].stream], i);
     return MM_OK;
 }
 
 /* ---------------------------------------------------------------- iterations */
 
-mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
+mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
     static const char *const names[MM_STREAM_COUNT] = {"", "mm-encode", "mm-decode", "mm-out", "mm-in"};
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
-        int jobs = program->pieces.count[s];
+        int jobs = execution->program->count[s];
         if (jobs == 0) continue;
         if (!d->worker[s]) {
             bool threaded = d->config.issue == MM_ISSUE_THREAD;
@@ -207,7 +207,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_program *program) {
     }
     d->failed = MM_OK;
     d->inline_compute = false;
-    d->program = program;
+    d->execution = execution;
     return MM_OK;
 }
 
@@ -258,10 +258,10 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     pthread_mutex_lock(&d->lock);
     if (d->failed != MM_OK) status = tell_failure(d);
     pthread_mutex_unlock(&d->lock);
-    if (status == MM_OK) status = mm_self_check_end(d->program);
-    if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_program_measure(d->program));
-    mm_unplanned_reset(d->program);
-    d->program = NULL;
+    if (status == MM_OK) status = mm_self_check_end(d->execution);
+    if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_execution_measure(d->execution));
+    mm_unplanned_reset(d->execution);
+    d->execution = NULL;
     return status;
 }
 
@@ -269,7 +269,7 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
  * do is always with something that a step of the same iteration has made. */
 static mm_status join_streams(mm_dispatch *d) {
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
-        if (d->program->plan->stream_nodes[s] == 0) continue;
+        if (d->execution->plan->stream_nodes[s] == 0) continue;
         MM_TRY(mm_event_record(d->join[s], mm_worker_stream(d->worker[s])));
         MM_TRY(mm_stream_wait(d->compute, d->join[s]));
     }
@@ -277,7 +277,7 @@ static mm_status join_streams(mm_dispatch *d) {
 }
 
 mm_status mm_dispatch_end_async(mm_dispatch *d) {
-    const mm_program *p = d->program;
+    const mm_execution *p = d->execution;
     if (p->has_unplanned || p->total_ns || d->config.self_check) return mm_dispatch_end(d);
     int64_t start = mm_now_ns();
     drain_workers(d);
@@ -286,14 +286,14 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
     if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);
     d->ahead = true;
-    d->program = NULL;
+    d->execution = NULL;
     return MM_OK;
 }
 
 mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK; }
 
 void mm_dispatch_abort(mm_dispatch *d) {
-    if (!d->program) return;
+    if (!d->execution) return;
     trace_step_end(d);
     /* The caller's reason to abort stays its last error. */
     char reason[sizeof d->message];
@@ -307,14 +307,14 @@ void mm_dispatch_abort(mm_dispatch *d) {
     mm_status drained = drain(d);
     (void)drained; /* given up anyway */
     mm_fail_set("%s", reason);
-    mm_unplanned_reset(d->program);
-    d->program = NULL;
+    mm_unplanned_reset(d->execution);
+    d->execution = NULL;
 }
 
 void *mm_dispatch_address(mm_dispatch *d, int segment) {
-    const mm_segment *s = &d->program->plan->segments[segment];
+    const mm_segment *s = &d->execution->plan->segments[segment];
     if (!s->dynamic) return (s->pinned ? d->staging : d->base) + s->offset;
-    mm_unplanned *u = &d->program->unplanned;
+    mm_unplanned *u = &d->execution->unplanned;
     pthread_mutex_lock(&u->lock);
     void *address = u->address[segment];
     pthread_mutex_unlock(&u->lock);

@@ -10,7 +10,7 @@
  *   step_end    record step, push operations
  *
  * A code on its way over the link goes in pieces, each with an event of its own, so that it is copied while it is still
- * being encoded, and decoded while it still comes in (mm/core/pieces.h).
+ * being encoded, and decoded while it still comes in (mm/core/program.h).
  *
  * Failure. What fails to be issued fails the iteration: later operations are dropped, and whoever waits is told. What
  * fails while running poisons its stream and those that wait for it (device.h). mm_dispatch_end or _abort clears it. */
@@ -18,11 +18,11 @@
 #define PIPELINE_DISPATCH_H
 
 #include "buffers/pool.h"
-#include "mm/core/plan.h"
+#include "mm/core/program.h"
 #include "pipeline/codec/codec.h"
 
 typedef struct mm_dispatch mm_dispatch;
-typedef struct mm_program mm_program; /* a plan made ready to run */
+typedef struct mm_execution mm_execution; /* a plan made ready to run */
 
 typedef struct mm_dispatch_config {
     mm_device *device;
@@ -53,21 +53,21 @@ MM_CHECKED mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dis
 void mm_dispatch_destroy(mm_dispatch *dispatch);
 mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
 
-/* Borrows the plan, facts and codecs (codecs[c] is the facts' codec c) until destroyed. Between iterations. */
-MM_CHECKED mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm_facts *facts,
-                                       mm_codec *const *codecs, mm_program **program_out);
-void mm_program_destroy(mm_program *program);
+/* Borrows the program, facts and codecs (codecs[c] is the facts' codec c) until destroyed. Between iterations. */
+MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
+                                         mm_codec *const *codecs, mm_execution **execution_out);
+void mm_execution_destroy(mm_execution *execution);
 
 /* Mean ns of a node over the iterations so far but the first; 0: not known. */
-int64_t mm_program_ns(const mm_program *program, int node);
+int64_t mm_execution_ns(const mm_execution *execution, int node);
 
-/* In how many pieces a node is issued (mm/core/pieces.h): its ns are the sum of theirs. */
-int mm_program_pieces(const mm_program *program, int node);
+/* In how many pieces a node is issued (mm/core/program.h): its ns are the sum of theirs. */
+int mm_execution_pieces(const mm_execution *execution, int node);
 
 /* Node of each step of the program's graph. */
-int mm_program_node(const mm_program *program, int step);
+int mm_execution_node(const mm_execution *execution, int step);
 
-MM_CHECKED mm_status mm_dispatch_begin(mm_dispatch *dispatch, mm_program *program);
+MM_CHECKED mm_status mm_dispatch_begin(mm_dispatch *dispatch, mm_execution *execution);
 /* stream NULL: blocks until the node's inputs are there. *waited_ns_out: how long the caller was held up, 0 if not. */
 MM_CHECKED mm_status mm_dispatch_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream, int64_t *waited_ns_out);
 MM_CHECKED mm_status mm_dispatch_step_end(mm_dispatch *dispatch, int node);
@@ -81,14 +81,14 @@ MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
 /* ---- replay.c. As mm_dispatch_begin, but the work until mm_dispatch_record_end is kept with the program, and does not
  * run. MM_ERR_UNSUPPORTED: why this program's cannot be. */
-MM_CHECKED mm_status mm_dispatch_record_begin(mm_dispatch *dispatch, mm_program *program);
+MM_CHECKED mm_status mm_dispatch_record_begin(mm_dispatch *dispatch, mm_execution *execution);
 /* The recording is over whatever it returns. */
 MM_CHECKED mm_status mm_dispatch_record_end(mm_dispatch *dispatch);
-bool mm_program_recorded(const mm_program *program);
+bool mm_execution_recorded(const mm_execution *execution);
 /* Drops the recording, if there is one. Nothing of it may be running. */
-void mm_program_unrecord(mm_program *program);
+void mm_execution_unrecord(mm_execution *execution);
 /* Enqueues an iteration as recorded; it ends as by mm_dispatch_end_async. */
-MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_program *program);
+MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_execution *execution);
 
 /* Drops what is queued, drains, clears failures. A recording is given up. */
 void mm_dispatch_abort(mm_dispatch *dispatch);

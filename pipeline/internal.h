@@ -1,10 +1,10 @@
-/* What dispatch.c, operation.c, program.c, replay.c, unplanned.c and self_check.c share. */
+/* What dispatch.c, operation.c, execution.c, replay.c, unplanned.c and self_check.c share. */
 #ifndef PIPELINE_INTERNAL_H
 #define PIPELINE_INTERNAL_H
 
 #include <pthread.h>
 
-#include "mm/core/pieces.h"
+#include "mm/core/program.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/worker.h"
 
@@ -43,13 +43,13 @@ typedef struct mm_self_check {
     uint8_t *compared;        /* per tensor: both are wanted */
 } mm_self_check;
 
-struct mm_program {
+struct mm_execution {
     mm_dispatch *dispatch;
-    const mm_plan *plan;
+    const mm_program *program; /* what is issued */
+    const mm_plan *plan;       /* the program's */
     const mm_facts *facts;
     mm_codec *const *codecs;
     int32_t *node_of_step;
-    mm_pieces pieces;  /* what is issued */
     mm_event **events; /* per piece; NULL where nobody asks for it */
     mm_event *begin;   /* before the first step; NULL unless config.measure_times */
     int64_t *ended_ns; /* per piece, of the iteration that has ended; NULL if events have no times */
@@ -68,7 +68,7 @@ struct mm_dispatch {
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation uses yet */
     mm_codec_counters *counters;        /* pinned: devices count in it */
-    mm_program *program;                /* of the running iteration */
+    mm_execution *execution;            /* of the running iteration */
     bool inline_compute;                /* the last step ran without a stream */
     bool in_step;                       /* one was begun and not ended: a range of the trace is open */
     bool ahead;                         /* streams may still run iterations that have ended */
@@ -90,8 +90,8 @@ struct mm_dispatch {
 static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_step(node); }
 
 /* The event of a node's end; NULL if nobody asks for it. */
-static inline mm_event *mm_program_event(const mm_program *p, int node) {
-    return p->events[p->pieces.at[p->plan->nodes[node].stream][p->pieces.last[node]]];
+static inline mm_event *mm_execution_event(const mm_execution *p, int node) {
+    return p->events[p->program->at[p->plan->nodes[node].stream][p->program->last[node]]];
 }
 
 /* The stream that a node runs on. */
@@ -104,7 +104,7 @@ void mm_record_abort(mm_dispatch *dispatch);
 
 /* Drained: adds what the iteration's nodes took, if it is to be measured. Returns how long the computation waited for a
  * codec that was at work; 0 where events have no times. */
-int64_t mm_program_measure(mm_program *program);
+int64_t mm_execution_measure(mm_execution *execution);
 
 /* The iteration's failure, told to this thread; MM_OK if there is none. */
 mm_status mm_dispatch_failure(mm_dispatch *dispatch);
@@ -112,40 +112,29 @@ mm_status mm_dispatch_failure(mm_dispatch *dispatch);
 /* ---- operation.c: enqueues a piece's work. */
 MM_CHECKED mm_status mm_operation_enqueue(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 
-/* ---- unplanned.c: nothing unless program->has_unplanned */
-MM_CHECKED mm_status mm_unplanned_init(mm_program *program);
-void mm_unplanned_fini(mm_program *program);
+/* ---- unplanned.c: nothing unless execution->has_unplanned */
+MM_CHECKED mm_status mm_unplanned_init(mm_execution *execution);
+void mm_unplanned_fini(mm_execution *execution);
 /* Memory for the dynamic segments whose first user the node is. Waits for frees that are under way, and for earlier
  * nodes to take theirs. */
-MM_CHECKED mm_status mm_unplanned_take(mm_program *program, int node);
+MM_CHECKED mm_status mm_unplanned_take(mm_execution *execution, int node);
 /* A node has been issued; an operation that uses dynamic segments has been waited for too. Frees what it used last. */
-void mm_unplanned_give(mm_program *program, int node);
+void mm_unplanned_give(mm_execution *execution, int node);
 /* Whether the node uses any dynamic segment. */
-bool mm_unplanned_uses(const mm_program *program, int node);
+bool mm_unplanned_uses(const mm_execution *execution, int node);
 /* The iteration has failed: whoever waits for memory is told. */
-void mm_unplanned_stop(mm_program *program);
+void mm_unplanned_stop(mm_execution *execution);
 /* Everything is drained: frees all. */
-void mm_unplanned_reset(mm_program *program);
+void mm_unplanned_reset(mm_execution *execution);
 
 /* ---- self_check.c: nothing unless config.self_check */
-MM_CHECKED mm_status mm_self_check_init(mm_program *program);
-void mm_self_check_fini(mm_program *program);
+MM_CHECKED mm_status mm_self_check_init(mm_execution *execution);
+void mm_self_check_fini(mm_execution *execution);
 /* Enqueues, after a node's work and before its event: checksums, and poison over what it used last. */
-MM_CHECKED mm_status mm_self_check_after(mm_program *program, int node);
+MM_CHECKED mm_status mm_self_check_after(mm_execution *execution, int node);
 /* Enqueues, before an encode's work: the checksum of what goes in. */
-MM_CHECKED mm_status mm_self_check_before(mm_program *program, int node);
+MM_CHECKED mm_status mm_self_check_before(mm_execution *execution, int node);
 /* Drained: compares. */
-MM_CHECKED mm_status mm_self_check_end(mm_program *program);
-
-/* Every segment that a node uses: calls fn for each. */
-static inline void mm_node_segments(const mm_plan *plan, int index, void (*fn)(void *ctx, int segment), void *ctx) {
-    const mm_node *node = &plan->nodes[index];
-    const int32_t own[] = {node->src, node->dst, node->work, node->stage};
-    for (int i = 0; i < 4; i++)
-        if (own[i] >= 0) fn(ctx, own[i]);
-    if (mm_node_is_op(node)) return;
-    for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
-        if (plan->bindings[node->first_binding + u] >= 0) fn(ctx, plan->bindings[node->first_binding + u]);
-}
+MM_CHECKED mm_status mm_self_check_end(mm_execution *execution);
 
 #endif

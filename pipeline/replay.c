@@ -1,7 +1,7 @@
 /* An iteration's work, recorded by the device while it is issued and enqueued again as a whole. */
 #include "pipeline/internal.h"
 
-static const char *unrecordable(const mm_dispatch *d, const mm_program *p) {
+static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (d->config.issue != MM_ISSUE_INLINE) return "operations are issued by threads, not inline";
     if (p->has_unplanned) return "its plan places tensors at run time";
     if (d->config.self_check) return "it is to be checked";
@@ -9,14 +9,14 @@ static const char *unrecordable(const mm_dispatch *d, const mm_program *p) {
     return NULL;
 }
 
-mm_status mm_dispatch_record_begin(mm_dispatch *d, mm_program *p) {
+mm_status mm_dispatch_record_begin(mm_dispatch *d, mm_execution *p) {
     const char *why = unrecordable(d, p);
     if (why) return mm_fail(MM_ERR_UNSUPPORTED, "%s cannot be recorded: %s", mm_graph_name(p->plan->graph), why);
     MM_TRY(mm_dispatch_begin(d, p));
     d->before = d->stats;
     mm_status status = mm_capture_begin(d->compute);
     d->recording = status == MM_OK;
-    if (status != MM_OK) d->program = NULL;
+    if (status != MM_OK) d->execution = NULL;
     return status;
 }
 
@@ -47,14 +47,14 @@ static void add_stats(mm_dispatch *d, const mm_dispatch_stats *did) {
 }
 
 mm_status mm_dispatch_record_end(mm_dispatch *d) {
-    mm_program *p = d->program;
+    mm_execution *p = d->execution;
     mm_status status = mm_dispatch_failure(d);
     if (status != MM_OK) {
         mm_dispatch_abort(d);
         return status;
     }
     d->recording = false;
-    d->program = NULL;
+    d->execution = NULL;
     p->recorded_did = take_back_stats(d);
     return mm_capture_end(d->compute, &p->recorded);
 }
@@ -70,14 +70,14 @@ void mm_record_abort(mm_dispatch *d) {
     d->recording = false;
 }
 
-bool mm_program_recorded(const mm_program *p) { return p->recorded != NULL; }
+bool mm_execution_recorded(const mm_execution *p) { return p->recorded != NULL; }
 
-void mm_program_unrecord(mm_program *p) {
+void mm_execution_unrecord(mm_execution *p) {
     mm_replay_destroy(p->recorded);
     p->recorded = NULL;
 }
 
-mm_status mm_dispatch_replay(mm_dispatch *d, mm_program *p) {
+mm_status mm_dispatch_replay(mm_dispatch *d, mm_execution *p) {
     d->ahead = true;
     MM_TRY(mm_replay_launch(p->recorded, d->compute));
     add_stats(d, &p->recorded_did);

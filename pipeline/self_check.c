@@ -8,40 +8,19 @@ enum { POISON = 0xff };
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the self-check"); }
 
-typedef struct clocks {
-    const mm_program *program;
-    int32_t *at; /* [piece * MM_STREAM_COUNT + stream]: seq that has ended before the piece ends */
-    int node;
-    bool *dominated; /* per segment: its last user comes after all its users */
-} clocks;
-
-static void note_user(void *ctx, int segment) {
-    clocks *c = ctx;
-    const mm_plan *plan = c->program->plan;
-    const mm_pieces *pieces = &c->program->pieces;
-    int last = plan->segments[segment].last_node, stream = (int)plan->nodes[c->node].stream;
-    int32_t end = pieces->at[plan->nodes[last].stream][pieces->last[last]];
-    if (c->at[end * MM_STREAM_COUNT + stream] < pieces->last[c->node]) c->dominated[segment] = false;
-}
-
-static void find_clocks(clocks *c) {
-    const mm_plan *plan = c->program->plan;
-    const mm_pieces *pieces = &c->program->pieces;
-    for (int i = 0; i < pieces->n; i++) {
-        const mm_piece *piece = &pieces->pieces[i];
-        int32_t *mine = &c->at[i * MM_STREAM_COUNT];
-        for (int s = 0; s < MM_STREAM_COUNT; s++) mine[s] = -1;
-        for (int s = 0; s < MM_STREAM_COUNT; s++) {
-            int32_t awaited = s == (int)piece->stream ? piece->seq - 1 : piece->wait[s];
-            if (awaited < 0) continue;
-            const int32_t *other = &c->at[pieces->at[s][awaited] * MM_STREAM_COUNT];
-            for (int t = 0; t < MM_STREAM_COUNT; t++)
-                if (other[t] > mine[t]) mine[t] = other[t];
+/* Per segment, whether its last user ends after all its users have. */
+static void find_dominated(const mm_execution *p, const int32_t (*clocks)[MM_STREAM_COUNT], bool *dominated_out) {
+    const mm_plan *plan = p->plan;
+    const mm_program *program = p->program;
+    for (int i = 0; i < plan->n_segments; i++) dominated_out[i] = true;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        mm_touch touch;
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
+            int last = plan->segments[touch.segment].last_node;
+            int end = mm_program_piece(program, last, mm_program_pieces(program, last) - 1);
+            if (clocks[end][plan->nodes[i].stream] < program->last[i]) dominated_out[touch.segment] = false;
         }
-        mine[piece->stream] = piece->seq;
     }
-    for (int i = 0; i < plan->n_segments; i++) c->dominated[i] = true;
-    for (c->node = 0; c->node < plan->n_nodes; c->node++) mm_node_segments(plan, c->node, note_user, c);
 }
 
 /* Bytes that go over to another segment in place are not dead, nor is what some other stream may still use. */
@@ -50,7 +29,7 @@ static bool dies(const mm_plan *plan, const bool *dominated, int segment) {
     return s->first_node >= 0 && s->live_last == s->last_node && !s->pinned && dominated[segment];
 }
 
-static mm_status list_dying(mm_program *p, const bool *dominated) {
+static mm_status list_dying(mm_execution *p, const bool *dominated) {
     const mm_plan *plan = p->plan;
     mm_self_check *check = &p->check;
     check->first = calloc((size_t)plan->n_nodes + 2, sizeof *check->first);
@@ -64,27 +43,27 @@ static mm_status list_dying(mm_program *p, const bool *dominated) {
     return MM_OK;
 }
 
-mm_status mm_self_check_init(mm_program *p) {
+mm_status mm_self_check_init(mm_execution *p) {
     if (!p->dispatch->config.self_check) return MM_OK;
     size_t tensors = (size_t)mm_graph_tensors(p->plan->graph) + 1;
     p->check.before = calloc(tensors, sizeof *p->check.before);
     p->check.after = calloc(tensors, sizeof *p->check.after);
     p->check.compared = calloc(tensors, sizeof *p->check.compared);
     if (!p->check.before || !p->check.after || !p->check.compared) return no_memory();
-    clocks c = {.program = p,
-                .at = malloc(((size_t)p->pieces.n + 1) * MM_STREAM_COUNT * sizeof *c.at),
-                .dominated = malloc(((size_t)p->plan->n_segments + 1) * sizeof *c.dominated)};
-    mm_status status = c.at && c.dominated ? MM_OK : no_memory();
+    int32_t(*clocks)[MM_STREAM_COUNT] = malloc(((size_t)p->program->n + 1) * sizeof *clocks);
+    bool *dominated = malloc(((size_t)p->plan->n_segments + 1) * sizeof *dominated);
+    mm_status status = clocks && dominated ? MM_OK : no_memory();
     if (status == MM_OK) {
-        find_clocks(&c);
-        status = list_dying(p, c.dominated);
+        mm_program_clocks(p->program, clocks);
+        find_dominated(p, (const int32_t(*)[MM_STREAM_COUNT])clocks, dominated);
+        status = list_dying(p, dominated);
     }
-    free(c.at);
-    free(c.dominated);
+    free(clocks);
+    free(dominated);
     return status;
 }
 
-void mm_self_check_fini(mm_program *p) {
+void mm_self_check_fini(mm_execution *p) {
     free(p->check.first);
     free(p->check.dying);
     free(p->check.before);
@@ -93,7 +72,7 @@ void mm_self_check_fini(mm_program *p) {
 }
 
 /* Whether an operation puts a map away, or brings one back, bit for bit: a lossless codec, or a copy of the raw map. */
-static bool is_exact(const mm_program *p, const mm_node *node) {
+static bool is_exact(const mm_execution *p, const mm_node *node) {
     if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
         return p->plan->segments[node->src].content == MM_CONTENT_RAW;
     int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
@@ -101,7 +80,7 @@ static bool is_exact(const mm_program *p, const mm_node *node) {
     return codec->lossless && codec->gives_value;
 }
 
-mm_status mm_self_check_before(mm_program *p, int index) {
+mm_status mm_self_check_before(mm_execution *p, int index) {
     const mm_node *node = &p->plan->nodes[index];
     bool puts_away = node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_OUT;
     if (!p->dispatch->config.self_check || !puts_away || !is_exact(p, node)) return MM_OK;
@@ -109,7 +88,7 @@ mm_status mm_self_check_before(mm_program *p, int index) {
                              mm_graph_tensor(p->plan->graph, node->tensor)->bytes, &p->check.before[node->tensor]);
 }
 
-mm_status mm_self_check_after(mm_program *p, int index) {
+mm_status mm_self_check_after(mm_execution *p, int index) {
     if (!p->dispatch->config.self_check) return MM_OK;
     const mm_node *node = &p->plan->nodes[index];
     mm_stream *stream = mm_dispatch_stream(p->dispatch, node);
@@ -126,7 +105,7 @@ mm_status mm_self_check_after(mm_program *p, int index) {
     return MM_OK;
 }
 
-mm_status mm_self_check_end(mm_program *p) {
+mm_status mm_self_check_end(mm_execution *p) {
     if (!p->dispatch->config.self_check) return MM_OK;
     for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) {
         bool wrong = p->check.compared[t] && p->check.before[t] != p->check.after[t];

@@ -13,11 +13,11 @@
 
 enum { PATIENCE_S = 20 };
 
-static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a program"); }
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for what a plan places at run time"); }
 
 /* ---------------------------------------------------------------- life */
 
-static mm_status open_heaps(mm_program *p) {
+static mm_status open_heaps(mm_execution *p) {
     const mm_plan *plan = p->plan;
     mm_pool *pool = p->dispatch->config.pool;
     int64_t codes = plan->heap_code_bytes, rest = plan->heap_bytes - codes;
@@ -25,11 +25,11 @@ static mm_status open_heaps(mm_program *p) {
     return rest > 0 ? mm_heap_open(pool, plan->heap_offset + codes, rest, &p->unplanned.heap[1]) : MM_OK;
 }
 
-static int part_of(const mm_program *p, int segment) {
+static int part_of(const mm_execution *p, int segment) {
     return p->plan->segments[segment].content == MM_CONTENT_CODED ? 0 : 1;
 }
 
-static int64_t class_bytes(const mm_program *p, int segment) {
+static int64_t class_bytes(const mm_execution *p, int segment) {
     return mm_heap_class_bytes(p->plan->segments[segment].bytes);
 }
 
@@ -54,7 +54,7 @@ static mm_status list_segments(const mm_plan *plan, bool last, mm_node_list *lis
 }
 
 /* The most that is alive at once in issue order. */
-static void find_capacity(mm_program *p) {
+static void find_capacity(mm_execution *p) {
     mm_unplanned *u = &p->unplanned;
     int64_t live[2] = {0, 0};
     for (int n = 0; n < p->plan->n_nodes; n++) {
@@ -68,7 +68,7 @@ static void find_capacity(mm_program *p) {
     }
 }
 
-mm_status mm_unplanned_init(mm_program *p) {
+mm_status mm_unplanned_init(mm_execution *p) {
     mm_unplanned *u = &p->unplanned;
     if (!p->has_unplanned) return MM_OK;
     u->address = calloc((size_t)p->plan->n_segments + 1, sizeof *u->address);
@@ -84,7 +84,7 @@ mm_status mm_unplanned_init(mm_program *p) {
     return open_heaps(p);
 }
 
-void mm_unplanned_fini(mm_program *p) {
+void mm_unplanned_fini(mm_execution *p) {
     mm_unplanned *u = &p->unplanned;
     if (!u->address) return;
     if (u->served) mm_unplanned_reset(p);
@@ -100,27 +100,18 @@ void mm_unplanned_fini(mm_program *p) {
     free(u->served);
 }
 
-typedef struct search {
-    const mm_plan *plan;
-    bool found;
-} search;
-
-static void note_dynamic(void *ctx, int segment) {
-    search *s = ctx;
-    s->found |= s->plan->segments[segment].dynamic;
-}
-
-bool mm_unplanned_uses(const mm_program *p, int node) {
+bool mm_unplanned_uses(const mm_execution *p, int node) {
     if (!p->has_unplanned) return false;
-    search s = {.plan = p->plan};
-    mm_node_segments(p->plan, node, note_dynamic, &s);
-    return s.found;
+    mm_touch touch;
+    for (int t = 0; mm_node_next_touch(p->plan, &p->plan->nodes[node], &t, &touch);)
+        if (p->plan->segments[touch.segment].dynamic) return true;
+    return false;
 }
 
 /* ---------------------------------------------------------------- give */
 
 /* Called without the lock: frees charge the device's price. */
-static void free_segment(mm_program *p, int segment) {
+static void free_segment(mm_execution *p, int segment) {
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
     void *memory = u->address[segment];
@@ -136,11 +127,11 @@ static void free_segment(mm_program *p, int segment) {
 
 /* Frees the oldest segment whose last user is a step. False if there is none, or (unless `wait`) if its user still
  * runs. The event is waited for without the lock. */
-static bool free_late(mm_program *p, bool wait) {
+static bool free_late(mm_execution *p, bool wait) {
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
     int segment = u->late_head < u->late_count ? u->late[u->late_head] : -1;
-    mm_event *event = segment < 0 ? NULL : mm_program_event(p, p->plan->segments[segment].last_node);
+    mm_event *event = segment < 0 ? NULL : mm_execution_event(p, p->plan->segments[segment].last_node);
     bool mine = segment >= 0 && (wait || mm_event_done(event));
     u->late_head += mine;
     pthread_mutex_unlock(&u->lock);
@@ -152,7 +143,7 @@ static bool free_late(mm_program *p, bool wait) {
     return true;
 }
 
-void mm_unplanned_give(mm_program *p, int node) {
+void mm_unplanned_give(mm_execution *p, int node) {
     if (!p->has_unplanned) return;
     mm_unplanned *u = &p->unplanned;
     for (int i = u->gives.first[node]; i < u->gives.first[node + 1]; i++) {
@@ -167,7 +158,7 @@ void mm_unplanned_give(mm_program *p, int node) {
     }
 }
 
-void mm_unplanned_stop(mm_program *p) {
+void mm_unplanned_stop(mm_execution *p) {
     if (!p->has_unplanned) return;
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
@@ -176,7 +167,7 @@ void mm_unplanned_stop(mm_program *p) {
     pthread_mutex_unlock(&u->lock);
 }
 
-void mm_unplanned_reset(mm_program *p) {
+void mm_unplanned_reset(mm_execution *p) {
     if (!p->has_unplanned) return;
     mm_unplanned *u = &p->unplanned;
     for (int i = 0; i < p->plan->n_segments; i++)
@@ -189,14 +180,14 @@ void mm_unplanned_reset(mm_program *p) {
 
 /* ---------------------------------------------------------------- take */
 
-static void add_takes(const mm_program *p, int node, int64_t bytes[2]) {
+static void add_takes(const mm_execution *p, int node, int64_t bytes[2]) {
     const mm_node_list *takes = &p->unplanned.takes;
     for (int i = takes->first[node]; i < takes->first[node + 1]; i++)
         bytes[part_of(p, takes->segments[i])] += class_bytes(p, takes->segments[i]);
 }
 
 /* Promises the node its memory, if what earlier nodes still have to take fits beside it. Called under the lock. */
-static bool promise(mm_program *p, int node) {
+static bool promise(mm_execution *p, int node) {
     mm_unplanned *u = &p->unplanned;
     int64_t own[2] = {0, 0}, earlier[2] = {0, 0};
     add_takes(p, node, own);
@@ -212,7 +203,7 @@ static bool promise(mm_program *p, int node) {
     return true;
 }
 
-static mm_status wait_for_promise(mm_program *p, int node) {
+static mm_status wait_for_promise(mm_execution *p, int node) {
     mm_unplanned *u = &p->unplanned;
     for (;;) {
         pthread_mutex_lock(&u->lock);
@@ -230,7 +221,7 @@ static mm_status wait_for_promise(mm_program *p, int node) {
 }
 
 /* What was promised may still be in pieces that are too small: blocks until something has been freed since `frees`. */
-static mm_status wait_for_free(mm_program *p, int segment, int64_t frees) {
+static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
     mm_unplanned *u = &p->unplanned;
     struct timespec deadline;
     clock_gettime(CLOCK_REALTIME, &deadline);
@@ -254,7 +245,7 @@ static void count_alloc(mm_dispatch *d) {
     pthread_mutex_unlock(&d->lock);
 }
 
-static mm_status take_segment(mm_program *p, int segment) {
+static mm_status take_segment(mm_execution *p, int segment) {
     mm_unplanned *u = &p->unplanned;
     for (;;) {
         pthread_mutex_lock(&u->lock);
@@ -275,7 +266,7 @@ static mm_status take_segment(mm_program *p, int segment) {
     }
 }
 
-mm_status mm_unplanned_take(mm_program *p, int node) {
+mm_status mm_unplanned_take(mm_execution *p, int node) {
     if (!p->has_unplanned) return MM_OK;
     mm_unplanned *u = &p->unplanned;
     if (!mm_node_list_has(&u->takes, node)) return MM_OK;

@@ -13,14 +13,9 @@ static int32_t *last_users(const mm_plan *plan) {
     for (size_t i = 0; i < n; i++) last[i] = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
-        int32_t used[] = {node->src, node->dst, node->work, node->stage};
-        for (int u = 0; u < 4; u++)
-            if (used[u] >= 0) last[used[u] * MM_STREAM_COUNT + (int)node->stream] = i;
-        if (!mm_node_runs_step(node)) continue;
-        for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++) {
-            int32_t segment = plan->bindings[node->first_binding + u];
-            if (segment >= 0) last[segment * MM_STREAM_COUNT + (int)node->stream] = i;
-        }
+        mm_touch touch;
+        for (int t = 0; mm_node_next_touch(plan, node, &t, &touch);)
+            last[touch.segment * MM_STREAM_COUNT + (int)node->stream] = i;
     }
     return last;
 }

@@ -70,7 +70,7 @@ void collector_fini(collector *c) {
  * are in; a run is told by its median. */
 static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
     double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
-    return (int64_t)((double)mm_program_ns(m->program, node) * (part < 1 ? part : 1));
+    return (int64_t)((double)mm_execution_ns(m->execution, node) * (part < 1 ? part : 1));
 }
 
 /* ---------------------------------------------------------------- operations */
@@ -88,7 +88,7 @@ static void add_operation(collector *c, const mm_measured *m, const mm_node *nod
 static void add_copy(collector *c, const mm_measured *m, int index, int64_t ns) {
     const mm_node *node = &m->plan->nodes[index];
     collect_line *copies = &c->copies[node->kind == MM_NODE_OUT];
-    double n = mm_program_pieces(m->program, index), bytes = (double)m->plan->segments[node->dst].bytes;
+    double n = mm_execution_pieces(m->execution, index), bytes = (double)m->plan->segments[node->dst].bytes;
     if (ns <= 0) return;
     copies->n += n;
     copies->bytes += bytes;

@@ -15,7 +15,7 @@ static mm_status plan_in_budget(plan_case *c, const nets_net *net) {
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_init(&c->r, net, c->batch, NETS_TRAIN, &c->target, policy, 0, c->facts));
     mm_status status = plan_in_budget(c, net);
-    if (status == MM_OK && c->facts) status = mm_simulate(plan_case_plan(c), c->r.planned.facts, &c->sim);
+    if (status == MM_OK && c->facts) status = mm_program_simulate(c->r.planned.program, c->r.planned.facts, &c->sim);
     if (status == MM_OK && c->facts) c->untimed = simulated_untimed(plan_case_plan(c), c->r.planned.facts);
     if (status == MM_OK) status = mm_account_init(plan_case_plan(c), &c->account);
     if (status != MM_OK) plan_case_fini(c);

@@ -62,7 +62,7 @@ static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bo
     const char *untimed = simulated_untimed(plan, planned->facts);
     if (untimed) strcpy(run->untimed, untimed);
     mm_simulation simulation;
-    MM_TRY(mm_simulate(plan, planned->facts, &simulation));
+    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
     run->iteration_ns = simulation.iteration_ns;
     run->codec_hidden_permille = simulation.codec_hidden_permille;
     run->codec_ns = simulation.busy_ns[MM_STREAM_ENCODE] + simulation.busy_ns[MM_STREAM_DECODE];

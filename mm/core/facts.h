@@ -28,9 +28,10 @@ typedef struct mm_code_facts {
     int64_t code_bytes; /* exact, or the reserve of a variable code; -1: this codec does not take this tensor */
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
-    int64_t split_rows; /* the code may be cut after so many rows of the outermost dimension, and multiples: there a
-                           code of the rows before ends and one of those behind begins, both sides MM_ALIGNed. 0:
-                           nowhere */
+    /* The code may be cut after split_rows rows of the outermost dimension and after every multiple of them: there a
+     * code of the rows before ends and one of those behind begins. Each such part of the code takes split_bytes, a
+     * multiple of MM_ALIGN, as the bytes of its rows are; the last part takes the rest. 0: nowhere. */
+    int64_t split_rows, split_bytes;
 } mm_code_facts;
 
 typedef struct mm_facts {
@@ -54,7 +55,7 @@ typedef struct mm_facts {
      * other uses ago (far.h) takes so many ps a byte more. 0: not known, and contained in the times of steps. */
     int64_t cache_bytes, far_ps_per_byte;
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
-                            (mm/core/pieces.h) */
+                            (mm/core/program.h) */
 } mm_facts;
 
 /* Of a map: its copy takes 20 us and more on the links of today's GPUs, even compressed four times, so that the two

@@ -13,19 +13,7 @@ typedef struct walk {
 } walk;
 
 /* What is placed at run time has no place that is known. */
-static bool has_place(const mm_plan *plan, int segment) {
-    return segment >= 0 && !plan->segments[segment].pinned && !plan->segments[segment].dynamic &&
-           plan->segments[segment].bytes > 0;
-}
-
-/* The i-th segment that a node uses; false: there are no more. */
-static bool nth_use(const mm_plan *plan, const mm_node *n, int i, int *segment_out) {
-    const int own[] = {n->src, n->dst, n->work, n->stage};
-    int n_uses = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step)->n_uses : 0;
-    if (i >= n_uses + 4) return false;
-    *segment_out = i < n_uses ? plan->bindings[n->first_binding + i] : own[i - n_uses];
-    return true;
-}
+static bool has_place(const mm_segment *s) { return !s->pinned && !s->dynamic && s->bytes > 0; }
 
 static int64_t far_of(const walk *w, const mm_segment *s) {
     int64_t begin = s->offset, end = begin + s->bytes, near = 0;
@@ -38,14 +26,14 @@ static int64_t far_of(const walk *w, const mm_segment *s) {
 }
 
 static bool visit(walk *w, const mm_node *n, int64_t *far_out) {
-    int segment;
+    mm_touch touch;
     int64_t used = w->used;
     *far_out = 0;
-    for (int i = 0; nth_use(w->plan, n, i, &segment); i++)
-        if (has_place(w->plan, segment)) used += w->plan->segments[segment].bytes;
-    for (int i = 0; nth_use(w->plan, n, i, &segment); i++) {
-        if (!has_place(w->plan, segment)) continue;
-        const mm_segment *s = &w->plan->segments[segment];
+    for (int i = 0; mm_node_next_touch(w->plan, n, &i, &touch);)
+        if (has_place(&w->plan->segments[touch.segment])) used += w->plan->segments[touch.segment].bytes;
+    for (int i = 0; mm_node_next_touch(w->plan, n, &i, &touch);) {
+        const mm_segment *s = &w->plan->segments[touch.segment];
+        if (!has_place(s)) continue;
         *far_out += far_of(w, s);
         if (!mm_runs_tag(&w->last, s->offset, s->offset + s->bytes, used)) return false;
     }

@@ -9,19 +9,17 @@ const char *mm_stream_id_name(mm_stream_id id) {
     return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
 }
 
-mm_stream_id mm_node_stream(mm_node_kind kind) {
-    static const mm_stream_id streams[] = {
-        [MM_NODE_STEP] = MM_STREAM_COMPUTE,  [MM_NODE_ENCODE] = MM_STREAM_ENCODE,
-        [MM_NODE_DECODE] = MM_STREAM_DECODE, [MM_NODE_OUT] = MM_STREAM_OUT,
-        [MM_NODE_IN] = MM_STREAM_IN,         [MM_NODE_RECOMPUTE] = MM_STREAM_COMPUTE};
-    return streams[kind];
-}
+const mm_node_traits mm_node_table[MM_NODE_KINDS] = {
+    [MM_NODE_STEP] = {"step", MM_STREAM_COMPUTE, MM_COST_STEP, .carries_on = MM_NODE_STEP},
+    [MM_NODE_ENCODE] = {"encode", MM_STREAM_ENCODE, MM_COST_ENCODE, MM_END_RAW, MM_END_CODED, false, MM_NODE_ENCODE},
+    [MM_NODE_DECODE] = {"decode", MM_STREAM_DECODE, MM_COST_DECODE, MM_END_CODED, MM_END_RAW, false, MM_NODE_IN},
+    [MM_NODE_OUT] = {"offload", MM_STREAM_OUT, MM_COST_LINK_OUT, MM_END_DEVICE, MM_END_PINNED, true, MM_NODE_ENCODE},
+    [MM_NODE_IN] = {"prefetch", MM_STREAM_IN, MM_COST_LINK_IN, MM_END_PINNED, MM_END_DEVICE, true, MM_NODE_IN},
+    [MM_NODE_RECOMPUTE] = {"recompute", MM_STREAM_COMPUTE, MM_COST_STEP, .carries_on = MM_NODE_RECOMPUTE},
+};
 
 const char *mm_node_kind_name(mm_node_kind kind) {
-    static const char *const names[] = {
-        [MM_NODE_STEP] = "step",   [MM_NODE_ENCODE] = "encode", [MM_NODE_DECODE] = "decode",
-        [MM_NODE_OUT] = "offload", [MM_NODE_IN] = "prefetch",   [MM_NODE_RECOMPUTE] = "recompute"};
-    return (unsigned)kind <= MM_NODE_RECOMPUTE ? names[kind] : "unknown";
+    return (unsigned)kind < MM_NODE_KINDS ? mm_node_table[kind].word : "unknown";
 }
 
 const char *mm_category_name(mm_category category) {
@@ -138,8 +136,29 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier) {
     if (plan->nodes[node].stream != other->stream && *wait < other->seq) *wait = other->seq;
 }
 
+bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
+    const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
+    const int uses = step ? step->n_uses : 0;
+    const mm_touch own[] = {{n->src, -1, MM_READ, false},
+                            {n->dst, -1, MM_WRITE, false},
+                            {n->work, -1, MM_WRITE, true},
+                            {n->stage, -1, MM_WRITE, true}};
+    for (; *i < uses + 4; ++*i) {
+        const int use = *i;
+        if (use >= uses)
+            *touch_out = own[use - uses];
+        else
+            *touch_out = (mm_touch){.segment = plan->bindings[n->first_binding + use],
+                                    .use = use,
+                                    .access = mm_node_is_given(n, use) ? MM_READ : step->uses[use].access};
+        if (touch_out->segment < 0) continue;
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
 static void account_use(mm_plan *plan, int node, int segment) {
-    if (segment < 0) return;
     mm_segment *s = &plan->segments[segment];
     if (s->first_node < 0) s->first_node = node;
     s->last_node = s->live_last = node;
@@ -166,14 +185,8 @@ static void account_nodes(mm_plan *plan) {
     for (int i = 0; i < plan->n_segments; i++)
         plan->segments[i].first_node = plan->segments[i].last_node = plan->segments[i].live_last = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *node = &plan->nodes[i];
-        if (mm_node_runs_step(node))
-            for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
-                account_use(plan, i, plan->bindings[node->first_binding + u]);
-        account_use(plan, i, node->src);
-        account_use(plan, i, node->dst);
-        account_use(plan, i, node->work);
-        account_use(plan, i, node->stage);
+        mm_touch touch;
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) account_use(plan, i, touch.segment);
     }
     for (int i = 0; i < plan->n_nodes; i++)
         if (mm_node_runs_step(&plan->nodes[i])) account_inplace(plan, i);

@@ -42,19 +42,53 @@ typedef enum mm_stream_id {
 const char *mm_stream_id_name(mm_stream_id id);
 
 typedef enum mm_node_kind {
-    MM_NODE_STEP,      /* a step of the graph, compute stream */
-    MM_NODE_ENCODE,    /* src raw -> dst coded, encode stream */
-    MM_NODE_DECODE,    /* src coded -> dst raw, decode stream */
-    MM_NODE_OUT,       /* src on the device, raw or coded -> dst pinned, the same bytes; out stream */
-    MM_NODE_IN,        /* src pinned -> dst on the device, the same bytes; in stream */
-    MM_NODE_RECOMPUTE, /* a forward step run again for what it writes, compute stream. It must find the values that it
-                          found the first time, may write persistent tensors no more (it gets them to look at), and what
-                          it writes goes to segments of its own. What it may be given (mm_graph_allow_given) and is
-                          there it reads where it is */
+    MM_NODE_STEP,      /* a step of the graph */
+    MM_NODE_ENCODE,    /* src raw -> dst coded */
+    MM_NODE_DECODE,    /* src coded -> dst raw */
+    MM_NODE_OUT,       /* src on the device, raw or coded -> dst pinned, the same bytes */
+    MM_NODE_IN,        /* src pinned -> dst on the device, the same bytes */
+    MM_NODE_RECOMPUTE, /* a forward step run again for what it writes. It must find the values that it found the first
+                          time, may write persistent tensors no more (it gets them to look at), and what it writes goes
+                          to segments of its own. What it may be given (mm_graph_allow_given) and is there it reads
+                          where it is */
+    MM_NODE_KINDS
 } mm_node_kind;
 
-/* The stream that a kind of node runs on; and a word for messages. */
-mm_stream_id mm_node_stream(mm_node_kind kind);
+/* What an operation's source or target may be. */
+typedef enum mm_node_end {
+    MM_END_NONE,   /* a step: it has none */
+    MM_END_RAW,    /* a map on the device */
+    MM_END_CODED,  /* a code, on the device or in pinned memory */
+    MM_END_DEVICE, /* a map or a code on the device */
+    MM_END_PINNED, /* the same in pinned memory */
+} mm_node_end;
+
+/* Where the time of a node comes from (mm_facts), and what scratch it needs. */
+typedef enum mm_node_cost {
+    MM_COST_STEP,     /* the time and the workspace of the step's variant */
+    MM_COST_ENCODE,   /* encode_ns and the scratch of the code */
+    MM_COST_DECODE,   /* decode_ns, and the same scratch */
+    MM_COST_LINK_OUT, /* the bytes of the target, at the rate of the link to the host; no scratch */
+    MM_COST_LINK_IN,  /* and to the device */
+} mm_node_cost;
+
+/* All that is fixed of a kind of node. The check, the simulator and the lowering go by it. A new kind is an entry here,
+ * one in the pipeline's table of operations (operation.c), and a stream of its own if no other may hold it up. */
+typedef struct mm_node_traits {
+    const char *word; /* for messages */
+    mm_stream_id stream;
+    mm_node_cost cost;
+    mm_node_end src, dst;
+    bool moves;              /* dst holds what src does, in the same form and size */
+    mm_node_kind carries_on; /* cut into pieces together with a node of that kind, which it carries on with
+                                 (program.h); its own kind: it is not */
+} mm_node_traits;
+
+extern const mm_node_traits mm_node_table[MM_NODE_KINDS];
+
+static inline mm_stream_id mm_node_stream(mm_node_kind kind) { return mm_node_table[kind].stream; }
+
+/* A word for messages; "unknown" for what is no kind. */
 const char *mm_node_kind_name(mm_node_kind kind);
 
 typedef struct mm_node {
@@ -70,7 +104,7 @@ typedef struct mm_node {
     int32_t src, dst;              /* operations: segments; else -1 */
     int32_t work;                  /* segment of the step's workspace, of the codec's scratch, or -1 */
     int32_t stage;                 /* ENCODE, unoptimised workflow: encode here, then copy to dst; else -1 */
-    int32_t throttle;              /* ENCODE right before the OUT of its code: at most so many pieces (pieces.h) are
+    int32_t throttle;              /* ENCODE right before the OUT of its code: at most so many pieces (program.h) are
                                       encoded and not copied yet, of this and earlier such maps; 0: no limit */
 } mm_node;
 
@@ -78,6 +112,9 @@ typedef struct mm_node {
 static inline bool mm_node_runs_step(const mm_node *node) {
     return node->kind == MM_NODE_STEP || node->kind == MM_NODE_RECOMPUTE;
 }
+
+/* Whether a step that is run again reads what its use u wrote the first time. */
+static inline bool mm_node_is_given(const mm_node *node, int u) { return u < MM_GIVEN_USES && node->given >> u & 1; }
 
 typedef enum mm_content { MM_CONTENT_RAW, MM_CONTENT_CODED, MM_CONTENT_WORK } mm_content;
 
@@ -158,6 +195,19 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier);
 /* Fills in the derived fields. Call once offsets are set. */
 MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 
+/* How a node touches a segment. */
+typedef struct mm_touch {
+    int32_t segment;
+    int32_t use;      /* of the step; -1: the operation's own, or a workspace */
+    mm_access access; /* a workspace is written */
+    bool work;        /* a workspace, scratch or stage: nobody else may have it */
+} mm_touch;
+
+/* The i-th segment that a node touches, from 0: a step's uses in their order, then source, target, workspace and stage.
+ * Each time a segment is named is a touch of its own. What has no segment is passed over: start with *i = 0. False:
+ * there are no more. */
+bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
+
 /* The root of a tensor's storage. */
 static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }
 
@@ -170,7 +220,7 @@ void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGOR
 /* MM_ERR_INFEASIBLE with "needs at least N, held by LAYER ..." if the plan's peak is above the limits. */
 MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
 
-/* The proof. For any plan, with one vector clock a stream:
+/* The proof, of the plan lowered to its program (program.h). For any plan, with one vector clock a stream:
  *  1. every step's read finds its tensor in a form that serves it, written by the right writer (the last write before
  *     the reader), complete, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN;
  *  2. two segments share bytes only when everything that uses the first happens-before the first write of the second

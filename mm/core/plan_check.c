@@ -62,7 +62,7 @@ static void check_fini(mm_check *c) {
 static mm_status check_init(mm_check *c) {
     const mm_plan *plan = c->plan;
     size_t n_nodes = (size_t)plan->n_nodes, n_tensors = (size_t)mm_graph_tensors(c->graph);
-    c->clocks = malloc((n_nodes + 1) * sizeof *c->clocks);
+    c->clocks = malloc(((size_t)c->program->n + 1) * sizeof *c->clocks);
     c->node_at[0] = malloc((n_nodes + 1) * sizeof *c->node_at[0]);
     c->residences = malloc(((size_t)plan->n_segments + 1) * sizeof *c->residences);
     c->current = malloc((n_tensors + 1) * sizeof *c->current);
@@ -73,20 +73,38 @@ static mm_status check_init(mm_check *c) {
         return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan of %d nodes", plan->n_nodes);
     }
     for (int s = 1; s < MM_STREAM_COUNT; s++) c->node_at[s] = c->node_at[s - 1] + plan->stream_nodes[s - 1];
+    for (int i = 0; i < plan->n_nodes; i++) c->node_at[plan->nodes[i].stream][plan->nodes[i].seq] = i;
     return MM_OK;
 }
 
-mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
-    mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits};
+/* The passes after the form of the plan. */
+static mm_status prove(mm_check *c, bool *exact_out) {
+    MM_TRY(mm_check_pieces(c));
+    MM_TRY(check_init(c));
+    mm_program_clocks(c->program, c->clocks);
+    mm_status status = mm_check_uses(c);
+    if (status == MM_OK) status = mm_check_sharing(c);
+    if (status == MM_OK) status = mm_check_limits(c);
+    for (int s = 0; status == MM_OK && exact_out && s < c->plan->n_segments; s++)
+        exact_out[s] = c->residences[s].always_exact;
+    check_fini(c);
+    return status;
+}
+
+mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
+    const mm_plan *plan = program->plan;
+    mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = program};
     MM_TRY(mm_check_form(&c));
-    MM_TRY(check_init(&c));
-    mm_check_clocks(&c);
-    mm_status status = mm_check_uses(&c);
-    if (status == MM_OK) status = mm_check_sharing(&c);
-    if (status == MM_OK) status = mm_check_limits(&c);
-    for (int s = 0; status == MM_OK && exact_out && s < plan->n_segments; s++)
-        exact_out[s] = c.residences[s].always_exact;
-    check_fini(&c);
+    return prove(&c, exact_out);
+}
+
+mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
+    mm_program program;
+    mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = &program};
+    MM_TRY(mm_check_form(&c)); /* else it could not be lowered */
+    MM_TRY(mm_program_init(plan, facts, &program));
+    mm_status status = prove(&c, exact_out);
+    mm_program_fini(&program);
     return status;
 }
 

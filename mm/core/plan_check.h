@@ -1,18 +1,19 @@
-/* The proof that a plan is right (mm_plan_check), in passes. Inside mm/core only. Each pass relies on what the ones
- * before it have established.
+/* The proof that a plan and its program are right (mm_program_prove), in passes. Inside mm/core only. Each pass relies
+ * on what the ones before it have established.
  *
  *   form      every index in range, every segment and node well-formed: nothing later can go astray
- *   clocks    for each node, how far every stream is known to have come when it starts
+ *   pieces    the same of the program; each node's work is in its pieces, once
+ *   clocks    for each piece, how far every stream is known to have come when it ends (mm_program_clocks)
  *   uses      walk in issue order: which value each segment holds, who reads it, who may still be at it
  *   sharing   segments on the same bytes: all users of one before the first of the next
  *   limits    regions, heap, and the budget
  *
- * The walk in issue order stands for every execution: each write is ordered after all earlier users of its segment,
+ * The walk in issue order of the nodes stands for every execution: each write is ordered after all earlier users of its segment,
  * each read after the write that it sees, so whatever order of the streams the waits allow, all find the same. */
 #ifndef MM_CORE_PLAN_CHECK_H
 #define MM_CORE_PLAN_CHECK_H
 
-#include "mm/core/plan.h"
+#include "mm/core/program.h"
 
 /* What the walk knows of a segment. */
 typedef struct mm_residence {
@@ -30,8 +31,9 @@ typedef struct mm_check {
     const mm_graph *graph;
     const mm_facts *facts;
     const mm_limits *limits;
-    int32_t (*clocks)[MM_STREAM_COUNT]; /* per node: seq up to which each stream has ended when it ends; -1 */
-    int32_t *node_at[MM_STREAM_COUNT];  /* per stream and seq: node */
+    const mm_program *program;
+    int32_t (*clocks)[MM_STREAM_COUNT]; /* per piece: mm_program_clocks */
+    int32_t *node_at[MM_STREAM_COUNT];  /* per stream and a node's seq: the node */
     mm_residence *residences;           /* per segment */
     int32_t *current; /* per tensor: the number of its present value. Each write makes a new one; an alias takes its
                          input's, so that a change of the shared storage leaves the others' values in no segment. */
@@ -41,15 +43,18 @@ typedef struct mm_check {
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);
-void mm_check_clocks(mm_check *check);
+mm_status mm_check_pieces(const mm_check *check);
 mm_status mm_check_uses(mm_check *check);
 mm_status mm_check_sharing(const mm_check *check);
 mm_status mm_check_limits(const mm_check *check);
 
-/* Whether all nodes up to number `seq` of a stream have ended before `node` starts. */
+/* Whether all nodes up to number `seq` of a stream, with all their pieces, have ended before any piece of `node`
+ * starts. */
 static inline bool mm_check_ended(const mm_check *check, int stream, int32_t seq, int node) {
     const mm_node *n = &check->plan->nodes[node];
-    return stream == (int)n->stream ? seq < n->seq : seq <= check->clocks[node][stream];
+    if (stream == (int)n->stream) return seq < n->seq;
+    const int first = mm_program_piece(check->program, node, 0);
+    return check->program->last[check->node_at[stream][seq]] <= check->clocks[first][stream];
 }
 
 /* Whether the plan lets `output` share the storage of `input`, and the step declares them equal. */

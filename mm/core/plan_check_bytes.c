@@ -1,4 +1,4 @@
-/* Passes 4 and 5: who shares bytes with whom, and whether everything fits. */
+/* Passes 5 and 6: who shares bytes with whom, and whether everything fits. */
 #include <stdlib.h>
 
 #include "mm/core/plan_check.h"

@@ -184,40 +184,58 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
     return MM_OK;
 }
 
-/* An offload or a prefetch: the same content on the other side of the link. */
+/* What each end of an operation may be. */
+static const struct {
+    bool raw, coded, device, pinned;
+    const char *words;
+} ends[] = {
+    [MM_END_NONE] = {.words = "there"},
+    [MM_END_RAW] = {.raw = true, .device = true, .words = "a map on the device"},
+    [MM_END_CODED] = {.coded = true, .device = true, .pinned = true, .words = "a code"},
+    [MM_END_DEVICE] = {.raw = true, .coded = true, .device = true, .words = "a map or a code on the device"},
+    [MM_END_PINNED] = {.raw = true, .coded = true, .pinned = true, .words = "a map or a code in pinned memory"},
+};
+
+static bool is_end(const mm_segment *s, mm_node_end end) {
+    return (s->pinned ? ends[end].pinned : ends[end].device) &&
+           ((s->content == MM_CONTENT_RAW && ends[end].raw) || (s->content == MM_CONTENT_CODED && ends[end].coded));
+}
+
+static mm_status check_end(const mm_check *c, int node, const char *what, int segment, mm_node_end end) {
+    static const char *const contents[] = {
+        [MM_CONTENT_RAW] = "a map", [MM_CONTENT_CODED] = "a code", [MM_CONTENT_WORK] = "a workspace"};
+    const mm_node *n = &c->plan->nodes[node];
+    if (!in_range(segment, c->plan->n_segments))
+        return mm_check_refuse(c, node, n->tensor, "its %s is no segment", what);
+    const mm_segment *s = &c->plan->segments[segment];
+    if (!is_end(s, end))
+        return mm_check_refuse(c, node, n->tensor, "its %s is %s %s, not %s", what, contents[s->content],
+                               s->pinned ? "in pinned memory" : "on the device", ends[end].words);
+    if (s->tensor == n->tensor) return MM_OK;
+    return mm_check_refuse(c, node, n->tensor, "its %s is of another tensor", what);
+}
+
+/* A copy leaves the content as it is. */
 static mm_status check_move(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *src = &c->plan->segments[n->src], *dst = &c->plan->segments[n->dst];
-    bool out = n->kind == MM_NODE_OUT;
-    if (src->pinned == out || dst->pinned != out)
-        return mm_check_refuse(c, node, n->tensor, "does not go %s",
-                               out ? "from the device to pinned memory" : "from pinned memory to the device");
-    if (src->content != dst->content || src->content == MM_CONTENT_WORK || src->codec != dst->codec ||
-        src->bytes != dst->bytes)
+    if (src->content != dst->content || src->codec != dst->codec || src->bytes != dst->bytes)
         return mm_check_refuse(c, node, n->tensor, "source and target are not of one form and size");
-    if (src->tensor != n->tensor || dst->tensor != n->tensor)
-        return mm_check_refuse(c, node, n->tensor, "source or target is of another tensor");
     if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a copy with a workspace");
     return MM_OK;
 }
 
 static mm_status check_op(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
-    const mm_segment *segments = c->plan->segments;
-    bool encode = n->kind == MM_NODE_ENCODE;
+    const mm_node_traits *traits = &mm_node_table[n->kind];
+    const bool encode = traits->cost == MM_COST_ENCODE;
     if (n->step != -1) return mm_check_refuse(c, node, -1, "an operation that names a step");
     if (n->throttle != 0 && (!encode || n->throttle < 0))
         return mm_check_refuse(c, node, n->tensor, "is throttled to %d pieces", n->throttle);
-    if (!in_range(n->src, c->plan->n_segments) || !in_range(n->dst, c->plan->n_segments))
-        return mm_check_refuse(c, node, n->tensor, "source or target is no segment");
-    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return check_move(c, node);
-    const mm_segment *raw = &segments[encode ? n->src : n->dst], *code = &segments[encode ? n->dst : n->src];
-    if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED)
-        return mm_check_refuse(c, node, n->tensor, "source and target are not %s",
-                               encode ? "raw and coded" : "coded and raw");
-    if (raw->tensor != n->tensor || code->tensor != n->tensor)
-        return mm_check_refuse(c, node, n->tensor, "source or target is of another tensor");
-    if (raw->pinned) return mm_check_refuse(c, node, n->tensor, "its raw side is in pinned memory");
+    MM_TRY(check_end(c, node, "source", n->src, traits->src));
+    MM_TRY(check_end(c, node, "target", n->dst, traits->dst));
+    if (traits->moves) return check_move(c, node);
+    const mm_segment *code = &c->plan->segments[mm_program_stored(n)];
     if (!encode && !c->facts->codecs[code->codec].gives_value)
         return mm_check_refuse(c, node, n->tensor, "codec %s does not give the elements back",
                                c->facts->codecs[code->codec].spec);
@@ -228,7 +246,7 @@ static mm_status check_op(const mm_check *c, int node) {
 /* `issued`: how many nodes each stream has before this one. */
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
-    if ((unsigned)n->kind > MM_NODE_RECOMPUTE || n->stream != mm_node_stream(n->kind))
+    if ((unsigned)n->kind >= MM_NODE_KINDS || n->stream != mm_node_stream(n->kind))
         return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind or on another's stream", node);
     if (n->seq != issued[n->stream])
         return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);

@@ -1,27 +1,7 @@
-/* Passes 2 and 3: what each node knows to have ended, and what each segment holds when it is used. */
+/* Pass 4: what each segment holds when it is used. */
 
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"
-
-void mm_check_clocks(mm_check *c) {
-    int32_t latest[MM_STREAM_COUNT]; /* node, of each stream */
-    for (int s = 0; s < MM_STREAM_COUNT; s++) latest[s] = -1;
-    for (int i = 0; i < c->plan->n_nodes; i++) {
-        const mm_node *n = &c->plan->nodes[i];
-        int32_t *clock = c->clocks[i];
-        for (int s = 0; s < MM_STREAM_COUNT; s++)
-            clock[s] = latest[n->stream] < 0 ? -1 : c->clocks[latest[n->stream]][s];
-        for (int s = 0; s < MM_STREAM_COUNT; s++) {
-            if (n->wait[s] < 0) continue;
-            const int32_t *waited = c->clocks[c->node_at[s][n->wait[s]]];
-            for (int t = 0; t < MM_STREAM_COUNT; t++)
-                if (waited[t] > clock[t]) clock[t] = waited[t];
-        }
-        clock[n->stream] = n->seq;
-        c->node_at[n->stream][n->seq] = i;
-        latest[n->stream] = i;
-    }
-}
 
 /* ---------------------------------------------------------------- accesses to a segment */
 
@@ -33,13 +13,34 @@ static void add_user(mm_check *c, int node, int segment) {
     r->last = node;
 }
 
-/* The segment holds something, and its writer has ended before the node starts. */
+/* Whether each piece of a node starts after the pieces of `writer` that write what it reads have ended. So it is where
+ * both are cut, and the node's source is the writer's target. */
+static bool carries_on(const mm_check *c, int writer, int node, int segment) {
+    const mm_program *p = c->program;
+    const mm_node *w = &c->plan->nodes[writer], *n = &c->plan->nodes[node];
+    if (mm_program_pieces(p, writer) == 1 || mm_program_pieces(p, node) == 1 || w->dst != segment || n->src != segment)
+        return false;
+    for (int i = 0; i < mm_program_pieces(p, node); i++) {
+        const int index = mm_program_piece(p, node, i);
+        const mm_piece *reads = &p->pieces[index];
+        for (int j = 0; j < mm_program_pieces(p, writer); j++) {
+            const mm_piece *writes = &p->pieces[mm_program_piece(p, writer, j)];
+            const bool apart = writes->stored_offset + writes->stored_bytes <= reads->stored_offset ||
+                               reads->stored_offset + reads->stored_bytes <= writes->stored_offset;
+            if (!apart && writes->seq > c->clocks[index][w->stream]) return false;
+        }
+    }
+    return true;
+}
+
+/* The segment holds something, and its writer has ended before the node starts, or the node carries on with it piece by
+ * piece. */
 static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, int segment) {
     const mm_residence *r = &c->residences[segment];
     if (r->writer < 0)
         return mm_check_refuse(c, node, tensor, "is read from segment %d before anything was written there", segment);
     const mm_node *writer = &c->plan->nodes[r->writer];
-    if (mm_check_ended(c, writer->stream, writer->seq, node)) return MM_OK;
+    if (mm_check_ended(c, writer->stream, writer->seq, node) || carries_on(c, r->writer, node, segment)) return MM_OK;
     char name[320];
     return mm_check_refuse(c, node, tensor, "is read without a wait for %s, which writes it",
                            mm_check_node_name(c, r->writer, name, sizeof name));
@@ -166,15 +167,13 @@ static mm_status walk_step(mm_check *c, int node) {
     return use_work(c, node, n->work);
 }
 
-static bool is_given(const mm_node *n, int u) { return u < MM_GIVEN_USES && n->given >> u & 1; }
-
 /* Run again, a step finds what it found the first time; then it writes the same, as exactly as what it read was. */
 static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *seen, bool *exact) {
     const mm_node *n = &c->plan->nodes[node];
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        if (use->access != MM_READ && !is_given(n, u)) continue;
+        if (use->access != MM_READ && !mm_node_is_given(n, u)) continue;
         if (bindings[u] < 0) {
             if (c->current[use->tensor] == seen[u]) continue;
             return mm_check_refuse(c, node, use->tensor, "has changed since the step ran");
@@ -198,7 +197,7 @@ static mm_status walk_recompute(mm_check *c, int node) {
     bool exact = n->variant == ran->variant && variant->deterministic;
     MM_TRY(recompute_reads(c, node, step, seen, &exact));
     for (int u = 0; u < step->n_uses; u++) {
-        if (bindings[u] < 0 || step->uses[u].access != MM_WRITE || is_given(n, u)) continue;
+        if (bindings[u] < 0 || step->uses[u].access != MM_WRITE || mm_node_is_given(n, u)) continue;
         if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
             return mm_check_refuse(c, node, step->uses[u].tensor, "is written into a code");
         MM_TRY(check_writable(c, node, step->uses[u].tensor, bindings[u]));
@@ -231,7 +230,7 @@ static mm_status check_recomputed(const mm_check *c, int node) {
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && !is_given(n, u) &&
+        if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && !mm_node_is_given(n, u) &&
             c->residences[bindings[u]].last > node)
             return MM_OK;
     return mm_check_refuse(c, node, -1, "its result is not used by anything");
@@ -252,8 +251,8 @@ static mm_status check_segments_after(const mm_check *c) {
 }
 
 mm_status mm_check_uses(mm_check *c) {
-    static const mm_residence unused = {
-        .users = {-1, -1, -1, -1, -1}, .first = -1, .last = -1, .writer = -1, .value = -1};
+    mm_residence unused = {.first = -1, .last = -1, .writer = -1, .value = -1};
+    for (int s = 0; s < MM_STREAM_COUNT; s++) unused.users[s] = -1;
     for (int i = 0; i < c->plan->n_segments; i++) c->residences[i] = unused;
     for (int t = 0; t < mm_graph_tensors(c->graph); t++) c->current[t] = -2; /* in no segment */
     for (int i = 0; i < c->plan->n_nodes; i++) switch (c->plan->nodes[i].kind) {

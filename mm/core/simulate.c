@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mm/core/far.h"
-#include "mm/core/pieces.h"
+#include "mm/core/program.h"
 #include "mm/core/status.h"
 
 /* Work is counted in millionths of the ns that it takes alone, so that what is slowed down goes on from where it is;
@@ -14,7 +14,7 @@ enum { FULL_SPEED = 1000000 };
 typedef struct simulator {
     const mm_plan *plan;
     const mm_facts *facts;
-    mm_pieces pieces;
+    const mm_program *program;
     mm_sim_node *nodes;
     int64_t *far_bytes;               /* per node; NULL: nobody knows */
     int32_t ended[MM_STREAM_COUNT];   /* how many pieces of each stream have */
@@ -34,8 +34,7 @@ static int64_t add_ns(int64_t ns, double more) {
 }
 
 /* A copy over the link with the other way free. A rate of 0 is not known. */
-static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
-    int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
+static int64_t link_ns(int64_t rate, int64_t bytes) {
     if (rate <= 0) return 0;
     return add_ns(0, (double)bytes / (double)rate * 1e9);
 }
@@ -43,6 +42,23 @@ static int64_t link_ns(const mm_facts *facts, const mm_node *n, int64_t bytes) {
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
     int64_t ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
     return n->given ? ns - ns / 3 : ns;
+}
+
+static int64_t operation_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    const mm_segment *stored = &plan->segments[mm_program_stored(n)];
+    switch (mm_node_table[n->kind].cost) {
+    case MM_COST_ENCODE:
+        return mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
+    case MM_COST_DECODE:
+        return mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
+    case MM_COST_LINK_OUT:
+        return link_ns(facts->out_bytes_per_s, stored->bytes);
+    case MM_COST_LINK_IN:
+        return link_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_STEP:
+        break;
+    }
+    return -1; /* no operation: refused as out of range */
 }
 
 static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) {
@@ -53,14 +69,8 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
         ns = mm_simulate_step_ns(facts, n);
         if (s->far_bytes && ns >= 0 && ns <= MM_NS_MOST)
             ns = add_ns(ns, (double)s->far_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
-    } else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
-        ns = link_ns(facts, n, plan->segments[n->dst].bytes);
-    } else {
-        bool encode = n->kind == MM_NODE_ENCODE;
-        const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
-        const mm_code_facts *c = mm_facts_code(facts, code->codec, n->tensor);
-        ns = encode ? c->encode_ns : c->decode_ns;
-    }
+    } else
+        ns = operation_ns(plan, facts, n);
     if (ns < 0 || ns > MM_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: a time of %lld ns is out of range", mm_graph_name(plan->graph),
                        (long long)ns);
@@ -71,9 +81,9 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
 /* A piece takes its rows' part, which add up to the whole; and each copy over the link takes time to be issued. */
 static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns_out) {
     const mm_node *n = &s->plan->nodes[piece->node];
-    int64_t issue = n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN ? s->facts->issue_ns : 0;
+    int64_t issue = mm_node_table[n->kind].moves ? s->facts->issue_ns : 0;
     MM_TRY(node_ns(s, n, ns_out));
-    if (s->pieces.first[piece->node] != s->pieces.last[piece->node]) {
+    if (mm_program_pieces(s->program, piece->node) > 1) {
         double ns = (double)*ns_out, rows = (double)mm_graph_tensor(s->plan->graph, n->tensor)->dims[0];
         *ns_out = (int64_t)(ns * (double)(piece->first_row + piece->rows) / rows) -
                   (int64_t)(ns * (double)piece->first_row / rows);
@@ -138,25 +148,25 @@ static int count_unplanned(const mm_plan *plan, int node) {
 
 /* The piece that a stream would start now; NULL: it is at work, or has none that is ready. */
 static const mm_piece *next_piece(const simulator *s, int t) {
-    if (s->running[t] >= 0 || s->ended[t] == s->pieces.count[t]) return NULL;
-    const mm_piece *piece = &s->pieces.pieces[s->pieces.at[t][s->ended[t]]];
+    if (s->running[t] >= 0 || s->ended[t] == s->program->count[t]) return NULL;
+    const mm_piece *piece = &s->program->pieces[s->program->at[t][s->ended[t]]];
     return is_ready(s, piece) ? piece : NULL;
 }
 
 static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
     int64_t ns;
     MM_TRY(piece_ns(s, piece, &ns));
-    s->running[t] = s->pieces.at[t][s->ended[t]];
+    s->running[t] = s->program->at[t][s->ended[t]];
     s->left[t] = ns * FULL_SPEED;
     s->began[t] = s->now;
-    if (mm_piece_is_first(&s->pieces, piece)) s->nodes[piece->node].start_ns = s->now;
+    if (mm_piece_is_first(s->program, piece)) s->nodes[piece->node].start_ns = s->now;
     return MM_OK;
 }
 
 /* How many allocations and frees a stream's next piece begins with, if they cost anything. */
 static int allocations(const simulator *s, int t) {
     const mm_piece *piece = s->facts->alloc_ns > 0 && s->plan->heap_bytes > 0 ? next_piece(s, t) : NULL;
-    return piece && mm_piece_is_first(&s->pieces, piece) ? count_unplanned(s->plan, piece->node) : 0;
+    return piece && mm_piece_is_first(s->program, piece) ? count_unplanned(s->plan, piece->node) : 0;
 }
 
 /* Once nothing runs, the allocations of the first stream that wants any, and the start of what wants them. Until then
@@ -203,7 +213,7 @@ static void advance(simulator *s) {
         if (s->running[t] < 0) continue;
         s->left[t] -= step * rate[t];
         if (needed[t] > step) continue;
-        s->nodes[s->pieces.pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
+        s->nodes[s->program->pieces[s->running[t]].node].end_ns = s->ended_ns[s->running[t]] = s->now;
         s->busy_ns[t] += s->now - s->began[t];
         s->ended[t]++;
         s->running[t] = -1;
@@ -218,7 +228,7 @@ static mm_status run(simulator *s) {
         advance(s);
     }
     for (int t = 0; t < MM_STREAM_COUNT; t++)
-        if (s->ended[t] < s->pieces.count[t])
+        if (s->ended[t] < s->program->count[t])
             return mm_fail(MM_ERR_PLAN, "plan of %s: the %s stream waits for what never happens",
                            mm_graph_name(s->plan->graph), mm_stream_id_name(t));
     return MM_OK;
@@ -246,10 +256,10 @@ static mm_status count_live(const mm_plan *plan, mm_sim_node *nodes) {
 
 /* The ends of the first and of the last step are those of the compute stream. */
 static int64_t compute_span(const simulator *s) {
-    int32_t n = s->pieces.count[MM_STREAM_COMPUTE];
+    int32_t n = s->program->count[MM_STREAM_COMPUTE];
     if (n == 0) return 0;
-    const int32_t *at = s->pieces.at[MM_STREAM_COMPUTE];
-    const mm_piece *first = &s->pieces.pieces[at[0]], *last = &s->pieces.pieces[at[n - 1]];
+    const int32_t *at = s->program->at[MM_STREAM_COMPUTE];
+    const mm_piece *first = &s->program->pieces[at[0]], *last = &s->program->pieces[at[n - 1]];
     return s->nodes[last->node].end_ns - s->nodes[first->node].start_ns;
 }
 
@@ -268,7 +278,7 @@ static void sum_up(const simulator *s, mm_simulation *out) {
     for (int t = 0; t < MM_STREAM_COUNT; t++) side += t == MM_STREAM_COMPUTE ? 0 : out->busy_ns[t];
     out->hidden_permille = hidden(side, out->stall_ns);
     out->codec_hidden_permille = hidden(out->busy_ns[MM_STREAM_ENCODE] + out->busy_ns[MM_STREAM_DECODE],
-                                        mm_pieces_codec_wait(&s->pieces, s->ended_ns));
+                                        mm_program_codec_wait(s->program, s->ended_ns));
 }
 
 static mm_status find_far(simulator *s) {
@@ -278,13 +288,13 @@ static mm_status find_far(simulator *s) {
     return mm_far_bytes(s->plan, s->facts->cache_bytes, s->far_bytes);
 }
 
-mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out) {
-    simulator s = {.plan = plan, .facts = facts};
+mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, mm_simulation *simulation_out) {
+    const mm_plan *plan = program->plan;
+    simulator s = {.plan = plan, .facts = facts, .program = program};
     MM_TRY(check_facts(plan, facts));
-    MM_TRY(mm_pieces_init(plan, facts, &s.pieces));
     for (int t = 0; t < MM_STREAM_COUNT; t++) s.running[t] = -1;
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
-    s.ended_ns = calloc((size_t)s.pieces.n + 1, sizeof *s.ended_ns);
+    s.ended_ns = calloc((size_t)program->n + 1, sizeof *s.ended_ns);
     mm_status status = s.nodes && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     if (status == MM_OK) status = run(&s);
     if (status == MM_OK) status = count_live(plan, s.nodes);
@@ -295,7 +305,14 @@ mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation 
         free(s.nodes);
     free(s.ended_ns);
     free(s.far_bytes);
-    mm_pieces_fini(&s.pieces);
+    return status;
+}
+
+mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out) {
+    mm_program program;
+    MM_TRY(mm_program_init(plan, facts, &program));
+    mm_status status = mm_program_simulate(&program, facts, simulation_out);
+    mm_program_fini(&program);
     return status;
 }
 

@@ -2,7 +2,7 @@
 #ifndef MM_CORE_SIMULATE_H
 #define MM_CORE_SIMULATE_H
 
-#include "mm/core/plan.h"
+#include "mm/core/program.h"
 
 typedef struct mm_sim_node {
     int64_t start_ns, end_ns;
@@ -26,11 +26,15 @@ typedef struct mm_simulation {
  * norm that was given its statistics: of its three passes over the map, the one that makes them is left out. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 
-/* Each piece of a node (pieces.h) starts when its stream is free and its waits have ended, and takes its facts' ns:
+/* Each piece of a node (program.h) starts when its stream is free and its waits have ended, and takes its facts' ns:
  * steps longer by the contention while side streams work, copies at the rate of the link as it is at each moment.
  * Steps take longer by what they do not find in the caches.
  * A copy begins with issue_ns, which the codecs' times have in them. Memory is allocated and freed at run
  * time with every stream idle (facts.h). Deterministic. MM_ERR_INVALID: facts out of range (facts.h). */
+MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
+                                         mm_simulation *simulation_out);
+
+/* The same of a plan that is lowered for this alone. */
 MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out);
 void mm_simulation_fini(mm_simulation *simulation);
 

@@ -5,15 +5,15 @@
 #include "mm/core/graph.h"
 #include "mm/core/plan.h"
 
-/* A multiple of the rows after which the codec lets a code be cut, such that the map and the code are aligned there as
- * whole ones are: codecs see no difference. 0: there is none. */
-static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_bytes) {
-    int64_t split = mm_codec_split(codec, &shape), all = shape.dims[0], row_bytes = map_bytes / all, code_bytes;
+/* The fewest rows after which the codec lets a code be cut, and their code's bytes, such that the map and the code are
+ * aligned there as whole ones are: codecs see no difference. 0: there are none. */
+static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_bytes, int64_t *code_bytes_out) {
+    int64_t split = mm_codec_split(codec, &shape), all = shape.dims[0], row_bytes = map_bytes / all;
     if (split <= 0) return 0;
     for (shape.dims[0] = split; shape.dims[0] < all; shape.dims[0] += split) {
         if (shape.dims[0] * row_bytes % MM_ALIGN != 0) continue;
-        if (mm_codec_bound(codec, &shape, &code_bytes) != MM_OK) return 0;
-        if (code_bytes % MM_ALIGN == 0) return shape.dims[0];
+        if (mm_codec_bound(codec, &shape, code_bytes_out) != MM_OK) return 0;
+        if (*code_bytes_out % MM_ALIGN == 0) return shape.dims[0];
     }
     return 0;
 }
@@ -25,7 +25,8 @@ static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_co
     if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* stays "does not take it" */
     facts->code_bytes = bytes;
     facts->scratch_bytes = mm_codec_scratch(codec, &shape);
-    facts->split_rows = split_rows(codec, shape, tensor->bytes);
+    facts->split_rows = split_rows(codec, shape, tensor->bytes, &bytes);
+    facts->split_bytes = facts->split_rows > 0 ? bytes : 0;
 }
 
 mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs, const char (*specs)[MM_SPEC_CAPACITY],

@@ -40,6 +40,11 @@ static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
                 assert_int_equal(aligned, rows == cut);
             }
             if (cut > 0) assert_true(split > 0 && cut % split == 0);
+            for (int64_t rows = cut; cut > 0 && rows < all; rows += cut) {
+                shape.dims[0] = rows;
+                assert_int_equal(mm_codec_bound(codec, &shape, &bytes), MM_OK);
+                assert_int_equal(bytes, rows / cut * facts->codes[i].split_bytes);
+            }
             *(cut > 0 ? &cuts : &none) += 1;
         }
         mm_facts_destroy(facts);

@@ -177,6 +177,7 @@ static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *
                           .encode_ns = 1 + random_below(random, 2000),
                           .decode_ns = 1 + random_below(random, 2000)};
     if (codec != RANDOM_MASK) code.split_rows = split_rows(tensor);
+    code.split_bytes = tensor->bytes / tensor->dims[0] * code.split_rows;
     if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
     if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
     return code;

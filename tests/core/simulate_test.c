@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/pieces.h"
+#include "mm/core/program.h"
 #include "mm/core/simulate.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
@@ -346,7 +346,7 @@ static piece_fixture piece_create(int64_t encode_ns, int64_t copy_ns, int64_t de
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
     f->facts->codecs[0].fixed_size = true;
     f->facts->codes[f->g.out] =
-        (mm_code_facts){.code_bytes = 1000, .encode_ns = encode_ns, .decode_ns = decode_ns, .split_rows = 250};
+        (mm_code_facts){.code_bytes = 1000, .encode_ns = encode_ns, .decode_ns = decode_ns, .split_rows = 250, .split_bytes = 250};
     f->facts->piece_bytes = 1000;
     f->facts->out_bytes_per_s = f->facts->in_bytes_per_s = 1000 * INT64_C(1000000000) / copy_ns;
     return p;
@@ -498,8 +498,8 @@ static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
  * many pairs overlapped. */
 static int check_overlap(const mm_plan *plan, const mm_facts *facts, const mm_simulation *sim) {
     int overlapping = 0;
-    mm_pieces pieces;
-    assert_int_equal(mm_pieces_init(plan, facts, &pieces), MM_OK);
+    mm_program pieces;
+    assert_int_equal(mm_program_init(plan, facts, &pieces), MM_OK);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         for (int k = 0; k < i; k++) {
@@ -512,7 +512,7 @@ static int check_overlap(const mm_plan *plan, const mm_facts *facts, const mm_si
             overlapping += b->start_ns < a->end_ns;
         }
     }
-    mm_pieces_fini(&pieces);
+    mm_program_fini(&pieces);
     return overlapping;
 }
 

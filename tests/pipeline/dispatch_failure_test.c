@@ -178,9 +178,9 @@ static void a_users_failed_step_is_told_at_the_end_and_updates_nothing(void **st
     rig_init(&r, &options);
     uint64_t before = rig_digest(&r);
     mm_stream *stream = mm_dispatch_compute(r.dispatch);
-    assert_int_equal(mm_dispatch_begin(r.dispatch, r.program), MM_OK);
+    assert_int_equal(mm_dispatch_begin(r.dispatch, r.execution), MM_OK);
     for (int s = 0; s < mm_graph_steps(r.graph); s++) {
-        int node = mm_program_node(r.program, s);
+        int node = mm_execution_node(r.execution, s);
         assert_int_equal(mm_dispatch_step_begin(r.dispatch, node, stream, &waited_ns), MM_OK);
         if (s == 0) host_launch_failure(stream, 17);
         assert_int_equal(mm_dispatch_step_end(r.dispatch, node), MM_OK);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/pieces.h"
+#include "mm/core/program.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 14, IMAGES = 16 };
@@ -15,12 +15,9 @@ enum { LAYERS = 14, IMAGES = 16 };
 static const char offload[] = "rules:rules=*=compress-swap(raw),when=always";
 
 static int divided_nodes(const rig *r, mm_node_kind kind) {
-    mm_pieces pieces;
     int n = 0;
-    assert_int_equal(mm_pieces_init(r->planned.plan, r->planned.facts, &pieces), MM_OK);
     for (int i = 0; i < r->planned.plan->n_nodes; i++)
-        n += r->planned.plan->nodes[i].kind == kind && pieces.last[i] > pieces.first[i];
-    mm_pieces_fini(&pieces);
+        n += r->planned.plan->nodes[i].kind == kind && mm_program_pieces(r->planned.program, i) > 1;
     return n;
 }
 
@@ -172,10 +169,10 @@ static void giving_up_does_not_wait_for_pieces(void **state) {
     rig_init(&r, &options);
     mm_stream *stream = mm_dispatch_compute(r.dispatch);
     for (int steps = 0; steps < mm_graph_steps(r.graph); steps++) {
-        assert_int_equal(mm_dispatch_begin(r.dispatch, r.program), MM_OK);
+        assert_int_equal(mm_dispatch_begin(r.dispatch, r.execution), MM_OK);
         for (int s = 0; s < steps; s++) {
             int64_t waited_ns;
-            int node = mm_program_node(r.program, s);
+            int node = mm_execution_node(r.execution, s);
             assert_int_equal(mm_dispatch_step_begin(r.dispatch, node, stream, &waited_ns), MM_OK);
             assert_int_equal(mm_dispatch_step_end(r.dispatch, node), MM_OK);
         }

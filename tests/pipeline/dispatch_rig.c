@@ -71,12 +71,13 @@ static const mm_codec_ops fault_ops = {
 
 /* ---------------------------------------------------------------- life */
 
-static void plan(rig *r, const char *spec) {
+static void plan(rig *r, const char *spec, int64_t piece_bytes) {
     mm_policy policy;
     mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(r->graph)};
-    if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&r->planned, &policy, r->graph, "host") != MM_OK ||
-        mm_planned_make(&r->planned, &policy, r->graph, &limits) != MM_OK)
+    if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&r->planned, &policy, r->graph, "host") != MM_OK)
         fail_msg("%s: %s", spec, mm_last_error());
+    if (piece_bytes > 0) r->planned.facts->piece_bytes = piece_bytes;
+    if (mm_planned_make(&r->planned, &policy, r->graph, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
 }
 
 static void open_memory(rig *r) {
@@ -103,8 +104,7 @@ void rig_init(rig *r, const rig_options *o) {
     memset(r, 0, sizeof *r);
     random_graph_options graph = {.seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images};
     assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
-    plan(r, o->policy);
-    if (o->piece_bytes > 0) r->planned.facts->piece_bytes = o->piece_bytes;
+    plan(r, o->policy, o->piece_bytes);
     mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};
     assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
@@ -119,7 +119,7 @@ void rig_init(rig *r, const rig_options *o) {
     memcpy(r->codecs, r->planned.codecs, sizeof r->codecs);
     r->codec = (fault_codec){.base = {.ops = &fault_ops, .spec = "fault"}, .inner = r->codecs[0]};
     r->codecs[0] = &r->codec.base;
-    if (mm_program_create(r->dispatch, r->planned.plan, r->planned.facts, r->codecs, &r->program) != MM_OK)
+    if (mm_execution_create(r->dispatch, r->planned.program, r->planned.facts, r->codecs, &r->execution) != MM_OK)
         fail_msg("%s", mm_last_error());
     open_memory(r);
     rig_refill(r, o->seed);
@@ -127,7 +127,7 @@ void rig_init(rig *r, const rig_options *o) {
 
 void rig_fini(rig *r) {
     mm_memory_info info;
-    mm_program_destroy(r->program);
+    mm_execution_destroy(r->execution);
     mm_dispatch_destroy(r->dispatch);
     mm_pool_destroy(r->staging);
     mm_pool_destroy(r->pool);
@@ -161,7 +161,7 @@ static mm_status run_task(void *arg) {
 static mm_status run_step(rig *r, int s, mm_stream *stream) {
     const mm_plan *p = r->planned.plan;
     const mm_step_info *step = mm_graph_step(r->graph, s);
-    int index = mm_program_node(r->program, s);
+    int index = mm_execution_node(r->execution, s);
     const mm_node *node = &p->nodes[index];
     int64_t waited_ns;
     assert_true(step->n_uses <= RIG_USES);
@@ -181,7 +181,7 @@ static mm_status run_step(rig *r, int s, mm_stream *stream) {
 mm_status rig_iteration(rig *r, bool on_stream, int *failed_step) {
     mm_stream *stream = on_stream ? mm_dispatch_compute(r->dispatch) : NULL;
     int steps = mm_graph_steps(r->graph), s = 0;
-    mm_status status = mm_dispatch_begin(r->dispatch, r->program);
+    mm_status status = mm_dispatch_begin(r->dispatch, r->execution);
     while (status == MM_OK && s < steps) {
         status = run_step(r, s, stream);
         s += status == MM_OK;

@@ -36,7 +36,7 @@ typedef struct rig {
     mm_planned planned;
     fault_codec codec;
     mm_codec *codecs[MM_MAX_CODECS];
-    mm_program *program;
+    mm_execution *execution;
     void **memory; /* per tensor: where external and persistent ones lie */
     random_operand (*operands)[RIG_USES];
 } rig;

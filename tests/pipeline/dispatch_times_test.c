@@ -28,9 +28,9 @@ static void every_node_is_measured_from_the_second_iteration_on(void **state) {
                                .measure_times = true};
         rig_init(&r, &options);
         must_iterate(&r, way & 2);
-        for (int i = 0; i < r.planned.plan->n_nodes; i++) assert_int_equal(mm_program_ns(r.program, i), 0);
+        for (int i = 0; i < r.planned.plan->n_nodes; i++) assert_int_equal(mm_execution_ns(r.execution, i), 0);
         for (int i = 0; i < 3; i++) must_iterate(&r, way & 2);
-        for (int i = 0; i < r.planned.plan->n_nodes; i++) assert_true(mm_program_ns(r.program, i) > 0);
+        for (int i = 0; i < r.planned.plan->n_nodes; i++) assert_true(mm_execution_ns(r.execution, i) > 0);
         rig_fini(&r);
     }
 }

@@ -1,35 +1,36 @@
-#include "mm/core/pieces.h"
+#include "mm/core/program.h"
 
 #include <stdlib.h>
 
 #include "mm/core/status.h"
 
-typedef struct divider {
+typedef struct lowering {
     const mm_plan *plan;
     const mm_facts *facts;
-    mm_pieces *out;
+    mm_program *out;
     int32_t *node_at[MM_STREAM_COUNT]; /* per stream and seq: node; filled over the whole plan first */
     int64_t *step_rows;                /* per node: rows of each of its pieces but the last; 0: it is not divided */
     int32_t *source;                   /* per node: the node whose pieces its own carry on with; -1 */
     int32_t *copies;                   /* seq of the copies out of throttled encodes' pieces, in issue order */
     int n_copies;
-} divider;
+} lowering;
 
-static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the pieces of a plan"); }
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a program"); }
 
 /* ---------------------------------------------------------------- what is divided */
 
-static int64_t rows_of(const divider *d, int node) {
+static int64_t rows_of(const lowering *d, int node) {
     mm_tensor tensor = d->plan->nodes[node].tensor;
     return tensor < 0 ? 0 : mm_graph_tensor(d->plan->graph, tensor)->dims[0];
 }
 
 /* How many rows a piece of a code takes; 0: the code stays whole. */
-static int64_t rows_of_piece(const divider *d, const mm_segment *code) {
+static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
     if (code->content != MM_CONTENT_CODED || !d->facts->codecs[code->codec].fixed_size) return 0;
-    int64_t split = mm_facts_code(d->facts, code->codec, code->tensor)->split_rows;
+    const mm_code_facts *facts = mm_facts_code(d->facts, code->codec, code->tensor);
+    int64_t split = facts->split_rows;
     const mm_tensor_info *tensor = mm_graph_tensor(d->plan->graph, code->tensor);
-    if (split <= 0) return 0;
+    if (split <= 0 || facts->split_bytes <= 0) return 0;
     int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all;
     int64_t rows = (d->facts->piece_bytes + row_bytes - 1) / row_bytes;
     int64_t fewest = (all + MM_PIECES_MOST - 1) / MM_PIECES_MOST;
@@ -47,16 +48,18 @@ static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
 
 /* The node that this one carries on with piece by piece; -1. What is placed at run time is taken and freed node by
  * node, and a code that is staged is there only as a whole. */
-static int find_source(const divider *d, const mm_node *n) {
-    mm_stream_id stream = n->kind == MM_NODE_OUT ? MM_STREAM_ENCODE : MM_STREAM_IN;
-    if ((n->kind != MM_NODE_OUT && n->kind != MM_NODE_DECODE) || n->wait[stream] < 0) return -1;
+static int find_source(const lowering *d, const mm_node *n) {
+    const mm_node_kind first = mm_node_table[n->kind].carries_on;
+    const mm_stream_id stream = mm_node_stream(first);
+    if (first == n->kind || n->wait[stream] < 0) return -1;
     int source = d->node_at[stream][n->wait[stream]];
     const mm_node *s = &d->plan->nodes[source];
-    if (s->dst != n->src || s->stage >= 0 || is_dynamic(d->plan, s) || is_dynamic(d->plan, n)) return -1;
+    if (s->kind != first || s->dst != n->src || s->stage >= 0 || is_dynamic(d->plan, s) || is_dynamic(d->plan, n))
+        return -1;
     return source;
 }
 
-static void divide(divider *d) {
+static void divide(lowering *d) {
     for (int i = 0; i < d->plan->n_nodes; i++) {
         const mm_node *n = &d->plan->nodes[i];
         d->source[i] = find_source(d, n);
@@ -68,14 +71,14 @@ static void divide(divider *d) {
     }
 }
 
-static int pieces_of(const divider *d, int node) {
+static int pieces_of(const lowering *d, int node) {
     int64_t rows = d->step_rows[node];
     return rows == 0 ? 1 : (int)((rows_of(d, node) + rows - 1) / rows);
 }
 
 /* ---------------------------------------------------------------- numbers */
 
-static mm_status index_nodes(divider *d) {
+static mm_status index_nodes(lowering *d) {
     const mm_plan *plan = d->plan;
     for (int i = 0; i < plan->n_nodes; i++) d->node_at[plan->nodes[i].stream][plan->nodes[i].seq] = i;
     for (int i = 0; i < plan->n_nodes; i++)
@@ -87,8 +90,8 @@ static mm_status index_nodes(divider *d) {
     return MM_OK;
 }
 
-static mm_status number(divider *d) {
-    mm_pieces *out = d->out;
+static mm_status number(lowering *d) {
+    mm_program *out = d->out;
     int total = 0;
     for (int i = 0; i < d->plan->n_nodes; i++) {
         int32_t *count = &out->count[d->plan->nodes[i].stream];
@@ -107,13 +110,31 @@ static mm_status number(divider *d) {
 
 /* ---------------------------------------------------------------- in issue order */
 
-static mm_piece *emit(divider *d, int node, int index) {
+/* Of an operation: which rows of the map the piece with that index is for, and where they lie. */
+static void set_part(const lowering *d, const mm_node *n, int64_t step_rows, mm_piece *piece, int index) {
+    if (n->tensor < 0) return;
+    const mm_tensor_info *tensor = mm_graph_tensor(d->plan->graph, n->tensor);
+    const mm_segment *stored = &d->plan->segments[mm_program_stored(n)];
+    const int64_t all = tensor->dims[0];
+    piece->rows = all;
+    piece->stored_bytes = stored->bytes;
+    if (step_rows == 0) return;
+    const mm_code_facts *code = mm_facts_code(d->facts, stored->codec, n->tensor);
+    piece->first_row = index * step_rows;
+    piece->rows = piece->first_row + step_rows < all ? step_rows : all - piece->first_row;
+    piece->map_offset = tensor->bytes / all * piece->first_row;
+    piece->stored_offset = piece->first_row / code->split_rows * code->split_bytes;
+    if (piece->first_row + piece->rows < all)
+        piece->stored_bytes = piece->rows / code->split_rows * code->split_bytes;
+    else
+        piece->stored_bytes -= piece->stored_offset;
+}
+
+static mm_piece *emit(lowering *d, int node, int index) {
     const mm_node *n = &d->plan->nodes[node];
     mm_piece *piece = &d->out->pieces[d->out->n];
-    int64_t all = rows_of(d, node), rows = d->step_rows[node] ? d->step_rows[node] : all;
-    *piece = (mm_piece){
-        .node = node, .stream = n->stream, .seq = d->out->first[node] + index, .first_row = index * rows, .rows = rows};
-    if (piece->first_row + rows > all) piece->rows = all - piece->first_row;
+    *piece = (mm_piece){.node = node, .stream = n->stream, .seq = d->out->first[node] + index};
+    if (!mm_node_runs_step(n)) set_part(d, n, d->step_rows[node], piece, index);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         piece->wait[s] = index > 0 || n->wait[s] < 0 ? -1 : d->out->last[d->node_at[s][n->wait[s]]];
     int source = d->source[node];
@@ -123,7 +144,7 @@ static mm_piece *emit(divider *d, int node, int index) {
 }
 
 /* A throttled encode and its copy, piece by piece: so a piece can wait for the copy of an earlier one. */
-static void emit_throttled(divider *d, int encode) {
+static void emit_throttled(lowering *d, int encode) {
     for (int i = 0; i < pieces_of(d, encode); i++) {
         mm_piece *piece = emit(d, encode, i);
         int ahead = d->plan->nodes[encode].throttle;
@@ -134,14 +155,14 @@ static void emit_throttled(divider *d, int encode) {
 }
 
 /* An OUT right behind the encode waits for nothing that is not issued before either. */
-static bool is_throttled(const divider *d, int node) {
+static bool is_throttled(const lowering *d, int node) {
     const mm_node *n = &d->plan->nodes[node];
     if (n->throttle <= 0 || node + 1 == d->plan->n_nodes) return false;
     const mm_node *out = n + 1;
     return out->kind == MM_NODE_OUT && out->src == n->dst && pieces_of(d, node) == pieces_of(d, node + 1);
 }
 
-static void emit_all(divider *d) {
+static void emit_all(lowering *d) {
     for (int i = 0; i < d->plan->n_nodes; i++) {
         if (is_throttled(d, i)) {
             emit_throttled(d, i++);
@@ -153,7 +174,7 @@ static void emit_all(divider *d) {
 
 /* ---------------------------------------------------------------- life */
 
-static mm_status make(divider *d) {
+static mm_status make(lowering *d) {
     size_t n = (size_t)d->plan->n_nodes + 1;
     d->node_at[0] = malloc(n * sizeof **d->node_at);
     d->step_rows = calloc(n, sizeof *d->step_rows);
@@ -169,30 +190,48 @@ static mm_status make(divider *d) {
     return MM_OK;
 }
 
-mm_status mm_pieces_init(const mm_plan *plan, const mm_facts *facts, mm_pieces *pieces_out) {
-    *pieces_out = (mm_pieces){0};
-    divider d = {.plan = plan, .facts = facts, .out = pieces_out};
+mm_status mm_program_init(const mm_plan *plan, const mm_facts *facts, mm_program *program_out) {
+    *program_out = (mm_program){.plan = plan};
+    lowering d = {.plan = plan, .facts = facts, .out = program_out};
     mm_status status = make(&d);
     free(d.node_at[0]);
     free(d.step_rows);
     free(d.source);
     free(d.copies);
-    if (status != MM_OK) mm_pieces_fini(pieces_out);
+    if (status != MM_OK) mm_program_fini(program_out);
     return status;
 }
 
-void mm_pieces_fini(mm_pieces *pieces) {
-    free(pieces->pieces);
-    free(pieces->first);
-    free(pieces->last);
-    free(pieces->at[0]);
-    *pieces = (mm_pieces){0};
+void mm_program_fini(mm_program *p) {
+    free(p->pieces);
+    free(p->first);
+    free(p->last);
+    free(p->at[0]);
+    *p = (mm_program){0};
+}
+
+/* ---------------------------------------------------------------- order */
+
+void mm_program_clocks(const mm_program *p, int32_t (*clocks_out)[MM_STREAM_COUNT]) {
+    for (int i = 0; i < p->n; i++) {
+        const mm_piece *piece = &p->pieces[i];
+        int32_t *mine = clocks_out[i];
+        for (int s = 0; s < MM_STREAM_COUNT; s++) mine[s] = -1;
+        for (int s = 0; s < MM_STREAM_COUNT; s++) {
+            const int32_t awaited = s == (int)piece->stream ? piece->seq - 1 : piece->wait[s];
+            if (awaited < 0) continue;
+            const int32_t *other = clocks_out[p->at[s][awaited]];
+            for (int t = 0; t < MM_STREAM_COUNT; t++)
+                if (other[t] > mine[t]) mine[t] = other[t];
+        }
+        mine[piece->stream] = piece->seq;
+    }
 }
 
 /* ---------------------------------------------------------------- an execution */
 
 /* What a piece had to wait for longest: that which its stream did before, or another stream's piece. NULL: nothing. */
-static const mm_piece *last_awaited(const mm_pieces *p, const int64_t *ended_ns, const mm_piece *piece,
+static const mm_piece *last_awaited(const mm_program *p, const int64_t *ended_ns, const mm_piece *piece,
                                     int64_t *ended_ns_out) {
     const mm_piece *last = NULL;
     *ended_ns_out = 0;
@@ -206,14 +245,14 @@ static const mm_piece *last_awaited(const mm_pieces *p, const int64_t *ended_ns,
     return last;
 }
 
-int64_t mm_pieces_started(const mm_pieces *pieces, const int64_t *ended_ns, const mm_piece *piece) {
+int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece) {
     int64_t start;
-    last_awaited(pieces, ended_ns, piece, &start);
+    last_awaited(program, ended_ns, piece, &start);
     return start;
 }
 
 /* The same of one step. */
-static int64_t codec_wait_before(const mm_pieces *p, const int64_t *ended_ns, const mm_piece *step) {
+static int64_t codec_wait_before(const mm_program *p, const int64_t *ended_ns, const mm_piece *step) {
     int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], sum = 0, end, start;
     const mm_piece *awaited = last_awaited(p, ended_ns, step, &end);
     for (; awaited && awaited->stream != MM_STREAM_COMPUTE && end > from; end = start) {
@@ -225,7 +264,7 @@ static int64_t codec_wait_before(const mm_pieces *p, const int64_t *ended_ns, co
     return sum;
 }
 
-int64_t mm_pieces_codec_wait(const mm_pieces *p, const int64_t *ended_ns) {
+int64_t mm_program_codec_wait(const mm_program *p, const int64_t *ended_ns) {
     int64_t sum = 0;
     for (int32_t i = 1; i < p->count[MM_STREAM_COMPUTE]; i++) {
         const mm_piece *step = &p->pieces[p->at[MM_STREAM_COMPUTE][i]];

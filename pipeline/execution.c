@@ -3,9 +3,9 @@
 
 #include "pipeline/internal.h"
 
-static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a program"); }
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's execution"); }
 
-static mm_status index_steps(mm_program *p) {
+static mm_status index_steps(mm_execution *p) {
     const mm_plan *plan = p->plan;
     p->node_of_step = malloc((size_t)mm_graph_steps(plan->graph) * sizeof *p->node_of_step);
     if (!p->node_of_step) return no_memory();
@@ -14,13 +14,13 @@ static mm_status index_steps(mm_program *p) {
     return MM_OK;
 }
 
-static mm_status need_event(mm_program *p, mm_stream_id stream, int32_t seq) {
-    mm_event **event = &p->events[p->pieces.at[stream][seq]];
+static mm_status need_event(mm_execution *p, mm_stream_id stream, int32_t seq) {
+    mm_event **event = &p->events[p->program->at[stream][seq]];
     return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
 }
 
-/* What mm_pieces_codec_wait asks: when each operation ended, and when the computation came to a wait for one. */
-static mm_status need_times(mm_program *p, const mm_piece *piece) {
+/* What mm_program_codec_wait asks: when each operation ended, and when the computation came to a wait for one. */
+static mm_status need_times(mm_execution *p, const mm_piece *piece) {
     if (piece->stream != MM_STREAM_COMPUTE) return need_event(p, piece->stream, piece->seq);
     return mm_piece_waits(piece) && piece->seq > 0 ? need_event(p, piece->stream, piece->seq - 1) : MM_OK;
 }
@@ -32,14 +32,14 @@ static bool has_times(const mm_dispatch_config *config) {
 
 /* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time,
  * because frees wait too, or where times are measured. */
-static mm_status create_events(mm_program *p) {
+static mm_status create_events(mm_execution *p) {
     const mm_plan *plan = p->plan;
     const mm_dispatch_config *config = &p->dispatch->config;
-    p->events = calloc((size_t)p->pieces.n + 1, sizeof(mm_event *));
+    p->events = calloc((size_t)p->program->n + 1, sizeof(mm_event *));
     if (!p->events) return no_memory();
     for (int i = 0; i < plan->n_segments; i++) p->has_unplanned |= plan->segments[i].dynamic;
-    for (int i = 0; i < p->pieces.n; i++) {
-        const mm_piece *piece = &p->pieces.pieces[i];
+    for (int i = 0; i < p->program->n; i++) {
+        const mm_piece *piece = &p->program->pieces[i];
         if (p->has_unplanned || config->measure_times) MM_TRY(need_event(p, piece->stream, piece->seq));
         if (has_times(config)) MM_TRY(need_times(p, piece));
         for (int s = 0; s < MM_STREAM_COUNT; s++)
@@ -48,74 +48,73 @@ static mm_status create_events(mm_program *p) {
     return config->measure_times ? mm_event_create(config->device, &p->begin) : MM_OK;
 }
 
-static mm_status create_times(mm_program *p) {
+static mm_status create_times(mm_execution *p) {
     bool measure = p->dispatch->config.measure_times;
-    p->ended_ns = calloc((size_t)p->pieces.n + 1, sizeof *p->ended_ns);
+    p->ended_ns = calloc((size_t)p->program->n + 1, sizeof *p->ended_ns);
     if (measure) p->total_ns = calloc((size_t)p->plan->n_nodes + 1, sizeof *p->total_ns);
     return p->ended_ns && (p->total_ns || !measure) ? MM_OK : no_memory();
 }
 
-mm_status mm_program_create(mm_dispatch *dispatch, const mm_plan *plan, const mm_facts *facts, mm_codec *const *codecs,
-                            mm_program **program_out) {
-    mm_program *p = calloc(1, sizeof *p);
+mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
+                              mm_codec *const *codecs, mm_execution **execution_out) {
+    mm_execution *p = calloc(1, sizeof *p);
     if (!p) return no_memory();
     p->dispatch = dispatch;
-    p->plan = plan;
+    p->program = program;
+    p->plan = program->plan;
     p->facts = facts;
     p->codecs = codecs;
     mm_status status = index_steps(p);
-    if (status == MM_OK) status = mm_pieces_init(plan, facts, &p->pieces);
     if (status == MM_OK) status = create_events(p);
     if (status == MM_OK && has_times(&dispatch->config)) status = create_times(p);
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status != MM_OK) {
-        mm_program_destroy(p);
+        mm_execution_destroy(p);
         return status;
     }
-    *program_out = p;
+    *execution_out = p;
     return MM_OK;
 }
 
-void mm_program_destroy(mm_program *p) {
+void mm_execution_destroy(mm_execution *p) {
     if (!p) return;
-    mm_program_unrecord(p);
+    mm_execution_unrecord(p);
     mm_self_check_fini(p);
     mm_unplanned_fini(p);
-    for (int i = 0; p->events && i < p->pieces.n; i++) mm_event_destroy(p->events[i]);
+    for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
     free(p->events);
     free(p->total_ns);
     free(p->ended_ns);
-    mm_pieces_fini(&p->pieces);
     free(p->node_of_step);
     free(p);
 }
 
-int mm_program_pieces(const mm_program *p, int node) { return p->pieces.last[node] - p->pieces.first[node] + 1; }
+int mm_execution_pieces(const mm_execution *p, int node) { return mm_program_pieces(p->program, node); }
 
-int mm_program_node(const mm_program *p, int step) { return p->node_of_step[step]; }
+int mm_execution_node(const mm_execution *p, int step) { return p->node_of_step[step]; }
 
 /* ---------------------------------------------------------------- times, once an iteration has ended */
 
 /* The first iteration warms caches up. */
-static void add_times(mm_program *p) {
+static void add_times(mm_execution *p) {
     if (p->timed++ == 0) return;
-    for (int i = 0; i < p->pieces.n; i++) {
-        const mm_piece *piece = &p->pieces.pieces[i];
-        int64_t start = mm_pieces_started(&p->pieces, p->ended_ns, piece), end = p->ended_ns[i];
+    for (int i = 0; i < p->program->n; i++) {
+        const mm_piece *piece = &p->program->pieces[i];
+        int64_t start = mm_program_started(p->program, p->ended_ns, piece), end = p->ended_ns[i];
         if (start == 0) start = mm_event_ns(p->begin);
         if (end > start) p->total_ns[piece->node] += end - start;
     }
 }
 
-int64_t mm_program_measure(mm_program *p) {
+int64_t mm_execution_measure(mm_execution *p) {
     if (!p->ended_ns) return 0;
-    for (int i = 0; i < p->pieces.n; i++) p->ended_ns[i] = p->events[i] ? mm_event_ns(p->events[i]) : 0;
+    for (int i = 0; i < p->program->n; i++) p->ended_ns[i] = p->events[i] ? mm_event_ns(p->events[i]) : 0;
     if (p->total_ns) add_times(p);
-    return mm_pieces_codec_wait(&p->pieces, p->ended_ns);
+    return mm_program_codec_wait(p->program, p->ended_ns);
 }
 
-int64_t mm_program_ns(const mm_program *p, int node) {
+int64_t mm_execution_ns(const mm_execution *p, int node) {
     return p->total_ns && p->timed > 1 ? p->total_ns[node] / (p->timed - 1) : 0;
 }

@@ -1,0 +1,99 @@
+/* The program: what is issued. A plan is lowered to it once; the check proves it, the simulator times it, and the
+ * pipeline issues it. It is plain data: pieces in issue order, each a step or a part of an operation.
+ *
+ * Most nodes are one piece. A pair of nodes is cut into several where the second node carries on with the result of the
+ * first: ENCODE and the OUT of its code, IN and the DECODE of what it brings. So a codec and the link work on one map
+ * at once. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where its code
+ * may be cut (mm_code_facts.split_rows).
+ *
+ *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
+ *              out            |0 0 0 0|                  out      |0|1|2|3|
+ *
+ * Piece k of the second node waits for piece k of the first. The first piece of each node waits for all else that the
+ * node waits for. The pieces of a node follow each other on its stream. */
+#ifndef MM_CORE_PROGRAM_H
+#define MM_CORE_PROGRAM_H
+
+#include "mm/core/plan.h"
+
+/* Of one node. */
+enum { MM_PIECES_MOST = 8 };
+
+typedef struct mm_piece {
+    int32_t node;
+    mm_stream_id stream;
+    int32_t seq;                   /* its number on its stream, from 0, in issue order */
+    int32_t wait[MM_STREAM_COUNT]; /* of each other stream, the seq of the piece that must have ended before this one
+                                      starts, an earlier one in issue order; -1: none */
+    /* Which part of the node's work it does. Steps: 0. */
+    int64_t first_row, rows;             /* of the map's outermost dimension */
+    int64_t map_offset;                  /* of these rows in the map, in bytes */
+    int64_t stored_offset, stored_bytes; /* of these rows in what the operation stores or fetches: the code, or a copy
+                                            of the map */
+} mm_piece;
+
+typedef struct mm_program {
+    const mm_plan *plan; /* borrowed */
+    mm_piece *pieces;    /* in issue order */
+    int n;
+    int32_t *first, *last;        /* per node: its pieces' seq on its stream */
+    int32_t *at[MM_STREAM_COUNT]; /* per stream and seq: index of the piece */
+    int32_t count[MM_STREAM_COUNT];
+} mm_program;
+
+/* The segment on the other side of an operation than the map: a code, or a copy of the map. */
+static inline int32_t mm_program_stored(const mm_node *op) {
+    return mm_node_table[op->kind].cost == MM_COST_DECODE ? op->src : op->dst;
+}
+
+/* Lowers a plan, which must outlive the program. MM_ERR_PLAN: a node waits for one that is not there. MM_ERR_NOMEM. On
+ * failure *program_out is empty. */
+MM_CHECKED mm_status mm_program_init(const mm_plan *plan, const mm_facts *facts, mm_program *program_out);
+void mm_program_fini(mm_program *program);
+
+/* Per piece and stream: the seq of the last piece of that stream that is known to have ended when the piece ends, on its
+ * own stream the piece itself; -1: none. Every wait must be for an earlier piece. */
+void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREAM_COUNT]);
+
+/* Proves a program and the plan that it was lowered from: all that mm_plan_check promises (plan.h), for the pieces as
+ * they are issued. In addition:
+ *  6. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
+ *     (mm_node_traits) has several;
+ *  7. a piece that reads a part of a code starts after the pieces that write that part have ended.
+ * `exact_out`: as mm_plan_prove. */
+MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits,
+                                      bool *exact_out);
+
+/* ---------------------------------------------------------------- an execution, measured or simulated
+ *
+ * ended_ns: per piece, when it ended; 0 where nobody knows. */
+
+/* When a piece started: when its stream was free and what it waits for had ended. 0: it waited for nothing known. */
+int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, const mm_piece *piece);
+
+/* How much of the time that the computation stood before its steps a codec was at work on what it waited for. That is
+ * found back along what each had to wait for: a step for a decode, that for a prefetch, that for an offload, that for
+ * an encode. Must be known: the ends of all operations, and of steps before steps that wait for one. */
+int64_t mm_program_codec_wait(const mm_program *program, const int64_t *ended_ns);
+
+/* Whether a step waits for any operation. */
+static inline bool mm_piece_waits(const mm_piece *step) {
+    for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++)
+        if (step->wait[s] >= 0) return true;
+    return false;
+}
+
+static inline bool mm_piece_is_first(const mm_program *p, const mm_piece *piece) {
+    return piece->seq == p->first[piece->node];
+}
+static inline bool mm_piece_is_last(const mm_program *p, const mm_piece *piece) {
+    return piece->seq == p->last[piece->node];
+}
+
+/* Index of the i-th piece of a node. */
+static inline int mm_program_piece(const mm_program *p, int node, int i) {
+    return p->at[p->plan->nodes[node].stream][p->first[node] + i];
+}
+static inline int mm_program_pieces(const mm_program *p, int node) { return p->last[node] - p->first[node] + 1; }
+
+#endif

@@ -1,0 +1,230 @@
+/* Lowering a plan to its program: which nodes are cut into pieces, where, and what the pieces wait for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "mm/core/program.h"
+#include "tests/core/small_graph.h"
+
+/* ---------------------------------------------------------------- by hand */
+
+enum { ROWS = SMALL_MAP_BYTES / 4, SPLIT = 50, PIECE_ROWS = 200 };
+
+/* The small graph's `out`, 1000 rows of 4 bytes, encoded and copied out after relu, fetched and decoded for loss
+ * backward. Nothing is placed. */
+typedef struct fixture {
+    small_graph g;
+    mm_facts *facts;
+    mm_plan *plan;
+    int steps[SMALL_STEPS], encode, out, in, decode; /* nodes */
+    int segments[5];                                 /* raw, code, copy, code again, raw again */
+    mm_program program;
+} fixture;
+
+static void add_segments(fixture *f) {
+    for (int i = 0; i < 5; i++) {
+        bool raw = i == 0 || i == 4;
+        f->segments[i] =
+            mm_plan_segment(f->plan, raw ? MM_CONTENT_RAW : MM_CONTENT_CODED, raw ? MM_CAT_FEATURE_MAP : MM_CAT_CODE,
+                            f->g.out, raw ? SMALL_MAP_BYTES : 1000);
+        f->plan->segments[f->segments[i]].codec = raw ? -1 : 0;
+        f->plan->segments[f->segments[i]].pinned = i == 2;
+    }
+}
+
+static int add_op(fixture *f, mm_node_kind kind, int src, int after) {
+    int node = mm_plan_op(f->plan, kind, f->g.out, f->segments[src], f->segments[src + 1]);
+    mm_plan_wait(f->plan, node, after);
+    return node;
+}
+
+static fixture fixture_create(void) {
+    fixture f = {.g = small_graph_create()};
+    mm_limits limits = {.base_bytes = 512};
+    assert_int_equal(mm_facts_create(f.g.graph, 1, &f.facts), MM_OK);
+    assert_int_equal(f.facts->piece_bytes, MM_PIECE_BYTES);
+    assert_int_equal(mm_plan_create(f.g.graph, &limits, &f.plan), MM_OK);
+    f.facts->piece_bytes = PIECE_ROWS * 4;
+    f.facts->codecs[0].fixed_size = true;
+    f.facts->codes[f.g.out] = (mm_code_facts){.code_bytes = 1000, .split_rows = SPLIT, .split_bytes = SPLIT};
+    add_segments(&f);
+    for (int s = 0; s < SMALL_STEPS; s++) {
+        f.steps[s] = mm_plan_step(f.plan, s);
+        if (s == RELU_F) {
+            f.encode = add_op(&f, MM_NODE_ENCODE, 0, f.steps[s]);
+            f.out = add_op(&f, MM_NODE_OUT, 1, f.encode);
+            f.in = add_op(&f, MM_NODE_IN, 2, f.out);
+            f.decode = add_op(&f, MM_NODE_DECODE, 3, f.in);
+        }
+        if (s == LOSS_B) mm_plan_wait(f.plan, f.steps[s], f.decode);
+    }
+    assert_int_equal(mm_plan_finish(f.plan), MM_OK);
+    return f;
+}
+
+static void divide(fixture *f) {
+    mm_program_fini(&f->program);
+    assert_int_equal(mm_program_init(f->plan, f->facts, &f->program), MM_OK);
+}
+
+static void fixture_destroy(fixture *f) {
+    mm_program_fini(&f->program);
+    mm_plan_destroy(f->plan);
+    mm_facts_destroy(f->facts);
+    mm_graph_destroy(f->g.graph);
+}
+
+static int count(const fixture *f, int node) { return f->program.last[node] - f->program.first[node] + 1; }
+
+static const mm_piece *piece_at(const fixture *f, int node, int index) {
+    mm_stream_id stream = f->plan->nodes[node].stream;
+    return &f->program.pieces[f->program.at[stream][f->program.first[node] + index]];
+}
+
+/* All four operations in as many pieces. */
+static void assert_counts(fixture *f, int encode_and_out, int in_and_decode) {
+    divide(f);
+    assert_int_equal(count(f, f->encode), encode_and_out);
+    assert_int_equal(count(f, f->out), encode_and_out);
+    assert_int_equal(count(f, f->in), in_and_decode);
+    assert_int_equal(count(f, f->decode), in_and_decode);
+    for (int s = 0; s < SMALL_STEPS; s++) assert_int_equal(count(f, f->steps[s]), 1);
+}
+
+static void check_pair(const fixture *f, int first, int second, int waited_by_first) {
+    mm_stream_id stream = f->plan->nodes[first].stream, before = f->plan->nodes[waited_by_first].stream;
+    for (int i = 0; i < count(f, first); i++) {
+        const mm_piece *a = piece_at(f, first, i), *b = piece_at(f, second, i);
+        assert_int_equal(a->first_row, PIECE_ROWS * i);
+        assert_int_equal(a->rows, PIECE_ROWS);
+        assert_int_equal(b->first_row, a->first_row);
+        assert_int_equal(b->rows, a->rows);
+        assert_int_equal(b->wait[stream], a->seq);
+        assert_int_equal(a->wait[before], i == 0 ? f->program.last[waited_by_first] : -1);
+    }
+}
+
+static void a_code_and_its_copy_are_cut_at_the_same_rows(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    assert_counts(&f, 5, 5);
+    check_pair(&f, f.encode, f.out, f.steps[RELU_F]);
+    check_pair(&f, f.in, f.decode, f.out);
+    assert_int_equal(piece_at(&f, f.steps[LOSS_B], 0)->wait[MM_STREAM_DECODE], f.program.last[f.decode]);
+    assert_int_equal(f.program.count[MM_STREAM_COMPUTE], SMALL_STEPS);
+    assert_int_equal(f.program.n, SMALL_STEPS + 20);
+    fixture_destroy(&f);
+}
+
+static void pieces_end_where_the_codec_allows_and_are_not_too_many(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    f.facts->piece_bytes = 4 * 210; /* up to the next cut */
+    assert_counts(&f, 4, 4);
+    assert_int_equal(piece_at(&f, f.encode, 0)->rows, 250);
+    f.facts->piece_bytes = 4 * 300;
+    assert_counts(&f, 4, 4);
+    assert_int_equal(piece_at(&f, f.encode, 3)->first_row, 900);
+    assert_int_equal(piece_at(&f, f.encode, 3)->rows, 100); /* the rest */
+    f.facts->piece_bytes = 1;
+    assert_counts(&f, 7, 7); /* an eighth is 125 rows: 150 */
+    f.facts->codes[f.g.out].split_rows = f.facts->codes[f.g.out].split_bytes = 1;
+    assert_counts(&f, MM_PIECES_MOST, MM_PIECES_MOST);
+    fixture_destroy(&f);
+}
+
+static void what_cannot_be_cut_stays_whole(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    f.facts->piece_bytes = SMALL_MAP_BYTES;
+    assert_counts(&f, 1, 1);
+    f.facts->piece_bytes = PIECE_ROWS * 4;
+    f.facts->codes[f.g.out].split_rows = 0;
+    assert_counts(&f, 1, 1);
+    f.facts->codes[f.g.out].split_rows = SPLIT;
+    f.facts->codecs[0].fixed_size = false;
+    assert_counts(&f, 1, 1);
+    f.facts->codecs[0].fixed_size = true;
+    f.plan->segments[f.segments[0]].dynamic = true;
+    assert_counts(&f, 1, 5);
+    f.plan->segments[f.segments[0]].dynamic = false;
+    f.plan->nodes[f.encode].stage = f.segments[1];
+    assert_counts(&f, 1, 5);
+    f.plan->nodes[f.encode].stage = -1;
+    f.plan->nodes[f.decode].src = f.segments[1]; /* not what is fetched */
+    assert_counts(&f, 5, 1);
+    fixture_destroy(&f);
+}
+
+static void maps_that_move_as_they_are_stay_whole(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    for (int i = 1; i < 4; i++) {
+        f.plan->segments[f.segments[i]].content = MM_CONTENT_RAW;
+        f.plan->segments[f.segments[i]].codec = -1;
+    }
+    assert_counts(&f, 1, 1);
+    fixture_destroy(&f);
+}
+
+static void waiting_for_what_is_not_there_is_refused(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    f.plan->nodes[f.out].wait[MM_STREAM_ENCODE] = 7;
+    assert_int_equal(mm_program_init(f.plan, f.facts, &f.program), MM_ERR_PLAN);
+    fixture_destroy(&f);
+}
+
+/* ---------------------------------------------------------------- throttle */
+
+static void a_throttled_encode_waits_for_the_copy_of_an_earlier_piece(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    for (int ahead = 1; ahead <= 6; ahead++) {
+        f.plan->nodes[f.encode].throttle = ahead;
+        assert_counts(&f, 5, 5);
+        for (int i = 0; i < 5; i++) {
+            const mm_piece *encode = piece_at(&f, f.encode, i), *out = piece_at(&f, f.out, i);
+            assert_int_equal(encode->wait[MM_STREAM_OUT], i < ahead ? -1 : f.program.first[f.out] + i - ahead);
+            assert_int_equal(out - encode, 1); /* issued in turn */
+        }
+    }
+    fixture_destroy(&f);
+}
+
+static void a_throttle_goes_on_from_one_map_to_the_next(void **state) {
+    (void)state;
+    fixture f = fixture_create();
+    f.facts->piece_bytes = SMALL_MAP_BYTES; /* whole */
+    f.plan->nodes[f.encode].throttle = 1;
+    int raw = mm_plan_segment(f.plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f.g.out, SMALL_MAP_BYTES);
+    int code = mm_plan_segment(f.plan, MM_CONTENT_CODED, MM_CAT_CODE, f.g.out, 1000);
+    int copy = mm_plan_segment(f.plan, MM_CONTENT_CODED, MM_CAT_CODE, f.g.out, 1000);
+    f.plan->segments[code].codec = f.plan->segments[copy].codec = 0;
+    int encode = mm_plan_op(f.plan, MM_NODE_ENCODE, f.g.out, raw, code);
+    f.plan->nodes[encode].throttle = 1;
+    int out = mm_plan_op(f.plan, MM_NODE_OUT, f.g.out, code, copy);
+    mm_plan_wait(f.plan, out, encode);
+    divide(&f);
+    assert_int_equal(piece_at(&f, f.encode, 0)->wait[MM_STREAM_OUT], -1);
+    assert_int_equal(piece_at(&f, encode, 0)->wait[MM_STREAM_OUT], f.program.last[f.out]);
+    f.plan->nodes[encode].throttle = 2;
+    divide(&f);
+    assert_int_equal(piece_at(&f, encode, 0)->wait[MM_STREAM_OUT], -1);
+    fixture_destroy(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_code_and_its_copy_are_cut_at_the_same_rows),
+        cmocka_unit_test(pieces_end_where_the_codec_allows_and_are_not_too_many),
+        cmocka_unit_test(what_cannot_be_cut_stays_whole),
+        cmocka_unit_test(maps_that_move_as_they_are_stay_whole),
+        cmocka_unit_test(waiting_for_what_is_not_there_is_refused),
+        cmocka_unit_test(a_throttled_encode_waits_for_the_copy_of_an_earlier_piece),
+        cmocka_unit_test(a_throttle_goes_on_from_one_map_to_the_next),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
