@@ -47,7 +47,7 @@ static void an_operations_time_is_that_of_one_iteration(void **state) {
     for (int i = 0; i < r.planned.plan->n_nodes; i++) {
         const mm_node *n = &r.planned.plan->nodes[i];
         if (n->kind == MM_NODE_ENCODE && r.planned.plan->segments[n->dst].codec == 0)
-            assert_true(mm_program_ns(r.program, i) >= SLOW_NS);
+            assert_true(mm_execution_ns(r.execution, i) >= SLOW_NS);
     }
     rig_fini(&r);
 }
