@@ -284,6 +284,39 @@ static void captured_work_keeps_the_priorities_of_its_streams(void **state) {
     assert_int_equal(cuda_emulation_alive_get().prioritized, 0);
 }
 
+/* A float of milliseconds has whole ones only, three hours after the first. */
+static void times_stay_exact_however_long_it_ran(void **state) {
+    enum { PART_NS = 300000, PARTS = 8, ROUNDING_NS = 1000 };
+    (void)state;
+    rig r = {0};
+    assert_int_equal(open_rig(&r, true), MM_OK);
+    cuda_emulation_pass(INT64_C(3) * 3600 * 1000000000);
+    int64_t before_ns = 0;
+    for (int i = 0; i < 2 + PARTS; i++) {
+        if (i > 1) cuda_emulation_pass(PART_NS);
+        assert_int_equal(mm_fill_async(r.stream[0], r.block, 1, 16), MM_OK);
+        assert_int_equal(mm_event_record(r.event[0], r.stream[0]), MM_OK);
+        assert_int_equal(mm_event_sync(r.event[0]), MM_OK);
+        int64_t ns = mm_event_ns(r.event[0]);
+        if (i > 1) assert_true(ns - before_ns >= PART_NS - ROUNDING_NS);
+        before_ns = ns;
+    }
+    close_rig(&r);
+}
+
+/* CUDA's own call would return at once. */
+static void destroying_a_stream_waits_for_its_work(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(open_rig(&r, false), MM_OK);
+    assert_int_equal(iterate(&r), MM_OK);
+    long before = cuda_emulation_calls("cudaStreamSynchronize");
+    mm_stream_destroy(r.stream[1]);
+    assert_int_equal(cuda_emulation_calls("cudaStreamSynchronize"), before + 1);
+    r.stream[1] = NULL;
+    close_rig(&r);
+}
+
 static void a_loop_neither_synchronises_nor_allocates(void **state) {
     static const char *const allowed[] = {
         "cudaMemsetAsync", "cudaMemcpyAsync", "cudaEventRecord",  "cudaStreamWaitEvent",
@@ -318,6 +351,8 @@ int main(void) {
         CASE(no_gpu_is_told_with_what_to_do),
         CASE(a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed),
         CASE(captured_work_keeps_the_priorities_of_its_streams),
+        CASE(times_stay_exact_however_long_it_ran),
+        CASE(destroying_a_stream_waits_for_its_work),
         CASE(a_loop_neither_synchronises_nor_allocates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

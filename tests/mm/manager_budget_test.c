@@ -327,6 +327,43 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     mm_graph_destroy(graph);
 }
 
+static void bytes_of_a_persistent_tensor_are_those_within_it(void **state) {
+    (void)state;
+    enum { BYTES = 1000 };
+    static const struct {
+        int64_t offset, bytes;
+        mm_status status;
+    } cases[] = {
+        {0, BYTES, MM_OK},
+        {BYTES - 1, 1, MM_OK},
+        {BYTES, 0, MM_OK},
+        {0, BYTES + 1, MM_ERR_INVALID},
+        {BYTES - 1, 2, MM_ERR_INVALID},
+        {BYTES, 1, MM_ERR_INVALID},
+        {BYTES + 1, 0, MM_ERR_INVALID},
+        {-1, 1, MM_ERR_INVALID},
+        {0, -1, MM_ERR_INVALID},
+        {1, INT64_MAX, MM_ERR_INVALID},
+        {INT64_MAX, 1, MM_ERR_INVALID},
+    };
+    char before[BYTES + 2], bytes[BYTES + 2];
+    mm_options options = {.device_bytes = 65536};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_persistent_add(m, "mine", BYTES), MM_OK);
+    for (int i = 0; i < BYTES + 2; i++) before[i] = (char)(i % 100 + 1);
+    assert_int_equal(mm_persistent_set(m, "mine", 0, before, BYTES), MM_OK);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        memset(bytes, 0, sizeof bytes);
+        assert_int_equal(mm_persistent_get(m, "mine", cases[c].offset, bytes, cases[c].bytes), cases[c].status);
+        size_t given = cases[c].status == MM_OK ? (size_t)cases[c].bytes : 0;
+        assert_memory_equal(bytes, before + (given ? cases[c].offset : 0), given);
+        assert_int_equal(bytes[given], 0);
+        const char *from = before + (given ? cases[c].offset : 0);
+        assert_int_equal(mm_persistent_set(m, "mine", cases[c].offset, from, cases[c].bytes), cases[c].status);
+    }
+    mm_manager_destroy(m);
+}
+
 static void what_a_graph_that_was_refused_declares_can_be_given_back(void **state) {
     (void)state;
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
@@ -440,6 +477,7 @@ int main(void) {
         cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
         cmocka_unit_test(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched),
         cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
+        cmocka_unit_test(bytes_of_a_persistent_tensor_are_those_within_it),
         cmocka_unit_test(what_a_graph_that_was_refused_declares_can_be_given_back),
         cmocka_unit_test(what_no_graph_declares_can_be_given_back),
         cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),

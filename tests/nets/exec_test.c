@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "mm/core/graph.h"
 #include "nets/exec.h"
+#include "nets/exec_kept.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/ref_exec.h"
 
@@ -158,6 +160,31 @@ static void batch_above_the_budget_is_infeasible(void **state) {
     nets_net_destroy(net);
 }
 
+/* When the count of updates has arrived, everything has: it tells whether an iteration that failed can be undone. */
+static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
+    (void)state;
+    static const char *const nets[] = {"tiny", "resnet20@8x8"};
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        fixture f;
+        uint32_t counts[4] = {11, 12, 13, 14};
+        nets_kept kept = {0};
+        start(&f, nets[i], "liveness");
+        const nets_lowered *lowered = nets_exec_lowered(f.train);
+        const char *rng = mm_graph_tensor(lowered->graph, lowered->rng)->name;
+        assert_int_equal(mm_persistent_set(f.manager, rng, 0, counts, sizeof counts), MM_OK);
+        assert_int_equal(nets_kept_init(&kept, f.manager, lowered), MM_OK);
+        assert_true(kept.rng_offset >= 0 && kept.rng_offset + (int64_t)sizeof counts <= kept.bytes);
+        assert_int_equal(nets_kept_save(&kept, 0, mm_compute_stream(f.manager)), MM_OK);
+        assert_int_equal(mm_stream_sync(mm_compute_stream(f.manager)), MM_OK);
+        assert_memory_equal(kept.memory + kept.rng_offset, counts, sizeof counts);
+        /* From there to its end the copy is one piece of the arena. */
+        assert_memory_equal(kept.memory + kept.rng_offset, mm_persistent_data(f.manager, rng, NULL),
+                            (size_t)(kept.bytes - kept.rng_offset));
+        nets_kept_fini(&kept);
+        finish(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resnet20_trains_as_the_reference_under_naive),
@@ -166,6 +193,7 @@ int main(void) {
         cmocka_unit_test(smaller_batch_and_evaluation_share_the_parameters),
         cmocka_unit_test(initial_values_are_set_again_by_init),
         cmocka_unit_test(wrong_batch_or_label_is_refused_and_the_executor_stays_usable),
+        cmocka_unit_test(the_count_of_updates_is_the_last_that_is_kept),
         cmocka_unit_test(batch_above_the_budget_is_infeasible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
