@@ -102,6 +102,7 @@ void rig_refill(rig *r, uint64_t seed) {
 
 void rig_init(rig *r, const rig_options *o) {
     memset(r, 0, sizeof *r);
+    r->step_ns = o->step_ns;
     random_graph_options graph = {.seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images};
     assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
     plan(r, o->policy, o->piece_bytes);
@@ -147,12 +148,14 @@ void rig_fini(rig *r) {
 typedef struct step_task {
     const mm_graph *graph;
     int step;
+    int64_t ns;
     const random_operand *operands;
     void *workspace;
 } step_task;
 
 static mm_status run_task(void *arg) {
-    const step_task *task = arg;
+    step_task *task = arg;
+    if (task->ns > 0) MM_TRY(pause_task(&task->ns));
     size_t workspace_bytes = (size_t)mm_graph_step(task->graph, task->step)->workspace_bytes;
     random_graph_run_step(task->graph, task->step, task->operands, task->workspace, workspace_bytes);
     return MM_OK;
@@ -173,7 +176,7 @@ static mm_status run_step(rig *r, int s, mm_stream *stream) {
         r->operands[s][u] = (random_operand){data, coded ? MM_FORM_SIGN : MM_FORM_VALUE};
     }
     void *workspace = node->work < 0 ? NULL : mm_dispatch_address(r->dispatch, node->work);
-    step_task task = {r->graph, s, r->operands[s], workspace};
+    step_task task = {r->graph, s, r->step_ns, r->operands[s], workspace};
     MM_TRY(stream ? mm_host_launch(stream, run_task, &task, sizeof task) : run_task(&task));
     return mm_dispatch_step_end(r->dispatch, index);
 }

@@ -39,6 +39,7 @@ typedef struct rig {
     mm_execution *execution;
     void **memory; /* per tensor: where external and persistent ones lie */
     random_operand (*operands)[RIG_USES];
+    int64_t step_ns;
 } rig;
 
 typedef struct rig_options {
@@ -50,6 +51,7 @@ typedef struct rig_options {
     mm_issue issue;
     bool self_check, measure_times;
     int64_t delay_max_ns; /* of every task, at random; 0: none */
+    int64_t step_ns;      /* each step takes this long */
 } rig_options;
 
 /* Graph, arena of the plan's size, program; persistent tensors filled. */

@@ -38,6 +38,20 @@ static void steps_that_run_ahead_leave_slow_encodes_their_memory(void **state) {
     }
 }
 
+/* A step's memory is free for others when the step has run, not when it was enqueued. */
+static void what_slow_steps_use_is_not_given_to_others(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        rig r;
+        rig_options options = {.seed = seed, .layers = LAYERS, .policy = naive, .step_ns = 200000};
+        rig_init(&r, &options);
+        if (rig_iteration(&r, true, NULL) != MM_OK)
+            fail_msg("seed %llu: %s", (unsigned long long)seed, mm_last_error());
+        assert_true(rig_digest(&r) == rig_expected(&r, seed, 1));
+        rig_fini(&r);
+    }
+}
+
 static void every_dynamic_segment_is_allocated_once_an_iteration(void **state) {
     (void)state;
     rig r;
@@ -91,6 +105,7 @@ static void a_program_closes_its_heaps(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_run_ahead_leave_slow_encodes_their_memory),
+        cmocka_unit_test(what_slow_steps_use_is_not_given_to_others),
         cmocka_unit_test(every_dynamic_segment_is_allocated_once_an_iteration),
         cmocka_unit_test(a_program_closes_its_heaps),
         cmocka_unit_test(giving_up_reaches_those_who_wait_for_memory),
