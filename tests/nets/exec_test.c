@@ -170,7 +170,7 @@ static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
     (void)state;
     for (int below = 0; below < 2; below++) { /* all statistics, where somebody gave it its place before */
         fixture f;
-        uint32_t counts[4] = {11, 12, 13, 14};
+        uint32_t counts[NETS_RNG_WORDS] = {11, 12, 13, 14};
         nets_kept kept = {0};
         assert_int_equal(make_manager("liveness", 256 << 20, &f.manager), MM_OK);
         if (below) assert_int_equal(mm_persistent_add(f.manager, "rng", sizeof counts), MM_OK);
