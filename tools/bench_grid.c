@@ -44,6 +44,13 @@ static void name_case(const row *r, bool with_batch, bool with_budget, char *tex
     snprintf(text, capacity, "%s%s%s", r->net, batch, budget);
 }
 
+static void note_need(grid *g, int p, const row *r) {
+    if (r->images_per_second > 0 || r->minimum_bytes <= r->asked_bytes) return;
+    if (g->needs_bytes[p] > 0 && g->needs_bytes[p] <= r->minimum_bytes) return;
+    g->needs_bytes[p] = r->minimum_bytes;
+    g->needs_batch[p] = r->batch;
+}
+
 static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
     memset(g, 0, sizeof *g);
     g->over_batch = over_batch;
@@ -56,6 +63,7 @@ static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
         if (p < 0 || v < 0) continue;
         g->images_per_second[p][v] = rows[i].images_per_second;
         g->stood_in[p][v] = row_stand_in(&rows[i]) != NULL;
+        note_need(g, p, &rows[i]);
     }
 }
 

@@ -15,6 +15,8 @@ typedef struct grid {
     int n_policies;
     double images_per_second[GRID_POLICIES][GRID_VALUES]; /* 0: infeasible, or not run */
     bool stood_in[GRID_POLICIES][GRID_VALUES];            /* another policy ran in its place */
+    /* The least that a policy needs where it did not fit, and with which batch; 0: it fitted, or nobody knows. */
+    int64_t needs_bytes[GRID_POLICIES], needs_batch[GRID_POLICIES];
 } grid;
 
 /* Every table that the rows have two budgets, or two batches for. The caller frees *grids_out. */

@@ -8,7 +8,7 @@
 #include "tools/bench.h"
 #include "tools/max_batch.h"
 
-enum { SWEEP = 6, SWEEP_MAX = 32, BATCH_SPAN = 16 };
+enum { SWEEP = 6, SWEEP_MAX = 32, BATCH_SPAN = 16, BATCHES_MAX = SWEEP_MAX + ARG_TEXTS_MAX };
 
 /* "sweep" or "sweep:N". *n_out 0: it is something else. */
 static mm_status read_sweep(const char *option, const char *text, int *n_out) {
@@ -57,18 +57,23 @@ static mm_status only_budget(const bench *b, int64_t *bytes_out) {
     return mm_fail(MM_ERR_INVALID, "--batch sweep: needs one size in --budgets, to fit into");
 }
 
-/* Up to the largest batch that any of the policies fits into the budget. */
-static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t batches[SWEEP_MAX], int *n_out) {
+static int by_size_rising(const void *a, const void *b) { return by_size_falling(b, a); }
+
+/* Up to the largest batch that any of the policies fits into the budget; and each policy's own largest. */
+static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t batches[BATCHES_MAX], int *n_out) {
     int64_t budget, largest = 0;
+    int n_own = 0;
     MM_TRY(only_budget(b, &budget));
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
         max_batch found;
         MM_TRY(max_batch_find(net, &b->target, b->policies.text[p], budget, b->pinned_bytes,
                               b->source ? b->source->path : NULL, &found));
+        if (found.batch > 0) batches[n_own++] = found.batch;
         if (found.batch > largest) largest = found.batch;
     }
     if (largest == 0) largest = 1; /* rows that say what it takes */
-    *n_out = spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches);
+    *n_out = n_own + spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches + n_own);
+    qsort(batches, (size_t)*n_out, sizeof *batches, by_size_rising);
     return MM_OK;
 }
 
@@ -82,7 +87,7 @@ static void add_value(int64_t values[BENCH_VALUES_MAX], int *n, int64_t value) {
 mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out) {
     int n = 0;
     for (int i = 0; i < b->batches.n; i++) {
-        int64_t found[SWEEP_MAX];
+        int64_t found[BATCHES_MAX];
         int sweep, n_found = 0;
         MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
         if (sweep > 0)
@@ -199,7 +204,7 @@ static mm_status check_batches(const bench *b) {
             MM_TRY(only_budget(b, &number));
         else
             MM_TRY(read_batch(b->batches.text[i], &number));
-        n += sweep > 0 ? sweep : 1;
+        n += sweep > 0 ? sweep + b->policies.n : 1;
     }
     return check_number("--batch", n);
 }

@@ -48,8 +48,11 @@ throughput_is_printed_against_the_batch_() {
 a_sweep_of_batches_ends_with_the_largest_that_fits_() {
     expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap --budgets 3MiB --json rows
     mapfile -t batches < <(values rows batch)
-    ((${#batches[@]} == 12)) || fail "${#batches[@]} rows"
+    ((${#batches[@]} == 14)) || fail "${#batches[@]} rows"
     local last=${batches[-1]}
+    [[ $(printf '%s\n' "${batches[@]}") == "$(printf '%s\n' "${batches[@]}" | sort -n)" ]] || fail "they do not rise"
+    expect 0 plan --net tiny --policy liveness --budget 3MiB --max-batch --json plan
+    [[ " ${batches[*]} " == *" $(value plan max_batch) "* ]] || fail "liveness' largest batch is left out"
     [[ $(values rows status | tail -1) == ok ]] || fail "no policy fits $last"
     expect 0 plan --net tiny --policy swap --budget 3MiB --max-batch --json plan
     (($(value plan max_batch) == last)) || fail "$last is not the largest"
@@ -81,11 +84,37 @@ one_case_ends_with_its_policies_by_speed_() {
 curves_are_drawn_() {
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg c.svg
     balanced c.svg
-    for text in "tiny, batch 8: images/s over the budget" "tiny, budget 2MiB: images/s over the batch" ">swap<" \
-        "freelunch:rate=4"; do says c.svg "$text"; done
-    (($(count c.svg "<path class=\"curve\"") == 15)) || fail "$(count c.svg "<path class=\"curve\"") curves"
+    for text in "tiny, batch 8: images/s over the budget" "tiny, budget 2MiB: images/s over the batch" \
+        ">liveness, swap, freelunch:rate=4 (one line: they coincide)<"; do says c.svg "$text"; done
+    (($(count c.svg "<path class=\"mark\"") == 8 + 5)) || fail "$(count c.svg "<path class=\"mark\"") marks"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
     equal c.svg d.svg
+}
+
+# Of keeping by rules and liveness every time is equal, and of both and swap where both fit.
+coinciding_curves_are_told_apart_() {
+    expect 0 "${simulate_any[@]}" --batch 8,32,48 --policies 'liveness,rules:*=keep,swap' --budgets 4MiB --svg c.svg
+    says c.svg "liveness, rules:*=keep (up to batch 32) (one line: they coincide)"
+    says c.svg "<title>liveness, rules:*=keep, swap</title>"
+    (($(count c.svg "stroke-dasharray=\"7 7\"") == 2)) || fail "no stretch that both lines share"
+    (($(count c.svg "class=\"many\"") == 0)) || fail "two marks have room side by side"
+    expect 0 "${simulate_any[@]}" --batch 8,32 --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 4MiB --svg d.svg
+    balanced d.svg
+    says d.svg "liveness, swap, recompute, hybrid, vdnn-all (one line: they coincide)"
+    expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 2MiB --svg e.svg
+    says e.svg "class=\"count\">5<"
+}
+
+policies_that_never_fit_are_listed_with_their_minimum_() {
+    local least
+    least=$(minimum tiny 32 naive)
+    expect 0 "${simulate[@]}" --policies naive,liveness,swap --budgets 3MiB,4MiB --svg c.svg --json rows
+    says c.svg "naive: never fits, needs at least "
+    [[ $(values rows minimum_bytes) == "$least"$'\n'* ]] || fail "another minimum"
+    ! (says c.svg "liveness: never fits") >/dev/null || fail "liveness runs in 4MiB"
+    expect 0 "${simulate_any[@]}" --batch 32,64 --policies naive,swap --budgets 8MiB --svg d.svg
+    says d.svg "naive: never fits, needs at least "
+    says d.svg ", at batch 32"
 }
 
 # ---------------------------------------------------------------- simulated
@@ -182,7 +211,7 @@ more_values_than_there_is_room_for_are_refused_() {
     local sweeps
     sweeps=$(printf 'sweep:32,%.0s' {1..8})
     refused 2 "--budgets: 257 values, at most 256" "${simulate[@]}" --budgets "${sweeps}own"
-    refused 2 "--batch: 257 values, at most 256" "${simulate_any[@]}" --budgets 3MiB --batch "${sweeps}5"
+    refused 2 "--batch: 281 values, at most 256" "${simulate_any[@]}" --budgets 3MiB --batch "${sweeps}5"
 }
 
 # ---------------------------------------------------------------- predicted
