@@ -73,7 +73,7 @@ typedef struct candidate {
 typedef struct contest {
     const mm_graph *graph;
     const mm_facts *facts; /* with times, measured or nominal */
-    const mm_limits *limits;
+    mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
     mm_eligible eligible;
@@ -118,8 +118,8 @@ static bool is_better(const contest *c, const candidate *placed, bool fits, bool
 }
 
 static mm_status compare_plan(contest *c, candidate *placed, mm_plan *plan) {
-    bool fits_pinned = plan->pinned_bytes <= c->limits->pinned_bytes;
-    bool fits = fits_pinned && plan->peak_bytes <= c->limits->device_bytes;
+    bool fits_pinned = plan->pinned_bytes <= c->limits.pinned_bytes;
+    bool fits = fits_pinned && plan->peak_bytes <= c->limits.device_bytes;
     mm_status status = fits ? step_time(plan, c->facts, &placed->ns) : MM_OK;
     placed->bytes = plan->peak_bytes;
     if (status == MM_OK && fits_pinned && by_bytes(placed, &c->least) < 0) c->least = *placed;
@@ -164,7 +164,7 @@ static mm_status enter(contest *c, candidate one, mm_eligible *eligible_out) {
     mm_bounds bounds = {.pinned_bytes = INT64_MAX};
     mm_status status = mm_engine_bound_maps(c->survey, &config, &one.selection, eligible_out, &bounds, &one.ns);
     one.bytes = bounds.peak_bytes;
-    if (status == MM_OK && bounds.pinned_bytes <= c->limits->pinned_bytes) c->candidates[c->n++] = one;
+    if (status == MM_OK && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
     return pass_over_refused(c, status);
 }
 
@@ -192,7 +192,7 @@ static mm_status enter_way(contest *c, const way *w) {
 static mm_status find_fastest(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
     for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns); i++)
-        if (c->candidates[i].bytes <= c->limits->device_bytes) MM_TRY(place_quickly(c, &c->candidates[i]));
+        if (c->candidates[i].bytes <= c->limits.device_bytes) MM_TRY(place_quickly(c, &c->candidates[i]));
     return MM_OK;
 }
 
@@ -217,7 +217,7 @@ static mm_status find_least(contest *c) {
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
     MM_TRY(enter(c, none, &c->eligible));
-    if (c->n > 0 && c->candidates[0].bytes <= c->limits->device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
+    if (c->n > 0 && c->candidates[0].bytes <= c->limits.device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
@@ -225,6 +225,28 @@ static mm_status compare(contest *c) {
     MM_TRY(find_least(c));
     /* Says why nothing is done: as for all maps. */
     return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
+}
+
+static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
+    c->limits.device_bytes = device_bytes;
+    c->limits.pinned_bytes = pinned_bytes;
+    mm_plan_destroy(c->plan);
+    c->plan = NULL;
+    c->n = c->entered = 0;
+    c->fits = c->fits_pinned = c->refused = false;
+    c->best = (candidate){0};
+    c->least = (candidate){.bytes = INT64_MAX};
+    return compare(c);
+}
+
+/* Where nothing fits, the plan is that of the smallest budget in which anything does, so that what is told of the least
+ * is what runs in it: of the plans that need so little the fastest. A search that goes by time may end lower still. */
+static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
+    MM_TRY(compare_within(c, device_bytes, pinned_bytes));
+    while (c->fits_pinned &&
+           (!c->fits || (c->limits.device_bytes > device_bytes && c->plan->peak_bytes < c->limits.device_bytes)))
+        MM_TRY(compare_within(c, c->plan->peak_bytes, pinned_bytes));
+    return MM_OK;
 }
 
 /* The facts with nominal times, in arrays of their own; the rest is borrowed. */
@@ -242,24 +264,28 @@ static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_f
     return MM_OK;
 }
 
-static mm_status hold(contest *c) {
+/* The plan does not depend on the limit of pinned memory if it is within it: so it stays the same where it is given just
+ * what it takes. */
+static mm_status hold(contest *c, const mm_limits *limits) {
     c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
     if (!c->candidates) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
-    MM_TRY(mm_survey_create(c->graph, c->facts, c->limits, c->config->recompute, &c->survey));
-    return compare(c);
+    MM_TRY(mm_survey_create(c->graph, c->facts, &c->limits, c->config->recompute, &c->survey));
+    MM_TRY(find_plan(c, limits->device_bytes, INT64_MAX));
+    return c->plan->pinned_bytes <= limits->pinned_bytes ? MM_OK
+                                                         : find_plan(c, limits->device_bytes, limits->pinned_bytes);
 }
 
 mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
     mm_facts nominal = {0}, near = *facts;
-    contest c = {.graph = graph, .facts = &near, .limits = limits, .config = config, .least.bytes = INT64_MAX};
+    contest c = {.graph = graph, .facts = &near, .limits = *limits, .config = config};
     mm_status status = MM_OK;
     near.far_ps_per_byte = 0; /* that a small memory is faster is no reason to do something where nothing is forced */
     if (mm_nominal_is_due(facts)) {
         status = nominal_init(graph, &near, &nominal);
         c.facts = &nominal;
     }
-    if (status == MM_OK) status = hold(&c);
+    if (status == MM_OK) status = hold(&c, limits);
     if (status == MM_OK)
         *plan_out = c.plan;
     else
