@@ -16,6 +16,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .persistent_bytes = m->persistent_bytes,
         .stash_bytes = m->stash_bytes,
         .outside_bytes = memory.outside_bytes,
+        .pinned_bytes = mm_pool_bytes(m->staging),
         .compute_busy_ns = s[MM_STREAM_COMPUTE].busy_ns,
         .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.data_wait_ns,
         .codec_busy_ns = s[MM_STREAM_ENCODE].busy_ns + s[MM_STREAM_DECODE].busy_ns,
@@ -87,6 +88,11 @@ mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *mea
         return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
     *measured_out = (mm_measured){.plan = r->planned.plan, .facts = r->planned.facts, .execution = r->execution};
     return MM_OK;
+}
+
+const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
+    const mm_record *r = mm_manager_find(m, graph);
+    return r ? r->planned.plan : NULL;
 }
 
 int64_t mm_host_wait_ns(mm_manager *m) {

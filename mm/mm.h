@@ -464,6 +464,7 @@ typedef struct mm_stats {
     int64_t persistent_bytes;     /* persistent tensors, a part of that */
     int64_t stash_bytes;          /* what the current plan holds from the forward to the backward pass, codes too */
     int64_t outside_bytes;        /* allocated on the device outside of the arena, by libraries */
+    int64_t pinned_bytes;         /* host memory reserved for offloaded tensors: as asked for, or what there was */
     int64_t compute_busy_ns;      /* the compute stream at work, since creation; 0 if the caller computes inline */
     int64_t compute_wait_ns;      /* the compute stream, or the caller who computes inline, waited */
     int64_t codec_busy_ns;        /* encode and decode streams at work */

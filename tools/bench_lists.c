@@ -125,7 +125,7 @@ static mm_status needs(const bench *b, const char *policy, int64_t *bytes_out) {
 static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX], int *n_out) {
     int64_t low = INT64_MAX, high;
     MM_TRY(needs(b, "liveness", &high));
-    for (int p = 0; p < b->policies.n; p++) {
+    for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
         int64_t bytes;
         MM_TRY(needs(b, b->policies.text[p], &bytes));
         if (bytes < low) low = bytes;
@@ -137,7 +137,7 @@ static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX]
 /* What the plan of each policy needs, falling. */
 static mm_status plan_budgets(const bench *b, int64_t budgets[ARG_TEXTS_MAX], int *n_out) {
     *n_out = b->policies.n;
-    for (int p = 0; p < b->policies.n; p++) {
+    for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
         MM_TRY(needs(b, b->policies.text[p], &budgets[p]));
         budgets[p] += room(b);
     }

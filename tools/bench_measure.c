@@ -39,8 +39,10 @@ mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const ch
     row r = {.batch = batch};
     session_config config = configure(b, net, batch, policy);
     config.measure_times = true;
-    MM_TRY(session_init(&s, &config));
-    mm_status status = train(b, &s, &r);
+    mm_status status = session_init(&s, &config);
+    if (session_stopped_early(&s, status)) return MM_OK;
+    MM_TRY(status);
+    status = train(b, &s, &r);
     if (status == MM_OK && !*b->interrupted) status = collector_add(c, &s, &r);
     session_fini(&s);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "measuring %s under %s", nets_net_name(net), policy);
@@ -58,8 +60,10 @@ static mm_status profile(const session_config *measured, row *r) {
     config.measure = false;
     config.measure_times = true;
     session_run run = {.iterations = WARM_UP, .schedule = {.rate = BENCH_RATE, .factor = 1}, .quiet = true};
-    MM_TRY(session_init(&s, &config));
-    mm_status status = session_train(&s, &run, &timed);
+    mm_status status = session_init(&s, &config);
+    if (session_stopped_early(&s, status)) return MM_OK;
+    MM_TRY(status);
+    status = session_train(&s, &run, &timed);
     run.iterations += ITERATIONS;
     if (status == MM_OK) status = session_train(&s, &run, &timed);
     session_fini(&s);
@@ -79,11 +83,11 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     config.measure_times = b->collector != NULL;
     mm_status status = session_init(&s, &config);
     r->minimum_bytes = s.minimum_bytes;
+    if (session_stopped_early(&s, status)) return MM_OK;
     MM_TRY(status);
     status = train(b, &s, r);
     if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
     config.budget_bytes = s.config.budget_bytes;
-    r->pinned_bytes = s.config.pinned_bytes;
     bool apart = s.ahead && !config.measure_times;
     session_fini(&s);
     if (status == MM_OK && apart && !*b->interrupted) status = profile(&config, r);

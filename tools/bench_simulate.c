@@ -37,6 +37,7 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     if (run.iteration_ns == 0) return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of the steps", b->source->path);
     r->predicted_peak_bytes = run.peak_bytes;
     r->stash_bytes = run.stash_bytes;
+    r->pinned_bytes = run.pinned_bytes;
     r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
     if (run.codec_ns > 0) r->codec_hidden_share = run.codec_hidden_permille / 1000.0;

@@ -219,6 +219,11 @@ static mm_status run_train(train *t, row *r) {
     session s;
     MM_TRY(configure(t, &config));
     mm_status begun = session_init(&s, &config);
+    if (session_stopped_early(&s, begun)) {
+        session_name_row(&s, r);
+        say_why_nothing_ran(t, &s);
+        return MM_OK;
+    }
     if (begun != MM_OK) return advise(t, &s, begun);
     mm_status status = open_log(t);
     if (status == MM_OK) status = run_session(t, &s, r);

@@ -87,6 +87,7 @@ static void predicted_cell(table *t, const row *r) { size_cell(t, r->predicted_p
 static void measured_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); }
 static void outside_cell(table *t, const row *r) { size_cell(t, r->outside_bytes); }
 static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
+static void pinned_cell(table *t, const row *r) { size_cell(t, r->pinned_bytes); }
 static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", r->images_per_second); }
 static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
 
@@ -134,14 +135,15 @@ static const struct column {
     {{"policy", true, 0}, policy_cell, true},
     {{"budget", false, 0}, budget_cell, true},
     {{"predicted", false, 2}, predicted_cell, false},
-    {{"measured", false, 7}, measured_cell, false},
+    {{"measured", false, 8}, measured_cell, false},
     {{"outside", false, 1}, outside_cell, false},
     {{"stash", false, 4}, stash_cell, false},
+    {{"pinned", false, 6}, pinned_cell, false},
     {{"img/s", false, 0}, speed_cell, false},
-    {{"hidden", false, 6}, hidden_cell, false},
+    {{"hidden", false, 7}, hidden_cell, false},
     {{"host", false, 3}, host_cell, false},
     {{"loss", true, 5}, loss_cell, false},
-    {{"simulated", false, 8}, simulated_cell, false},
+    {{"simulated", false, 9}, simulated_cell, false},
     {{"status", true, 0}, status_cell, false},
 };
 
@@ -207,11 +209,20 @@ static json_t *optional(double value) { return value < 0 ? json_null() : number(
 
 static json_t *positive(double value) { return optional(value > 0 ? value : -1); }
 
+/* 0: not known. */
+static json_t *known_bytes(int64_t bytes) { return bytes > 0 ? json_integer(bytes) : json_null(); }
+
+/* What of the process's memory no plan explains: the program, its libraries and their buffers, data. */
+static json_t *host_other_bytes(const row *r) {
+    int64_t rest = r->host_peak_bytes - r->host_planned_bytes;
+    return r->host_peak_bytes > 0 ? json_integer(rest > 0 ? rest : 0) : json_null();
+}
+
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
         "{ss sI ss ss ss sI ss ss sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so sI sI "
-        "ss}",
+        "sI so so so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
         "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
         r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps, "codec", r->codec,
@@ -227,7 +238,9 @@ static json_t *to_json(const row *r) {
         "host_seconds", positive(r->host_seconds), "host_seconds_per_layer", positive(host_seconds_per_layer(r)),
         "loss_first", ran ? number(r->loss_first) : json_null(), "loss_last", ran ? number(r->loss_last) : json_null(),
         "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "replays",
-        (json_int_t)r->replays, "status", r->status);
+        (json_int_t)r->replays, "pinned_bytes", (json_int_t)r->pinned_bytes, "host_peak_bytes",
+        known_bytes(r->host_peak_bytes), "host_planned_bytes", known_bytes(r->host_planned_bytes), "host_other_bytes",
+        host_other_bytes(r), "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -22,7 +22,9 @@ typedef struct row {
     int64_t peak_bytes;           /* measured: touched, and external; 0: not measured */
     int64_t predicted_peak_bytes; /* of the plans that ran */
     int64_t minimum_bytes;        /* the smallest budget in which it runs */
-    int64_t pinned_bytes;         /* budget of host memory for maps; not in JSON */
+    int64_t pinned_bytes;         /* host memory that is reserved for maps */
+    int64_t host_peak_bytes;      /* the most that the process had resident; 0: not known */
+    int64_t host_planned_bytes;   /* what of it the plans explain: pinned memory, and on the host device the arena */
     int64_t staged_bytes;         /* of the plans: for the next batch to come in meanwhile */
     int64_t outside_bytes;
     int64_t stash_bytes;

@@ -86,9 +86,11 @@ static mm_status open_manager(session *s) {
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
-    for (int g = 0; g < n; g++)
+    for (int g = 0; g < n; g++) {
+        MM_TRY(session_go_on(s));
         MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend, &c->sgd,
                                    wanted[g].exec));
+    }
     MM_TRY(session_memory_stage(s));
     return nets_exec_init(s->train, c->seed);
 }
@@ -116,6 +118,7 @@ static mm_status init(session *s) {
 mm_status session_init(session *s, const session_config *config) {
     memset(s, 0, sizeof *s);
     s->config = *config;
+    host_memory_begin(&s->host_before);
     s->config.sgd.only_finite = !config->keep_going;
     mm_status status = init(s);
     if (status != MM_OK) session_fini(s);
@@ -161,8 +164,6 @@ typedef struct tally {
 
 /* How many labels n images have: one each, or one for each pixel of a map. */
 static int64_t labels_of(const session *s, int64_t n) { return n * nets_net_labels(s->config.net); }
-
-static bool stopped(const session *s) { return s->config.stop && *s->config.stop; }
 
 static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t labels, double seconds) {
     if (log)
@@ -245,7 +246,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
 }
 
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
-    while (s->iteration < run->iterations && !stopped(s) && !session_diverged(s)) {
+    while (s->iteration < run->iterations && !session_is_stopped(s) && !session_diverged(s)) {
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, t));
         if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
@@ -294,15 +295,25 @@ static double hidden_share(const mm_stats *before, const mm_stats *after) {
 
 static void copy_text(char *to, size_t capacity, const char *from) { snprintf(to, capacity, "%s", from); }
 
+/* What the plan explains of the process's memory: on the host device the arena is part of it, and external tensors. */
+static void fill_host_memory(const session *s, row *r) {
+    r->host_planned_bytes = r->pinned_bytes + (s->ahead ? 0 : r->predicted_peak_bytes);
+    r->host_peak_bytes = host_memory_peak(&s->host_before);
+}
+
 static mm_status fill_row(session *s, tally *t, row *r) {
+    const mm_graph *graph = nets_exec_lowered(s->train)->graph;
+    const mm_plan *plan = mm_plan_now(s->manager, graph); /* of whole batches, whatever ran last */
     mm_stats after;
     mm_stats_get(s->manager, &after);
     row_times(r, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
     r->staged_bytes = s->staged_bytes;
-    r->layers = mm_graph_layers(nets_exec_lowered(s->train)->graph);
+    r->layers = mm_graph_layers(graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;
-    r->stash_bytes = after.stash_bytes;
+    r->stash_bytes = plan->stash_bytes;
+    r->pinned_bytes = after.pinned_bytes;
+    fill_host_memory(s, r);
     r->codec_hidden_share = hidden_share(&t->before, &after);
     r->ladder_steps = after.ladder_steps;
     r->diverged_iteration = s->diverged_iteration;
@@ -323,7 +334,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
                    (long long)touched.stray_bytes);
 }
 
-static void name_row(const session *s, row *r) {
+void session_name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
     copy_text(r->device, sizeof r->device, s->config.target.device);
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
@@ -338,11 +349,11 @@ static void name_row(const session *s, row *r) {
     r->workspace_limit_bytes = s->config.target.workspace_bytes;
     r->budget_bytes = s->config.budget_bytes;
     r->minimum_bytes = s->minimum_bytes;
+    r->codec_hidden_share = r->test_accuracy = -1;
 }
 
 mm_status session_train(session *s, const session_run *run, row *r) {
-    name_row(s, r);
-    r->codec_hidden_share = r->test_accuracy = -1;
+    session_name_row(s, r);
     MM_TRY(seek(s));
     tally t = {.full = 0};
     mm_stats_get(s->manager, &t.before);
@@ -380,7 +391,7 @@ mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double 
     MM_TRY(nets_reader_seek(s->test_data, 0, 0));
     progress_begin(&p, "evaluation", s->test_size.batches, quiet);
     mm_status status = MM_OK;
-    while (done < s->test_size.batches && !stopped(s) && (status = evaluate_batch(s, &all)) == MM_OK)
+    while (done < s->test_size.batches && !session_is_stopped(s) && (status = evaluate_batch(s, &all)) == MM_OK)
         progress_show(&p, ++done, "accuracy %.2f%%", 100.0 * (double)all.correct / (double)all.labels);
     progress_end(&p);
     MM_TRY(status);

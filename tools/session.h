@@ -9,6 +9,7 @@
 #include "nets/io/reader.h"
 #include "nets/schedule.h"
 #include "tools/args.h"
+#include "tools/host_memory.h"
 #include "tools/progress.h"
 #include "tools/requirement.h"
 #include "tools/row.h"
@@ -49,6 +50,7 @@ typedef struct session {
     nets_exec *eval, *eval_last;
     nets_reader *train_data, *test_data;
     nets_reader_size train_size, test_size;
+    host_memory host_before;           /* of the process, when the session began */
     int64_t minimum_bytes;             /* budget below which the first policy does not run */
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
     bool refused_switch;               /* it is one that will be switched to that does not fit */
@@ -66,9 +68,20 @@ typedef struct session {
 enum { SESSION_ITERATIONS_MAX = 1000000000 };
 
 /* Fills minimum_bytes and holder, then everything else. If the budget is below the minimum: MM_ERR_INFEASIBLE, with
- * these two set, and nothing to be ended. */
+ * these two set, and nothing to be ended. MM_ERR_ORDER: it was stopped meanwhile (session_stopped_early), and nothing is
+ * to be ended either. */
 MM_CHECKED mm_status session_init(session *s, const session_config *config);
 void session_fini(session *s);
+
+static inline bool session_is_stopped(const session *s) { return s->config.stop && *s->config.stop; }
+
+/* Whether that is why session_init failed. */
+static inline bool session_stopped_early(const session *s, mm_status begun) {
+    return begun == MM_ERR_ORDER && session_is_stopped(s);
+}
+
+/* What a row says of the session before anything has run. */
+void session_name_row(const session *s, row *row_out);
 
 /* Called before each iteration of a training run, when session.iteration were submitted: may switch the policy. */
 typedef mm_status (*session_hook)(void *ctx, session *s);

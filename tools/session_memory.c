@@ -8,6 +8,11 @@
 #include "mm/planning.h"
 #include "tools/requirement.h"
 
+mm_status session_go_on(const session *s) {
+    if (!session_is_stopped(s)) return MM_OK;
+    return mm_fail(MM_ERR_ORDER, "interrupted before the first iteration");
+}
+
 /* What the requirement's policy takes at the least, within the pinned memory that there is. */
 static mm_status raise_by(session *s, int p, requirement *r) {
     const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
@@ -37,6 +42,7 @@ mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_
     MM_TRY(make_room(s));
     for (int p = 0; p < s->config.policies.n; p++) {
         requirement *r = &s->requirements[s->n_requirements];
+        MM_TRY(session_go_on(s));
         MM_TRY(requirement_init(r, s->config.net, batch, mode, &s->config.target, s->config.policies.text[p],
                                 *base_bytes, NULL));
         s->n_requirements++;
@@ -71,6 +77,7 @@ mm_status session_memory_pin(session *s) {
         for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
             int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;
             if (room < r->minimum_bytes) continue;
+            MM_TRY(session_go_on(s));
             if (staged || room > r->minimum_bytes)
                 MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes, bytes));
             MM_TRY(raise_pinned(s, r->planned.plan));

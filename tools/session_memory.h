@@ -4,6 +4,9 @@
 
 #include "tools/session.h"
 
+/* Between parts that take long: MM_ERR_ORDER if the session is stopped. */
+MM_CHECKED mm_status session_go_on(const session *s);
+
 /* How much pinned memory there may be, and what it takes that batches come in beside the computation. */
 void session_memory_begin(session *s);
 

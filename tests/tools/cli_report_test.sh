@@ -6,7 +6,7 @@
 stable_keys=(net batch device policy codec budget_bytes peak_bytes predicted_peak_bytes minimum_bytes outside_bytes
     stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 iteration_seconds_predicted
     simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy fuse
-    workspace_limit_bytes iterations status)
+    workspace_limit_bytes iterations pinned_bytes host_peak_bytes host_planned_bytes host_other_bytes status)
 
 narrow() { # FILE COLUMNS
     local line
@@ -166,6 +166,8 @@ rows_have_the_stable_keys_() {
     done
     [[ $(values rows net | sort | uniq -c) =~ 4\ resnet20.*4\ tiny ]] || fail "not four rows of each net"
     [[ $(values rows codec) == *zfp:rate=* ]] || fail "no codec is named"
+    says out stash
+    [[ $(<out) != *pinned* ]] || fail "pinned memory of policies that take none"
     for key in peak_bytes predicted_peak_bytes minimum_bytes stash_bytes; do
         for value in $(values rows $key); do ((value > 0)) || fail "$key $value"; done
     done

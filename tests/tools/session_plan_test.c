@@ -1,0 +1,179 @@
+/* What a session says of itself: the plan that runs is the one that was told, and the host's memory is counted by
+ * session. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/zoo/zoo.h"
+#include "tests/core/expect.h"
+#include "tools/session.h"
+
+static session_config config_of(const nets_net *net, int64_t batch, const target *target, const char *policy) {
+    session_config config = {.net = net,
+                             .data = "synthetic:samples=24",
+                             .batch = batch,
+                             .target = *target,
+                             .seed = 3,
+                             .sgd = {.momentum = 0.9f}};
+    config.policies.text[config.policies.n++] = policy;
+    return config;
+}
+
+static target host(void) {
+    target t = TARGET_DEFAULTS;
+    expect_ok(target_init(&t));
+    return t;
+}
+
+/* Runs a few iterations. */
+static row run_config(const session_config *config, int64_t iterations) {
+    const session_run run = {.iterations = iterations, .schedule = {.rate = 0.001f, .factor = 1}, .quiet = true};
+    session s;
+    row r = {0};
+    expect_ok(session_init(&s, config));
+    expect_ok(session_train(&s, &run, &r));
+    session_fini(&s);
+    return r;
+}
+
+/* ---------------------------------------------------------------- one plan */
+
+/* As planned without a budget, in just what that takes, and as it runs in that. */
+static void compare(const nets_net *net, int64_t batch, const target *target, const char *policy, bool runs) {
+    requirement own;
+    expect_ok(requirement_init(&own, net, batch, NETS_TRAIN, target, policy, 0, NULL));
+    const mm_plan told = *own.planned.plan; /* figures */
+    expect_ok(requirement_limit(&own, told.peak_bytes, told.pinned_bytes, 0));
+    const mm_plan *again = own.planned.plan;
+    if (again->stash_bytes != told.stash_bytes || again->peak_bytes != told.peak_bytes ||
+        again->pinned_bytes != told.pinned_bytes || again->n_nodes != told.n_nodes)
+        fail_msg("%s, batch %lld, %s: stash %lld told, %lld in just that budget; pinned %lld and %lld",
+                 nets_net_name(net), (long long)batch, policy, (long long)told.stash_bytes,
+                 (long long)again->stash_bytes, (long long)told.pinned_bytes, (long long)again->pinned_bytes);
+    if (runs) {
+        session_config config = config_of(net, batch, target, policy);
+        row r = run_config(&config, 1);
+        assert_int_equal(r.stash_bytes, told.stash_bytes);
+        assert_int_equal(r.pinned_bytes, told.pinned_bytes);
+        assert_int_equal(r.predicted_peak_bytes, told.peak_bytes);
+        assert_int_equal(r.minimum_bytes, told.peak_bytes);
+    }
+    requirement_fini(&own);
+}
+
+/* Before, a plan was told that runs in no budget: of the maps that nothing forces to leave, too. */
+static void what_is_told_of_a_policy_is_what_runs(void **state) {
+    (void)state;
+    static const struct {
+        const char *net;
+        int64_t batch;
+        bool runs;
+    } nets[] = {
+        {"tiny", 4, true},
+        {"resnet20", 16, true},
+        {"vgg11@32,classes=10,thin=8", 4, true},
+        {"googlenet@64,classes=10,thin=8", 2, false},
+        {"densenet121@64,classes=10,thin=8", 2, false},
+        {"resnet50@64,classes=10,thin=8", 4, false},
+    };
+    target t = host();
+    for (size_t n = 0; n < sizeof nets / sizeof *nets; n++) {
+        nets_net *net;
+        const char *policy, *summary;
+        expect_ok(nets_zoo_build(nets[n].net, &net));
+        for (size_t p = 0; (policy = mm_policy_list(p, &summary)); p++)
+            compare(net, nets[n].batch, &t, policy, nets[n].runs);
+        nets_net_destroy(net);
+    }
+    target_fini(&t);
+}
+
+static void the_stash_is_that_of_whole_batches(void **state) {
+    (void)state;
+    target t = host();
+    nets_net *net;
+    expect_ok(nets_zoo_build("tiny", &net));
+    session_config config = config_of(net, 16, &t, "liveness");
+    row even = run_config(&config, 1);
+    config.whole_epochs = true;
+    row odd = run_config(&config, 2); /* the second has 8 images */
+    assert_int_equal(odd.iterations, 2);
+    assert_int_equal(odd.stash_bytes, even.stash_bytes);
+    nets_net_destroy(net);
+    target_fini(&t);
+}
+
+/* ---------------------------------------------------------------- the host's memory */
+
+static void the_hosts_memory_is_counted_by_session(void **state) {
+    (void)state;
+    target t = host();
+    nets_net *net;
+    expect_ok(nets_zoo_build("resnet20", &net));
+    session_config large = config_of(net, 24, &t, "swap-async:when=always"), small = large;
+    large.measure = small.measure = true;
+    small.batch = 1;
+    row first = run_config(&large, 1), second = run_config(&small, 1);
+    assert_true(first.pinned_bytes > 16 << 20);
+    assert_int_equal(first.host_planned_bytes, first.predicted_peak_bytes + first.pinned_bytes);
+    assert_true(first.host_peak_bytes >= first.host_planned_bytes);
+    assert_true(second.host_planned_bytes < first.host_planned_bytes / 4);
+    if (second.host_peak_bytes > 0) assert_true(second.host_peak_bytes < first.host_peak_bytes);
+    nets_net_destroy(net);
+    target_fini(&t);
+}
+
+/* Of the budget only what the plan takes is in memory. */
+static void a_large_budget_takes_no_memory(void **state) {
+    (void)state;
+    enum { BUDGET = 1 << 30, COST = 64 << 20 };
+    target t = host();
+    nets_net *net;
+    expect_ok(nets_zoo_build("resnet20", &net));
+    session_config config = config_of(net, 2, &t, "liveness");
+    config.measure = true;
+    row own = run_config(&config, 1);
+    config.budget_bytes = BUDGET;
+    row large = run_config(&config, 1);
+    assert_int_equal(large.budget_bytes, BUDGET);
+    assert_int_equal(large.peak_bytes, own.peak_bytes);
+    assert_true(own.host_peak_bytes > 0);
+    assert_true(large.host_peak_bytes < own.host_peak_bytes + COST);
+    nets_net_destroy(net);
+    target_fini(&t);
+}
+
+/* ---------------------------------------------------------------- stopped early */
+
+static void a_session_that_is_stopped_plans_no_further(void **state) {
+    (void)state;
+    const volatile sig_atomic_t stop = 1;
+    target t = host();
+    nets_net *net;
+    session s;
+    row r = {0};
+    expect_ok(nets_zoo_build("tiny", &net));
+    session_config config = config_of(net, 4, &t, "liveness");
+    config.stop = &stop;
+    mm_status begun = session_init(&s, &config);
+    assert_int_equal(begun, MM_ERR_ORDER);
+    assert_true(session_stopped_early(&s, begun));
+    assert_false(session_stopped_early(&s, MM_ERR_INFEASIBLE));
+    assert_null(s.manager);
+    assert_null(s.requirements);
+    session_name_row(&s, &r);
+    assert_string_equal(r.net, "tiny");
+    assert_int_equal(r.iterations, 0);
+    nets_net_destroy(net);
+    target_fini(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_told_of_a_policy_is_what_runs),
+        cmocka_unit_test(the_stash_is_that_of_whole_batches),
+        cmocka_unit_test(the_hosts_memory_is_counted_by_session),
+        cmocka_unit_test(a_large_budget_takes_no_memory),
+        cmocka_unit_test(a_session_that_is_stopped_plans_no_further),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
