@@ -128,7 +128,10 @@ mm_status mm_layout_buffers(mm_interval *items, size_t n, int want_k, int64_t al
     mm_status status = largest_overlap(items, n, by_first, &needed);
     int k = want_k > 0 ? want_k : needed;
     if (status == MM_OK && k < needed) {
-        status = mm_fail(MM_ERR_INFEASIBLE, "%d buffers asked for, %d items are alive together", k, needed);
+        status = mm_fail(MM_ERR_INFEASIBLE,
+                         "k=%d: only %d buffer%s, but %d maps are alive together; give k=%d or more, or k=0 for "
+                         "as many as needed",
+                         k, k, k == 1 ? "" : "s", needed, needed);
     }
     if (status == MM_OK) status = pass_through(items, n, by_first, k, align, buffer_out, height_out);
     if (status == MM_OK) *k_out = k;

@@ -107,10 +107,10 @@ mm_status mm_advise(const mm_refused *refused) {
     trial pinning = find_pinning(&all);
     if (pinning.bytes <= refused->limits.device_bytes)
         return mm_fail(MM_ERR_INFEASIBLE,
-                       "%s; no policy would fit with %lld bytes of pinned memory; with %lld bytes, policy %s%s would",
-                       refusal, (long long)refused->limits.pinned_bytes, (long long)pinning.pinned_bytes, pinning.spec,
+                       "%s; no policy would fit with %s of pinned memory; with %s, policy %s%s would", refusal,
+                       MM_SIZE_TOLD(refused->limits.pinned_bytes), MM_SIZE_TOLD(pinning.pinned_bytes), pinning.spec,
                        pinning.lossy ? " (lossy)" : "");
     if (t.bytes == INT64_MAX || refused->descended) return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %lld bytes", refusal, t.spec, lossy,
-                   (long long)t.bytes);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %s", refusal, t.spec, lossy,
+                   MM_SIZE_TOLD(t.bytes));
 }

@@ -63,8 +63,9 @@ static void put_budget(mm_manager *m, int64_t bytes) {
 mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
     MM_TRY(mm_manager_check_idle(m, "mm_budget_set"));
     if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
-        return mm_fail(MM_ERR_INVALID, "mm_budget_set: %lld bytes are not between 1 and the %lld that were reserved",
-                       (long long)device_bytes, (long long)mm_pool_bytes(m->pool));
+        return mm_fail(MM_ERR_INVALID,
+                       "mm_budget_set: a budget of %s: must be from 1 byte to the %s that were reserved",
+                       MM_SIZE_TOLD(device_bytes), MM_SIZE_TOLD(mm_pool_bytes(m->pool)));
     MM_TRY(mm_manager_settle(m, "mm_budget_set"));
     int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
     mm_status status = take_back(m, device_bytes);

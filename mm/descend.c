@@ -73,8 +73,7 @@ static mm_status descend(mm_manager *m, const mm_attempt *own, const mm_record *
         least_bytes = a.need_bytes;
         strcpy(least, rungs[i].spec);
     }
-    mm_fail_set("%s; of all that could stand in for it, %s needs least: %lld bytes", refusal, least,
-                (long long)least_bytes);
+    mm_fail_set("%s; of all that could stand in for it, %s needs least: %s", refusal, least, MM_SIZE_TOLD(least_bytes));
     return mm_manager_advise(m, own, true);
 }
 

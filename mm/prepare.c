@@ -168,8 +168,8 @@ static mm_status prepare(mm_manager *m, const mm_record *added) {
 static mm_status plan_around(mm_manager *m) {
     mm_attempt a = {.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
     if (m->directory.bytes > mm_manager_limit_bytes(m))
-        return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %lld bytes, the budget is %lld",
-                       (long long)m->directory.bytes, (long long)mm_manager_limit_bytes(m));
+        return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
+                       MM_SIZE_TOLD(m->directory.bytes), MM_SIZE_TOLD(mm_manager_limit_bytes(m)));
     MM_TRY(mm_policy_parse(m->policy_now, &a.policy));
     return mm_manager_try(m, &a, NULL);
 }

@@ -61,7 +61,8 @@ static mm_status add_param(nets_net *net, const nets_layer *layer, const nets_pa
         param->dims[d] = d < spec->rank ? spec->dims[d] : 1;
         param->elems = nets_mul(param->elems, param->dims[d]);
     }
-    if (param->elems < 0) return mm_fail(MM_ERR_INVALID, "layer %s: its %s is too large", layer->name, spec->suffix);
+    if (param->elems < 0)
+        return mm_fail(MM_ERR_INVALID, "layer %s: its %s has more than 2^60 elements", layer->name, spec->suffix);
     net->n_params++;
     return MM_OK;
 }
@@ -72,7 +73,11 @@ static mm_status add_layer(nets_net *net, nets_layer *layer, const int64_t (*in)
     /* Extents of 32 bits: what infer computes of them cannot overflow. */
     bool fits = layer->shape[0] <= INT32_MAX && layer->shape[1] <= INT32_MAX && layer->shape[2] <= INT32_MAX;
     if (!fits || nets_mul(nets_mul(layer->shape[0], layer->shape[1]), layer->shape[2]) < 1)
-        return mm_fail(MM_ERR_INVALID, "layer %s: its output is empty or too large", layer->name);
+        return mm_fail(
+            MM_ERR_INVALID,
+            "layer %s: its output is %lldx%lldx%lld: each must be from 1 to %d, and all together at most 2^60 "
+            "elements",
+            layer->name, (long long)layer->shape[0], (long long)layer->shape[1], (long long)layer->shape[2], INT32_MAX);
     layer->first_param = net->n_params;
     nets_param_spec specs[NETS_MAX_PARAMS];
     layer->n_params = info->params ? info->params(layer, in[0], specs) : 0;
@@ -124,12 +129,14 @@ int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs
 static mm_status try_add_data(nets_net *net, const int64_t shape[3], int64_t classes) {
     if (net->n_layers) return mm_fail(MM_ERR_INVALID, "net %s: data is its first layer, once", net->name);
     if (classes < 1 || classes > INT32_MAX)
-        return mm_fail(MM_ERR_INVALID, "net %s: %lld classes", net->name, (long long)classes);
+        return mm_fail(MM_ERR_INVALID, "net %s: %lld classes: must be from 1 to %d", net->name, (long long)classes,
+                       INT32_MAX);
     nets_layer layer = {.op = NETS_DATA, .name = "data"};
     for (int d = 0; d < 3; d++) {
         if (shape[d] < 1 || shape[d] > INT32_MAX)
-            return mm_fail(MM_ERR_INVALID, "net %s: images of %lldx%lldx%lld", net->name, (long long)shape[0],
-                           (long long)shape[1], (long long)shape[2]);
+            return mm_fail(MM_ERR_INVALID,
+                           "net %s: images of %lldx%lldx%lld: height, width and channels must be from 1 to %d",
+                           net->name, (long long)shape[0], (long long)shape[1], (long long)shape[2], INT32_MAX);
         layer.shape[d] = shape[d];
     }
     net->classes = classes;
@@ -173,8 +180,8 @@ mm_status nets_net_finish(nets_net *net) {
     MM_TRY(check_names_differ(net));
     const nets_layer *loss = &net->layers[net->n_layers - 1];
     if (loss->shape[2] != net->classes)
-        return mm_fail(MM_ERR_INVALID, "layer %s: %lld scores for %lld classes", loss->name, (long long)loss->shape[2],
-                       (long long)net->classes);
+        return mm_fail(MM_ERR_INVALID, "layer %s: %lld scores for %lld classes: must be as many", loss->name,
+                       (long long)loss->shape[2], (long long)net->classes);
     return MM_OK;
 }
 
@@ -205,7 +212,8 @@ int64_t nets_net_learned_elems(const nets_net *net) {
 
 mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, int64_t dims_out[4]) {
     const nets_layer *l = &net->layers[layer];
-    if (batch < 1) return mm_fail(MM_ERR_INVALID, "net %s: a batch of %lld", net->name, (long long)batch);
+    if (batch < 1)
+        return mm_fail(MM_ERR_INVALID, "net %s: a batch of %lld: must be at least 1", net->name, (long long)batch);
     int64_t image = l->shape[0] * l->shape[1] * l->shape[2];
     if (nets_mul(batch, image) < 0)
         return mm_fail(MM_ERR_INVALID, "layer %s: a batch of %lld times %lld elements is too large", l->name,

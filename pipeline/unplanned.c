@@ -234,9 +234,9 @@ static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
     pthread_mutex_unlock(&u->lock);
     if (stopped) return mm_dispatch_failure(p->dispatch);
     if (error != ETIMEDOUT) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "no room for %lld bytes in a heap with %lld in use, and nothing was freed for %d s",
-                   (long long)p->plan->segments[segment].bytes, (long long)mm_heap_used(u->heap[part_of(p, segment)]),
-                   PATIENCE_S);
+    return mm_fail(MM_ERR_NOMEM, "no room for %s in a heap with %s in use, and nothing was freed for %d s",
+                   MM_SIZE_TOLD(p->plan->segments[segment].bytes),
+                   MM_SIZE_TOLD(mm_heap_used(u->heap[part_of(p, segment)])), PATIENCE_S);
 }
 
 static void count_alloc(mm_dispatch *d) {

@@ -383,7 +383,9 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         int codec = mm_facts_codec(facts, rule->codec);
         if (codec < 0) return mm_fail(MM_ERR_INVALID, "the facts know no codec '%s'", rule->codec);
         if (!facts->codecs[codec].gives_value && !rule->mask)
-            return mm_fail(MM_ERR_INVALID, "codec '%s' does not give the elements back", rule->codec);
+            return mm_fail(MM_ERR_INVALID,
+                           "codec '%s' does not give the elements back: choose one that does, as zfp or raw",
+                           rule->codec);
     }
     return config->always ? plan_all(graph, facts, limits, config, plan_out)
                           : mm_engine_plan_needed(graph, facts, limits, config, plan_out);

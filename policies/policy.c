@@ -88,7 +88,8 @@ static mm_status set_option(mm_policy *policy, const char *text, const char *val
     MM_TRY(check_value(policy->ops, desc, value));
     for (int i = 0; i < options->n; i++)
         if (strcmp(options->key[i], text) == 0)
-            return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice: give it once", policy->ops->name, text);
+            return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice: give it once", policy->ops->name,
+                           text);
     if (options->n == MM_OPTION_MAX || strlen(text) >= MM_OPTION_KEY || strlen(value) >= MM_OPTION_VALUE)
         return mm_fail(MM_ERR_INVALID, "policy %s: option %s=%s is too long", policy->ops->name, text, value);
     strcpy(options->key[options->n], text);
@@ -134,7 +135,8 @@ mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
 mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_plan **plan_out) {
     mm_plan *plan;
-    MM_TRY(policy->ops->plan(policy->ops, graph, facts, limits, &policy->options, &plan));
+    mm_status status = policy->ops->plan(policy->ops, graph, facts, limits, &policy->options, &plan);
+    if (status != MM_OK) return mm_fail_in(status, "policy %s", policy->spec);
     strcpy(plan->policy, policy->spec);
     *plan_out = plan;
     return MM_OK;

@@ -57,7 +57,11 @@ const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *
 /* What becomes of which maps, in the language of the policy `rules`; "" if all are kept. MM_ERR_INVALID: too long. */
 MM_CHECKED mm_status mm_policy_rules_text(const mm_policy *policy, char *text_out, size_t capacity);
 
-/* Plans and fills in plan->policy. */
+/* The kinds of layers that a rule may name: "conv, linear, ...". Returns the text. */
+enum { MM_POLICY_KINDS_CAPACITY = 192 };
+const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]);
+
+/* Plans and fills in plan->policy. Errors name the policy. */
 MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
                                     const mm_limits *limits, mm_plan **plan_out);
 

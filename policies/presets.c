@@ -208,8 +208,7 @@ static mm_status plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_
                       const mm_policy_options *options, mm_plan **plan_out) {
     mm_engine_config config;
     MM_TRY(configure(ops, options, &config));
-    mm_status status = mm_engine_plan(graph, facts, limits, &config, plan_out);
-    return status == MM_ERR_INVALID ? mm_fail_in(status, "policy %s", ops->name) : status;
+    return mm_engine_plan(graph, facts, limits, &config, plan_out);
 }
 
 #define PRESET(symbol, word, text, table)                                                                              \

@@ -5,6 +5,7 @@
 #include "mm/core/status.h"
 #include "policies/engine.h"
 #include "policies/engine_maps.h"
+#include "policies/policy.h"
 
 static const struct action_name {
     const char *name;
@@ -18,9 +19,13 @@ static const struct action_name {
     {"compress-swap", MM_ACTION_CODE_SWAP, true},
 };
 
-static const char selectors[] =
-    "*, or a kind of layer (conv, linear, bn, relu, bn-relu, pool, add, dropout, ...), or with -in "
-    "what such a layer reads (conv-in)";
+const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]) {
+    size_t used = 0;
+    for (int k = 0; k < MM_LAYER_KINDS && used < MM_POLICY_KINDS_CAPACITY; k++)
+        used += (size_t)snprintf(text_out + used, MM_POLICY_KINDS_CAPACITY - used, "%s%s", k > 0 ? ", " : "",
+                                 mm_layer_kind_name(k));
+    return text_out;
+}
 
 /* The kinds of layers that a kind's name stands for: a batch norm with its ReLU is both. */
 static uint32_t kinds_named(int kind) {
@@ -42,7 +47,10 @@ static mm_status parse_selector(const char *text, mm_rule *rule) {
         *(input ? &rule->readers : &rule->kinds) = kinds_named(k);
         return MM_OK;
     }
-    return mm_fail(MM_ERR_INVALID, "rule '%s=...': must name %s", text, selectors);
+    char kinds[MM_POLICY_KINDS_CAPACITY];
+    return mm_fail(MM_ERR_INVALID,
+                   "rule '%s=...': must name *, or a kind of layer (%s), or with -in what such a layer reads (conv-in)",
+                   text, mm_policy_kinds(kinds));
 }
 
 static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {

@@ -26,6 +26,7 @@ typedef struct bench {
     int64_t least_bytes[ARG_TEXTS_MAX]; /* that each policy needs, as far as they were simulated; 0 */
     const facts_source *source;         /* simulated; NULL: measured */
     collector *collector;               /* of facts; NULL: not wanted */
+    FILE *out;                          /* tables: standard output, unless JSON goes there */
     /* made */
     texts texts; /* that rows name */
     row *rows;
@@ -48,7 +49,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
 /* Sets its status, by how the run ended. */
 void bench_end_row(bench *b, row *r, mm_status status);
 /* Prints it as it is done, where the table at the end might not be reached: not on a terminal. */
-void bench_show_row(const row *r);
+void bench_show_row(const bench *b, const row *r);
 
 /* Into `r`, which names the run: trains. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);

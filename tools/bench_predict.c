@@ -120,7 +120,7 @@ static mm_status predict_rows(bench *b, prediction *p) {
             *r = passes[PASSES / 2];
             MM_TRY(predict(b, p, r));
         }
-        bench_show_row(r);
+        bench_show_row(b, r);
     }
     return MM_OK;
 }

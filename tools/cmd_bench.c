@@ -51,10 +51,10 @@ void bench_end_row(bench *b, row *r, mm_status status) {
     fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)r->batch, r->policy, mm_last_error());
 }
 
-void bench_show_row(const row *r) {
-    if (isatty(STDOUT_FILENO)) return;
-    row_print_line(stdout, r);
-    fflush(stdout);
+void bench_show_row(const bench *b, const row *r) {
+    if (isatty(fileno(b->out))) return;
+    row_print_line(b->out, r);
+    fflush(b->out);
 }
 
 /* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take
@@ -90,8 +90,8 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
     bench_end_row(b, r, b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r));
     if (b->source) return MM_OK;
-    bench_show_row(r);
-    return save_rows(b);
+    bench_show_row(b, r);
+    return json_file_is_output(b->json) ? MM_OK : save_rows(b);
 }
 
 static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
@@ -174,12 +174,12 @@ static mm_status run_all(bench *b) {
 static mm_status print_all(const bench *b) {
     grid *grids;
     int n;
-    MM_TRY(rows_print(stdout, b->rows, b->n_rows));
+    MM_TRY(rows_print(b->out, b->rows, b->n_rows));
     MM_TRY(grids_make(b->rows, b->n_rows, &grids, &n));
     mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && i < n; i++) status = grid_print(stdout, &grids[i]);
-    if (status == MM_OK && n == 0) status = grid_print_orders(stdout, b->rows, b->n_rows);
-    rows_print_error(stdout, b->rows, b->n_rows);
+    for (int i = 0; status == MM_OK && i < n; i++) status = grid_print(b->out, &grids[i]);
+    if (status == MM_OK && n == 0) status = grid_print_orders(b->out, b->rows, b->n_rows);
+    rows_print_error(b->out, b->rows, b->n_rows);
     if (status == MM_OK) status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
@@ -196,9 +196,9 @@ static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t
         return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
     MM_TRY(bench_codec_speed(b, &speed));
     *bytes_per_s_out = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
-    printf("link: %s/s, a codec that makes %s/s through %g\n",
-           mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
-           mm_size_format(speed, codec_size, sizeof codec_size), part);
+    fprintf(b->out, "link: %s/s, a codec that makes %s/s through %g\n",
+            mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
+            mm_size_format(speed, codec_size, sizeof codec_size), part);
     return MM_OK;
 }
 
@@ -387,7 +387,7 @@ int cmd_bench(int argc, char **argv) {
         {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},
-        {"--json", "FILE", "the rows as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--json", "FILE", "the rows as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
          0, 0},
         {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
@@ -398,6 +398,7 @@ int cmd_bench(int argc, char **argv) {
     if (status != MM_OK) return command_failed("bench", status);
     if (b.help) return EXIT_OK;
     b.interrupted = command_interruptible();
+    b.out = json_file_beside(b.json);
     status = prepare(&b);
     if (status == MM_OK) {
         status = run_all(&b);

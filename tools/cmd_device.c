@@ -52,25 +52,26 @@ static const char *rate(int64_t bytes_per_s, char buffer[32]) {
     return buffer;
 }
 
-static void print_seen(const seen *s) {
+static void print_seen(FILE *file, const seen *s) {
     char a[32], b[32];
     if (s->unusable[0]) {
-        printf("%s\n", s->unusable);
+        fprintf(file, "%s\n", s->unusable);
         return;
     }
-    printf("%s: %s\n", s->ops->name, s->description.model);
-    printf("  %-18s %s free of %s\n", "memory", mm_size_format(s->memory.free_bytes, a, sizeof a),
-           mm_size_format(s->memory.total_bytes, b, sizeof b));
-    printf("  %-18s %d\n", s->ops->cpu_reaches_memory ? "processors" : "multiprocessors", s->description.processors);
-    printf("  %-18s out %s, in %s\n", "link", rate(s->speed.out, a), rate(s->speed.in, b));
-    printf("  %-18s %s each\n", "  both at once", rate(s->speed.both, a));
-    printf("  %-18s %s copied\n", "within", rate(s->speed.copy, a));
+    fprintf(file, "%s: %s\n", s->ops->name, s->description.model);
+    fprintf(file, "  %-18s %s free of %s\n", "memory", mm_size_format(s->memory.free_bytes, a, sizeof a),
+            mm_size_format(s->memory.total_bytes, b, sizeof b));
+    fprintf(file, "  %-18s %d\n", s->ops->cpu_reaches_memory ? "processors" : "multiprocessors",
+            s->description.processors);
+    fprintf(file, "  %-18s out %s, in %s\n", "link", rate(s->speed.out, a), rate(s->speed.in, b));
+    fprintf(file, "  %-18s %s each\n", "  both at once", rate(s->speed.both, a));
+    fprintf(file, "  %-18s %s copied\n", "within", rate(s->speed.copy, a));
     if (!s->ops->cpu_reaches_memory)
-        printf("  %-18s got at %s, %s\n", "pinned memory", rate(s->speed.pinned, a), s->description.pinned);
+        fprintf(file, "  %-18s got at %s, %s\n", "pinned memory", rate(s->speed.pinned, a), s->description.pinned);
     for (int i = 0; i < s->speed.n_codecs; i++) {
-        printf("  %-18s encode %s", s->speed.codec[i].spec, rate(s->speed.codec[i].encode, a));
-        if (s->speed.codec[i].decode > 0) printf(", decode %s", rate(s->speed.codec[i].decode, a));
-        printf("\n");
+        fprintf(file, "  %-18s encode %s", s->speed.codec[i].spec, rate(s->speed.codec[i].encode, a));
+        if (s->speed.codec[i].decode > 0) fprintf(file, ", decode %s", rate(s->speed.codec[i].decode, a));
+        fprintf(file, "\n");
     }
 }
 
@@ -104,7 +105,7 @@ static mm_status show(const options *o) {
             return status;
         }
         usable = !o->target.device || !s.unusable[0];
-        if (usable) print_seen(&s);
+        if (usable) print_seen(json_file_beside(o->json), &s);
         json_array_append_new(all, seen_json(&s));
     }
     if (o->json)
@@ -190,7 +191,7 @@ int cmd_device(int argc, char **argv) {
     const arg table[] = {
         {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
-        {"--json", "FILE", "the figures as an array", ARG_TEXT, &o.json, 0, 0},
+        {"--json", "FILE", "the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
         {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
         {"--batch", "N", "of the facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},

@@ -33,18 +33,19 @@ static void print_option(const mm_option_desc *o) {
 
 int cmd_policies(int argc, char **argv) {
     int code;
-    if (only_help(
-            argc, argv, "mm policies",
-            "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
-            "\n"
-            "The rules of 'rules' are SELECTOR=ACTION, the first that names a map's layer counts:\n"
-            "  SELECTOR  * or a kind of layer (conv, linear, bn, relu, pool, add, dropout, ...), or with -in what\n"
-            "            such a layer reads (conv-in)\n"
-            "  ACTION    keep, mask, recompute, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)\n"
-            "\n"
-            "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
-            &code))
-        return code;
+    char kinds[MM_POLICY_KINDS_CAPACITY], text[1024];
+    snprintf(text, sizeof text,
+             "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
+             "\n"
+             "The rules of 'rules' are SELECTOR=ACTION, the first that names a map's layer counts:\n"
+             "  SELECTOR  * or a kind of layer, or with -in what such a layer reads (conv-in). Kinds:\n"
+             "            %s\n"
+             "            (bn and relu name a bn-relu, too: a batch norm and its ReLU in one layer)\n"
+             "  ACTION    keep, mask, recompute, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)\n"
+             "\n"
+             "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
+             mm_policy_kinds(kinds));
+    if (only_help(argc, argv, "mm policies", text, &code)) return code;
     for (size_t i = 0; mm_policy_table(i); i++) {
         const mm_policy_ops *ops = mm_policy_table(i);
         printf("%-12s %s\n", ops->name, ops->summary);

@@ -68,14 +68,14 @@ static const plan_case *find_case(const plan_command *c, const char *policy) {
     return NULL;
 }
 
-static void print_comparison(const plan_command *c) {
+static void print_comparison(FILE *file, const plan_command *c) {
     const plan_case *naive = find_case(c, "naive"), *liveness = find_case(c, "liveness");
     if (!naive || !liveness) return;
     if (c->max_batch && naive->found.batch > 0)
-        printf("liveness fits %.1fx the batch of naive\n", (double)liveness->batch / (double)naive->batch);
+        fprintf(file, "liveness fits %.1fx the batch of naive\n", (double)liveness->batch / (double)naive->batch);
     if (!c->max_batch)
-        printf("liveness needs %.1fx less than naive\n",
-               (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
+        fprintf(file, "liveness needs %.1fx less than naive\n",
+                (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
 }
 
 static picture_panel panel_of(const plan_case *one) {
@@ -85,15 +85,16 @@ static picture_panel panel_of(const plan_case *one) {
 }
 
 static mm_status print_all(const plan_command *c) {
-    bool chart = c->chart || (c->explain && isatty(STDOUT_FILENO)), utf8 = picture_utf8();
+    FILE *file = json_file_beside(c->json);
+    bool chart = c->chart || (c->explain && isatty(fileno(file))), utf8 = picture_utf8();
     for (int i = 0; i < c->n_cases; i++) {
-        plan_case_print(stdout, &c->cases[i], c->explain);
+        plan_case_print(file, &c->cases[i], c->explain);
         picture_panel panel = panel_of(&c->cases[i]);
-        if (chart) picture_print(stdout, &panel, c->budget_bytes, utf8);
-        if (c->explain && c->max_batch) MM_TRY(explain_print(stdout, &c->cases[i], 1, &c->image));
+        if (chart) picture_print(file, &panel, c->budget_bytes, utf8);
+        if (c->explain && c->max_batch) MM_TRY(explain_print(file, &c->cases[i], 1, &c->image));
     }
-    if (c->explain && !c->max_batch) MM_TRY(explain_print(stdout, c->cases, c->n_cases, &c->image));
-    print_comparison(c);
+    if (c->explain && !c->max_batch) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
+    print_comparison(file, c);
     return MM_OK;
 }
 
@@ -203,7 +204,7 @@ int cmd_plan(int argc, char **argv) {
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
-        {"--json", "FILE", "the figures, as an array", ARG_TEXT, &c.json, 0, 0},
+        {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);

@@ -7,6 +7,7 @@
 #include "policies/policy.h"
 #include "tools/commands.h"
 #include "tools/files.h"
+#include "tools/json_file.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
 
@@ -147,9 +148,10 @@ static mm_status evaluate(const train *t, session *s, row *r) {
     double loss;
     MM_TRY(session_evaluate(s, t->quiet, &r->test_accuracy, &loss));
     if (r->test_accuracy < 0) return MM_OK;
-    printf("iteration %lld: test accuracy %.2f%%, test loss %.4f\n", (long long)s->iteration, 100 * r->test_accuracy,
-           loss);
-    fflush(stdout);
+    FILE *out = json_file_beside(t->json);
+    fprintf(out, "iteration %lld: test accuracy %.2f%%, test loss %.4f\n", (long long)s->iteration,
+            100 * r->test_accuracy, loss);
+    fflush(out);
     return MM_OK;
 }
 
@@ -294,7 +296,7 @@ int cmd_train(int argc, char **argv) {
         {"--load", "FILE", "go on from a saved state (safetensors)", ARG_TEXT, &t.load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t.save, 0, 0},
         {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t.log_path, 0, 0},
-        {"--json", "FILE", "the figures, as an array of one row", ARG_TEXT, &t.json, 0, 0},
+        {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
         {"--keep-going", NULL, "train on with a loss that is NaN or infinite, updates included", ARG_FLAG,
@@ -326,7 +328,7 @@ int cmd_train(int argc, char **argv) {
         return code;
     }
     row_end(&r, *t.interrupted);
-    status = rows_print(stdout, &r, 1);
+    status = rows_print(json_file_beside(t.json), &r, 1);
     if (status == MM_OK && t.json) status = rows_save(t.json, &r, 1);
     texts_fini(&t.texts);
     if (status != MM_OK) return command_failed("train", status);

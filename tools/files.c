@@ -67,11 +67,17 @@ void files_data(const char *spec, data_files *files_out) {
     files_out->labels = comma + 1;
 }
 
+/* JSON may go to standard output. */
+static bool is_file(const named_file *f) {
+    return f->path && !(strcmp(f->option, "--json") == 0 && strcmp(f->path, "-") == 0);
+}
+
 mm_status files_check(const named_file *files, int n) {
     for (int i = 0; i < n; i++) {
-        if (files[i].path && files[i].use == FILE_WRITTEN) MM_TRY(nets_safetensors_writable(files[i].path));
+        if (is_file(&files[i]) && files[i].use == FILE_WRITTEN) MM_TRY(nets_safetensors_writable(files[i].path));
         for (int j = 0; j < i; j++) {
-            bool clash = files[i].path && files[j].path && (files[i].use != FILE_READ || files[j].use != FILE_READ);
+            bool clash =
+                is_file(&files[i]) && is_file(&files[j]) && (files[i].use != FILE_READ || files[j].use != FILE_READ);
             if (clash && files_are_same(files[i].path, files[j].path))
                 return mm_fail(MM_ERR_INVALID, "%s and %s name the same file, %s", files[j].option, files[i].option,
                                files[i].path);

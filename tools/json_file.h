@@ -1,10 +1,19 @@
-/* JSON to a file, whole or not at all. */
+/* JSON to a file, whole or not at all, or to standard output ("-"). */
 #ifndef TOOLS_JSON_FILE_H
 #define TOOLS_JSON_FILE_H
 
 #include <jansson.h>
 
+#include <stdbool.h>
+#include <stdio.h>
+
 #include "mm/core/status.h"
+
+/* Whether the path stands for standard output. NULL: it does not. */
+bool json_file_is_output(const char *path);
+
+/* Where a command whose JSON goes to `path` (NULL: nowhere) prints what else it has to say. */
+FILE *json_file_beside(const char *path);
 
 /* Takes the reference. MM_ERR_IO names the path. NULL: MM_ERR_NOMEM. */
 MM_CHECKED mm_status json_file_save(const char *path, json_t *json);

@@ -21,6 +21,7 @@ typedef struct reader {
 static mm_status get_number(const reader *r, const json_t *object, const char *where, const char *key, double low,
                             double high, double *out) {
     const json_t *value = json_object_get(object, key);
+    if (!value) return mm_fail(MM_ERR_FORMAT, "machine file %s: %s%s is missing", r->path, where, key);
     if (!json_is_number(value))
         return mm_fail(MM_ERR_FORMAT, "machine file %s: %s%s is not a number", r->path, where, key);
     double number = json_number_value(value);
@@ -46,10 +47,19 @@ static mm_status get_rate(const reader *r, const json_t *object, const char *whe
 }
 
 static mm_status read_link(const reader *r, const json_t *link, machine *m) {
-    MM_TRY(get_integer(r, link, "link: ", "out_bytes_per_s", MOST_RATE, &m->out_bytes_per_s));
-    MM_TRY(get_integer(r, link, "link: ", "in_bytes_per_s", MOST_RATE, &m->in_bytes_per_s));
-    MM_TRY(get_integer(r, link, "link: ", "out_both_bytes_per_s", MOST_RATE, &m->out_both_bytes_per_s));
-    return get_integer(r, link, "link: ", "in_both_bytes_per_s", MOST_RATE, &m->in_both_bytes_per_s);
+    const struct {
+        const char *key;
+        int64_t *rate;
+    } rates[] = {{"out_bytes_per_s", &m->out_bytes_per_s},
+                 {"in_bytes_per_s", &m->in_bytes_per_s},
+                 {"out_both_bytes_per_s", &m->out_both_bytes_per_s},
+                 {"in_both_bytes_per_s", &m->in_both_bytes_per_s}};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        double rate;
+        MM_TRY(get_rate(r, link, "link: ", rates[i].key, &rate));
+        *rates[i].rate = (int64_t)rate;
+    }
+    return MM_OK;
 }
 
 static mm_status read_passes(const reader *r, const json_t *passes, machine *m) {

@@ -17,7 +17,8 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
                       const char *policy_spec, int64_t base_bytes, const char *facts_path) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
     MM_TRY(nets_lower(net, target->backend, batch, mode, &r->lowered));
-    MM_TRY(mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device));
+    mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
+    if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
     if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
     if (facts_path && target->link_bytes_per_s > 0) give_link(r->planned.facts, target->link_bytes_per_s);
     mm_planned_tell(&r->planned, &target->rates);
@@ -25,8 +26,7 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = r->base_bytes};
-    mm_status status = mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits);
-    if (status != MM_OK) return mm_fail_in(status, "policy %s", policy_spec);
+    MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));
     r->minimum_bytes = r->planned.plan->peak_bytes;
     return MM_OK;
 }
@@ -55,19 +55,18 @@ mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
 mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
                              const requirement_free *free) {
     if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %lld bytes, held by %s", (long long)minimum_bytes,
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TOLD(minimum_bytes),
                        holder);
     return mm_fail(MM_ERR_INFEASIBLE,
-                   "infeasible: with %lld bytes of pinned memory needs at least %lld bytes, held by %s; with %lld "
-                   "(--pinned) it needs %lld",
-                   (long long)pinned_bytes, (long long)minimum_bytes, holder, (long long)free->pinned_bytes,
-                   (long long)free->device_bytes);
+                   "infeasible: with %s of pinned memory needs at least %s, held by %s; with %s (--pinned) it needs %s",
+                   MM_SIZE_TOLD(pinned_bytes), MM_SIZE_TOLD(minimum_bytes), holder, MM_SIZE_TOLD(free->pinned_bytes),
+                   MM_SIZE_TOLD(free->device_bytes));
 }
 
 mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
                              int64_t pinned_bytes) {
     requirement r = {0};
-    char refusal[512];
+    char refusal[MM_MESSAGE_CAPACITY];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
     mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, &r.lowered);
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);

@@ -62,8 +62,8 @@ void session_memory_end(session *s) {
 /* By what the plan at hand takes. */
 static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %lld bytes of pinned host memory, %lld are %s",
-                       plan->policy, (long long)plan->pinned_bytes, (long long)s->pinned_most_bytes,
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s", plan->policy,
+                       MM_SIZE_TOLD(plan->pinned_bytes), MM_SIZE_TOLD(s->pinned_most_bytes),
                        s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it");
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
@@ -104,15 +104,13 @@ void session_memory_begin(session *s) {
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;
-    char size[32];
     int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
     MM_TRY(look_at_device(s, &ops, &info));
     bool given = s->config.budget_bytes > 0, free = s->config.no_ladder || ops->knows_free_memory;
     int64_t there = free ? info.free_bytes : info.total_bytes;
     if (wanted <= there) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "%s %lld bytes (%s), device %s has %lld%s; %s", given ? "the budget is" : "this needs",
-                   (long long)wanted, mm_size_format(wanted, size, sizeof size), s->config.target.device,
-                   (long long)there, free ? " free" : "",
+    return mm_fail(MM_ERR_NOMEM, "%s %s, device %s has %s%s; %s", given ? "the budget is" : "this needs",
+                   MM_SIZE_TOLD(wanted), s->config.target.device, MM_SIZE_TOLD(there), free ? " free" : "",
                    given ? "give a smaller one, or end what else uses the device"
                          : "choose a policy that does with less, a smaller batch, or end what else uses the device");
 }
@@ -154,10 +152,10 @@ mm_status session_memory_check_switches(session *s) {
     for (int p = 1; p < s->config.policies.n; p++) {
         if (s->need_bytes[p] <= budget) continue;
         s->refused_switch = true;
-        return mm_fail(
-            MM_ERR_INFEASIBLE, "infeasible: to switch to %s takes at least %lld bytes, the budget is %lld%s%s%s",
-            s->config.policies.text[p], (long long)s->need_bytes[p], (long long)budget, given ? "" : ", what ",
-            given ? "" : s->config.policies.text[0], given ? "" : " takes; --budget sets it");
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: to switch to %s takes at least %s, the budget is %s%s%s%s",
+                       s->config.policies.text[p], MM_SIZE_TOLD(s->need_bytes[p]), MM_SIZE_TOLD(budget),
+                       given ? "" : ", what ", given ? "" : s->config.policies.text[0],
+                       given ? "" : " takes; --budget sets it");
     }
     return MM_OK;
 }

@@ -5,7 +5,17 @@
 #include "mm/core/graph.h"
 #include "mm/core/status.h"
 
+/* Whether any step has a time: without, the simulated iteration takes none. */
+static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        if (n->kind == MM_NODE_STEP && facts->variants[facts->variant_first[n->step] + n->variant].ns > 0) return true;
+    }
+    return false;
+}
+
 const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
+    if (!has_step_times(plan, facts)) return "the steps";
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if ((n->kind == MM_NODE_OUT && facts->out_bytes_per_s == 0) ||
@@ -79,8 +89,8 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
                         .pinned_bytes = pinned_bytes > 0 ? pinned_bytes : INT64_MAX,
                         .base_bytes = mm_planned_base(graph)};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
-    MM_TRY(mm_planned_init(&planned, &policy, graph, s->target->device));
-    mm_status status = MM_OK;
+    mm_status status = mm_planned_init(&planned, &policy, graph, s->target->device);
+    if (status != MM_OK) return mm_fail_in(status, "policy %s", policy_spec);
     if (!source || !source->planned_with) mm_planned_tell(&planned, &s->target->rates);
     if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
     if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);
@@ -88,5 +98,5 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
     if (budget_bytes == 0) limits.device_bytes = INT64_MAX;
     if (status == MM_OK) status = run_plan(&planned, &limits, source != NULL, run_out);
     mm_planned_fini(&planned);
-    return status == MM_OK ? MM_OK : mm_fail_in(status, "policy %s", policy_spec);
+    return status;
 }

@@ -151,6 +151,7 @@ static mm_status bad(const loader *l, const char *where, const char *what) {
 static mm_status get_integer(const loader *l, const json_t *object, const char *where, const char *key, int64_t low,
                              int64_t high, int64_t *out) {
     const json_t *value = json_object_get(object, key);
+    if (!value) return mm_fail(MM_ERR_FORMAT, "facts file %s: %s: %s is missing", l->path, where, key);
     if (!json_is_integer(value))
         return mm_fail(MM_ERR_FORMAT, "facts file %s: %s: %s is not an integer", l->path, where, key);
     int64_t integer = json_integer_value(value);
@@ -163,6 +164,7 @@ static mm_status get_integer(const loader *l, const json_t *object, const char *
 
 static mm_status get_bool(const loader *l, const json_t *object, const char *where, const char *key, bool *out) {
     const json_t *value = json_object_get(object, key);
+    if (!value) return mm_fail(MM_ERR_FORMAT, "facts file %s: %s: %s is missing", l->path, where, key);
     if (!json_is_boolean(value))
         return mm_fail(MM_ERR_FORMAT, "facts file %s: %s: %s is not true or false", l->path, where, key);
     *out = json_is_true(value);
@@ -297,12 +299,22 @@ static mm_status load_codes(loader *l, const json_t *codes, int codec) {
             return mm_fail(MM_ERR_FORMAT, "facts file %s is for another graph: %s has no tensor %s", l->path,
                            mm_graph_name(l->graph), name);
         mm_code_facts *code = &l->facts->codes[(size_t)codec * (size_t)l->facts->n_tensors + (size_t)tensor];
-        MM_TRY(get_integer(l, entry, name, "code_bytes", 0, MAX_BYTES, &code->code_bytes));
-        MM_TRY(get_integer(l, entry, name, "scratch_bytes", 0, MAX_BYTES, &code->scratch_bytes));
-        MM_TRY(get_integer(l, entry, name, "encode_ns", 0, MM_NS_MOST, &code->encode_ns));
-        MM_TRY(get_integer(l, entry, name, "decode_ns", 0, MM_NS_MOST, &code->decode_ns));
+        char where[256];
+        snprintf(where, sizeof where, "codec %s: %.128s", l->facts->codecs[codec].spec, name);
+        MM_TRY(get_integer(l, entry, where, "code_bytes", 1, MAX_BYTES, &code->code_bytes));
+        MM_TRY(get_integer(l, entry, where, "scratch_bytes", 0, MAX_BYTES, &code->scratch_bytes));
+        MM_TRY(get_integer(l, entry, where, "encode_ns", 0, MM_NS_MOST, &code->encode_ns));
+        MM_TRY(get_integer(l, entry, where, "decode_ns", 0, MM_NS_MOST, &code->decode_ns));
     }
     return MM_OK;
+}
+
+/* Steps that take no time would be predicted to run infinitely fast. A zero alone means "not known". */
+static mm_status check_timed(const loader *l, const json_t *steps) {
+    for (int s = 0; s < l->facts->n_steps; s++)
+        for (int v = l->facts->variant_first[s]; l->step_variants[s] && v < l->facts->variant_first[s + 1]; v++)
+            if (l->facts->variants[v].ns > 0) return MM_OK;
+    return json_array_size(steps) == 0 ? MM_OK : bad(l, "steps", "ns is 0 in every entry: no step was measured");
 }
 
 /* Into the slot of that spec; else into an empty one: there is one for each codec of the file. */
@@ -344,6 +356,7 @@ static mm_status load_all(loader *l, const json_t *root, const mm_facts *old) {
     MM_TRY(index_steps(l));
     for (size_t i = 0; i < json_array_size(steps); i++) MM_TRY(load_step(l, json_array_get(steps, i)));
     MM_TRY(load_variants(l, old));
+    MM_TRY(check_timed(l, steps));
     for (size_t i = 0; i < json_array_size(codecs); i++) MM_TRY(load_codec(l, json_array_get(codecs, i)));
     return MM_OK;
 }

@@ -269,16 +269,15 @@ void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGOR
 }
 
 mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
-    char need[32], have[32], step[256];
+    char step[256];
     if (plan->peak_bytes > limits->device_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE,
-                       "%s on %s needs at least %lld bytes (%s), held by %s; the budget is %lld (%s)", plan->policy,
-                       mm_graph_name(plan->graph), (long long)plan->peak_bytes,
-                       mm_size_format(plan->peak_bytes, need, sizeof need),
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs at least %s, held by %s; the budget is %s", plan->policy,
+                       mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->peak_bytes),
                        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
-                       (long long)limits->device_bytes, mm_size_format(limits->device_bytes, have, sizeof have));
+                       MM_SIZE_TOLD(limits->device_bytes));
     if (plan->pinned_bytes > limits->pinned_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %lld bytes of pinned memory; its limit is %lld", plan->policy,
-                       mm_graph_name(plan->graph), (long long)plan->pinned_bytes, (long long)limits->pinned_bytes);
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s", plan->policy,
+                       mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->pinned_bytes),
+                       MM_SIZE_TOLD(limits->pinned_bytes));
     return MM_OK;
 }

@@ -97,6 +97,14 @@ const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity) {
     return buffer;
 }
 
+const char *mm_size_tell(int64_t bytes, char buffer[MM_SIZE_TOLD_CAPACITY]) {
+    char size[32];
+    bool large = bytes >= 1 << 10;
+    snprintf(buffer, MM_SIZE_TOLD_CAPACITY, "%lld bytes%s%s%s", (long long)bytes, large ? " (" : "",
+             large ? mm_size_format(bytes, size, sizeof size) : "", large ? ")" : "");
+    return buffer;
+}
+
 /* Multiplier of "k", "KiB", "MB", "B", ""; 0 if it is none. */
 static double unit_factor(const char *suffix) {
     static const char letters[] = "kmgt";

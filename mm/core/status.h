@@ -29,6 +29,12 @@ void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...)
  * Returns buffer. */
 const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity);
 
+/* "61349376 bytes (58.5MiB)", "17 bytes": as messages have a size. Returns buffer. MM_SIZE_TOLD(bytes): the same in a
+ * buffer of its own, which lives as long as the block. */
+enum { MM_SIZE_TOLD_CAPACITY = 48 };
+const char *mm_size_tell(int64_t bytes, char buffer[MM_SIZE_TOLD_CAPACITY]);
+#define MM_SIZE_TOLD(bytes) mm_size_tell(bytes, (char[MM_SIZE_TOLD_CAPACITY]){0})
+
 /* Reads "12GiB", "1.5GB", "300MiB", "4096", "64k": powers of 1024 with i or a bare letter, of 1000 with B alone.
  * MM_ERR_INVALID for anything else, negatives and overflow. */
 MM_CHECKED mm_status mm_size_parse(const char *text, int64_t *bytes_out);

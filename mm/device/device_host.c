@@ -58,9 +58,9 @@ static mm_status account_take(host_device *device, mm_memory_kind kind, int64_t 
     if (bytes <= left) device->reserved_bytes[kind] += bytes;
     pthread_mutex_unlock(&device->lock);
     if (bytes <= left) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "host device: %lld bytes of %s memory asked, %lld of the machine's %lld are left",
-                   (long long)bytes, kind == MM_MEMORY_DEVICE ? "device" : "pinned", (long long)left,
-                   (long long)device->total_bytes);
+    return mm_fail(MM_ERR_NOMEM, "host device: %s of %s memory asked, of the machine's %s there are %s left",
+                   MM_SIZE_TOLD(bytes), kind == MM_MEMORY_DEVICE ? "device" : "pinned",
+                   MM_SIZE_TOLD(device->total_bytes), MM_SIZE_TOLD(left));
 }
 
 static void account_give(host_device *device, mm_memory_kind kind, int64_t bytes) {
@@ -78,8 +78,8 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     if (memory == MAP_FAILED) {
         int error = errno;
         account_give(device, kind, bytes);
-        return mm_fail(MM_ERR_NOMEM, "host device: mapping %lld bytes of the machine's %lld: %s", (long long)bytes,
-                       (long long)device->total_bytes, strerror(error));
+        return mm_fail(MM_ERR_NOMEM, "host device: mapping %s of the machine's %s: %s", MM_SIZE_TOLD(bytes),
+                       MM_SIZE_TOLD(device->total_bytes), strerror(error));
     }
     *memory_out = memory;
     return MM_OK;

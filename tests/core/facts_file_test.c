@@ -236,6 +236,16 @@ static void corrupt_files_are_refused(void **state) {
         {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
          " \"deterministic\": true, \"workspace_bytes\": 1, \"ns\": 1.5}]}], \"codecs\": []",
          "ns is not an integer"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
+         " \"deterministic\": true, \"workspace_bytes\": 1}]}], \"codecs\": []",
+         "conv forward: ns is missing"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{\"id\": 1,"
+         " \"deterministic\": true, \"workspace_bytes\": 1, \"ns\": 0}]}], \"codecs\": []",
+         "steps: ns is 0 in every entry"},
+        {"\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": true,"
+         " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 0,"
+         " \"scratch_bytes\": 0, \"encode_ns\": 1, \"decode_ns\": 1}}}]",
+         "codec c: out: code_bytes is 0, must be 1 to"},
         {"\"steps\": [], \"codecs\": [{}]", "spec is missing"},
         {"\"steps\": [], \"codecs\": [{\"spec\": \"c\"}]", "has no codes"},
         {"\"steps\": [], \"steps\": []", "duplicate"},

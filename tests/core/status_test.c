@@ -91,6 +91,14 @@ static void every_status_has_a_name_of_its_own(void **state) {
     assert_string_equal(mm_status_name((mm_status)1000), "unknown status");
 }
 
+static void sizes_are_told_in_bytes_and_in_a_unit(void **state) {
+    (void)state;
+    assert_string_equal(MM_SIZE_TOLD(1023), "1023 bytes");
+    assert_string_equal(MM_SIZE_TOLD(1024), "1024 bytes (1KiB)");
+    assert_string_equal(MM_SIZE_TOLD(61349376), "61349376 bytes (58.5MiB)");
+    assert_string_equal(MM_SIZE_TOLD(INT64_MAX), "9223372036854775807 bytes (8388608TiB)");
+}
+
 typedef struct sink {
     int messages;
     mm_log_level level;
@@ -200,6 +208,7 @@ int main(void) {
         cmocka_unit_test(try_forwards_failures_only),
         cmocka_unit_test(each_thread_has_its_own_message),
         cmocka_unit_test(every_status_has_a_name_of_its_own),
+        cmocka_unit_test(sizes_are_told_in_bytes_and_in_a_unit),
         cmocka_unit_test(log_drops_what_is_above_its_level),
         cmocka_unit_test(sizes_are_written_for_people),
         cmocka_unit_test(sizes_are_read_in_every_unit),

@@ -114,8 +114,9 @@ static void where_only_pinned_memory_is_missing_that_is_said(void **state) {
     mm_manager *m = manager_of(budget, 0, "liveness");
     assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
     const char *named = strstr(mm_last_error(), "; no policy would fit with 0 bytes");
-    if (!named || sscanf(named, "; no policy would fit with 0 bytes of pinned memory; with %lld bytes, policy %127s",
-                         &pinned, policy) != 2)
+    if (!named ||
+        sscanf(named, "; no policy would fit with 0 bytes of pinned memory; with %lld bytes (%*[^)]), policy %127s",
+               &pinned, policy) != 2)
         fail_msg("%s", mm_last_error());
     mm_manager_destroy(m);
     m = manager_of(budget, pinned, policy);

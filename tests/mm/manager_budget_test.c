@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/status.h"
 #include "mm/device/device.h"
 #include "tests/mm/manager_rig.h"
 
@@ -94,7 +95,7 @@ static void one_byte_of_pinned_memory_too_few_is_refused_naming_it(void **state)
         assert_true(n.pinned_bytes > 0 && n.out_bytes > 0 && n.in_bytes > 0);
         mm_options options = {
             .device_bytes = n.device_bytes, .pinned_bytes = n.pinned_bytes - 1, .policy = swapping[p]};
-        snprintf(need, sizeof need, "needs %lld bytes of pinned memory; its limit is %lld", (long long)n.pinned_bytes,
+        snprintf(need, sizeof need, "needs %s of pinned memory; its limit is %lld", MM_SIZE_TOLD(n.pinned_bytes),
                  (long long)options.pinned_bytes);
         mm_manager *m = rig_manager(&options);
         assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);

@@ -177,7 +177,7 @@ static void unfinished_nets_are_refused(void **state) {
     assert_int_equal(finish_small(10, NULL, true), MM_OK);
     assert_int_equal(finish_small(10, NULL, false), MM_ERR_INVALID);
     assert_int_equal(finish_small(9, NULL, true), MM_ERR_INVALID);
-    assert_string_equal(mm_last_error(), "layer loss: 9 scores for 10 classes");
+    assert_string_equal(mm_last_error(), "layer loss: 9 scores for 10 classes: must be as many");
     assert_int_equal(finish_small(10, "dead", true), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "nothing uses layer dead"));
 }

@@ -164,7 +164,9 @@ static const refusal REFUSED[] = {
      "layer bad: padding 4 leaves nothing of height 8"},
     {NETS_CONV_TRANSPOSE,
      {.out_channels = 8, .kernel = {1 << 24, 1 << 24}, .dilation = {1 << 24, 1 << 24}},
-     "layer bad: its output is empty or too large"},
+     "layer bad: its output is 281474959933448x281474959933449x8: each must be from 1 to 2147483647, and all together "
+     "at "
+     "most 2^60 elements"},
     {NETS_LRN, {.size = 4}, "layer bad: \"size\" must be from 1 to 16777216, odd, not 4"},
     {NETS_LRN, {.size = 0}, "layer bad: \"size\" is missing; it must be from 1 to 16777216, odd"},
     {NETS_LRN, {.size = 5, .beta = -1}, "layer bad: \"beta\" must be above 0, at most 16, not -1"},
@@ -224,7 +226,10 @@ static void chains_that_overflow_are_refused(void **state) {
     assert_int_equal(nets_net_shape(net, x, 1 << 20, dims), MM_OK);
     assert_int_equal(nets_net_shape(net, x, (1 << 20) + 1, dims), MM_ERR_INVALID);
     assert_int_equal(nets_add1(net, "wider", NETS_UPSAMPLE, &wide, x), -1);
-    assert_string_equal(mm_last_error(), "layer wider: its output is empty or too large");
+    assert_string_equal(
+        mm_last_error(),
+        "layer wider: its output is 1048576x1099511627776x1: each must be from 1 to 2147483647, and all "
+        "together at most 2^60 elements");
     nets_net_destroy(net);
 }
 

@@ -481,8 +481,9 @@ static void a_header_that_is_wrong_is_refused(void **state) {
          "input: unknown key \"clases\"; there are height, width, channels, classes, comment"},
         {", \"classes\": 10}", "}", "input: \"classes\" is missing"},
         {"\"height\": 8", "\"height\": 8.5", "input: \"height\" must be a whole number, not a number with a fraction"},
-        {"\"height\": 8", "\"height\": -8", "input: net good: images of -8x6x3"},
-        {"\"classes\": 10", "\"classes\": 0", "input: net good: 0 classes"},
+        {"\"height\": 8", "\"height\": -8",
+         "input: net good: images of -8x6x3: height, width and channels must be from 1 to 2147483647"},
+        {"\"classes\": 10", "\"classes\": 0", "input: net good: 0 classes: must be from 1 to 2147483647"},
         {"\"input\": {\"height\": 8, \"width\": 6, \"channels\": 3, \"classes\": 10}", "\"input\": [8, 6, 3, 10]",
          "\"input\" must be an object, not an array"},
     };
@@ -607,7 +608,7 @@ static void sizes_that_overflow_are_refused_by_layer(void **state) {
     (void)state;
     static const bad_edit edits[] = {
         {"\"height\": 8, \"width\": 6", "\"height\": 2147483647, \"width\": 2147483647",
-         "input: layer data: its output is empty or too large"},
+         "input: layer data: its output is 2147483647x2147483647x3: each must be from 1 to"},
         {"\"height\": 8, \"width\": 6", "\"height\": 2147483648, \"width\": 6", "input: net good: images of"},
         {"\"out_channels\": 4", "\"out_channels\": 16777217",
          "layer conv: \"out_channels\" must be from 1 to 16777216, not 16777217"},
@@ -616,7 +617,7 @@ static void sizes_that_overflow_are_refused_by_layer(void **state) {
     expect_refused("{\"format\": \"mm net\", \"version\": 1, \"name\": \"wide\", \"input\": {\"height\": 1048576, "
                    "\"width\": 1048576, \"channels\": 3, \"classes\": 10}, \"layers\": [{\"name\": \"fc\", \"op\": "
                    "\"linear\", \"inputs\": [\"data\"], \"out_channels\": 16777216}]}",
-                   "layer fc: its weight is too large");
+                   "layer fc: its weight has more than 2^60 elements");
 }
 
 /* Each layer's parameters are below the limit of one, and together they are above. */

@@ -152,7 +152,7 @@ static void too_little_pinned_memory_is_refused_naming_it(void **state) {
     assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT).status, MM_OK);
     assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT - 1).status,
                      MM_ERR_INFEASIBLE);
-    assert_says("8192 bytes of pinned memory");
+    assert_says("8192 bytes (8KiB) of pinned memory");
     assert_says("8191");
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);

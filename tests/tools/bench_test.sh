@@ -129,12 +129,12 @@ a_simulation_gives_the_same_times_again_() {
 
 a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     expect 0 "${simulate[@]}" --policies liveness --budgets 1MiB --json rows
-    says out "infeasible: needs at least $(minimum tiny 32 liveness) bytes, held by "
+    says out "infeasible: needs at least $(minimum tiny 32 liveness) bytes ("
     [[ $(values rows images_per_second) =~ ^0 ]] || fail "it has a speed"
     expect 0 "${simulate[@]}" --policies swap:when=always --pinned 1KiB
-    says out "bytes of pinned host memory"
+    says out "of pinned host"
     expect 0 "${simulate[@]}" --policies swap --budgets 1MiB --pinned 1KiB
-    says out "infeasible: with 1024 bytes of pinned memory needs at least "
+    says out "infeasible: with 1024 bytes (1KiB) of"
 }
 
 facts_are_of_their_own_network_and_batch_() {
@@ -177,7 +177,9 @@ bad_sources_are_refused_() {
     sed 's/"launch_ns": [0-9]*/"launch_ns": -1/' "$machine" >negative
     refused 1 "machine file negative: launch_ns is -1, must be 0 to" "${simulate[@]/#$machine/negative}"
     sed '/"conv_flops_per_s"/d' "$machine" >missing
-    refused 1 "machine file missing: conv_flops_per_s is not a number" "${simulate[@]/#$machine/missing}"
+    refused 1 "machine file missing: conv_flops_per_s is missing" "${simulate[@]/#$machine/missing}"
+    sed 's/"in_bytes_per_s": [0-9e]*/"in_bytes_per_s": 0/' "$machine" >linkless
+    refused 1 "machine file linkless: link: in_bytes_per_s is 0, must be 1000 to" "${simulate[@]/#$machine/linkless}"
     sed 's/"zfp:rate=4"/"nope"/; s/"zfp:rate=6.4"/"nope2"/; s/"zfp"/"nope3"/' "$machine" >codecless
     expect 1 "${simulate[@]/#$machine/codecless}" --policies liveness,freelunch
     says err "codecless has no times of zfp:rate=6.4"

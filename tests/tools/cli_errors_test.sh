@@ -120,8 +120,10 @@ policy_options_out_of_range_are_refused_() {
     refused 2 "eligible=x: must be one of conv|all" train --policy freelunch:eligible=x
     refused 2 "depth=0: must be" train --policy freelunch:depth=0
     refused 2 "must be a whole number" train --policy freelunch:k=99999999999999999999
-    refused 2 "does not give the elements back" train --policy freelunch:codec=mask
-    refused 1 "policy freelunch:k=1,when=always: 1 buffers asked for" "${train[@]}" --policy freelunch:k=1,when=always
+    refused 2 "mm train: policy freelunch:codec=mask: codec 'mask' does not give the elements back: choose one that does" \
+        train --policy freelunch:codec=mask
+    refused 1 "policy freelunch:k=1,when=always: k=1: only 1 buffer, but 2 maps are alive together; give k=2 or more" \
+        "${train[@]}" --policy freelunch:k=1,when=always
 }
 
 what_only_a_gpu_has_is_not_the_hosts_() {

@@ -95,6 +95,9 @@ every_policy_and_codec_listed_can_be_used_() {
         expect 0 plan --net tiny --batch 2 --policy "$name" --json row
         [[ $(values row policy) == "$name"* && $rest ]] || fail "mm plan --policy $name is of another policy"
     done < <("$mm" policies)
+    expect 0 policies --help
+    says out "relu, pool"
+    says out "bn-relu"
     for name in naive liveness freelunch; do [[ $("$mm" policies) == *"$name "* ]] || fail "no $name"; done
     expect 0 codecs
     for name in raw mask zfp; do says out "$name "; done
@@ -154,7 +157,7 @@ a_bench_of_plans_ends_with_what_fits_only_freelunch_() {
     mapfile -t verdict < <(values rows status)
     for i in 0 1 2 4 5 8; do [[ ${verdict[i]} == ok ]] || fail "row $i: ${verdict[i]}"; done
     for i in 3 6 7; do
-        [[ ${verdict[i]} =~ ^"infeasible: needs at least "[0-9]+" bytes, held by "[a-z0-9.]+\ (forward|backward)$ ]] || fail "row $i: ${verdict[i]}"
+        [[ ${verdict[i]} =~ ^"infeasible: needs at least "[0-9]+" bytes ("[0-9.]+"MiB), held by "[a-z0-9.]+\ (forward|backward)$ ]] || fail "row $i: ${verdict[i]}"
     done
     [[ ! -s err ]] || fail "something on stderr"
 }
@@ -181,6 +184,19 @@ json_replaces_what_a_link_points_to_() {
     ln -s target link
     expect 0 plan --net tiny --json link
     [[ -L link && $(<target) == '['*']' ]] || fail "the link was replaced"
+}
+
+json_can_go_to_standard_output_and_tables_beside_it_() {
+    local commands=("train --net tiny --batch 4 --iterations 2" "bench --net tiny --batch 4 --iterations 2"
+        "plan --net tiny --policy liveness,swap" "device --device host")
+    for command in "${commands[@]}"; do
+        # shellcheck disable=SC2086 # words
+        expect 0 $command --json -
+        [[ $(head -1 out) == "[" && $(tail -1 out) == "]" ]] || fail "$command: not an array alone"
+        [[ -s err && ! -e - ]] || fail "$command: its tables are nowhere, or a file is named -"
+        command -v python3 >/dev/null || continue
+        python3 -c 'import json, sys; json.load(sys.stdin)' <out || fail "$command: not JSON"
+    done
 }
 
 a_bench_that_is_interrupted_prints_its_rows_() {

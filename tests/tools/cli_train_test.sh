@@ -113,15 +113,16 @@ pinned_memory_is_a_budget_too_() {
     trained liveness --policy liveness
     trained given --policy swap:when=always --pinned "$pinned"
     equal liveness given
-    refused 1 "needs $pinned bytes of pinned host memory, $((pinned - 1)) are given" "${net[@]}" \
+    refused 1 "needs $pinned bytes (" "${net[@]}" \
         --policy swap:when=always --pinned $((pinned - 1))
     refused 1 "(lossy) needs least" "${net[@]}" --policy swap:when=always --budget 1MiB --pinned 1
     # As much as there is: less leaves, and more is needed on the device.
     trained less --policy swap --pinned $((pinned / 2))
     equal liveness less
     (($(values less.json budget_bytes) > budget)) || fail "with half the memory it needs as little"
-    refused 1 "infeasible: with $((pinned / 2)) bytes of pinned memory needs at least $(values less.json budget_bytes) bytes" \
+    refused 1 "infeasible: with $((pinned / 2)) bytes (" \
         "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
+    says err " of pinned memory needs at least $(values less.json budget_bytes) bytes ("
     refused 1 " (--pinned) it needs " "${net[@]}" --policy swap --pinned $((pinned / 2)) --budget "$budget"
     # No more is taken than plans need: this is more than any machine has.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
@@ -154,9 +155,10 @@ switching_keeps_the_weights_and_the_budget_() {
 a_switch_that_does_not_fit_is_refused_before_training_() {
     local least_liveness least_freelunch
     least_liveness=$(minimum resnet8 8 liveness) least_freelunch=$(minimum resnet8 8 freelunch:rate=4)
-    refused 1 "infeasible: to switch to liveness takes at least $least_liveness bytes, the budget is $least_freelunch" \
+    refused 1 "infeasible: to switch to liveness takes at least $least_liveness bytes (" \
         "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --budget "$least_freelunch" --save refused
-    refused 1 "the budget is $least_freelunch, what freelunch:rate=4 takes; --budget sets it" \
+    says err "the budget is $least_freelunch bytes ("
+    refused 1 ", what freelunch:rate=4 takes; --budget sets it" \
         "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --save refused
     [[ ! -e refused ]] || fail "the refused run wrote something"
     # One that never comes does not count.
