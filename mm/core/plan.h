@@ -4,7 +4,7 @@
  * NODES, in issue order. A node is a step of the graph on the compute stream or an operation on a side stream; after a
  * step the operations that follow it in the array are queued, up to the next step. A node waits for at most one node of
  * each other stream (waiting for a node means waiting for all before it on its stream), always an earlier one in issue
- * order: so no plan can deadlock, and waits are vector clocks. How some nodes are executed in pieces: pieces.h.
+ * order: so no plan can deadlock, and waits are vector clocks. How some nodes are executed in pieces: program.h.
  *
  * SEGMENTS, one for each residence of a tensor (raw, coded, decoded again) or workspace: where its bytes lie.
  *
