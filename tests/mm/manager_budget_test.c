@@ -215,6 +215,10 @@ static void bytes_written_outside_of_every_segment_are_stray(void **state) {
     assert_int_equal(mm_touched_get(m, &touched), MM_OK);
     assert_int_equal(touched.stray_bytes, 64);
     assert_int_equal(touched.total_bytes, 256 + 64);
+    assert_int_equal(mm_budget_set(m, 4096), MM_OK); /* the bytes are gone, that they were there is not */
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 64);
+    assert_int_equal(touched.total_bytes, 256 + 64);
     rig_fini(&r);
     mm_manager_destroy(m);
     mm_graph_destroy(graph);

@@ -99,10 +99,29 @@ static void a_budget_that_others_have_meanwhile_is_refused_until_they_go(void **
     end(m);
 }
 
+static void a_budget_that_the_gpu_gives_in_part_leaves_no_part_of_it_taken(void **state) {
+    (void)state;
+    enum { MOST = 64 * MIB, LEAST = 16 * MIB };
+    told t = {0};
+    mm_manager *m = NULL;
+    begin();
+    if (create(MOST, &t, &m) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(mm_budget_set(m, LEAST), MM_OK);
+    size_t taken = cuda_emulation_alive_get().device_bytes;
+    cuda_emulation_fail("cuMemCreate", 3, cudaErrorMemoryAllocation);
+    assert_int_equal(mm_budget_set(m, MOST), MM_ERR_NOMEM);
+    cuda_emulation_fail("cuMemCreate", 0, cudaSuccess);
+    assert_int_equal(cuda_emulation_alive_get().device_bytes, taken);
+    assert_int_equal(mm_budget_set(m, MOST), MM_OK);
+    assert_true(cuda_emulation_alive_get().device_bytes > taken);
+    end(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_budget_above_free_memory_is_refused_with_both_numbers),
         cmocka_unit_test(memory_that_is_free_and_not_given_is_made_do_with),
+        cmocka_unit_test(a_budget_that_the_gpu_gives_in_part_leaves_no_part_of_it_taken),
         cmocka_unit_test(a_budget_that_others_have_meanwhile_is_refused_until_they_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

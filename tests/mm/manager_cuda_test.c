@@ -368,6 +368,23 @@ static void touched_bytes_are_counted_before_memory_is_given_back(void **state) 
     finish(&f);
 }
 
+static void memory_that_ran_out_is_given_back(void **state) {
+    (void)state;
+    static const char policy[] = "swap-async:when=always";
+    enum { MOST = 64 << 20 };
+    fixture f;
+    start(&f, policy, MM_ISSUE_INLINE, (mm_options){.device_bytes = MOST});
+    expect_ok(policy, iterate(&f.rig, f.m, DRAINED));
+    size_t there = cuda_emulation_alive_get().device_bytes;
+    cuda_emulation_fail("cudaMemcpyAsync", 1, cudaErrorMemoryAllocation);
+    assert_int_equal(iterate(&f.rig, f.m, DRAINED), MM_ERR_NOMEM);
+    assert_true(cuda_emulation_failed());
+    assert_string_not_equal(mm_policy_now(f.m), policy);
+    assert_true(cuda_emulation_alive_get().device_bytes < there / 2);
+    expect_ok(policy, iterate(&f.rig, f.m, DRAINED));
+    finish(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_without_a_manager),
@@ -382,6 +399,7 @@ int main(void) {
         cmocka_unit_test(a_device_that_refuses_to_record_is_used_without),
         cmocka_unit_test(a_replay_that_fails_is_told_as_ended),
         cmocka_unit_test(touched_bytes_are_counted_in_memory_that_the_cpu_cannot_reach),
+        cmocka_unit_test(memory_that_ran_out_is_given_back),
         cmocka_unit_test(touched_bytes_are_counted_before_memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "buffers/heap_jemalloc.h"
+#include "pipeline/internal.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 30, ENCODE_NS = 1000000 };
@@ -78,6 +79,7 @@ static void giving_up_reaches_those_who_wait_for_memory(void **state) {
         r.codec.at = encode;
         assert_int_equal(rig_iteration(&r, false, NULL), MM_ERR_DEVICE);
         assert_non_null(strstr(mm_last_error(), "the codec broke"));
+        assert_false(r.execution->unplanned.stopped); /* else nobody would wait for memory any more */
         r.codec.encode = FAULT_NOWHERE;
         rig_refill(&r, 2);
         assert_int_equal(rig_iteration(&r, false, NULL), MM_OK);
