@@ -164,7 +164,7 @@ static void statistics_count_what_ran(void **state) {
     assert_true(one.encodes > 0);
     assert_true(one.decodes > 0 && one.decodes <= one.encodes);
     assert_true(one.stash_bytes > 0 && one.stash_bytes < one.predicted_peak_bytes);
-    bool timed = RIG_DEVICE.cpu_reaches_memory; /* the host always is */
+    bool timed = rig_device_used()->cpu_reaches_memory; /* the host always is */
     assert_true((one.compute_busy_ns > 0) == timed && (one.codec_busy_ns > 0) == timed);
     assert_true(one.coded_bytes > 0 && one.coded_bytes < one.encoded_bytes); /* raw, and some masks */
     assert_int_equal(two.iterations, 2);

@@ -151,7 +151,7 @@ static mm_touched touched(fixture *f) {
 
 static void what_a_smaller_budget_gives_back_leaves_memory(bool measure_touched) {
     fixture f;
-    if (!RIG_DEVICE.cpu_reaches_memory) skip(); /* it is not among the process's pages */
+    if (!rig_device_used()->cpu_reaches_memory) skip(); /* it is not among the process's pages */
     begin_with(&f, LARGE, (mm_options){.measure_touched = measure_touched});
     iterate(&f);
     assert_true(resident_pages(&f, f.least, f.most) > 0);

@@ -86,14 +86,14 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     if (memcmp(operands, r->operands[s], sizeof operands) != 0) memcpy(r->operands[s], operands, sizeof operands);
     step_task task = {r->graph, s, r->operands[s], mm_workspace_data(m)};
     assert_int_equal(task.workspace != NULL, step->workspace_bytes > 0);
-    MM_TRY(stream ? rig_device_launch(stream, run_task, &task, sizeof task) : run_task(&task));
+    MM_TRY(stream ? rig_device_used()->launch(stream, run_task, &task, sizeof task) : run_task(&task));
     return mm_layer_end(m, step->layer, step->phase);
 }
 
 mm_status rig_steps(rig *r, mm_manager *m, rig_mode mode, int first, int count) {
     for (int s = first; s < first + count; s++) {
         bool on_stream = mode == RIG_STREAM || (mode == RIG_MIXED && s % 2 == 0);
-        MM_TRY(run_step(r, m, s, on_stream || !RIG_DEVICE.cpu_reaches_memory));
+        MM_TRY(run_step(r, m, s, on_stream || !rig_device_used()->cpu_reaches_memory));
     }
     return MM_OK;
 }
@@ -176,7 +176,7 @@ rig_need rig_needs(const mm_graph *graph, const char *spec, int64_t device_bytes
     mm_limits limits = {
         .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_planned_base(graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK ||
-        mm_planned_init(&planned, &policy, graph, RIG_DEVICE.name) != MM_OK ||
+        mm_planned_init(&planned, &policy, graph, rig_device_used()->name) != MM_OK ||
         mm_planned_make(&planned, &policy, graph, &limits) != MM_OK)
         fail_msg("%s on %s: %s", spec, mm_graph_name(graph), mm_last_error());
     const mm_plan *plan = planned.plan;
@@ -206,7 +206,7 @@ mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels) {
 mm_manager *rig_manager(const mm_options *options) {
     mm_manager *manager;
     mm_options own = *options;
-    if (!own.device) own.device = RIG_DEVICE.name;
+    if (!own.device) own.device = rig_device_used()->name;
     if (mm_manager_create(&own, &manager) != MM_OK)
         fail_msg("%s: %s", options->policy ? options->policy : "no policy", mm_last_error());
     return manager;

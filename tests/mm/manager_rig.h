@@ -73,7 +73,7 @@ int64_t rig_minimum(const mm_graph *graph, const char *policy);
 /* A random graph; fails the test if there is none. */
 mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels);
 
-/* A manager, on RIG_DEVICE unless another is named; fails the test, naming the policy, if there is none. */
+/* A manager, on rig_device_used() unless another is named; fails the test, naming the policy, if there is none. */
 mm_manager *rig_manager(const mm_options *options);
 
 #endif

@@ -223,7 +223,7 @@ static void when_needed_nothing_is_done_that_the_budget_does_not_force(uint64_t 
 
 /* Where the device is emulated, which is slow, every fourth. */
 static void each_seed(uint64_t first, uint64_t last, void (*property)(uint64_t seed)) {
-    for (uint64_t seed = first; seed <= last; seed += RIG_DEVICE.cpu_reaches_memory ? 1 : 4) property(seed);
+    for (uint64_t seed = first; seed <= last; seed += rig_device_used()->cpu_reaches_memory ? 1 : 4) property(seed);
 }
 
 static void results_of_lossless_policies_are_those_without_a_manager(void **state) {

@@ -6,8 +6,6 @@
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/mm/rig_device.h"
 
-const rig_device RIG_DEVICE = {.name = "cuda", .cpu_reaches_memory = false};
-
 enum { ARG_BYTES = 128 };
 
 typedef struct job {
@@ -20,10 +18,12 @@ static void run_job(void *arg) {
     if (copy.fn(copy.arg) != MM_OK) cuda_emulation_fault(cudaErrorLaunchFailure);
 }
 
-mm_status rig_device_launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
+static mm_status launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
     job *j = calloc(1, sizeof *j);
     if (!j || arg_bytes > sizeof j->arg) abort();
     j->fn = fn;
     memcpy(j->arg, arg, arg_bytes);
     return mm_cuda_check(cuda_emulation_enqueue(mm_cuda_stream(stream), run_job, j), "mock step");
 }
+
+const rig_device RIG_CUDA_EMULATED = {.name = "cuda", .cpu_reaches_memory = false, .launch = launch};
