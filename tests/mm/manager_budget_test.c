@@ -257,7 +257,7 @@ static void what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched(void
         assert_int_equal(touched.stray_bytes, 0);
         assert_true(touched.total_bytes <= rig_minimum(graph, "naive"));
     }
-    if (RIG_DEVICE.cpu_reaches_memory) assert_true(resident_bytes() - before < COST);
+    if (rig_device_used()->cpu_reaches_memory) assert_true(resident_bytes() - before < COST);
     const char *first = NULL; /* of the arena */
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const char *place = mm_persistent_data(m, mm_graph_tensor(graph, t)->name, NULL);
