@@ -234,7 +234,7 @@ static mm_status linger(void *arg) {
 }
 
 static mm_status steps_behind_one_that_lingers(fixture *f, atomic_bool *through) {
-    MM_TRY(rig_device_launch(mm_compute_stream(f->manager), linger, &through, sizeof through));
+    MM_TRY(rig_device_used()->launch(mm_compute_stream(f->manager), linger, &through, sizeof through));
     return rig_steps(&f->rig, f->manager, RIG_STREAM, 0, mm_graph_steps(f->graph));
 }
 
