@@ -203,18 +203,29 @@ static int sort_by_height(const plot *p, int v, int sorted[GRID_POLICIES]) {
     return n;
 }
 
-static void draw_marks(const plot *p, int v) {
-    int sorted[GRID_POLICIES], n = sort_by_height(p, v, sorted);
+/* Of value v, where there is a file to draw in. Returns the most lines whose marks would lie over each other. */
+static int draw_marks(const plot *p, int v) {
+    int sorted[GRID_POLICIES], n = sort_by_height(p, v, sorted), most = 0;
     for (int first = 0, end; first < n; first = end) {
         for (end = first + 1; end < n; end++)
             if (!are_near(p, look_of(p, sorted[end - 1]), look_of(p, sorted[end]), v, TOUCHING)) break;
-        draw_cluster(p, v, &sorted[first], end - first);
+        if (p->file) draw_cluster(p, v, &sorted[first], end - first);
+        if (end - first > most) most = end - first;
     }
+    return most;
 }
 
 static void draw_curves(const plot *p) {
     for (int c = 0; c < p->n_curves; c++) draw_line(p, c);
-    for (int v = 0; v < p->g->n_values; v++) draw_marks(p, v);
+    for (int v = 0; v < p->g->n_values; v++) (void)draw_marks(p, v);
+}
+
+static bool has_counts(const plot *p) {
+    plot measured = *p;
+    measured.file = NULL;
+    for (int v = 0; v < p->g->n_values; v++)
+        if (draw_marks(&measured, v) > BESIDE) return true;
+    return false;
 }
 
 /* ---------------------------------------------------------------- the legend */
@@ -304,8 +315,8 @@ static int write_legend(const plot *p, FILE *file, double y) {
     for (int c = 0; c < p->n_curves; c++) add_curve(&f, c);
     for (int i = 0; i < p->g->n_policies; i++)
         if (!is_ever_shown(p, i)) add_missing(&f, i);
-    if (p->n_curves > BESIDE)
-        add_word(&f, "A number on a line: so many lines run together there, in turns of their colours.");
+    if (has_counts(p))
+        add_word(&f, "A number: so many lines meet there. Where lines run together, their colours take turns.");
     end_line(&f);
     return f.lines;
 }

@@ -98,11 +98,13 @@ coinciding_curves_are_told_apart_() {
     says c.svg "<title>liveness, rules:*=keep, swap</title>"
     (($(count c.svg "stroke-dasharray=\"7 7\"") == 2)) || fail "no stretch that both lines share"
     (($(count c.svg "class=\"many\"") == 0)) || fail "two marks have room side by side"
+    ! (says c.svg "A number: so many lines meet there") >/dev/null || fail "a number that is not there is explained"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 4MiB --svg d.svg
     balanced d.svg
     says d.svg "liveness, swap, recompute, hybrid, vdnn-all (one line: they coincide)"
     expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 2MiB --svg e.svg
     says e.svg "class=\"count\">5<"
+    says e.svg "A number: so many lines meet there"
 }
 
 policies_that_never_fit_are_listed_with_their_minimum_() {
