@@ -86,10 +86,21 @@ typedef struct mm_log {
 typedef int32_t mm_tensor; /* a tensor's index in its graph, from 0 */
 typedef int32_t mm_layer;  /* a layer's index in its graph, from 0 */
 
-typedef enum mm_dtype { MM_F32, MM_I32, MM_U8 } mm_dtype;
+/* Types of elements. Graphs, plans, copies and lossless codecs take all of them. */
+typedef enum mm_dtype {
+    MM_F32,
+    MM_I32,
+    MM_U8,
+    MM_F16,  /* IEEE binary16 */
+    MM_BF16, /* the upper half of a binary32 */
+    MM_DTYPES
+} mm_dtype;
 
-/* Bytes of one element. */
+/* Bytes of one element; 0 for what is no type. */
 MM_API size_t mm_dtype_bytes(mm_dtype dtype);
+
+/* "f32" and so on; "unknown" for what is no type. Static. */
+MM_API const char *mm_dtype_name(mm_dtype dtype);
 
 typedef enum mm_tensor_kind {
     MM_INPUT,           /* a batch's images or labels */
@@ -133,6 +144,22 @@ typedef enum mm_layer_kind {
 
 MM_API const char *mm_layer_kind_name(mm_layer_kind kind);
 
+/* How long a layer's forward step takes. */
+typedef enum mm_layer_cost {
+    MM_LAYER_CHEAP, /* it passes over its maps, as a batch norm, a ReLU or a pool does */
+    MM_LAYER_DEAR,  /* it multiplies matrices, as a convolution does */
+} mm_layer_cost;
+
+/* What policies must know of a layer. */
+typedef struct mm_layer_properties {
+    mm_layer_cost cost;
+    bool repeatable; /* its forward step may run again, and gives the same bits then (mm_recompute_fn) */
+} mm_layer_properties;
+
+/* What a layer of that kind has unless it declares properties of its own: MM_LAYER_CONV and MM_LAYER_LINEAR are dear,
+ * all others cheap; MM_LAYER_OTHER, _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
+MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
+
 typedef enum mm_phase { MM_FORWARD, MM_BACKWARD, MM_UPDATE } mm_phase;
 
 MM_API const char *mm_phase_name(mm_phase phase);
@@ -151,13 +178,15 @@ typedef enum mm_form {
                       mm_tensor_form says which of the two. */
 } mm_form;
 
+enum { MM_RANK_MAX = 8 };
+
 typedef struct mm_tensor_desc {
     const char *name; /* unique in the graph; copied */
     mm_tensor_kind kind;
     mm_ownership ownership;
     mm_dtype dtype;
-    int rank;        /* 1 to 4 */
-    int64_t dims[4]; /* outermost first; feature maps are NHWC: batch, height, width, channels */
+    int rank;                  /* 1 to MM_RANK_MAX */
+    int64_t dims[MM_RANK_MAX]; /* outermost first; feature maps are NHWC: batch, height, width, channels */
 } mm_tensor_desc;
 
 typedef struct mm_use {
@@ -177,12 +206,15 @@ MM_API void mm_graph_destroy(mm_graph *graph);
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
 
-/* Declares a layer. Policies look only at its kind. Give a layer of your own the kind that it resembles: any activation
- * is a MM_LAYER_RELU. Kinds also say what may be recomputed: MM_LAYER_BATCH_NORM to MM_LAYER_DROPOUT are cheap, and all
- * policies that recompute do so; some also recompute MM_LAYER_CONV and MM_LAYER_LINEAR. No other kind is ever
- * recomputed, MM_LAYER_OTHER for example. */
+/* Declares a layer. Rules of policies name it by its kind or by its name. It has the properties of its kind
+ * (mm_layer_kind_properties) unless mm_graph_set_properties gives it others. Give a layer of your own the kind that it
+ * resembles: any activation is a MM_LAYER_RELU. */
 MM_API MM_CHECKED mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind,
                                                mm_layer *layer_out);
+
+/* Sets a layer's properties, in place of those of its kind. */
+MM_API MM_CHECKED mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer,
+                                                    const mm_layer_properties *properties);
 
 /* Appends a step. The order of these calls is the order of execution. At run time the step gets `workspace_bytes` of
  * scratch memory (mm_workspace_data). Each (layer, phase) has at most one step. */

@@ -4,13 +4,6 @@
 #include "mm/device/trace.h"
 #include "pipeline/internal.h"
 
-static mm_shape tensor_shape(const mm_graph *graph, mm_tensor tensor) {
-    const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
-    mm_shape shape = {.dtype = info->dtype, .rank = info->rank};
-    memcpy(shape.dims, info->dims, sizeof shape.dims);
-    return shape;
-}
-
 static void *address_or_null(mm_dispatch *d, int segment) {
     return segment < 0 ? NULL : mm_dispatch_address(d, segment);
 }
@@ -18,7 +11,7 @@ static void *address_or_null(mm_dispatch *d, int segment) {
 /* Of the rows that the piece is for. */
 static mm_shape piece_shape(const mm_dispatch *d, const mm_piece *piece) {
     const mm_plan *plan = d->execution->plan;
-    mm_shape shape = tensor_shape(plan->graph, plan->nodes[piece->node].tensor);
+    mm_shape shape = mm_codec_shape(mm_graph_tensor(plan->graph, plan->nodes[piece->node].tensor));
     shape.dims[0] = piece->rows;
     return shape;
 }

@@ -86,7 +86,7 @@ static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *
 static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
                         mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
-    if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED || info->dtype != MM_F32) return false;
+    if (info->kind != MM_FEATURE_MAP || info->ownership != MM_MANAGED) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
     mm_map found = {.tensor = tensor,

@@ -1,12 +1,5 @@
 #include "policies/recompute.h"
 
-/* Layers that are cheap to run again: no convolution, no matrix product. */
-static const uint32_t cheap_kinds = 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_BATCH_NORM_RELU | 1u << MM_LAYER_LRN |
-                                    1u << MM_LAYER_RELU | 1u << MM_LAYER_POOL | 1u << MM_LAYER_ADD |
-                                    1u << MM_LAYER_CONCAT | 1u << MM_LAYER_CROP | 1u << MM_LAYER_UPSAMPLE |
-                                    1u << MM_LAYER_DROPOUT;
-static const uint32_t dear_kinds = 1u << MM_LAYER_CONV | 1u << MM_LAYER_LINEAR;
-
 /* ---------------------------------------------------------------- what can be made again */
 
 /* Whether any step between two changes a persistent or external tensor. */
@@ -28,9 +21,9 @@ static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int be
 typedef struct query {
     const mm_schedule *schedule;
     mm_maps *maps;
-    uint32_t kinds; /* of the layers that may run again */
-    int when;       /* before this step */
-    bool exact;     /* nothing on the way was lossy */
+    bool all;   /* dear layers may run again, too */
+    int when;   /* before this step */
+    bool exact; /* nothing on the way was lossy */
 } query;
 
 static bool can_make(query *q, mm_tensor tensor);
@@ -64,7 +57,8 @@ static bool can_make(query *q, mm_tensor tensor) {
     int producer = mm_maps_producer(s->graph, tensor);
     if (producer < 0 || producer >= q->when) return false;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
-    if (!(1u << mm_graph_layer(s->graph, step->layer)->kind & q->kinds)) return false;
+    const mm_layer_properties *layer = mm_graph_step_properties(s->graph, producer);
+    if (!layer->repeatable || (layer->cost == MM_LAYER_DEAR && !q->all)) return false;
     if (!s->facts->variants[s->facts->variant_first[producer]].deterministic) return false;
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor used = step->uses[u].tensor;
@@ -170,12 +164,8 @@ static bool is_join(const mm_schedule *s, mm_tensor tensor) {
 }
 
 bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
-    bool all = mode == MM_RECOMPUTE_SQRT;
-    query q = {.schedule = s,
-               .maps = maps,
-               .kinds = cheap_kinds | (all ? dear_kinds : 0),
-               .when = s->last_step[m->tensor],
-               .exact = true};
+    query q = {
+        .schedule = s, .maps = maps, .all = mode == MM_RECOMPUTE_SQRT, .when = s->last_step[m->tensor], .exact = true};
     maps->marks++;
     maps->n_met = 0;
     m->codec = -1;

@@ -9,12 +9,9 @@ const char *mm_remedy_kind_name(mm_remedy_kind kind) {
     return (unsigned)kind <= MM_REMEDY_SWAP ? names[kind] : "unknown";
 }
 
-/* Whether running it again costs a pass over its input, little beside a convolution. What is not known is not cheap. */
-static bool is_cheap(mm_layer_kind kind) {
-    static const bool dear[MM_LAYER_KINDS] = {
-        [MM_LAYER_OTHER] = true,  [MM_LAYER_DATA] = true, [MM_LAYER_CONV] = true,
-        [MM_LAYER_LINEAR] = true, [MM_LAYER_LOSS] = true, [MM_LAYER_UPDATE] = true};
-    return !dear[kind];
+/* Whether running a layer again costs a pass over its input, little beside a convolution. */
+static bool is_cheap(const mm_layer_properties *properties) {
+    return properties->repeatable && properties->cost == MM_LAYER_CHEAP;
 }
 
 /* What is known of a storage, by its root tensor. */
@@ -116,7 +113,7 @@ static void find_held(accountant *a) {
 /* What making `output` again by the forward step that writes it takes: its inputs, each on the device for the backward
  * pass anyway, or made again in its turn, or kept. */
 static void consider_step(accountant *a, const mm_step_info *step, mm_tensor output) {
-    storage made = {.cheap = is_cheap(mm_graph_layer(a->graph, step->layer)->kind),
+    storage made = {.cheap = is_cheap(&mm_graph_layer(a->graph, step->layer)->properties),
                     .layer_kinds = 1u << mm_graph_layer(a->graph, step->layer)->kind};
     for (int u = 0; u < step->n_uses && made.cheap; u++) {
         mm_tensor input = mm_plan_root(a->plan, step->uses[u].tensor);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/dtype.h"
 #include "mm/core/names.h"
 #include "mm/core/status.h"
 
@@ -28,8 +29,6 @@ struct mm_graph {
     mm_names names; /* of tensors */
 };
 
-size_t mm_dtype_bytes(mm_dtype dtype) { return dtype == MM_U8 ? 1 : 4; }
-
 const char *mm_tensor_kind_name(mm_tensor_kind kind) {
     static const char *const names[MM_TENSOR_KINDS] = {
         [MM_INPUT] = "input",
@@ -42,20 +41,6 @@ const char *mm_tensor_kind_name(mm_tensor_kind kind) {
         [MM_OPTIMIZER] = "optimizer state",
     };
     return (unsigned)kind < MM_TENSOR_KINDS ? names[kind] : "unknown";
-}
-
-const char *mm_layer_kind_name(mm_layer_kind kind) {
-    static const char *const names[MM_LAYER_KINDS] = {
-        [MM_LAYER_OTHER] = "other",     [MM_LAYER_DATA] = "data",
-        [MM_LAYER_CONV] = "conv",       [MM_LAYER_LINEAR] = "linear",
-        [MM_LAYER_BATCH_NORM] = "bn",   [MM_LAYER_LRN] = "lrn",
-        [MM_LAYER_RELU] = "relu",       [MM_LAYER_POOL] = "pool",
-        [MM_LAYER_ADD] = "add",         [MM_LAYER_CONCAT] = "concat",
-        [MM_LAYER_CROP] = "crop",       [MM_LAYER_UPSAMPLE] = "upsample",
-        [MM_LAYER_DROPOUT] = "dropout", [MM_LAYER_LOSS] = "loss",
-        [MM_LAYER_UPDATE] = "update",   [MM_LAYER_BATCH_NORM_RELU] = "bn-relu",
-    };
-    return (unsigned)kind < MM_LAYER_KINDS ? names[kind] : "unknown";
 }
 
 const char *mm_phase_name(mm_phase phase) {
@@ -119,9 +104,9 @@ static mm_status check_name(const mm_graph *graph, const char *what, const char 
 }
 
 static mm_status tensor_bytes(const mm_graph *graph, const mm_tensor_desc *desc, int64_t *bytes_out) {
-    if (desc->rank < 1 || desc->rank > 4)
-        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: rank %d is not 1 to 4", graph->name, desc->name,
-                       desc->rank);
+    if (desc->rank < 1 || desc->rank > MM_RANK_MAX)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: rank %d is not 1 to %d", graph->name, desc->name,
+                       desc->rank, MM_RANK_MAX);
     int64_t bytes = (int64_t)mm_dtype_bytes(desc->dtype);
     for (int i = 0; i < desc->rank; i++) {
         if (desc->dims[i] < 1)
@@ -140,7 +125,7 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
     MM_TRY(check_open(graph));
     MM_TRY(check_name(graph, "tensor", desc->name));
     if ((unsigned)desc->kind >= MM_TENSOR_KINDS || (unsigned)desc->ownership > MM_EXTERNAL ||
-        (unsigned)desc->dtype > MM_U8)
+        (unsigned)desc->dtype >= MM_DTYPES)
         return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: unknown kind, ownership or type", graph->name, desc->name);
     int64_t bytes;
     MM_TRY(tensor_bytes(graph, desc, &bytes));
@@ -159,13 +144,13 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
                                .ownership = desc->ownership,
                                .dtype = desc->dtype,
                                .rank = desc->rank,
-                               .dims = {1, 1, 1, 1},
                                .bytes = bytes,
                                .producer = -1,
                                .first_use = -1,
                                .last_use = -1,
                                .last_forward = -1,
                                .first_backward = -1};
+    for (int i = 0; i < MM_RANK_MAX; i++) tensor->dims[i] = 1;
     memcpy(tensor->dims, desc->dims, (size_t)desc->rank * sizeof desc->dims[0]);
     *tensor_out = graph->n_tensors++;
     return MM_OK;
@@ -179,8 +164,21 @@ mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind ki
     if (!grow((void **)&graph->layers, graph->n_layers, sizeof *graph->layers)) return no_memory("a graph's layers");
     char *copy = strdup(name);
     if (!copy) return no_memory("a layer's name");
-    graph->layers[graph->n_layers] = (mm_layer_info){.name = copy, .kind = kind, .step = {-1, -1, -1}};
+    graph->layers[graph->n_layers] =
+        (mm_layer_info){.name = copy, .kind = kind, .properties = mm_layer_kind_properties(kind), .step = {-1, -1, -1}};
     *layer_out = graph->n_layers++;
+    return MM_OK;
+}
+
+mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer, const mm_layer_properties *properties) {
+    MM_TRY(check_open(graph));
+    if (layer < 0 || layer >= graph->n_layers)
+        return mm_fail(MM_ERR_INVALID, "graph %s: properties of layer %d, it has layers 0 to %d", graph->name, layer,
+                       graph->n_layers - 1);
+    if (!properties || (unsigned)properties->cost > MM_LAYER_DEAR)
+        return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: no properties, or an unknown cost class", graph->name,
+                       graph->layers[layer].name);
+    graph->layers[layer].properties = *properties;
     return MM_OK;
 }
 
@@ -193,7 +191,7 @@ static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phas
         if ((unsigned)uses[i].access > MM_MODIFY || (unsigned)uses[i].form > MM_FORM_SIGN)
             return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: unknown access or form", name, mm_phase_name(phase),
                            tensor->name);
-        if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || tensor->dtype != MM_F32))
+        if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || !mm_dtype_table[tensor->dtype].has_sign))
             return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: only a read of floats can be of the sign", name,
                            mm_phase_name(phase), tensor->name);
         for (size_t j = 0; j < i; j++)

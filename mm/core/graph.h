@@ -10,7 +10,7 @@ typedef struct mm_tensor_info {
     mm_ownership ownership;
     mm_dtype dtype;
     int rank;
-    int64_t dims[4]; /* unused ones are 1 */
+    int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t bytes;
     mm_layer producer; /* layer of the first step that writes it; -1 if none does */
     int first_use;     /* first and last step that uses it */
@@ -22,7 +22,8 @@ typedef struct mm_tensor_info {
 
 typedef struct mm_layer_info {
     char *name;
-    mm_layer_kind kind;
+    mm_layer_kind kind; /* a label for rules */
+    mm_layer_properties properties;
     int step[3]; /* index of the step of each phase; -1 */
 } mm_layer_info;
 
@@ -55,6 +56,11 @@ int mm_graph_steps(const mm_graph *graph);
 const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor);
 const mm_layer_info *mm_graph_layer(const mm_graph *graph, mm_layer layer);
 const mm_step_info *mm_graph_step(const mm_graph *graph, int step);
+
+/* The properties of a step's layer. */
+static inline const mm_layer_properties *mm_graph_step_properties(const mm_graph *graph, int step) {
+    return &mm_graph_layer(graph, mm_graph_step(graph, step)->layer)->properties;
+}
 
 /* "layer1.0.conv1 backward", for messages. Returns buffer. */
 const char *mm_graph_step_name(const mm_graph *graph, int step, char *buffer, size_t capacity);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "mm/core/graph.h"
 #include "mm/device/device.h"
 
 typedef struct mm_codec mm_codec;
@@ -16,6 +17,10 @@ typedef struct mm_shape {
      * 2^62 */
     int64_t dims[4];
 } mm_shape;
+
+/* The shape that codecs see of a tensor of at most MM_RANK_MAX dimensions: all but the outermost and the innermost two
+ * are merged. */
+mm_shape mm_codec_shape(const mm_tensor_info *tensor);
 
 /* Counted by jobs as they run; one for each manager, in memory that the device reaches: its MM_MEMORY_PINNED, or any on
  * the host device. Read once the jobs are done. */

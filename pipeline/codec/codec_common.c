@@ -21,6 +21,14 @@ int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape) {
     return 0;
 }
 
+mm_shape mm_codec_shape(const mm_tensor_info *tensor) {
+    mm_shape shape = {.dtype = tensor->dtype, .rank = tensor->rank < 4 ? tensor->rank : 4, .dims = {1, 1, 1, 1}};
+    const int merged = tensor->rank - shape.rank;
+    shape.dims[0] = tensor->dims[0];
+    for (int d = 1; d < tensor->rank; d++) shape.dims[d <= merged + 1 ? 1 : d - merged] *= tensor->dims[d];
+    return shape;
+}
+
 mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out) {
     if (shape->rank < 1 || shape->rank > 4)
         return mm_fail(MM_ERR_INVALID, "shape of rank %d: 1 to 4 are possible", shape->rank);

@@ -19,8 +19,7 @@ static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_byt
 }
 
 static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_code_facts *facts) {
-    mm_shape shape = {.dtype = tensor->dtype, .rank = tensor->rank};
-    memcpy(shape.dims, tensor->dims, sizeof shape.dims);
+    const mm_shape shape = mm_codec_shape(tensor);
     int64_t bytes;
     if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* stays "does not take it" */
     facts->code_bytes = bytes;
