@@ -53,7 +53,8 @@ int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits) {
 
 mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
     MM_TRY(mm_shape_elems(shape, elems_out));
-    if (shape->dtype != MM_F32) return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes float32 only", codec->spec);
+    if (shape->dtype != MM_F32)
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes f32 only, not %s", codec->spec, mm_dtype_name(shape->dtype));
     return MM_OK;
 }
 

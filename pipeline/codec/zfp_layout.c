@@ -38,7 +38,8 @@ mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, bool channels_firs
                              mm_zfp_layout *layout_out) {
     int64_t elems, images;
     MM_TRY(mm_shape_elems(shape, &elems));
-    if (shape->dtype != MM_F32) return mm_fail(MM_ERR_UNSUPPORTED, "codec zfp takes float32 only");
+    if (shape->dtype != MM_F32)
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec zfp takes f32 only, not %s", mm_dtype_name(shape->dtype));
 
     mm_zfp_layout layout = {.dims = dims, .maxbits = maxbits};
     place_elements(shape, channels_first, elems, &images, &layout);

@@ -127,8 +127,8 @@ static void bad_tensors_are_refused(void **state) {
     EXPECT(MM_ERR_INVALID, "longer", mm_graph_add_tensor(graph, &d, &tensor));
     d = good, d.rank = 0;
     EXPECT(MM_ERR_INVALID, "rank 0", mm_graph_add_tensor(graph, &d, &tensor));
-    d.rank = 5;
-    EXPECT(MM_ERR_INVALID, "rank 5", mm_graph_add_tensor(graph, &d, &tensor));
+    d.rank = MM_RANK_MAX + 1;
+    EXPECT(MM_ERR_INVALID, "rank 9 is not 1 to 8", mm_graph_add_tensor(graph, &d, &tensor));
     d = good, d.dims[1] = 0;
     EXPECT(MM_ERR_INVALID, "dimension 1 is 0", mm_graph_add_tensor(graph, &d, &tensor));
     d.dims[0] = d.dims[1] = INT64_C(1) << 31;
@@ -139,6 +139,37 @@ static void bad_tensors_are_refused(void **state) {
     assert_int_equal(mm_graph_tensors(graph), 0);
     assert_int_equal(mm_graph_add_tensor(graph, &good, &tensor), MM_OK);
     EXPECT(MM_ERR_INVALID, "already", mm_graph_add_tensor(graph, &good, &tensor));
+}
+
+static void types_are_all_in_the_table(void **state) {
+    mm_graph *graph = *state;
+    static const size_t bytes[MM_DTYPES] = {[MM_F32] = 4, [MM_I32] = 4, [MM_U8] = 1, [MM_F16] = 2, [MM_BF16] = 2};
+    for (mm_dtype type = 0; type < MM_DTYPES; type++) {
+        mm_tensor_desc d = {.name = mm_dtype_name(type), .dtype = type, .rank = 6, .dims = {2, 3, 1, 5, 1, 7}};
+        mm_tensor tensor;
+        assert_int_equal(mm_dtype_bytes(type), bytes[type]);
+        assert_int_equal(mm_graph_add_tensor(graph, &d, &tensor), MM_OK); /* each has a name of its own */
+        assert_int_equal(mm_graph_tensor(graph, tensor)->bytes, 2 * 3 * 5 * 7 * (int64_t)bytes[type]);
+    }
+    mm_tensor_desc d = {.name = "t", .dtype = MM_DTYPES, .rank = 1, .dims = {1}};
+    mm_tensor tensor;
+    EXPECT(MM_ERR_INVALID, "type", mm_graph_add_tensor(graph, &d, &tensor));
+    assert_int_equal(mm_dtype_bytes(MM_DTYPES), 0);
+    assert_string_equal(mm_dtype_name(MM_DTYPES), "unknown");
+}
+
+static void properties_replace_those_of_the_kind(void **state) {
+    mm_graph *graph = *state;
+    mm_layer conv = small_layer(graph, "c", MM_LAYER_CONV), other = small_layer(graph, "o", MM_LAYER_OTHER);
+    const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, unknown = {MM_LAYER_DEAR + 1, true};
+    assert_int_equal(mm_graph_layer(graph, conv)->properties.cost, MM_LAYER_DEAR);
+    assert_true(mm_graph_layer(graph, conv)->properties.repeatable);
+    assert_false(mm_graph_layer(graph, other)->properties.repeatable);
+    assert_int_equal(mm_graph_set_properties(graph, other, &cheap), MM_OK);
+    assert_true(mm_graph_layer(graph, other)->properties.repeatable);
+    EXPECT(MM_ERR_INVALID, "layers 0 to 1", mm_graph_set_properties(graph, 2, &cheap));
+    EXPECT(MM_ERR_INVALID, "cost class", mm_graph_set_properties(graph, conv, &unknown));
+    EXPECT(MM_ERR_INVALID, "no properties", mm_graph_set_properties(graph, conv, NULL));
 }
 
 static void largest_tensor_is_of_2_to_the_62_bytes(void **state) {
@@ -270,6 +301,8 @@ int main(void) {
         CASE(tensors_are_found_by_name_among_many),
         CASE(names_are_copied),
         CASE(bad_tensors_are_refused),
+        CASE(types_are_all_in_the_table),
+        CASE(properties_replace_those_of_the_kind),
         CASE(largest_tensor_is_of_2_to_the_62_bytes),
         CASE(bad_steps_are_refused),
         CASE(bad_pairs_are_refused),

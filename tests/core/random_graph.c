@@ -30,6 +30,7 @@ typedef struct layer {
 
 typedef struct builder {
     mm_graph *graph;
+    mm_dtype dtype;
     uint64_t random;
     int max_channels, images;
     map *maps;
@@ -51,7 +52,7 @@ static mm_tensor add_tensor(builder *b, mm_tensor_kind kind, mm_ownership owners
     vsnprintf(name, sizeof name, format, arguments);
     va_end(arguments);
     mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .dtype = dtype, .rank = 4};
-    memcpy(desc.dims, dims, sizeof desc.dims);
+    memcpy(desc.dims, dims, 4 * sizeof *dims);
     mm_tensor tensor = 0;
     if (b->status == MM_OK) b->status = mm_graph_add_tensor(b->graph, &desc, &tensor);
     return tensor;
@@ -109,7 +110,7 @@ static mm_tensor take_input(builder *b, layer *l, int index) {
 }
 
 static mm_tensor make_output(builder *b, layer *l, const int64_t dims[4]) {
-    mm_tensor t = add_tensor(b, MM_FEATURE_MAP, MM_MANAGED, MM_F32, dims, "map%d", b->n_layers);
+    mm_tensor t = add_tensor(b, MM_FEATURE_MAP, MM_MANAGED, b->dtype, dims, "map%d", b->n_layers);
     l->output = add_map(b, t, dims);
     return t;
 }
@@ -214,7 +215,7 @@ static void forward_concat(builder *b) {
 /* One tensor that is written, read, written again and read again; other layers in between. */
 static void forward_rewritten(builder *b) {
     int64_t dims[4] = {1, 1, 1, 1 + random_below(&b->random, 500)};
-    mm_tensor t = add_tensor(b, MM_FEATURE_MAP, MM_MANAGED, MM_F32, dims, "rewritten%d", b->n_layers);
+    mm_tensor t = add_tensor(b, MM_FEATURE_MAP, MM_MANAGED, b->dtype, dims, "rewritten%d", b->n_layers);
     for (int round = 0; round < 2; round++) {
         layer *writer = add_layer(b, MM_LAYER_OTHER);
         reads(b, b->maps[pick_map(b)].tensor);
@@ -291,7 +292,7 @@ static mm_tensor give_gradient(builder *b, int index) {
         modifies(b, m->gradient);
         return -1;
     }
-    m->gradient = add_tensor(b, MM_GRADIENT_MAP, MM_MANAGED, MM_F32, m->dims, "d_map%d", index);
+    m->gradient = add_tensor(b, MM_GRADIENT_MAP, MM_MANAGED, b->dtype, m->dims, "d_map%d", index);
     writes(b, m->gradient);
     return m->gradient;
 }
@@ -378,6 +379,7 @@ mm_status random_graph_create(const random_graph_options *options, mm_graph **gr
     /* One of a kind is up to eight layers, the loss joins maps by eights; each layer makes at most one map. */
     size_t capacity = 10 * (size_t)options->layers + 16;
     builder b = {.random = options->seed,
+                 .dtype = options->dtype,
                  .max_channels = options->max_channels,
                  .images = options->images,
                  .maps = calloc(capacity, sizeof *b.maps),

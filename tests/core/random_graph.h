@@ -12,6 +12,7 @@ typedef struct random_graph_options {
     int layers;       /* forward layers, besides the loss */
     int max_channels; /* maps are at most 2 x 8 x 8 x max_channels */
     int images;       /* their first dimension; 0: 1 or 2 */
+    mm_dtype dtype;   /* of feature and gradient maps: a type of floats */
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,

@@ -23,8 +23,16 @@ uint64_t random_graph_digest(uint64_t digest, const void *data, size_t bytes) {
     return mix(digest, rest);
 }
 
+/* Of a finite element. */
+static bool is_positive(mm_dtype dtype, const unsigned char *data, size_t i) {
+    if (dtype != MM_F32) return data[2 * i + 1] < 0x80 && (data[2 * i] | data[2 * i + 1]) != 0;
+    float value;
+    memcpy(&value, data + 4 * i, 4);
+    return value > 0;
+}
+
 /* The same for the elements and for their mask. */
-static uint64_t digest_signs(uint64_t digest, const random_operand *operand, size_t n) {
+static uint64_t digest_signs(uint64_t digest, const random_operand *operand, mm_dtype dtype, size_t n) {
     const unsigned char *p = operand->data;
     for (size_t i = 0; i < n; i += 32) {
         uint32_t bits = 0;
@@ -33,11 +41,7 @@ static uint64_t digest_signs(uint64_t digest, const random_operand *operand, siz
             memcpy(&bits, p + i / 8, 4);
             if (in_word < 32) bits &= (UINT32_C(1) << in_word) - 1;
         } else {
-            for (size_t j = 0; j < in_word; j++) {
-                float value;
-                memcpy(&value, p + 4 * (i + j), 4);
-                bits |= (uint32_t)(value > 0) << j;
-            }
+            for (size_t j = 0; j < in_word; j++) bits |= (uint32_t)is_positive(dtype, p, i + j) << j;
         }
         digest = mix(digest, bits);
     }
@@ -52,8 +56,15 @@ static void put_element(const mm_tensor_info *tensor, bool rectified, size_t i, 
     }
     float value = 1 + (float)(hash >> 48) / 65536;
     if (hash & 1) value = rectified ? 0 : -value;
-    int32_t integer = (int32_t)(hash >> 33);
-    memcpy((char *)data + 4 * i, tensor->dtype == MM_F32 ? (void *)&value : (void *)&integer, 4);
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (tensor->dtype == MM_I32) bits = (uint32_t)(hash >> 33);
+    /* Of 1 <= |value| < 2, or 0: the exponent of binary16 is biased by 15. */
+    uint16_t half = (uint16_t)(bits >> 16);
+    if (tensor->dtype == MM_F16)
+        half = (uint16_t)(value == 0 ? 0 : ((bits >> 16) & 0x8000) | (15 << 10) | ((bits >> 13) & 0x3ff));
+    const size_t width = mm_dtype_bytes(tensor->dtype);
+    memcpy((char *)data + width * i, width == 2 ? (void *)&half : (void *)&bits, width);
 }
 
 static void put_elements(const mm_tensor_info *tensor, bool rectified, bool over_old, uint64_t digest, void *data) {
@@ -85,7 +96,8 @@ static uint64_t digest_inputs(const mm_graph *graph, const mm_step_info *step, u
         bool state = step->uses[u].access == MM_MODIFY && tensor->ownership != MM_MANAGED;
         if (step->uses[u].access == MM_WRITE || (state && step->phase == MM_FORWARD)) continue;
         if (step->uses[u].form == MM_FORM_SIGN)
-            digest = digest_signs(digest, &operands[u], (size_t)tensor->bytes / 4);
+            digest = digest_signs(digest, &operands[u], tensor->dtype,
+                                  (size_t)tensor->bytes / mm_dtype_bytes(tensor->dtype));
         else
             digest = random_graph_digest(digest, operands[u].data, (size_t)tensor->bytes);
     }

@@ -345,8 +345,8 @@ static piece_fixture piece_create(int64_t encode_ns, int64_t copy_ns, int64_t de
     f->encode = nodes[0], p.out = nodes[1], p.in = nodes[2], f->decode = nodes[3];
     assert_int_equal(mm_plan_finish(f->plan), MM_OK);
     f->facts->codecs[0].fixed_size = true;
-    f->facts->codes[f->g.out] =
-        (mm_code_facts){.code_bytes = 1000, .encode_ns = encode_ns, .decode_ns = decode_ns, .split_rows = 250, .split_bytes = 250};
+    f->facts->codes[f->g.out] = (mm_code_facts){
+        .code_bytes = 1000, .encode_ns = encode_ns, .decode_ns = decode_ns, .split_rows = 250, .split_bytes = 250};
     f->facts->piece_bytes = 1000;
     f->facts->out_bytes_per_s = f->facts->in_bytes_per_s = 1000 * INT64_C(1000000000) / copy_ns;
     return p;

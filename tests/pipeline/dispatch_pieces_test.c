@@ -50,6 +50,28 @@ static void offload_in_pieces_gives_the_same_bits(void **state) {
     for (uint64_t seed = 1; seed <= 24; seed++) check_offload(policies[seed % 4], seed, (int)(seed / 4 % 4));
 }
 
+/* Copies and codecs that lose nothing take every type of floats. */
+static void maps_of_every_type_come_back(void **state) {
+    (void)state;
+    static const char *const policies[] = {offload, "swap-async:when=always", "rules:rules=*=compress(raw),when=always",
+                                           "rules:rules=relu=mask;*=swap,when=always"};
+    for (int p = 0; p < 4; p++)
+        for (mm_dtype dtype = 0; dtype < MM_DTYPES; dtype++) {
+            if (dtype == MM_I32 || dtype == MM_U8) continue;
+            rig r;
+            rig_options options = {
+                .seed = 3 + (uint64_t)p, .layers = LAYERS, .policy = policies[p], .images = IMAGES, .dtype = dtype};
+            rig_init(&r, &options);
+            int acted = 0;
+            for (int i = 0; i < r.planned.plan->n_nodes; i++) acted += r.planned.plan->nodes[i].kind != MM_NODE_STEP;
+            assert_true(acted > 3);
+            for (int i = 0; i < 3; i++) must_iterate(&r, p % 2);
+            if (rig_digest(&r) != rig_expected(&r, options.seed, 3))
+                fail_msg("%s, %s", policies[p], mm_dtype_name(dtype));
+            rig_fini(&r);
+        }
+}
+
 static void the_graphs_have_maps_to_divide(void **state) {
     (void)state;
     int encodes = 0, decodes = 0;
@@ -186,6 +208,7 @@ static void giving_up_does_not_wait_for_pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_of_every_type_come_back),
         cmocka_unit_test(the_graphs_have_maps_to_divide),
         cmocka_unit_test(offload_in_pieces_gives_the_same_bits),
         cmocka_unit_test(pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it),

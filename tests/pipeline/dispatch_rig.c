@@ -103,7 +103,8 @@ void rig_refill(rig *r, uint64_t seed) {
 void rig_init(rig *r, const rig_options *o) {
     memset(r, 0, sizeof *r);
     r->step_ns = o->step_ns;
-    random_graph_options graph = {.seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images};
+    random_graph_options graph = {
+        .seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images, .dtype = o->dtype};
     assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
     plan(r, o->policy, o->piece_bytes);
     mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};

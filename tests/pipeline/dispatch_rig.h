@@ -47,6 +47,7 @@ typedef struct rig_options {
     int layers;
     const char *policy;  /* its first codec becomes the fault codec */
     int images;          /* of every map; 0: 1 or 2 */
+    mm_dtype dtype;      /* of maps */
     int64_t piece_bytes; /* of codes on the link; 0: MM_PIECE_BYTES */
     mm_issue issue;
     bool self_check, measure_times;

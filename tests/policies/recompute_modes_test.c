@@ -74,6 +74,38 @@ static int count_again(const mm_graph *graph, const char *spec) {
     return n;
 }
 
+/* ---------------------------------------------------------------- what a layer declares */
+
+/* x0 -> own -> x1 -> loss, where x1 is read again by the backward step; `own` is of no kind that is known. */
+static mm_graph *with_own_layer(const mm_layer_properties *properties) {
+    terse_graph g;
+    terse_init(&g, "own");
+    terse_persistent(&g, "loss", 1);
+    terse_map(&g, "x0", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "x1", MM_FEATURE_MAP, MAP);
+    terse_map(&g, "d1", MM_GRADIENT_MAP, MAP);
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "=x0");
+    terse_step(&g, "own", MM_LAYER_OTHER, MM_FORWARD, "x0 =x1");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "+loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "=d1");
+    terse_step(&g, "own", MM_LAYER_OTHER, MM_BACKWARD, "x0 x1 d1");
+    if (properties) assert_int_equal(mm_graph_set_properties(g.graph, g.layers[1], properties), MM_OK);
+    return terse_freeze(&g);
+}
+
+static void a_layer_runs_again_by_its_properties_whatever_its_kind(void **state) {
+    (void)state;
+    const mm_layer_properties cheap = {MM_LAYER_CHEAP, true}, dear = {MM_LAYER_DEAR, true},
+                              once = {MM_LAYER_CHEAP, false};
+    mm_graph *graphs[] = {with_own_layer(NULL), with_own_layer(&cheap), with_own_layer(&dear), with_own_layer(&once)};
+    static const int cost[] = {0, 1, 0, 0}, sqrt[] = {0, 1, 1, 0};
+    for (int g = 0; g < 4; g++) {
+        assert_int_equal(count_again(graphs[g], "recompute:mode=cost"), cost[g]);
+        assert_int_equal(count_again(graphs[g], "rules:other=recompute,mode=sqrt"), sqrt[g]);
+        mm_graph_destroy(graphs[g]);
+    }
+}
+
 /* ---------------------------------------------------------------- a segment of cheap layers */
 
 static void speed_runs_a_segment_once_and_keeps_what_it_makes(void **state) {
@@ -278,6 +310,7 @@ static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_layer_runs_again_by_its_properties_whatever_its_kind),
         cmocka_unit_test(speed_runs_a_segment_once_and_keeps_what_it_makes),
         cmocka_unit_test(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing),
         cmocka_unit_test(what_memory_holds_does_not_grow_with_the_segment),
