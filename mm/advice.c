@@ -52,7 +52,10 @@ static trial try_policy(const mm_refused *r, const char *spec, const char *form)
     mm_policy policy;
     mm_planned planned;
     if (mm_policy_parse(form, &policy) != MM_OK) return t;
-    if (mm_planned_init(&planned, &policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
+    if (mm_planned_init(&planned, &policy, r->graph, r->device) != MM_OK) { /* not on this device */
+        mm_policy_fini(&policy);
+        return t;
+    }
     mm_planned_tell(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
     bool made = mm_planned_make(&planned, &policy, r->graph, &r->limits) == MM_OK;
@@ -61,6 +64,7 @@ static trial try_policy(const mm_refused *r, const char *spec, const char *form)
         t.pinned_bytes = planned.plan->pinned_bytes;
     }
     mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
     return t;
 }
 

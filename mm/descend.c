@@ -1,5 +1,6 @@
 /* What is run where memory is short: down the policy's ladder, and up again. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/advice.h"
@@ -21,22 +22,37 @@ mm_status mm_manager_advise(const mm_manager *m, const mm_attempt *a, bool desce
     return mm_advise(&refused);
 }
 
-/* What is run from now on is what was tried, for the policy that is wanted. */
-static void take_up(mm_manager *m, const mm_attempt *a, const mm_policy *wanted, const char *step, const char *why) {
+/* What is run from now on is what was tried, for the policy that is wanted. `now`: its name, which is taken. */
+static void take_up(mm_manager *m, const mm_attempt *a, char *now, const mm_policy *wanted, const char *step,
+                    const char *why) {
     bool new_policy = strcmp(m->policy.spec, wanted->spec) != 0;
-    bool other = strcmp(m->policy_now, a->policy.spec) != 0 || m->least_workspaces != a->least_workspaces;
-    strcpy(m->policy_now, a->policy.spec);
+    bool other = strcmp(m->policy_now, now) != 0 || m->least_workspaces != a->least_workspaces;
+    free(m->policy_now);
+    m->policy_now = now;
     m->least_workspaces = a->least_workspaces;
     if (!new_policy && !other) return;
-    char need[32], have[32], message[MM_MESSAGE_CAPACITY];
+    char need[32], have[32], message[2 * MM_MESSAGE_CAPACITY];
     if (!a->stands_in) {
-        if (!new_policy) mm_log_send(&m->options.log, MM_LOG_WARNING, "%s fits again", wanted->spec);
+        if (!new_policy) mm_log_send(&m->options.log, MM_LOG_WARNING, "%s fits again", MM_BRIEF(wanted->spec));
         return;
     }
-    snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, step, a->policy.spec,
-             wanted->spec, mm_size_format(a->need_bytes, need, sizeof need),
+    snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, step, MM_BRIEF(now),
+             MM_BRIEF(wanted->spec), mm_size_format(a->need_bytes, need, sizeof need),
              mm_size_format(mm_manager_limit_bytes(m), have, sizeof have));
-    mm_manager_step_down(m, a->policy.spec, mm_manager_limit_bytes(m), message);
+    mm_manager_step_down(m, now, mm_manager_limit_bytes(m), message);
+}
+
+/* Tries, and takes up what does. */
+static mm_status attempt(mm_manager *m, mm_attempt *a, const mm_policy *wanted, const mm_record *added,
+                         const char *step, const char *why) {
+    char *now = strdup(a->policy.spec);
+    mm_status status =
+        now ? mm_manager_try(m, a, added) : mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    if (status == MM_OK)
+        take_up(m, a, now, wanted, step, why);
+    else
+        free(now);
+    return status;
 }
 
 static bool allows_less_workspace(const mm_graph *graph) {
@@ -52,35 +68,49 @@ static bool has_smaller_workspaces(const mm_manager *m, const mm_record *added) 
     return any;
 }
 
+static mm_status try_rung(mm_manager *m, const mm_rung *rung, const mm_policy *wanted, const mm_record *added,
+                          const char *why, int64_t *need_bytes_out) {
+    mm_attempt a = {.least_workspaces = rung->least_workspaces, .stands_in = true};
+    MM_TRY(mm_policy_parse(rung->spec, &a.policy));
+    mm_status status = attempt(m, &a, wanted, added, rung->step, why);
+    *need_bytes_out = a.need_bytes;
+    mm_policy_fini(&a.policy);
+    return status;
+}
+
 /* The first of a policy's ladder that fits, for all graphs. `own`: the policy itself, which does not. */
-static mm_status descend(mm_manager *m, const mm_attempt *own, const mm_record *added, const char *why) {
-    mm_rung rungs[MM_LADDER_MAX];
-    char refusal[MM_MESSAGE_CAPACITY], least[MM_POLICY_SPEC];
-    int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX;
+static mm_status descend_rungs(mm_manager *m, const mm_attempt *own, const mm_rung *rungs, int n,
+                               const mm_record *added, const char *why) {
+    char refusal[MM_MESSAGE_CAPACITY];
+    const char *least = own->policy.spec;
+    int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX, need_bytes = 0;
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    strcpy(least, own->policy.spec);
-    int n = mm_ladder_list(&own->policy, rungs);
     for (int i = has_smaller_workspaces(m, added) ? 0 : 1; i < n; i++) {
-        mm_attempt a = {.least_workspaces = rungs[i].least_workspaces, .stands_in = true};
-        MM_TRY(mm_policy_parse(rungs[i].spec, &a.policy));
-        mm_status status = mm_manager_try(m, &a, added);
-        if (status == MM_OK) {
-            take_up(m, &a, &own->policy, rungs[i].step, why);
-            return MM_OK;
-        }
+        mm_status status = try_rung(m, &rungs[i], &own->policy, added, why, &need_bytes);
         if (status != MM_ERR_INFEASIBLE) return status;
-        if (a.need_bytes == 0 || a.need_bytes >= least_bytes) continue;
-        least_bytes = a.need_bytes;
-        strcpy(least, rungs[i].spec);
+        if (need_bytes == 0 || need_bytes >= least_bytes) continue;
+        least_bytes = need_bytes;
+        least = rungs[i].spec;
     }
-    mm_fail_set("%s; of all that could stand in for it, %s needs least: %s", refusal, least, MM_SIZE_TOLD(least_bytes));
+    mm_fail_set("%s; of all that could stand in for it, %s needs least: %s", refusal, MM_BRIEF(least),
+                MM_SIZE_TOLD(least_bytes));
     return mm_manager_advise(m, own, true);
+}
+
+static mm_status descend(mm_manager *m, const mm_attempt *own, const mm_record *added, const char *why) {
+    mm_ladder ladder;
+    char refusal[MM_MESSAGE_CAPACITY];
+    snprintf(refusal, sizeof refusal, "%s", mm_last_error());
+    MM_TRY(mm_ladder_init(&ladder, &own->policy));
+    mm_fail_set("%s", refusal);
+    mm_status status = descend_rungs(m, own, ladder.rungs, ladder.n, added, why);
+    mm_ladder_fini(&ladder);
+    return status;
 }
 
 mm_status mm_manager_replan(mm_manager *m, const mm_policy *wanted, const mm_record *added, const char *why) {
     mm_attempt a = {.policy = *wanted};
-    mm_status status = mm_manager_try(m, &a, added);
-    if (status == MM_OK) take_up(m, &a, wanted, NULL, NULL);
+    mm_status status = attempt(m, &a, wanted, added, NULL, NULL);
     if (status != MM_ERR_INFEASIBLE) return status;
     return mm_manager_is_short(m) ? descend(m, &a, added, why) : mm_manager_advise(m, &a, false);
 }

@@ -36,8 +36,9 @@ static mm_status check_recompute(const mm_record *r) {
     char name[256];
     int step = mm_record_unable(r);
     if (step < 0) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set", plan->policy,
-                   mm_graph_step_name(plan->graph, step, name, sizeof name), mm_graph_name(plan->graph));
+    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: tell how with mm_recompute_set",
+                   MM_BRIEF(plan->policy), mm_graph_step_name(plan->graph, step, name, sizeof name),
+                   mm_graph_name(plan->graph));
 }
 
 mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const char *call,

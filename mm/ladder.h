@@ -18,12 +18,19 @@
 enum { MM_LADDER_MAX = 12 };
 
 typedef struct mm_rung {
-    char spec[MM_POLICY_SPEC];
+    char *spec;
     bool least_workspaces; /* and the variants with the least workspace, where facts have several */
     const char *step;      /* in a word; static */
 } mm_rung;
 
-/* The rungs below the policy, in the order in which they are to be tried; returns how many. */
-int mm_ladder_list(const mm_policy *policy, mm_rung rungs_out[MM_LADDER_MAX]);
+/* The rungs below a policy, in the order in which they are to be tried. */
+typedef struct mm_ladder {
+    mm_rung rungs[MM_LADDER_MAX];
+    int n;
+} mm_ladder;
+
+/* MM_ERR_NOMEM. The caller ends it. */
+MM_CHECKED mm_status mm_ladder_init(mm_ladder *ladder, const mm_policy *policy);
+void mm_ladder_fini(mm_ladder *ladder);
 
 #endif

@@ -38,13 +38,22 @@ void mm_manager_step_down(mm_manager *m, const char *name, int64_t bytes, const 
 
 const char *mm_policy_now(const mm_manager *m) { return m->policy_now; }
 
+static mm_status go_over(mm_manager *m, const mm_policy *policy) {
+    MM_TRY(mm_planned_try_codecs(policy, m->options.device));
+    MM_TRY(mm_manager_settle(m, "mm_policy_set"));
+    return mm_manager_replan(m, policy, NULL, "the policy is set");
+}
+
 mm_status mm_policy_set(mm_manager *m, const char *spec) {
     MM_TRY(mm_manager_check_idle(m, "mm_policy_set"));
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    MM_TRY(mm_planned_try_codecs(&policy, m->options.device));
-    MM_TRY(mm_manager_settle(m, "mm_policy_set"));
-    MM_TRY(mm_manager_replan(m, &policy, NULL, "the policy is set"));
+    mm_status status = go_over(m, &policy);
+    if (status != MM_OK) {
+        mm_policy_fini(&policy);
+        return status;
+    }
+    mm_policy_fini(&m->policy);
     m->policy = policy;
     mm_manager_notify(m, MM_EVENT_POLICY, m->policy.spec, 0, 0);
     return MM_OK;
@@ -142,7 +151,8 @@ static mm_status open_parts(mm_manager *m) {
     m->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
     o->policy = NULL; /* the caller's string; m->policy has it */
     MM_TRY(mm_planned_try_codecs(&m->policy, o->device));
-    strcpy(m->policy_now, m->policy.spec);
+    m->policy_now = strdup(m->policy.spec);
+    if (!m->policy_now) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
@@ -189,6 +199,8 @@ void mm_manager_destroy(mm_manager *m) {
     mm_pool_destroy(m->staging);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);
+    mm_policy_fini(&m->policy);
+    free(m->policy_now);
     mm_directory_fini(&m->directory);
     mm_coverage_fini(&m->coverage);
     pthread_mutex_destroy(&m->lock);

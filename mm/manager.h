@@ -31,9 +31,9 @@ struct mm_manager {
     mm_pool *pool;    /* the arena */
     mm_pool *staging; /* pinned memory */
     mm_dispatch *dispatch;
-    mm_policy policy;                /* as it was set */
-    char policy_now[MM_POLICY_SPEC]; /* as it is run: of the policy's ladder */
-    bool least_workspaces;           /* it takes the variants with the least */
+    mm_policy policy;      /* as it was set */
+    char *policy_now;      /* as it is run: of the policy's ladder */
+    bool least_workspaces; /* it takes the variants with the least */
     mm_directory directory;
     mm_record *records;
     int n_records;
@@ -83,7 +83,7 @@ MM_CHECKED mm_status mm_touched_now(mm_manager *manager, mm_touched *touched_out
 
 /* A policy to be tried on the graphs. */
 typedef struct mm_attempt {
-    mm_policy policy;
+    mm_policy policy; /* borrowed, or ended by whoever parsed it */
     bool least_workspaces;
     bool stands_in; /* for the policy that was set */
     /* filled in */

@@ -7,8 +7,6 @@
 #include "pipeline/codec/codec.h"
 #include "policies/policy.h"
 
-enum { MM_MAX_CODECS = 16 }; /* more than any policy names */
-
 /* A plan and what it was made from. May be moved: whoever borrows from it borrows what it points to. */
 typedef struct mm_planned {
     mm_plan *plan;

@@ -47,7 +47,7 @@ static mm_status make_plan(const mm_manager *m, mm_attempt *a, mm_record *r) {
     if (plan->peak_bytes > a->need_bytes) a->need_bytes = plan->peak_bytes;
     MM_TRY(mm_plan_fits(plan, &limits));
     if (a->stands_in && mm_record_unable(r) >= 0)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and nobody said how", plan->policy,
+        return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and nobody said how", MM_BRIEF(plan->policy),
                        mm_graph_name(r->graph));
     return mm_execution_create(m->dispatch, r->planned.program, r->planned.facts, r->planned.codecs, &r->execution);
 }
@@ -109,16 +109,20 @@ mm_record *mm_manager_find(const mm_manager *m, const mm_graph *graph) {
     return NULL;
 }
 
+/* What is run now, to be tried again. The caller ends its policy. */
+static mm_status attempt_now(const mm_manager *m, mm_attempt *a) {
+    *a = (mm_attempt){.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
+    return mm_policy_parse(m->policy_now, &a->policy);
+}
+
 /* Adds one graph; the others keep their plans. */
-static mm_status add_record(mm_manager *m, const mm_record *known) {
+static mm_status add_record(mm_manager *m, mm_attempt *a, const mm_record *known) {
     mm_record added;
-    mm_attempt a = {.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
     mm_record *records = realloc(m->records, ((size_t)m->n_records + 1) * sizeof *records);
     if (!records) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", m->n_records + 1);
     m->records = records;
-    MM_TRY(mm_policy_parse(m->policy_now, &a.policy));
-    mm_status status = record_init(m, &a, known, &added);
-    if (status == MM_ERR_INFEASIBLE && !mm_manager_is_short(m)) return mm_manager_advise(m, &a, false);
+    mm_status status = record_init(m, a, known, &added);
+    if (status == MM_ERR_INFEASIBLE && !mm_manager_is_short(m)) return mm_manager_advise(m, a, false);
     MM_TRY(status);
     status = zero_added(m);
     if (status != MM_OK) {
@@ -131,7 +135,13 @@ static mm_status add_record(mm_manager *m, const mm_record *known) {
 }
 
 static mm_status add_graph(mm_manager *m, const mm_record *added, bool moved) {
-    mm_status status = moved ? MM_OK : add_record(m, added);
+    mm_status status = MM_OK;
+    if (!moved) {
+        mm_attempt a;
+        MM_TRY(attempt_now(m, &a));
+        status = add_record(m, &a, added);
+        mm_policy_fini(&a.policy);
+    }
     if (!moved && (status != MM_ERR_INFEASIBLE || !mm_manager_is_short(m))) return status;
     char why[MM_MESSAGE_CAPACITY];
     snprintf(why, sizeof why, "%s is added", mm_graph_name(added->graph));
@@ -166,12 +176,14 @@ static mm_status prepare(mm_manager *m, const mm_record *added) {
 
 /* Plans what is prepared around a directory of another size, by what is run now. */
 static mm_status plan_around(mm_manager *m) {
-    mm_attempt a = {.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
+    mm_attempt a;
     if (m->directory.bytes > mm_manager_limit_bytes(m))
         return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
                        MM_SIZE_TOLD(m->directory.bytes), MM_SIZE_TOLD(mm_manager_limit_bytes(m)));
-    MM_TRY(mm_policy_parse(m->policy_now, &a.policy));
-    return mm_manager_try(m, &a, NULL);
+    MM_TRY(attempt_now(m, &a));
+    mm_status status = mm_manager_try(m, &a, NULL);
+    mm_policy_fini(&a.policy);
+    return status;
 }
 
 mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {

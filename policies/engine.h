@@ -39,7 +39,7 @@ typedef struct mm_rule {
     bool mask; /* CODE: the exact mask, for maps of which only the sign is read */
 } mm_rule;
 
-enum { MM_RULES_MAX = 12, MM_RULES_TEXT = 256, MM_ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };
+enum { MM_ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };
 
 typedef enum mm_fetch {
     MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more for each it has finished with */
@@ -48,7 +48,7 @@ typedef enum mm_fetch {
 } mm_fetch;
 
 typedef struct mm_engine_config {
-    mm_rule rules[MM_RULES_MAX];
+    mm_rule *rules; /* a copy of the struct borrows them */
     int n_rules;
     mm_fetch fetch;
     int depth;
@@ -61,10 +61,12 @@ typedef struct mm_engine_config {
     bool always;     /* whatever the budget; else no more maps than it forces (mm_engine_plan_needed) */
 } mm_engine_config;
 
-/* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap". MM_ERR_INVALID says where and what. */
+/* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length. MM_ERR_INVALID says where and what; MM_ERR_NOMEM.
+ * The caller ends the rules. */
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
+void mm_rules_fini(mm_engine_config *config);
 
-/* The codecs that the rules name, and the mask. */
+/* The codecs that the rules name, and the mask: at most `capacity`; returns how many. */
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity);
 
 /* Which of the maps that the rules name the engine acts on; the others are kept. */
@@ -75,11 +77,6 @@ typedef struct mm_selection {
     const int *of_rule; /* all that a rule acts on before any of the next rule's; those of the last one that is reached
                            spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
 } mm_selection;
-
-/* How many maps each rule acts on if all are selected. */
-typedef struct mm_eligible {
-    int n, of_rule[MM_RULES_MAX];
-} mm_eligible;
 
 /* What the plans of a graph have in common that recompute in that mode, whatever is selected, fetched ahead or placed
  * where. Borrows what it is made of. */
@@ -93,9 +90,10 @@ MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engin
                                          const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
 /* What it takes at the least: bytes, and time by the facts' times. Much faster than the search for its places.
- * *eligible_out: how many maps there are to select from. */
+ * *eligible_out: how many maps there are to select from; of_rule_out: how many of them each rule acts on, one for each
+ * rule, or NULL. */
 MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config,
-                                          const mm_selection *selection, mm_eligible *eligible_out,
+                                          const mm_selection *selection, int *eligible_out, int *of_rule_out,
                                           mm_bounds *bounds_out, int64_t *ns_out);
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal

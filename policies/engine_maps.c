@@ -134,9 +134,10 @@ static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
 /* Of n things the index-th, where `limit` of them are picked, spread evenly. */
 static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index + 1) * limit / n > index * limit / n; }
 
-static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_eligible *before) {
-    if (selection->of == 0) return before->n < selection->limit;
-    if (!selection->of_rule) return is_picked(before->n, selection->limit, selection->of);
+/* `before`: the maps so far. */
+static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_maps *before) {
+    if (selection->of == 0) return before->eligible < selection->limit;
+    if (!selection->of_rule) return is_picked(before->eligible, selection->limit, selection->of);
     int limit = selection->limit, n = selection->of_rule[m->rule];
     for (int r = 0; r < m->rule; r++) limit -= selection->of_rule[r];
     if (limit <= 0 || limit >= n) return limit > 0;
@@ -189,9 +190,9 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         return;
     }
     if (!is_eligible(s, maps, config, t, m)) return;
-    bool kept = !is_selected(selection, m, &maps->eligible);
-    maps->eligible.n++;
-    maps->eligible.of_rule[m->rule]++;
+    bool kept = !is_selected(selection, m, maps);
+    maps->eligible++;
+    maps->of_rule[m->rule]++;
     if (!kept) maps->map_of[t] = maps->n++;
     queue_up(maps, m, kept);
     if (kept) return;
@@ -226,9 +227,10 @@ mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_schedule *s, c
                       .ended = calloc((size_t)mm_graph_steps(s->graph) + 1, sizeof *maps->ended),
                       .region_of = calloc(n, sizeof *maps->region_of),
                       .mark = calloc(n, sizeof *maps->mark),
-                      .met = malloc(n * sizeof *maps->met)};
+                      .met = malloc(n * sizeof *maps->met),
+                      .of_rule = calloc((size_t)config->n_rules + 1, sizeof *maps->of_rule)};
     if (!maps->maps || !maps->map_of || !maps->queue || !maps->keys || !maps->ended || !maps->region_of ||
-        !maps->mark || !maps->met) {
+        !maps->mark || !maps->met || !maps->of_rule) {
         mm_maps_fini(maps);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     }
@@ -245,6 +247,7 @@ void mm_maps_fini(mm_maps *maps) {
     free(maps->region_of);
     free(maps->mark);
     free(maps->met);
+    free(maps->of_rule);
     memset(maps, 0, sizeof *maps);
 }
 

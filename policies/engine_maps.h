@@ -44,7 +44,8 @@ typedef struct mm_maps {
     int n_queue;
     int *ended;         /* per step: how many of those that are kept it is the last to read */
     uint8_t *region_of; /* per tensor: where its storage is to lie */
-    mm_eligible eligible;
+    int eligible;       /* how many there are to select from, so far */
+    int *of_rule;       /* how many of them each rule acts on */
     const mm_survey *survey;
     int *mark, marks; /* per tensor: the number of the last search that met it */
     mm_tensor *met;   /* by the last search */

@@ -76,9 +76,9 @@ typedef struct contest {
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
-    mm_eligible eligible;
-    bool refused;          /* some that would take more buffers than they may have */
-    candidate *candidates; /* all that may be within the pinned memory */
+    int eligible, *of_rule; /* maps to select from, and how many of them each rule acts on */
+    bool refused;           /* some that would take more buffers than they may have */
+    candidate *candidates;  /* all that may be within the pinned memory */
     int n, entered;
     candidate best;
     mm_plan *plan; /* of the best */
@@ -159,10 +159,12 @@ static mm_status place_quickly(contest *c, const candidate *one) {
 
 /* ---------------------------------------------------------------- who enters */
 
-static mm_status enter(contest *c, candidate one, mm_eligible *eligible_out) {
+/* `of_rule_out`: NULL: not asked. */
+static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
     mm_engine_config config = config_of(&one.way, c->config);
     mm_bounds bounds = {.pinned_bytes = INT64_MAX};
-    mm_status status = mm_engine_bound_maps(c->survey, &config, &one.selection, eligible_out, &bounds, &one.ns);
+    mm_status status =
+        mm_engine_bound_maps(c->survey, &config, &one.selection, eligible_out, of_rule_out, &bounds, &one.ns);
     one.bytes = bounds.peak_bytes;
     if (status == MM_OK && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
     return pass_over_refused(c, status);
@@ -171,15 +173,15 @@ static mm_status enter(contest *c, candidate one, mm_eligible *eligible_out) {
 static mm_status enter_way(contest *c, const way *w) {
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
-    if (limits > c->eligible.n) limits = c->eligible.n;
-    mm_eligible ignored;
+    if (limits > c->eligible) limits = c->eligible;
+    int ignored;
     for (int i = 1; i <= limits; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
-        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible.n * i / limits)};
-        if (w->spread) some.selection.of = c->eligible.n;
-        if (w->ranked) some.selection.of_rule = c->eligible.of_rule;
+        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible * i / limits)};
+        if (w->spread) some.selection.of = c->eligible;
+        if (w->ranked) some.selection.of_rule = c->of_rule;
         if (i == limits) some.selection = (mm_selection){.limit = INT32_MAX};
-        MM_TRY(enter(c, some, &ignored));
+        MM_TRY(enter(c, some, &ignored, NULL));
     }
     return MM_OK;
 }
@@ -216,7 +218,7 @@ static mm_status find_least(contest *c) {
 
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
-    MM_TRY(enter(c, none, &c->eligible));
+    MM_TRY(enter(c, none, &c->eligible, c->of_rule));
     if (c->n > 0 && c->candidates[0].bytes <= c->limits.device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
@@ -268,7 +270,9 @@ static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_f
  * what it takes. */
 static mm_status hold(contest *c, const mm_limits *limits) {
     c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
-    if (!c->candidates) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
+    c->of_rule = calloc((size_t)c->config->n_rules + 1, sizeof *c->of_rule);
+    if (!c->candidates || !c->of_rule)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
     MM_TRY(mm_survey_create(c->graph, c->facts, &c->limits, c->config->recompute, &c->survey));
     MM_TRY(find_plan(c, limits->device_bytes, INT64_MAX));
     return c->plan->pinned_bytes <= limits->pinned_bytes ? MM_OK
@@ -292,6 +296,7 @@ mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, co
         mm_plan_destroy(c.plan);
     mm_survey_destroy(c.survey);
     free(c.candidates);
+    free(c.of_rule);
     free(nominal.variants);
     free(nominal.codes);
     return status;

@@ -39,7 +39,7 @@ static mm_status find_policy(const char *name, const mm_policy_ops **ops_out) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i]->name);
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "unknown policy '%s': there are %s", name, known);
+    return mm_fail(MM_ERR_NOT_FOUND, "unknown policy '%s': there are %s", MM_BRIEF(name), known);
 }
 
 static mm_status unknown_option(const mm_policy_ops *ops, const char *key) {
@@ -48,7 +48,7 @@ static mm_status unknown_option(const mm_policy_ops *ops, const char *key) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", d->key);
     }
-    return mm_fail(MM_ERR_INVALID, "policy %s has no option '%s': it takes %s", ops->name, key,
+    return mm_fail(MM_ERR_INVALID, "policy %s has no option '%s': it takes %s", ops->name, MM_BRIEF(key),
                    *known ? known : "none");
 }
 
@@ -65,7 +65,7 @@ static bool is_choice(const char *choices, const char *value) {
 
 static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *desc, const char *value) {
     if (desc->choices && !is_choice(desc->choices, value))
-        return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be one of %s", ops->name, desc->key, value,
+        return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be one of %s", ops->name, desc->key, MM_BRIEF(value),
                        desc->choices);
     if (desc->min < desc->max) {
         char *end;
@@ -73,7 +73,7 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
         long long number = strtoll(value, &end, 10);
         if (errno || end == value || *end != '\0' || number < desc->min || number > desc->max)
             return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a whole number from %lld to %lld", ops->name,
-                           desc->key, value, (long long)desc->min, (long long)desc->max);
+                           desc->key, MM_BRIEF(value), (long long)desc->min, (long long)desc->max);
     }
     if (*value == '\0')
         return mm_fail(MM_ERR_INVALID, "policy %s: %s= has no value: give one (%s), or leave it out", ops->name,
@@ -90,10 +90,10 @@ static mm_status set_option(mm_policy *policy, const char *text, const char *val
         if (strcmp(options->key[i], text) == 0)
             return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice: give it once", policy->ops->name,
                            text);
-    if (options->n == MM_OPTION_MAX || strlen(text) >= MM_OPTION_KEY || strlen(value) >= MM_OPTION_VALUE)
-        return mm_fail(MM_ERR_INVALID, "policy %s: option %s=%s is too long", policy->ops->name, text, value);
-    strcpy(options->key[options->n], text);
-    strcpy(options->value[options->n++], value);
+    if (options->n == MM_OPTION_MAX)
+        return mm_fail(MM_ERR_INVALID, "policy %s: more than %d options", policy->ops->name, MM_OPTION_MAX);
+    options->key[options->n] = desc->key;
+    options->value[options->n++] = value;
     return MM_OK;
 }
 
@@ -107,28 +107,55 @@ static mm_status add_option(mm_policy *policy, char *piece, bool first) {
         if (value) *value = '=';
         return set_option(policy, ops->options[0].key, piece);
     }
-    if (!value) return mm_fail(MM_ERR_INVALID, "policy %s: '%s' is not key=value", ops->name, piece);
+    if (!value) return mm_fail(MM_ERR_INVALID, "policy %s: '%s' is not key=value", ops->name, MM_BRIEF(piece));
     return set_option(policy, piece, value + 1);
 }
 
-mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
-    mm_policy policy = {0};
-    char text[sizeof policy.spec];
-    if (!spec || strlen(spec) >= sizeof text)
-        return mm_fail(MM_ERR_INVALID, "a policy is NAME or NAME:key=value,..., at most %zu characters",
-                       sizeof text - 1);
-    strcpy(text, spec);
-    strcpy(policy.spec, spec);
+/* `text`: the policy's, which is taken apart. */
+static mm_status parse(mm_policy *policy, char *text) {
     char *options = strchr(text, ':');
     if (options) *options++ = '\0';
-    MM_TRY(find_policy(text, &policy.ops));
+    MM_TRY(find_policy(text, &policy->ops));
     if (options && *options == '\0')
         return mm_fail(MM_ERR_INVALID, "policy %s: nothing is behind the colon: give key=value, or leave it out", text);
     char *rest = NULL;
     for (char *o = options ? strtok_r(options, ",", &rest) : NULL; o; o = strtok_r(NULL, ",", &rest))
-        MM_TRY(add_option(&policy, o, o == options));
-    if (policy.ops->check) MM_TRY(policy.ops->check(policy.ops, &policy.options));
-    *policy_out = policy;
+        MM_TRY(add_option(policy, o, o == options));
+    return policy->ops->check ? policy->ops->check(policy->ops, &policy->options) : MM_OK;
+}
+
+mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
+    if (!spec) return mm_fail(MM_ERR_INVALID, "a policy is NAME or NAME:key=value,...; none is given");
+    size_t bytes = strlen(spec) + 1;
+    mm_policy policy = {.spec = malloc(2 * bytes)};
+    if (!policy.spec) return mm_fail(MM_ERR_NOMEM, "out of memory for a policy");
+    memcpy(policy.spec, spec, bytes);
+    memcpy(policy.spec + bytes, spec, bytes);
+    mm_status status = parse(&policy, policy.spec + bytes);
+    if (status == MM_OK)
+        *policy_out = policy;
+    else
+        mm_policy_fini(&policy);
+    return status;
+}
+
+void mm_policy_fini(mm_policy *policy) {
+    free(policy->spec);
+    *policy = (mm_policy){0};
+}
+
+mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out) {
+    mm_policy p;
+    MM_TRY(mm_policy_parse(spec, &p));
+    *n_out = p.ops->codecs ? p.ops->codecs(p.ops, &p.options, specs_out, MM_MAX_CODECS) : 0;
+    mm_policy_fini(&p);
+    return MM_OK;
+}
+
+mm_status mm_policy_check(const char *spec) {
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    mm_policy_fini(&policy);
     return MM_OK;
 }
 
@@ -137,7 +164,10 @@ mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const m
     mm_plan *plan;
     mm_status status = policy->ops->plan(policy->ops, graph, facts, limits, &policy->options, &plan);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", policy->spec);
-    strcpy(plan->policy, policy->spec);
-    *plan_out = plan;
-    return MM_OK;
+    status = mm_plan_name(plan, policy->spec);
+    if (status == MM_OK)
+        *plan_out = plan;
+    else
+        mm_plan_destroy(plan);
+    return status;
 }

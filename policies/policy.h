@@ -5,13 +5,15 @@
 
 #include "mm/core/plan.h"
 
-enum { MM_OPTION_MAX = 16, MM_OPTION_KEY = 24, MM_OPTION_VALUE = 128 };
+enum {
+    MM_OPTION_MAX = 16, /* options of a policy */
+    MM_MAX_CODECS = 16, /* of one policy, the mask among them: what names more is refused */
+};
 
-/* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4). */
+/* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4), and are of any length. */
 typedef struct mm_policy_options {
     int n;
-    char key[MM_OPTION_MAX][MM_OPTION_KEY];
-    char value[MM_OPTION_MAX][MM_OPTION_VALUE];
+    const char *key[MM_OPTION_MAX], *value[MM_OPTION_MAX]; /* of the policy's text */
 } mm_policy_options;
 
 /* One option that a policy takes, for checking and for help. */
@@ -37,25 +39,33 @@ struct mm_policy_ops {
                       const mm_policy_options *options, mm_plan **plan_out);
 };
 
-/* A parsed "name:key=value,...", checked against the policy's option table. */
+/* A parsed "name:key=value,...", checked against the policy's option table. A copy of the struct borrows from it. */
 typedef struct mm_policy {
     const mm_policy_ops *ops;
     mm_policy_options options;
-    char spec[MM_POLICY_SPEC]; /* as given */
+    char *spec; /* as given; and behind its end, the same taken apart */
 } mm_policy;
 
 /* The i-th policy, NULL past the last. */
 const mm_policy_ops *mm_policy_table(size_t i);
 
 /* MM_ERR_NOT_FOUND (lists the policies), MM_ERR_INVALID (unknown option: lists them; value missing or out of range:
- * says it). */
+ * says it), MM_ERR_NOMEM. The caller ends the policy with mm_policy_fini. */
 MM_CHECKED mm_status mm_policy_parse(const char *spec, mm_policy *policy_out);
+void mm_policy_fini(mm_policy *policy);
+
+/* Whether a spec is one: the errors of mm_policy_parse. */
+MM_CHECKED mm_status mm_policy_check(const char *spec);
+
+/* Specs of the codecs that a policy names, with the mask where it compresses. */
+MM_CHECKED mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out);
 
 /* The option's value, or its fallback. */
 const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key);
 
-/* What becomes of which maps, in the language of the policy `rules`; "" if all are kept. MM_ERR_INVALID: too long. */
-MM_CHECKED mm_status mm_policy_rules_text(const mm_policy *policy, char *text_out, size_t capacity);
+/* What becomes of which maps, in the language of the policy `rules`; "" if all are kept. The caller frees
+ * the text. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_policy_rules_text(const mm_policy *policy, char **text_out);
 
 /* The kinds of layers that a rule may name: "conv, linear, ...". Returns the text. */
 enum { MM_POLICY_KINDS_CAPACITY = 192 };

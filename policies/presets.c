@@ -147,20 +147,19 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_policy_options *o
     return MM_OK;
 }
 
-/* The rules in their own language. */
-static mm_status rules_text(const mm_policy_ops *ops, const mm_policy_options *options, char *text, size_t capacity) {
-    char codec[MM_SPEC_CAPACITY];
+/* The rules in their own language, which the caller frees. */
+static mm_status rules_text(const mm_policy_ops *ops, const mm_policy_options *options, char **text_out) {
+    char codec[MM_SPEC_CAPACITY], *text;
     MM_TRY(codec_spec(ops, options, codec));
-    int length;
     if (ops == &mm_policy_freelunch)
-        length = snprintf(text, capacity, "%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv",
-                          codec);
+        text = mm_text_format("%s=compress(%s)", is_option(ops, options, "eligible", "all") ? "*" : "conv", codec);
     else if (ops == &mm_policy_rules)
-        length = snprintf(text, capacity, "%s", mm_policy_option(ops, options, "rules"));
+        text = mm_text_format("%s", mm_policy_option(ops, options, "rules"));
     else
-        length = snprintf(text, capacity, find_preset(ops)->rules, codec);
-    if ((size_t)length < capacity) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "policy %s: rules of more than %zu characters", ops->name, capacity - 1);
+        text = mm_text_format(find_preset(ops)->rules, codec);
+    if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for the rules of %s", ops->name);
+    *text_out = text;
+    return MM_OK;
 }
 
 /* Policies without the option recompute by cost. */
@@ -174,8 +173,8 @@ static mm_recompute_mode recompute_mode(const char *name) {
 
 static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *options, mm_engine_config *config) {
     const preset *p = find_preset(ops);
-    char rules[MM_RULES_TEXT];
-    MM_TRY(rules_text(ops, options, rules, sizeof rules));
+    char *rules;
+    MM_TRY(rules_text(ops, options, &rules));
     *config = (mm_engine_config){.fetch = p->fetch, .leave_steps = p->leave_steps, .buffers = p->buffers};
     config->depth = atoi(mm_policy_option(ops, options, "depth"));
     config->k = atoi(mm_policy_option(ops, options, "k"));
@@ -184,31 +183,46 @@ static mm_status configure(const mm_policy_ops *ops, const mm_policy_options *op
     config->recompute = recompute_mode(mm_policy_option(ops, options, "mode"));
     config->codes = is_option(ops, options, "workspace", "naive") ? MM_REGION_HEAP : MM_REGION_CODES;
     if (is_option(ops, options, "buffers", "naive")) config->buffers = MM_REGION_HEAP;
-    return mm_rules_parse(rules, config);
+    mm_status status = mm_rules_parse(rules, config);
+    free(rules);
+    return status;
 }
 
-mm_status mm_policy_rules_text(const mm_policy *policy, char *text, size_t capacity) {
-    if (find_preset(policy->ops)) return rules_text(policy->ops, &policy->options, text, capacity);
-    text[0] = '\0';
+mm_status mm_policy_rules_text(const mm_policy *policy, char **text_out) {
+    if (find_preset(policy->ops)) return rules_text(policy->ops, &policy->options, text_out);
+    char *none = strdup("");
+    if (!none) return mm_fail(MM_ERR_NOMEM, "out of memory for the rules of %s", policy->ops->name);
+    *text_out = none;
     return MM_OK;
 }
 
 static int codecs(const mm_policy_ops *ops, const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY],
                   int capacity) {
     mm_engine_config config;
-    return configure(ops, options, &config) == MM_OK ? mm_engine_codecs(&config, specs_out, capacity) : 0;
+    if (configure(ops, options, &config) != MM_OK) return 0;
+    int n = mm_engine_codecs(&config, specs_out, capacity);
+    mm_rules_fini(&config);
+    return n;
 }
 
 static mm_status check(const mm_policy_ops *ops, const mm_policy_options *options) {
     mm_engine_config config;
-    return configure(ops, options, &config);
+    char specs[MM_MAX_CODECS + 1][MM_SPEC_CAPACITY];
+    MM_TRY(configure(ops, options, &config));
+    int n = mm_engine_codecs(&config, specs, MM_MAX_CODECS + 1);
+    mm_rules_fini(&config);
+    if (n <= MM_MAX_CODECS) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "policy %s: its rules name more than %d codecs, the mask among them", ops->name,
+                   MM_MAX_CODECS);
 }
 
 static mm_status plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                       const mm_policy_options *options, mm_plan **plan_out) {
     mm_engine_config config;
     MM_TRY(configure(ops, options, &config));
-    return mm_engine_plan(graph, facts, limits, &config, plan_out);
+    mm_status status = mm_engine_plan(graph, facts, limits, &config, plan_out);
+    mm_rules_fini(&config);
+    return status;
 }
 
 #define PRESET(symbol, word, text, table)                                                                              \

@@ -1,5 +1,6 @@
 /* The rules' text: "conv=compress(zfp:rate=4);conv-in=keep;relu=mask;*=swap". */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/status.h"
@@ -50,7 +51,7 @@ static mm_status parse_selector(const char *text, mm_rule *rule) {
     char kinds[MM_POLICY_KINDS_CAPACITY];
     return mm_fail(MM_ERR_INVALID,
                    "rule '%s=...': must name *, or a kind of layer (%s), or with -in what such a layer reads (conv-in)",
-                   text, mm_policy_kinds(kinds));
+                   MM_BRIEF(text), mm_policy_kinds(kinds));
 }
 
 static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
@@ -69,31 +70,50 @@ static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
         rule->action = actions[a].action;
         if (!codec) return MM_OK;
         text[end - 1] = '\0';
-        if (strlen(codec + 1) >= MM_SPEC_CAPACITY) break;
+        if (strlen(codec + 1) >= MM_SPEC_CAPACITY)
+            return mm_fail(MM_ERR_INVALID, "rule '%s=%s': its codec's name is longer than %d characters", selector,
+                           MM_BRIEF(text), MM_SPEC_CAPACITY - 1);
         strcpy(rule->codec, codec + 1);
         return MM_OK;
     }
     return mm_fail(
         MM_ERR_INVALID,
         "rule '%s=%s': must be keep, mask, recompute, swap, compress(CODEC) or compress-swap(CODEC), as compress(zfp)",
-        selector, text);
+        MM_BRIEF(selector), MM_BRIEF(text));
+}
+
+static mm_status parse_rule(char *part, mm_rule *rule) {
+    char *action = strchr(part, '=');
+    if (!action) return mm_fail(MM_ERR_INVALID, "rule '%s': must be SELECTOR=ACTION, as conv=swap", MM_BRIEF(part));
+    *action++ = '\0';
+    *rule = (mm_rule){0};
+    MM_TRY(parse_selector(part, rule));
+    return parse_action(part, action, rule);
+}
+
+static size_t count(const char *text, char c) {
+    size_t n = 0;
+    for (; *text; text++) n += *text == c;
+    return n;
 }
 
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
-    char copy[MM_RULES_TEXT], *rest = NULL;
-    if (strlen(text) >= sizeof copy)
-        return mm_fail(MM_ERR_INVALID, "rules of more than %d characters", MM_RULES_TEXT - 1);
-    strcpy(copy, text);
+    char *copy = strdup(text), *rest = NULL;
     config->n_rules = 0;
-    for (char *part = strtok_r(copy, ";", &rest); part; part = strtok_r(NULL, ";", &rest)) {
-        char *action = strchr(part, '=');
-        if (!action) return mm_fail(MM_ERR_INVALID, "rule '%s': must be SELECTOR=ACTION, as conv=swap", part);
-        if (config->n_rules == MM_RULES_MAX) return mm_fail(MM_ERR_INVALID, "more than %d rules", MM_RULES_MAX);
-        *action++ = '\0';
-        mm_rule *rule = &config->rules[config->n_rules++];
-        *rule = (mm_rule){0};
-        MM_TRY(parse_selector(part, rule));
-        MM_TRY(parse_action(part, action, rule));
-    }
-    return config->n_rules > 0 ? MM_OK : mm_fail(MM_ERR_INVALID, "no rule: give some, as conv=compress(zfp);*=swap");
+    config->rules = malloc((count(text, ';') + 1) * sizeof *config->rules);
+    mm_status status = copy && config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
+    for (char *part = copy ? strtok_r(copy, ";", &rest) : NULL; status == MM_OK && part;
+         part = strtok_r(NULL, ";", &rest))
+        status = parse_rule(part, &config->rules[config->n_rules++]);
+    free(copy);
+    if (status == MM_OK && config->n_rules == 0)
+        status = mm_fail(MM_ERR_INVALID, "no rule: give some, as conv=compress(zfp);*=swap");
+    if (status != MM_OK) mm_rules_fini(config);
+    return status;
+}
+
+void mm_rules_fini(mm_engine_config *config) {
+    free(config->rules);
+    config->rules = NULL;
+    config->n_rules = 0;
 }

@@ -183,10 +183,7 @@ static mm_status expand_policies(bench *b) {
 
 static mm_status check_policies(bench *b) {
     MM_TRY(expand_policies(b));
-    for (int i = 0; i < b->policies.n; i++) {
-        mm_policy policy;
-        MM_TRY(mm_policy_parse(b->policies.text[i], &policy));
-    }
+    for (int i = 0; i < b->policies.n; i++) MM_TRY(mm_policy_check(b->policies.text[i]));
     return MM_OK;
 }
 

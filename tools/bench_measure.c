@@ -100,10 +100,9 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
 static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
     strcpy(spec, "zfp:rate=6.4");
     for (int p = 0; p < b->policies.n; p++) {
-        mm_policy policy;
         char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-        if (mm_policy_parse(b->policies.text[p], &policy) != MM_OK || !policy.ops->codecs) continue;
-        int n = policy.ops->codecs(policy.ops, &policy.options, specs, MM_MAX_CODECS);
+        int n;
+        if (mm_policy_codecs(b->policies.text[p], specs, &n) != MM_OK) continue;
         for (int i = 0; i < n; i++)
             if (strncmp(specs[i], "zfp", 3) == 0) {
                 strcpy(spec, specs[i]);

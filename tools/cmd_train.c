@@ -44,8 +44,7 @@ static mm_status read_switch(train *t, const char *text) {
     long long iteration = strtoll(text, &colon, 10);
     if (errno || colon == text || *colon != ':' || iteration < 0)
         return mm_fail(MM_ERR_INVALID, "--switch %s: must be ITERATION:POLICY, for example 100:freelunch:rate=4", text);
-    mm_policy policy;
-    if (mm_policy_parse(colon + 1, &policy) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
+    if (mm_policy_check(colon + 1) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
     t->switches[t->n_switches++] = (policy_switch){.iteration = iteration, .policy = colon + 1};
     return MM_OK;
 }
@@ -113,8 +112,7 @@ static mm_status configure(train *t, session_config *config) {
     MM_TRY(target_init(&t->target));
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
-    mm_policy policy;
-    MM_TRY(mm_policy_parse(t->policy, &policy));
+    MM_TRY(mm_policy_check(t->policy));
     for (int i = 0; i < t->switch_texts.n; i++) MM_TRY(read_switch(t, t->switch_texts.text[i]));
     MM_TRY(nets_open(t->net, &t->network));
     MM_TRY(check_files(t));

@@ -12,10 +12,9 @@
 
 /* Adds the codecs that a policy uses and that are not listed yet. */
 static mm_status add_specs(const char *policy_spec, char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n) {
-    mm_policy policy;
     char used[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    MM_TRY(mm_policy_parse(policy_spec, &policy));
-    int n_used = policy.ops->codecs ? policy.ops->codecs(policy.ops, &policy.options, used, MM_MAX_CODECS) : 0;
+    int n_used;
+    MM_TRY(mm_policy_codecs(policy_spec, used, &n_used));
     for (int u = 0; u < n_used; u++) {
         int known = 0;
         while (known < *n && strcmp(specs[known], used[u]) != 0) known++;

@@ -52,7 +52,9 @@ static mm_status explained_init(explained *e, const plan_case *c) {
     if (e->facts->n_codecs == 0) {
         mm_policy policy;
         MM_TRY(mm_policy_parse("freelunch", &policy));
-        MM_TRY(mm_planned_init(&e->codecs, &policy, plan_case_plan(c)->graph, c->target.device));
+        mm_status gathered = mm_planned_init(&e->codecs, &policy, plan_case_plan(c)->graph, c->target.device);
+        mm_policy_fini(&policy);
+        MM_TRY(gathered);
         e->facts = e->codecs.facts;
     }
     mm_status status = mm_stash_init(plan_case_plan(c), e->facts, &e->stash);

@@ -95,6 +95,7 @@ int64_t requirement_pinned_most(void) {
 
 void requirement_fini(requirement *r) {
     mm_planned_fini(&r->planned);
+    mm_policy_fini(&r->policy);
     nets_lowered_destroy(r->lowered);
     memset(r, 0, sizeof *r);
 }

@@ -340,10 +340,9 @@ void session_name_row(const session *s, row *r) {
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->fuse, sizeof r->fuse, s->config.target.fuse);
     r->policy = s->config.policies.text[0];
-    mm_policy policy;
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    if (mm_policy_parse(r->policy, &policy) == MM_OK && policy.ops->codecs &&
-        policy.ops->codecs(policy.ops, &policy.options, specs, MM_MAX_CODECS) > 0)
+    int n_codecs;
+    if (mm_policy_codecs(r->policy, specs, &n_codecs) == MM_OK && n_codecs > 0)
         copy_text(r->codec, sizeof r->codec, specs[0]);
     r->batch = s->config.batch;
     r->workspace_limit_bytes = s->config.target.workspace_bytes;

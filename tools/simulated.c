@@ -90,7 +90,10 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
                         .base_bytes = mm_planned_base(graph)};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
     mm_status status = mm_planned_init(&planned, &policy, graph, s->target->device);
-    if (status != MM_OK) return mm_fail_in(status, "policy %s", policy_spec);
+    if (status != MM_OK) {
+        mm_policy_fini(&policy);
+        return mm_fail_in(status, "policy %s", policy_spec);
+    }
     if (!source || !source->planned_with) mm_planned_tell(&planned, &s->target->rates);
     if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
     if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);
@@ -98,5 +101,6 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
     if (budget_bytes == 0) limits.device_bytes = INT64_MAX;
     if (status == MM_OK) status = run_plan(&planned, &limits, source != NULL, run_out);
     mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
     return status;
 }

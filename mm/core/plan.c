@@ -1,6 +1,7 @@
 #include "mm/core/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/status.h"
 
@@ -55,13 +56,16 @@ mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan
     mm_plan *plan = calloc(1, sizeof *plan);
     int n = mm_graph_tensors(graph);
     mm_tensor *alias = malloc(((size_t)n + 1) * sizeof *alias);
-    if (!plan || !alias) {
+    char *policy = strdup("");
+    if (!plan || !alias || !policy) {
         free(plan);
         free(alias);
+        free(policy);
         return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d tensors", n);
     }
     for (int t = 0; t < n; t++) alias[t] = t;
     plan->graph = graph;
+    plan->policy = policy;
     plan->alias = alias;
     plan->base_bytes = limits->base_bytes;
     *plan_out = plan;
@@ -74,7 +78,16 @@ void mm_plan_destroy(mm_plan *plan) {
     free(plan->segments);
     free(plan->bindings);
     free(plan->alias);
+    free(plan->policy);
     free(plan);
+}
+
+mm_status mm_plan_name(mm_plan *plan, const char *policy) {
+    char *copy = strdup(policy);
+    if (!copy) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a plan");
+    free(plan->policy);
+    plan->policy = copy;
+    return MM_OK;
 }
 
 static int add_node(mm_plan *plan, mm_node_kind kind, mm_stream_id stream) {
@@ -271,12 +284,12 @@ void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGOR
 mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
     char step[256];
     if (plan->peak_bytes > limits->device_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs at least %s, held by %s; the budget is %s", plan->policy,
-                       mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->peak_bytes),
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs at least %s, held by %s; the budget is %s",
+                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->peak_bytes),
                        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
                        MM_SIZE_TOLD(limits->device_bytes));
     if (plan->pinned_bytes > limits->pinned_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s", plan->policy,
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s", MM_BRIEF(plan->policy),
                        mm_graph_name(plan->graph), MM_SIZE_TOLD(plan->pinned_bytes),
                        MM_SIZE_TOLD(limits->pinned_bytes));
     return MM_OK;

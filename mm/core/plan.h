@@ -20,7 +20,7 @@
 #include "mm/core/facts.h"
 #include "mm/core/graph.h"
 
-enum { MM_ALIGN = 256, MM_POLICY_SPEC = 160 };
+enum { MM_ALIGN = 256 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
 
@@ -147,8 +147,8 @@ typedef struct mm_segment {
 } mm_segment;
 
 typedef struct mm_plan {
-    const mm_graph *graph;       /* borrowed */
-    char policy[MM_POLICY_SPEC]; /* name and options */
+    const mm_graph *graph; /* borrowed */
+    char *policy;          /* name and options (mm_plan_name); "" at first */
     mm_node *nodes;
     int n_nodes;
     int32_t stream_nodes[MM_STREAM_COUNT]; /* how many of them on each stream */
@@ -180,6 +180,9 @@ typedef struct mm_plan {
 /* An empty plan (no nodes, everything aliasing itself). */
 MM_CHECKED mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out);
 void mm_plan_destroy(mm_plan *plan);
+
+/* Names the policy that made it; a copy is kept. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 
 /* Building, in issue order. Each returns the new index, or -1 when memory is out (mm_last_error set).
  * mm_plan_step, mm_plan_recompute: bindings start at -1, waits at none, variant 0.

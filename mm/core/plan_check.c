@@ -36,8 +36,8 @@ mm_status mm_check_refuse(const mm_check *c, int node, mm_tensor tensor, const c
     va_end(arguments);
     const mm_graph *graph = c->graph;
     bool named = tensor >= 0 && tensor < mm_graph_tensors(graph);
-    return mm_fail(MM_ERR_PLAN, "plan %.*s of %s: %s%s%s: %s", (int)sizeof c->plan->policy, c->plan->policy,
-                   mm_graph_name(graph), mm_check_node_name(c, node, where, sizeof where), named ? ", tensor " : "",
+    return mm_fail(MM_ERR_PLAN, "plan %s of %s: %s%s%s: %s", MM_BRIEF(c->plan->policy), mm_graph_name(graph),
+                   mm_check_node_name(c, node, where, sizeof where), named ? ", tensor " : "",
                    named ? mm_graph_tensor(graph, tensor)->name : "", reason);
 }
 

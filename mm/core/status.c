@@ -77,6 +77,24 @@ void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...)
     log->fn(log->ctx, level, message);
 }
 
+char *mm_text_format(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *text = length >= 0 ? malloc((size_t)length + 1) : NULL;
+    if (!text) return NULL;
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+const char *mm_brief(const char *text, char buffer[MM_BRIEF_CAPACITY]) {
+    mark_cut(buffer, MM_BRIEF_CAPACITY, snprintf(buffer, MM_BRIEF_CAPACITY, "%s", text));
+    return buffer;
+}
+
 static const struct unit {
     const char *name;
     int64_t bytes;

@@ -25,6 +25,15 @@ void mm_fail_prefix(const char *format, ...) MM_PRINTF(1, 2);
 /* Sends a message to a sink; nothing for a silent one. Thread-safe if the sink is. */
 void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...) MM_PRINTF(3, 4);
 
+/* A text of any length, which the caller frees. NULL: out of memory. */
+char *mm_text_format(const char *format, ...) MM_PRINTF(1, 2);
+
+/* A name of any length as messages have it: the beginning of a long one, and dots. Returns buffer. MM_BRIEF(text): the
+ * same in a buffer of its own, which lives as long as the block. */
+enum { MM_BRIEF_CAPACITY = 104 };
+const char *mm_brief(const char *text, char buffer[MM_BRIEF_CAPACITY]);
+#define MM_BRIEF(text) mm_brief(text, (char[MM_BRIEF_CAPACITY]){0})
+
 /* "12.5GiB", "640KiB", "17B": exact values stay exact when read back, others have three significant digits.
  * Returns buffer. */
 const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity);

@@ -99,7 +99,7 @@ static int setup(void **state) {
     f->limits = (mm_limits){.base_bytes = BASE, .device_bytes = WORK_AT + 1000 + SMALL_IMAGE_BYTES};
     make_facts(f);
     assert_int_equal(mm_plan_create(f->g.graph, &f->limits, &f->plan), MM_OK);
-    strcpy(f->plan->policy, "by-hand");
+    assert_int_equal(mm_plan_name(f->plan, "by-hand"), MM_OK);
     make_segments(f);
     make_nodes(f);
     *state = f;

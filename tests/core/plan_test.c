@@ -176,7 +176,7 @@ static void fits_says_how_much_is_needed_and_where(void **state) {
     fixture f = fixture_create();
     int s[4];
     plan_everything(&f, s);
-    strcpy(f.plan->policy, "some-policy");
+    assert_int_equal(mm_plan_name(f.plan, "some-policy"), MM_OK);
     assert_int_equal(mm_plan_finish(f.plan), MM_OK);
     f.limits.device_bytes = f.plan->peak_bytes;
     assert_int_equal(mm_plan_fits(f.plan, &f.limits), MM_OK);

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -32,18 +33,21 @@ static const char *const POLICIES[] = {
 };
 enum { COUNT = sizeof POLICIES / sizeof *POLICIES };
 
-static mm_policy parse(const char *spec) {
+/* The rungs below a policy. */
+static const mm_rung *climb(mm_ladder *ladder, const char *spec) {
     mm_policy policy;
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
-    return policy;
+    if (mm_ladder_init(ladder, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    mm_policy_fini(&policy);
+    return ladder->rungs;
 }
 
 /* The codecs that lose something, one after the other. */
 static void lossy_codecs(const char *spec, char text[256]) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    mm_policy policy = parse(spec);
+    int n;
     text[0] = '\0';
-    int n = policy.ops->codecs ? policy.ops->codecs(policy.ops, &policy.options, specs, MM_MAX_CODECS) : 0;
+    if (mm_policy_codecs(spec, specs, &n) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     for (int c = 0; c < n; c++) {
         mm_codec *codec;
         if (mm_codec_create(specs[c], "host", &codec) != MM_OK) fail_msg("%s: %s", specs[c], mm_last_error());
@@ -55,24 +59,25 @@ static void lossy_codecs(const char *spec, char text[256]) {
 static void what_stands_in_is_lossy_only_as_the_policy_is(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
-        mm_rung rungs[MM_LADDER_MAX];
+        mm_ladder ladder;
         char own[256], its[256];
-        mm_policy policy = parse(POLICIES[p]);
-        int n = mm_ladder_list(&policy, rungs);
+        const mm_rung *rungs = climb(&ladder, POLICIES[p]);
+        int n = ladder.n;
         lossy_codecs(POLICIES[p], own);
         for (int i = 0; i < n; i++) {
             lossy_codecs(rungs[i].spec, its);
             if (!strstr(own, its)) fail_msg("%s instead of %s loses by %s", rungs[i].spec, POLICIES[p], its);
         }
+        mm_ladder_fini(&ladder);
     }
 }
 
 static void it_begins_with_the_policy_itself_and_names_nothing_twice(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
-        mm_rung rungs[MM_LADDER_MAX];
-        mm_policy policy = parse(POLICIES[p]);
-        int n = mm_ladder_list(&policy, rungs);
+        mm_ladder ladder;
+        const mm_rung *rungs = climb(&ladder, POLICIES[p]);
+        int n = ladder.n;
         assert_true(n >= 5);
         assert_string_equal(rungs[0].spec, POLICIES[p]);
         assert_string_equal(rungs[0].step, "smaller workspaces");
@@ -80,17 +85,19 @@ static void it_begins_with_the_policy_itself_and_names_nothing_twice(void **stat
             assert_true(rungs[i].least_workspaces);
             for (int j = 0; j < i; j++) assert_string_not_equal(rungs[i].spec, rungs[j].spec);
         }
+        mm_ladder_fini(&ladder);
     }
 }
 
 static void expect(const char *spec, const char *const *wanted) {
-    mm_rung rungs[MM_LADDER_MAX];
-    mm_policy policy = parse(spec);
-    int n = mm_ladder_list(&policy, rungs);
+    mm_ladder ladder;
+    const mm_rung *rungs = climb(&ladder, spec);
+    int n = ladder.n;
     for (int i = 0; wanted[i]; i++) {
         assert_true(i < n);
         assert_string_equal(rungs[i].spec, wanted[i]);
     }
+    mm_ladder_fini(&ladder);
 }
 
 static void steps_come_in_the_order_from_later_decodes_to_stronger_policies(void **state) {
@@ -115,23 +122,44 @@ static int place_of(const char *spec, const mm_rung *rungs, int n) {
 static void segments_run_again_come_after_cheap_layers_and_before_the_computation_waits(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
-        mm_rung rungs[MM_LADDER_MAX];
-        mm_policy policy = parse(POLICIES[p]);
-        int n = mm_ladder_list(&policy, rungs), waits = place_of("swap:when=needed", rungs, n);
+        mm_ladder ladder;
+        const mm_rung *rungs = climb(&ladder, POLICIES[p]);
+        int n = ladder.n, waits = place_of("swap:when=needed", rungs, n);
         assert_int_equal(place_of("recompute-swap:depth=1,when=needed", rungs, n), waits - 1);
         assert_string_equal(rungs[waits - 2].step, "recomputing and swapping");
+        mm_ladder_fini(&ladder);
     }
 }
 
 static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
     (void)state;
-    mm_rung rungs[MM_LADDER_MAX];
-    mm_policy policy = parse("rules:relu=mask;conv=compress(zfp:rate=4)");
-    int n = mm_ladder_list(&policy, rungs);
+    mm_ladder ladder;
+    const mm_rung *rungs = climb(&ladder, "rules:relu=mask;conv=compress(zfp:rate=4)");
+    int n = ladder.n;
     assert_string_equal(rungs[n - 1].spec, "rules:rules=*=compress(zfp:rate=4);*=swap,depth=1,when=needed");
-    policy = parse("rules:relu=mask;*=keep");
-    n = mm_ladder_list(&policy, rungs);
+    mm_ladder_fini(&ladder);
+    rungs = climb(&ladder, "rules:relu=mask;*=keep");
+    n = ladder.n;
     for (int i = 0; i < n; i++) assert_null(strstr(rungs[i].spec, "compress"));
+    mm_ladder_fini(&ladder);
+}
+
+/* Rungs are made of the policy's own rules, whatever they take. */
+static void a_long_policy_has_all_rungs_in_full(void **state) {
+    (void)state;
+    char rules[2048] = "", spec[2100], wanted[2200];
+    for (int i = 0; i < 60; i++) strcat(rules, "conv=compress(zfp:rate=4);");
+    strcat(rules, "relu=mask");
+    snprintf(spec, sizeof spec, "rules:%s", rules);
+    snprintf(wanted, sizeof wanted, "rules:rules=%s;*=swap,depth=1,when=needed", rules);
+    mm_ladder ladder, brief;
+    const mm_rung *rungs = climb(&ladder, spec);
+    climb(&brief, "rules:conv=compress(zfp:rate=4);relu=mask");
+    assert_int_equal(ladder.n, brief.n);
+    assert_string_equal(rungs[0].spec, spec);
+    place_of(wanted, rungs, ladder.n);
+    mm_ladder_fini(&ladder);
+    mm_ladder_fini(&brief);
 }
 
 int main(void) {
@@ -141,6 +169,7 @@ int main(void) {
         cmocka_unit_test(it_ends_with_the_codec_of_the_policy_for_all_maps),
         cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
         cmocka_unit_test(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits),
+        cmocka_unit_test(a_long_policy_has_all_rungs_in_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

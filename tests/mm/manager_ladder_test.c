@@ -26,7 +26,7 @@ typedef struct fixture {
     int warnings, errors;
     char warning[512]; /* the last */
     int events;
-    char stands_in[MM_POLICY_SPEC];
+    char stands_in[256];
     int64_t there_is;
 } fixture;
 

@@ -188,6 +188,7 @@ rig_need rig_needs(const mm_graph *graph, const char *spec, int64_t device_bytes
         if (n->kind == MM_NODE_IN) need.in_bytes += plan->segments[n->src].bytes;
     }
     mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
     return need;
 }
 

@@ -78,6 +78,7 @@ static void plan(rig *r, const char *spec, int64_t piece_bytes) {
         fail_msg("%s: %s", spec, mm_last_error());
     if (piece_bytes > 0) r->planned.facts->piece_bytes = piece_bytes;
     if (mm_planned_make(&r->planned, &policy, r->graph, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    mm_policy_fini(&policy);
 }
 
 static void open_memory(rig *r) {

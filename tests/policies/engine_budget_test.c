@@ -29,6 +29,7 @@ static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const c
     outcome o = {0};
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
     o.status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
+    mm_policy_fini(&policy);
     if (o.status != MM_OK) return o;
     o.device_bytes = limits.device_bytes = plan->peak_bytes;
     o.pinned_bytes = limits.pinned_bytes = plan->pinned_bytes;
@@ -182,7 +183,7 @@ static void the_step_never_takes_longer_with_a_larger_budget(void **state) {
         mm_graph *graph;
         mm_facts *facts;
         const char *policy = policies[seed % (sizeof policies / sizeof *policies)];
-        char spec[MM_POLICY_SPEC], always[MM_POLICY_SPEC];
+        char spec[160], always[160];
         snprintf(spec, sizeof spec, "%swhen=needed", policy);
         snprintf(always, sizeof always, "%swhen=always", policy);
         random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};

@@ -14,7 +14,7 @@
 /* ---------------------------------------------------------------- rules */
 
 static void refuse(const char *rules, const char *word, const char *other) {
-    char spec[MM_POLICY_SPEC];
+    char spec[512];
     mm_policy p;
     snprintf(spec, sizeof spec, "rules:%s", rules);
     assert_int_equal(mm_policy_parse(spec, &p), MM_ERR_INVALID);
@@ -41,9 +41,7 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("conv=swap(zfp)", "'conv=swap(zfp)'", "swap");
     refuse("conv=keep()", "'conv=keep()'", "keep");
     refuse("conv=compress(0123456789012345678901234567890123456789012345678901234567890123456789)", "conv=compress",
-           "CODEC");
-    refuse("*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap", "more than",
-           "12 rules");
+           "longer than 63 characters");
     refuse("*=swap,depth=0", "depth=0", "from 1");
     refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, when");
 }
@@ -62,6 +60,7 @@ static void good_rules_are_taken_with_or_without_their_key(void **state) {
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         mm_policy p;
         if (mm_policy_parse(good[i], &p) != MM_OK) fail_msg("%s: %s", good[i], mm_last_error());
+        mm_policy_fini(&p);
     }
 }
 
@@ -263,6 +262,7 @@ static void a_synchronous_fetch_waits_for_the_step_before_it(void **state) {
             fetches++;
         }
         mm_plan_destroy(plan);
+        mm_policy_fini(&policy);
         mm_facts_destroy(facts);
         mm_graph_destroy(graph);
     }

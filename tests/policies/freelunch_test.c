@@ -161,6 +161,7 @@ static mm_status plan_status(const mm_graph *graph, const char *spec) {
     assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
     mm_status status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
     if (status == MM_OK) mm_plan_destroy(plan);
+    mm_policy_fini(&policy);
     mm_facts_destroy(facts);
     return status;
 }

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -25,8 +26,40 @@ static void a_spec_is_taken_apart(void **state) {
     assert_string_equal(mm_policy_option(p.ops, &p.options, "eligible"), "all");
     assert_string_equal(mm_policy_option(p.ops, &p.options, "buffers"), "persistent"); /* the fallback */
     assert_string_equal(mm_policy_option(p.ops, &p.options, "nonsense"), "");
+    mm_policy_fini(&p);
     assert_int_equal(mm_policy_parse("naive", &p), MM_OK);
     assert_int_equal(p.options.n, 0);
+    mm_policy_fini(&p);
+}
+
+static void a_spec_and_its_rules_may_have_any_length(void **state) {
+    (void)state;
+    enum { RULES = 300 };
+    char spec[RULES * 12 + 64] = "rules:";
+    mm_policy p;
+    for (int i = 0; i < RULES; i++) strcat(spec, "conv=swap;");
+    strcat(spec, "*=recompute,depth=7");
+    assert_int_equal(mm_policy_parse(spec, &p), MM_OK);
+    assert_string_equal(p.spec, spec);
+    assert_string_equal(mm_policy_option(p.ops, &p.options, "depth"), "7");
+    char *rules;
+    assert_int_equal(mm_policy_rules_text(&p, &rules), MM_OK);
+    assert_int_equal(strlen(rules), RULES * strlen("conv=swap;") + strlen("*=recompute"));
+    free(rules);
+    mm_policy_fini(&p);
+}
+
+static void more_codecs_than_a_plan_may_have_are_refused(void **state) {
+    (void)state;
+    char spec[MM_MAX_CODECS * 64] = "rules:";
+    mm_policy p;
+    for (int i = 1; i < MM_MAX_CODECS; i++)
+        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "conv=compress(zfp:rate=%d);", i);
+    assert_int_equal(mm_policy_parse(spec, &p), MM_OK);
+    mm_policy_fini(&p);
+    strcat(spec, "*=compress(zfp:rate=30)");
+    assert_int_equal(mm_policy_parse(spec, &p), MM_ERR_INVALID);
+    assert_says("more than 16 codecs, the mask among them");
 }
 
 static void refuse(const char *spec, mm_status status, const char *word, const char *other) {
@@ -42,7 +75,7 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
     memset(endless, 'x', sizeof endless - 1);
     endless[sizeof endless - 1] = '\0';
     refuse(NULL, MM_ERR_INVALID, "NAME", "key=value");
-    refuse(endless, MM_ERR_INVALID, "NAME", "characters");
+    refuse(endless, MM_ERR_NOT_FOUND, "'xxx", "xxx...': there are naive, liveness, freelunch");
     refuse("", MM_ERR_NOT_FOUND, "''", "naive, liveness, freelunch");
     refuse("hope", MM_ERR_NOT_FOUND, "'hope'", "naive, liveness, freelunch");
     refuse("Naive", MM_ERR_NOT_FOUND, "'Naive'", "naive");
@@ -82,6 +115,7 @@ static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
             if (!*d->fallback) continue; /* nothing, which cannot be asked for */
             snprintf(spec, sizeof spec, "%s:%s=%s", ops->name, d->key, d->fallback);
             if (mm_policy_parse(spec, &p) != MM_OK) fail_msg("%s", mm_last_error());
+            mm_policy_fini(&p);
             assert_true(strlen(d->help) > 0);
         }
     }
@@ -278,6 +312,8 @@ static void the_plan_says_whose_it_is(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_spec_is_taken_apart),
+        cmocka_unit_test(a_spec_and_its_rules_may_have_any_length),
+        cmocka_unit_test(more_codecs_than_a_plan_may_have_are_refused),
         cmocka_unit_test(wrong_specs_are_refused_with_what_would_be_right),
         cmocka_unit_test(every_listed_option_has_a_fallback_that_it_accepts),
         cmocka_unit_test(naive_takes_the_sum_of_all_tensors),

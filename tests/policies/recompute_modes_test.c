@@ -303,6 +303,7 @@ static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
         for (int i = 0; i < plan->n_nodes; i++)
             if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) assert_int_not_equal(plan->nodes[i].step, 3);
         mm_plan_destroy(plan);
+        mm_policy_fini(&policy);
         mm_facts_destroy(facts);
     }
     mm_graph_destroy(graph);

@@ -92,14 +92,14 @@ mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
 
 /* In its published form, unless the spec says. */
 static void parse_published(const char *spec, mm_policy *policy) {
-    char text[MM_POLICY_SPEC];
+    char text[512];
     must(mm_policy_parse(spec, policy));
     bool chooses = false;
     for (const mm_option_desc *d = policy->ops->options; d && d->key; d++) chooses |= strcmp(d->key, "when") == 0;
     if (!chooses || strstr(spec, "when=")) return;
     snprintf(text, sizeof text, "%s%cwhen=always", spec, strchr(spec, ':') ? ',' : ':');
+    mm_policy_fini(policy);
     must(mm_policy_parse(text, policy));
-    strcpy(policy->spec, spec);
 }
 
 void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes) {
@@ -111,6 +111,8 @@ void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t cod
     p->facts = terse_facts(graph, code_bytes);
     parse_published(spec, &policy);
     must(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan));
+    must(mm_plan_name(p->plan, spec));
+    mm_policy_fini(&policy);
     limits.device_bytes = p->plan->peak_bytes;
     limits.pinned_bytes = p->plan->pinned_bytes;
     must(mm_plan_check(p->plan, p->facts, &limits));

@@ -52,6 +52,7 @@ static void plan_within(planned *p, const mm_graph *graph, const char *spec, int
     p->facts->out_bytes_per_s = p->facts->in_bytes_per_s = SLOW;
     assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
     assert_int_equal(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan), MM_OK);
+    mm_policy_fini(&policy);
     limits.device_bytes = bytes > 0 ? bytes : p->plan->peak_bytes;
     if (mm_plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
 }

@@ -67,6 +67,7 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     expect_ok(mm_planned_init(&planned, &policy, graph, "host"));
     if (!s->untimed) time_steps(graph, planned.facts);
     expect_ok(mm_planned_make(&planned, &policy, graph, &limits)); /* proves the plan */
+    mm_policy_fini(&policy);
     if (s->untimed) mm_nominal_times(graph, planned.facts);
     expect_ok(mm_simulate(planned.plan, planned.facts, &sim));
     outcome o = {.device_bytes = planned.plan->peak_bytes, .ns = sim.iteration_ns};
@@ -79,7 +80,7 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
 /* At that many budgets, from the least to what liveness takes. */
 static void check_curve(const subject *s, const char *spec, int budgets) {
     outcome liveness = plan_within(s, "liveness", 0), last = {.ns = INT64_MAX};
-    char always[MM_POLICY_SPEC];
+    char always[160];
     snprintf(always, sizeof always, "%s%cwhen=always", spec, strchr(spec, ':') ? ',' : ':');
     int64_t least = plan_within(s, spec, 0).device_bytes;
     assert_true(least <= plan_within(s, always, 0).device_bytes && least <= liveness.device_bytes);

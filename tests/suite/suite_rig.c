@@ -103,7 +103,9 @@ static mm_status plan(const suite_net *s, const char *spec, int64_t budget, int6
     mm_limits limits = {
         .device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_planned_base((*lowered)->graph)};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
-    return mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
+    mm_status status = mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
+    mm_policy_fini(&policy);
+    return status;
 }
 
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {

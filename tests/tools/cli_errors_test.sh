@@ -101,7 +101,7 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "unknown policy 'nope': there are naive, liveness, freelunch" train --policy nope
     refused 2 "unknown policy 'nope'" bench --policies liveness,nope
     refused 2 "unknown policy 'nope'" plan --policy nope
-    refused 2 "at most 159 characters" train --policy "$(printf 'a%.0s' {1..300})"
+    refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"
     refused 2 "there are raw, mask, zfp" train --policy freelunch:codec=nope
     refused 2 "unknown data 'nope': there are cifar10:DIR, synthetic" "${train[@]}" --data nope
     refused 2 "has no option 'nope': it takes codec, rate" train --policy freelunch:nope=1

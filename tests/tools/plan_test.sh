@@ -118,6 +118,15 @@ pinned_memory_can_be_limited_() {
         fail "$(<less.json)"
 }
 
+a_policy_of_any_length_is_planned_and_named_in_full_() {
+    local rules
+    rules=rules:$(printf 'conv=compress(zfp:rate=%d);' {1..12})$(printf 'pool=swap;%.0s' {1..50})'*=swap'
+    expect 0 plan --net tiny --batch 4 --policy "$rules" --json row.json
+    [[ $(value row.json policy) == "$rules" ]] || fail "$(value row.json policy)"
+    expect 0 bench --net tiny --batch 4 --iterations 1 --quiet --policies "liveness,$rules,when=always" --json rows
+    [[ $(values rows policy | tail -1) == "$rules,when=always" && $(values rows status | tail -1) == ok ]] || fail "$(<rows)"
+}
+
 where_nothing_fits_a_policy_that_would_is_named_() {
     expect 0 plan --net resnet8 --batch 8 --policy liveness --json row.json
     local below=$(($(value row.json minimum_bytes) - 1))

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import re
+import sys
 
 # ---------------------------------------------------------------- rows
 
@@ -366,8 +367,23 @@ def summary(folder, first, most):
     return "".join(kept[title] for title, _, _ in SECTIONS)
 
 
+def version():
+    header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mm/mm.h")
+    with open(header, encoding="utf-8") as file:
+        return "mm " + re.search('#define MM_VERSION "(.*)"', file.read()).group(1)
+
+
+def make_parser(description):
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--version", action="store_true", help="the version")
+    if "--version" in sys.argv[1:]:
+        print(version())
+        sys.exit(0)
+    return p
+
+
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = make_parser(__doc__)
     p.add_argument("folder", nargs="?")
     p.add_argument("--first", default="", help="parts whose sections are kept when not all fit")
     p.add_argument("--most", type=int, default=11000, help="characters (11000)")

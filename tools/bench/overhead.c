@@ -101,7 +101,9 @@ static mm_status classify(const bench *b, run *r, int64_t *budget_out) {
     mm_policy policy;
     mm_planned planned;
     MM_TRY(mm_policy_parse(r->config->policy, &policy));
-    MM_TRY(mm_planned_init(&planned, &policy, b->graph, "host"));
+    mm_status gathered = mm_planned_init(&planned, &policy, b->graph, "host");
+    if (gathered != MM_OK) mm_policy_fini(&policy);
+    MM_TRY(gathered);
     const mm_limits limits = {
         .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(b->graph)};
     mm_status status = mm_planned_make(&planned, &policy, b->graph, &limits);
@@ -118,6 +120,7 @@ static mm_status classify(const bench *b, run *r, int64_t *budget_out) {
         *budget_out = plan->peak_bytes;
     }
     mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
     return status;
 }
 

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 
-from gpu_summary import print_table
+from gpu_summary import make_parser, print_table
 
 MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2"]
 WARM_UP, LEAST_ITERATIONS = 8, 3
@@ -327,7 +327,7 @@ def read_batches(p, text):
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = make_parser(__doc__)
     p.add_argument("--net", default="resnet50", help="of " + ", ".join(NETS))
     p.add_argument("--batch", default="128")
     p.add_argument("--modes", default=",".join(MODES))

@@ -109,6 +109,7 @@ static mm_status run_net(const bench *b, const char *name) {
     }
     if (status == MM_OK) status = measure_net(b, name, net, subjects);
     for (int p = 0; subjects && p < b->policies.n; p++) {
+        mm_policy_fini(&subjects[p].policy);
         samples_fini(&subjects[p].plan);
         samples_fini(&subjects[p].check);
         samples_fini(&subjects[p].both);
