@@ -94,6 +94,8 @@ void nets_exec_destroy(nets_exec *exec) {
 
 const nets_lowered *nets_exec_lowered(const nets_exec *exec) { return exec->lowered; }
 
+int nets_exec_threads(const nets_exec *exec) { return exec->backend->threads; }
+
 /* ---------------------------------------------------------------- batches beside the computation */
 
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {

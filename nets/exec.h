@@ -19,19 +19,23 @@ typedef struct nets_result {
 
 typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
 
-/* Lowers the net for the manager's device ("host"), prepares the graph in the manager and creates its ops. `sgd` NULL:
+/* Lowers the net for the manager's device ("host", on all CPUs that the process may use), prepares the graph in the manager and creates its ops. `sgd` NULL:
  * no momentum, no decay. The net and the manager must outlive it. MM_ERR_INFEASIBLE if the batch does not fit the
  * budget. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                       const char *device, const nets_sgd *sgd, nets_exec **exec_out);
 /* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive
- * them. */
+ * them. Its configuration says, among others, on how many threads. */
 MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                          nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out);
 /* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
+
+/* How many threads it computes on (nets_backend_config.threads); 0: not on this machine's CPUs. The same number gives
+ * the same bits on every run, under every lossless policy and in every budget. */
+int nets_exec_threads(const nets_exec *exec);
 
 /* Where a parameter's elements lie in the manager, the gradient and momentum in training only; NULL if there are none.
  * The same place for the manager's life; the CPU can reach it only where the device's memory is the CPU's (host). */

@@ -18,6 +18,9 @@ static const nets_backend_ops *const BACKENDS[] = {
 };
 
 static mm_status open_on(const nets_backend_ops *ops, const nets_backend_config *config, nets_backend **backend_out) {
+    if (config->threads != 0 && ops != &nets_host_backend_ops)
+        return mm_fail(MM_ERR_INVALID, "%d threads: device %s does not compute on this machine's CPUs, as host does",
+                       config->threads, ops->name);
     MM_TRY(ops->open(config, backend_out));
     (*backend_out)->no_fuse = config->no_fuse;
     return MM_OK;

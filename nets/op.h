@@ -96,6 +96,8 @@ typedef struct nets_backend_config {
     bool deterministic;            /* gradients, too, have the same bits for the same inputs every time */
     int64_t workspace_limit_bytes; /* of one library call; 0: see NETS_WORKSPACE_LIMIT_BYTES */
     bool no_fuse;                  /* nets are lowered layer by layer (fuse.h) */
+    int threads;                   /* that device host computes on; 0: mm_host_cpus. Others have none to set: 0. The
+                                      same number gives the same bits, another one others, which differ by rounding */
     bool untimed;                  /* nothing is timed: as without a device. For planning only */
     const char *algorithms_path;   /* where the algorithms chosen by timing are kept; NULL: nowhere */
     mm_log log;
@@ -129,6 +131,7 @@ typedef struct nets_backend_ops {
 struct nets_backend {
     const nets_backend_ops *ops;
     bool no_fuse; /* of its configuration; set by nets_backend_open */
+    int threads;  /* of this machine's CPUs that it computes on; 0: it computes elsewhere */
 };
 struct nets_op {
     const nets_op_impl *impl;

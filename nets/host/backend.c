@@ -59,25 +59,31 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
     return w;
 }
 
-/* oneDNN on one thread, in float32: none of the options makes a difference. */
-static mm_status open_host(const nets_backend_config *config, nets_backend **backend_out) {
-    (void)config;
-    nets_host_backend *host = calloc(1, sizeof *host);
-    if (!host) return mm_fail(MM_ERR_NOMEM, "no memory for the host's network operations");
+static mm_status init_host(const nets_backend_config *config, nets_host_backend *host) {
     host->base.ops = &nets_host_backend_ops;
-    mm_status status = nets_dnn_init(&host->dnn);
-    if (status != MM_OK) {
-        free(host);
-        return status;
-    }
-    *backend_out = &host->base;
-    return MM_OK;
+    host->base.threads = config->threads > 0 ? config->threads : mm_host_cpus();
+    MM_TRY(mm_host_pool_create(host->base.threads, "mm-compute", &host->pool));
+    return nets_dnn_init(&host->dnn, host->pool);
 }
 
 static void close_host(nets_backend *backend) {
     nets_host_backend *host = (nets_host_backend *)backend;
     nets_dnn_fini(&host->dnn);
+    mm_host_pool_destroy(host->pool);
     free(host);
+}
+
+/* It computes in float32 and times nothing: of the options, the threads alone make a difference. */
+static mm_status open_host(const nets_backend_config *config, nets_backend **backend_out) {
+    nets_host_backend *host = calloc(1, sizeof *host);
+    if (!host) return mm_fail(MM_ERR_NOMEM, "no memory for the host's network operations");
+    mm_status status = init_host(config, host);
+    if (status != MM_OK) {
+        close_host(&host->base);
+        return status;
+    }
+    *backend_out = &host->base;
+    return MM_OK;
 }
 
 const nets_backend_ops nets_host_backend_ops = {

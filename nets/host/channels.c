@@ -6,42 +6,94 @@
 #include "nets/op_sizes.h"
 
 /* A chunk begins with a mask's word. */
-enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, N_LANES = 4 };
+enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, LEAST_CHUNKS = 2 };
 
-nets_channels nets_channels_of(int64_t rows, int64_t channels) {
-    nets_channels ch = {.lines = nets_lines_best(), .rows = rows, .channels = channels, .elems = rows * channels};
+/* Lanes that a pass has in all, and for each place: statistics, sums of gradients, gradients. */
+enum { STATISTICS_LANES = 3, SUMS_SHARED = 1, SUMS_LANES = 2, GRADIENT_LANES = 4 };
+
+static int64_t lane_count(int places) {
+    int64_t passes = nets_larger(STATISTICS_LANES * (int64_t)places, SUMS_SHARED + SUMS_LANES * (int64_t)places);
+    return nets_larger(passes, GRADIENT_LANES);
+}
+
+nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_host_pool *pool) {
+    nets_channels ch = {
+        .lines = nets_lines_best(), .pool = pool, .rows = rows, .channels = channels, .elems = rows * channels};
+    int threads = mm_host_pool_threads(pool);
     ch.lanes = (LEAST_LANES + channels - 1) / channels * channels;
     ch.chunk_elems = CHUNK_LINES * ch.lanes;
-    ch.scratch_bytes = N_LANES * nets_aligned(ch.lanes * (int64_t)sizeof(float)) +
-                       4 * nets_aligned(channels * (int64_t)sizeof(double));
+    ch.blocks = nets_cut_of((ch.elems + ch.chunk_elems - 1) / ch.chunk_elems, nets_pieces(pool), 1, LEAST_CHUNKS);
+    ch.places = ch.blocks.pieces < threads ? ch.blocks.pieces : threads;
+    ch.scratch_bytes = lane_count(ch.places) * nets_aligned(ch.lanes * (int64_t)sizeof(float)) +
+                       2 * (ch.places + ch.blocks.pieces) * nets_aligned(channels * (int64_t)sizeof(double));
     ch.by_x_bytes = 2 * nets_aligned(ch.lanes * (int64_t)sizeof(float));
-    ch.chunk_bytes = nets_aligned(ch.chunk_elems * (int64_t)sizeof(float));
+    ch.chunk_bytes = ch.places * nets_aligned(ch.chunk_elems * (int64_t)sizeof(float));
     return ch;
 }
 
-/* Numbers of each lane, numbers of each channel. */
+/* The scratch, in this order: numbers of each lane; of each channel, for places and for blocks; behind them chunks, for
+ * places, or by_x: nobody has both. */
 typedef struct workspace {
-    float *lane[N_LANES];
-    double *part[2], *total[2];
-    float *chunk, *by_x[2]; /* behind the scratch; nobody has both */
+    char *lanes, *parts, *totals, *rest;
+    int64_t lane_bytes, channel_bytes, chunk_bytes;
 } workspace;
 
-static void *take(char **at, int64_t bytes) {
-    void *taken = *at;
-    *at += nets_aligned(bytes);
-    return taken;
-}
-
 static workspace divide(const nets_channels *ch, void *scratch) {
-    workspace w;
-    char *at = scratch;
-    for (int i = 0; i < N_LANES; i++) w.lane[i] = take(&at, ch->lanes * (int64_t)sizeof(float));
-    for (int i = 0; i < 2; i++) w.part[i] = take(&at, ch->channels * (int64_t)sizeof(double));
-    for (int i = 0; i < 2; i++) w.total[i] = take(&at, ch->channels * (int64_t)sizeof(double));
-    w.chunk = (float *)at;
-    for (int i = 0; i < 2; i++) w.by_x[i] = take(&at, ch->lanes * (int64_t)sizeof(float));
+    workspace w = {.lanes = scratch,
+                   .lane_bytes = nets_aligned(ch->lanes * (int64_t)sizeof(float)),
+                   .channel_bytes = nets_aligned(ch->channels * (int64_t)sizeof(double)),
+                   .chunk_bytes = ch->chunk_bytes / ch->places};
+    w.parts = w.lanes + lane_count(ch->places) * w.lane_bytes;
+    w.totals = w.parts + 2 * ch->places * w.channel_bytes;
+    w.rest = w.totals + 2 * ch->blocks.pieces * w.channel_bytes;
     return w;
 }
+
+static float *lane_at(const workspace *w, int64_t i) { return (float *)(w->lanes + i * w->lane_bytes); }
+static float *by_x_at(const workspace *w, int i) { return (float *)(w->rest + i * w->lane_bytes); }
+static float *chunk_of(const workspace *w, int64_t place) { return (float *)(w->rest + place * w->chunk_bytes); }
+/* The i-th of a place's, or a block's, two. */
+static double *part_of(const workspace *w, int64_t place, int i) {
+    return (double *)(w->parts + (2 * place + i) * w->channel_bytes);
+}
+static double *total_of(const workspace *w, int64_t block, int i) {
+    return (double *)(w->totals + (2 * block + i) * w->channel_bytes);
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+/* A pass over all chunks. */
+typedef struct block_pass {
+    const nets_channels *ch;
+    const workspace *w;
+    const void *of;
+    void (*fn)(const struct block_pass *pass, int64_t block, int64_t place);
+} block_pass;
+
+static mm_status run_block(void *ctx, int64_t block, int thread) {
+    const block_pass *pass = ctx;
+    pass->fn(pass, block, pass->ch->blocks.pieces < mm_host_pool_threads(pass->ch->pool) ? block : thread);
+    return MM_OK;
+}
+
+static void run_blocks(block_pass pass) {
+    mm_status never_fails = mm_host_pool_run(pass.ch->pool, pass.ch->blocks.pieces, run_block, &pass);
+    (void)never_fails;
+}
+
+static int64_t chunk_at(const nets_channels *ch, int64_t at) {
+    return ch->elems - at < ch->chunk_elems ? ch->elems - at : ch->chunk_elems;
+}
+
+/* A block's elements. */
+static int64_t block_begin(const nets_channels *ch, int64_t block) { return block * ch->blocks.each * ch->chunk_elems; }
+static int64_t block_end(const nets_channels *ch, int64_t block) {
+    int64_t end = block_begin(ch, block + 1);
+    return end < ch->elems ? end : ch->elems;
+}
+
+#define FOR_EACH_CHUNK(ch, block)                                                                                      \
+    for (int64_t at = block_begin(ch, block), n; at < block_end(ch, block) && (n = chunk_at(ch, at)) > 0; at += n)
 
 /* Repeats what the first lanes have, one for each channel, for all of them. */
 static void spread(const nets_channels *ch, float *lane) {
@@ -59,56 +111,76 @@ static void clear(const nets_channels *ch, double *sum) {
     for (int64_t c = 0; c < ch->channels; c++) sum[c] = 0;
 }
 
-static int64_t chunk_at(const nets_channels *ch, int64_t at) {
-    return ch->elems - at < ch->chunk_elems ? ch->elems - at : ch->chunk_elems;
+/* Adds the sums of all blocks to those of the first, in order. */
+static void join_sums(const nets_channels *ch, const workspace *w, int i) {
+    double *sum = total_of(w, 0, i);
+    for (int64_t block = 1; block < ch->blocks.pieces; block++) {
+        const double *more = total_of(w, block, i);
+        for (int64_t c = 0; c < ch->channels; c++) sum[c] += more[c];
+    }
 }
 
 /* ---------------------------------------------------------------- statistics */
 
-/* Means to part[0], squares about them to part[1]. */
-static void measure_chunk(const nets_channels *ch, const workspace *w, const float *x, int64_t n) {
-    float *sum = w->lane[0], *first = w->lane[1], *mean = w->lane[2];
-    double rows = (double)(n / ch->channels);
-    for (int i = 0; i < 2; i++) clear(ch, w->part[i]);
+/* Means to the place's part 0, squares about them to its part 1. */
+static void measure_chunk(const nets_channels *ch, const workspace *w, int64_t place, const float *x, int64_t n) {
+    float *sum = lane_at(w, STATISTICS_LANES * place), *first = lane_at(w, STATISTICS_LANES * place + 1);
+    float *mean = lane_at(w, STATISTICS_LANES * place + 2);
+    double *means = part_of(w, place, 0), *squares = part_of(w, place, 1), rows = (double)(n / ch->channels);
+    clear(ch, means);
+    clear(ch, squares);
     for (int64_t c = 0; c < ch->channels; c++) first[c] = x[c];
     spread(ch, first);
     ch->lines->sums(x, first, n, ch->lanes, sum);
-    gather(ch, sum, w->part[0]);
+    gather(ch, sum, means);
     for (int64_t c = 0; c < ch->channels; c++) {
-        w->part[0][c] = (double)first[c] + w->part[0][c] / rows;
-        mean[c] = (float)w->part[0][c];
+        means[c] = (double)first[c] + means[c] / rows;
+        mean[c] = (float)means[c];
     }
     spread(ch, mean);
     ch->lines->squares(x, n, ch->lanes, mean, sum);
-    gather(ch, sum, w->part[1]);
+    gather(ch, sum, squares);
     for (int64_t c = 0; c < ch->channels; c++) { /* about the mean before it was rounded */
-        double off = w->part[0][c] - (double)mean[c], squares = w->part[1][c] - rows * off * off;
-        w->part[1][c] = squares < 0 ? 0 : squares;
+        double off = means[c] - (double)mean[c], about = squares[c] - rows * off * off;
+        squares[c] = about < 0 ? 0 : about;
     }
 }
 
-/* Takes a chunk's statistics into those of the `before` rows ahead of it. */
-static void join(const nets_channels *ch, const workspace *w, double before, double rows) {
-    double *mean = w->total[0], *squares = w->total[1];
+/* Takes the statistics of so many rows into those of the `before` rows ahead of them. */
+static void join(const nets_channels *ch, double before, double *mean, double *squares, double rows,
+                 const double *more_mean, const double *more_squares) {
     double weight = rows / (before + rows), both = before * weight;
     for (int64_t c = 0; c < ch->channels; c++) {
-        double delta = w->part[0][c] - mean[c];
+        double delta = more_mean[c] - mean[c];
         mean[c] += delta * weight;
-        squares[c] += w->part[1][c] + delta * delta * both;
+        squares[c] += more_squares[c] + delta * delta * both;
+    }
+}
+
+static void measure_block(const block_pass *pass, int64_t block, int64_t place) {
+    const nets_channels *ch = pass->ch;
+    double *mean = total_of(pass->w, block, 0), *squares = total_of(pass->w, block, 1);
+    clear(ch, mean);
+    clear(ch, squares);
+    FOR_EACH_CHUNK(ch, block) {
+        measure_chunk(ch, pass->w, place, (const float *)pass->of + at, n);
+        join(ch, (double)((at - block_begin(ch, block)) / ch->channels), mean, squares, (double)(n / ch->channels),
+             part_of(pass->w, place, 0), part_of(pass->w, place, 1));
     }
 }
 
 void nets_channels_statistics(const nets_channels *ch, const float *x, float *mean_out, float *var_out, void *scratch) {
-    workspace w = divide(ch, scratch);
-    for (int i = 0; i < 2; i++) clear(ch, w.total[i]);
-    for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
-        int64_t n = chunk_at(ch, at);
-        measure_chunk(ch, &w, x + at, n);
-        join(ch, &w, (double)(at / ch->channels), (double)(n / ch->channels));
+    const workspace w = divide(ch, scratch);
+    double *mean = total_of(&w, 0, 0), *squares = total_of(&w, 0, 1);
+    run_blocks((block_pass){.ch = ch, .w = &w, .of = x, .fn = measure_block});
+    for (int64_t block = 1; block < ch->blocks.pieces; block++) {
+        int64_t begin = block_begin(ch, block), rows = (block_end(ch, block) - begin) / ch->channels;
+        join(ch, (double)(begin / ch->channels), mean, squares, (double)rows, total_of(&w, block, 0),
+             total_of(&w, block, 1));
     }
     for (int64_t c = 0; c < ch->channels; c++) {
-        mean_out[c] = (float)w.total[0][c];
-        var_out[c] = (float)(w.total[1][c] / (double)ch->rows);
+        mean_out[c] = (float)mean[c];
+        var_out[c] = (float)(squares[c] / (double)ch->rows);
     }
 }
 
@@ -128,100 +200,163 @@ static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine
     return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
 }
 
+typedef struct normalising {
+    const nets_channels_norm *norm;
+    nets_lanes_map with;
+} normalising;
+
+static void normalise_block(const block_pass *pass, int64_t block, int64_t place) {
+    const nets_channels *ch = pass->ch;
+    const normalising *of = pass->of;
+    const nets_channels_norm *norm = of->norm;
+    int64_t at = block_begin(ch, block);
+    (void)place;
+    ch->lines->map(norm->x + at, norm->x2 ? norm->x2 + at : NULL, block_end(ch, block) - at, ch->lanes, of->with,
+                   norm->relu, norm->y + at);
+}
+
 void nets_channels_normalise(const nets_channels *ch, const nets_channels_norm *norm, void *scratch) {
-    workspace w = divide(ch, scratch);
-    const nets_lanes_map with = map_of(ch, &norm->by, w.lane[0], w.lane[1], w.lane[2]);
-    ch->lines->map(norm->x, norm->x2, ch->elems, ch->lanes, with, norm->relu, norm->y);
+    const workspace w = divide(ch, scratch);
+    const normalising of = {.norm = norm,
+                            .with = map_of(ch, &norm->by, lane_at(&w, 0), lane_at(&w, 1), lane_at(&w, 2))};
+    run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = normalise_block});
 }
 
 /* A chunk of what passes the ReLU, by the mask. */
-static const float *pass(const nets_channels *ch, const uint32_t *mask, const float *dy, int64_t at, float *to) {
+static const float *pass_gate(const nets_channels *ch, const uint32_t *mask, const float *dy, int64_t at, float *to) {
     ch->lines->gate(NULL, mask + at / MASK_BITS, dy + at, chunk_at(ch, at), to);
     return to;
 }
 
-/* Sums of what passes the ReLU, g, and of g * (x - mean). g is left where the second pass can read it. */
-static const float *sum_gradients(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w) {
-    float *mean = w->lane[0], *sum = w->lane[1], *sum_x = w->lane[2];
-    float *kept = g->dx2 && !g->earlier2 ? g->dx2 : g->dx;
-    for (int64_t c = 0; c < ch->channels; c++) mean[c] = g->by.mean[c];
-    spread(ch, mean);
-    for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
-    for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
-        int64_t n = chunk_at(ch, at);
-        float *to = kept ? kept + at : w->chunk;
-        const float *y = g->relu && !g->mask ? g->y + at : NULL;
-        const float *dy = g->relu && g->mask ? pass(ch, g->mask, g->dy, at, to) : g->dy + at;
-        ch->lines->products(y, dy, g->x + at, n, ch->lanes, mean, to, sum, sum_x);
-        gather(ch, sum, w->total[0]);
-        gather(ch, sum_x, w->total[1]);
-        if (g->dx2 && g->earlier2) ch->lines->add(to, g->earlier2 + at, n, g->dx2 + at);
+typedef struct backward {
+    const nets_channels_gradients *g;
+    bool by_x;         /* y's signs are told from x */
+    nets_lanes_map y;  /* then */
+    float *kept;       /* what passes the ReLU, g, is left here for the second pass; NULL: nowhere */
+    const float *from; /* where the second pass finds it */
+    nets_lanes_gradient with;
+} backward;
+
+/* Sums of what passes the ReLU, g, and of g * (x - mean). */
+static void sum_block(const block_pass *pass, int64_t block, int64_t place) {
+    const nets_channels *ch = pass->ch;
+    const workspace *w = pass->w;
+    const backward *of = pass->of;
+    const nets_channels_gradients *g = of->g;
+    float *mean = lane_at(w, 0), *sum = lane_at(w, SUMS_SHARED + SUMS_LANES * place);
+    float *sum_x = lane_at(w, SUMS_SHARED + SUMS_LANES * place + 1);
+    for (int i = 0; i < 2; i++) clear(ch, total_of(w, block, i));
+    FOR_EACH_CHUNK(ch, block) {
+        if (of->by_x) { /* nothing is written: the second pass tells the signs, too */
+            ch->lines->products_by_x(of->y, g->dy + at, g->x + at, n, ch->lanes, sum, sum_x);
+        } else {
+            float *to = of->kept ? of->kept + at : chunk_of(w, place);
+            const float *y = g->relu && !g->mask ? g->y + at : NULL;
+            const float *dy = g->relu && g->mask ? pass_gate(ch, g->mask, g->dy, at, to) : g->dy + at;
+            ch->lines->products(y, dy, g->x + at, n, ch->lanes, mean, to, sum, sum_x);
+            if (g->dx2 && g->earlier2) ch->lines->add(to, g->earlier2 + at, n, g->dx2 + at);
+        }
+        gather(ch, sum, total_of(w, block, 0));
+        gather(ch, sum_x, total_of(w, block, 1));
     }
-    return g->relu ? kept : g->dy;
 }
 
-/* The same sums, y's signs told from x. Nothing is written: the second pass tells them, too. */
-static const float *sum_gradients_by_x(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w,
-                                       nets_lanes_map y) {
-    float *sum = w->lane[1], *sum_x = w->lane[2];
-    for (int i = 0; i < 2; i++) clear(ch, w->total[i]);
-    for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
-        ch->lines->products_by_x(y, g->dy + at, g->x + at, chunk_at(ch, at), ch->lanes, sum, sum_x);
-        gather(ch, sum, w->total[0]);
-        gather(ch, sum_x, w->total[1]);
+static void gradient_block(const block_pass *pass, int64_t block, int64_t place) {
+    const nets_channels *ch = pass->ch;
+    const backward *of = pass->of;
+    const nets_channels_gradients *g = of->g;
+    int64_t at = block_begin(ch, block), n = block_end(ch, block) - at;
+    const float *earlier = g->earlier ? g->earlier + at : NULL;
+    (void)place;
+    if (of->by_x)
+        ch->lines->gradient_by_x(of->y, of->from + at, g->x + at, earlier, n, ch->lanes, of->with, g->dx + at);
+    else
+        ch->lines->gradient(of->from + at, g->x + at, earlier, n, ch->lanes, of->with, g->dx + at);
+}
+
+/* The sums are the first block's totals. */
+static void conclude_sums(const nets_channels *ch, const nets_channels_gradients *g, const workspace *w) {
+    const double *sum = total_of(w, 0, 0), *sum_x = total_of(w, 0, 1);
+    for (int64_t c = 0; c < ch->channels; c++) {
+        double inverse = 1 / sqrt((double)g->by.var[c] + (double)g->by.eps), rows = (double)ch->rows;
+        g->dshift[c] = (float)sum[c];
+        g->dscale[c] = (float)(sum_x[c] * inverse);
+        lane_at(w, 0)[c] = g->by.mean[c];
+        lane_at(w, 1)[c] = (float)((double)g->by.scale[c] * inverse);
+        lane_at(w, 2)[c] = (float)(sum[c] / rows);
+        lane_at(w, 3)[c] = (float)(sum_x[c] * inverse * inverse / rows);
     }
-    return g->dy;
 }
 
 void nets_channels_backward(const nets_channels *ch, const nets_channels_gradients *g, void *scratch) {
-    workspace w = divide(ch, scratch);
-    const bool by_x = g->relu && !g->y && !g->mask;
-    nets_lanes_map y = {NULL, NULL, NULL};
-    if (by_x) y = map_of(ch, &g->by, w.lane[0], w.by_x[0], w.by_x[1]);
-    const float *from = by_x ? sum_gradients_by_x(ch, g, &w, y) : sum_gradients(ch, g, &w);
-    for (int64_t c = 0; c < ch->channels; c++) {
-        double inverse = 1 / sqrt((double)g->by.var[c] + (double)g->by.eps), rows = (double)ch->rows;
-        g->dshift[c] = (float)w.total[0][c];
-        g->dscale[c] = (float)(w.total[1][c] * inverse);
-        w.lane[0][c] = g->by.mean[c];
-        w.lane[1][c] = (float)((double)g->by.scale[c] * inverse);
-        w.lane[2][c] = (float)(w.total[0][c] / rows);
-        w.lane[3][c] = (float)(w.total[1][c] * inverse * inverse / rows);
+    const workspace w = divide(ch, scratch);
+    backward of = {
+        .g = g,
+        .by_x = g->relu && !g->y && !g->mask,
+        .kept = g->dx2 && !g->earlier2 ? g->dx2 : g->dx,
+        .with = {.mean = lane_at(&w, 0), .factor = lane_at(&w, 1), .mean_g = lane_at(&w, 2), .slope = lane_at(&w, 3)}};
+    if (of.by_x) {
+        of.y = map_of(ch, &g->by, lane_at(&w, 0), by_x_at(&w, 0), by_x_at(&w, 1));
+    } else {
+        for (int64_t c = 0; c < ch->channels; c++) lane_at(&w, 0)[c] = g->by.mean[c];
+        spread(ch, lane_at(&w, 0));
     }
+    of.from = g->relu && !of.by_x ? of.kept : g->dy;
+    run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = sum_block});
+    for (int i = 0; i < 2; i++) join_sums(ch, &w, i);
+    conclude_sums(ch, g, &w);
     if (!g->dx) return;
-    for (int i = 0; i < 4; i++) spread(ch, w.lane[i]);
-    const nets_lanes_gradient with = {.mean = w.lane[0], .factor = w.lane[1], .mean_g = w.lane[2], .slope = w.lane[3]};
-    if (by_x)
-        ch->lines->gradient_by_x(y, from, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
-    else
-        ch->lines->gradient(from, g->x, g->earlier, ch->elems, ch->lanes, with, g->dx);
+    for (int i = 0; i < GRADIENT_LANES; i++) spread(ch, lane_at(&w, i));
+    run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = gradient_block});
 }
 
 /* ---------------------------------------------------------------- biases */
 
-void nets_channels_add_bias(const nets_channels *ch, const float *x, const float *bias, bool relu, float *y,
-                            void *scratch) {
-    workspace w = divide(ch, scratch);
-    for (int64_t c = 0; c < ch->channels; c++) w.lane[0][c] = bias[c];
-    spread(ch, w.lane[0]);
-    ch->lines->add_bias(x, ch->elems, ch->lanes, w.lane[0], relu, y);
+typedef struct adding {
+    const float *x, *lane;
+    bool relu;
+    float *y;
+} adding;
+
+static void add_bias_block(const block_pass *pass, int64_t block, int64_t place) {
+    const nets_channels *ch = pass->ch;
+    const adding *of = pass->of;
+    int64_t at = block_begin(ch, block);
+    (void)place;
+    ch->lines->add_bias(of->x + at, block_end(ch, block) - at, ch->lanes, of->lane, of->relu, of->y + at);
 }
 
-void nets_channels_bias_backward(const nets_channels *ch, const nets_channels_bias *b, void *scratch) {
-    workspace w = divide(ch, scratch);
-    clear(ch, w.total[0]);
-    for (int64_t at = 0; at < ch->elems; at += ch->chunk_elems) {
-        int64_t n = chunk_at(ch, at);
-        float *to = b->dx ? b->dx + at : w.chunk;
+void nets_channels_add_bias(const nets_channels *ch, const float *x, const float *bias, bool relu, float *y,
+                            void *scratch) {
+    const workspace w = divide(ch, scratch);
+    const adding of = {.x = x, .lane = lane_at(&w, 0), .relu = relu, .y = y};
+    for (int64_t c = 0; c < ch->channels; c++) lane_at(&w, 0)[c] = bias[c];
+    spread(ch, lane_at(&w, 0));
+    run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = add_bias_block});
+}
+
+static void bias_block(const block_pass *pass, int64_t block, int64_t place) {
+    const nets_channels *ch = pass->ch;
+    const nets_channels_bias *b = pass->of;
+    float *sum = lane_at(pass->w, place);
+    clear(ch, total_of(pass->w, block, 0));
+    FOR_EACH_CHUNK(ch, block) {
+        float *to = b->dx ? b->dx + at : chunk_of(pass->w, place);
         const float *g = b->dy + at;
-        if (b->mask) g = pass(ch, b->mask, b->dy, at, to);
+        if (b->mask) g = pass_gate(ch, b->mask, b->dy, at, to);
         if (b->y) {
             ch->lines->gate(b->y + at, NULL, g, n, to);
             g = to;
         }
-        ch->lines->sums(g, NULL, n, ch->lanes, w.lane[0]);
-        gather(ch, w.lane[0], w.total[0]);
+        ch->lines->sums(g, NULL, n, ch->lanes, sum);
+        gather(ch, sum, total_of(pass->w, block, 0));
         if (b->dx && b->earlier) ch->lines->add(g, b->earlier + at, n, to);
     }
-    for (int64_t c = 0; c < ch->channels; c++) b->dbias[c] = (float)w.total[0][c];
+}
+
+void nets_channels_bias_backward(const nets_channels *ch, const nets_channels_bias *b, void *scratch) {
+    const workspace w = divide(ch, scratch);
+    run_blocks((block_pass){.ch = ch, .w = &w, .of = b, .fn = bias_block});
+    join_sums(ch, &w, 0);
+    for (int64_t c = 0; c < ch->channels; c++) b->dbias[c] = (float)total_of(&w, 0, 0)[c];
 }

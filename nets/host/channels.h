@@ -1,14 +1,19 @@
 /* What goes channel by channel on the CPU, over [rows, channels] of f32: batch norm, and biases. Internal.
  *
- * The elements are taken in lines (lines.h), the lines in chunks that stay in the cache. Sums are f32 within a chunk,
- * f64 from lane to lane and chunk to chunk: their order hangs on the shape alone. */
+ * The elements are taken in lines (lines.h), the lines in chunks that stay in the cache, the chunks in blocks that
+ * threads share out. Sums are f32 within a chunk, f64 from lane to lane, chunk to chunk and block to block: their order
+ * hangs on the shape and the number of threads alone. */
 #ifndef NETS_HOST_CHANNELS_H
 #define NETS_HOST_CHANNELS_H
 
 #include "nets/host/lines.h"
+#include "nets/host/pieces.h"
 
 typedef struct nets_channels {
     const nets_lines *lines;
+    mm_host_pool *pool;
+    nets_cut blocks; /* of chunks */
+    int places;      /* blocks that are worked on at a time */
     int64_t rows, channels, elems;
     int64_t lanes;         /* of a line: a multiple of the channels */
     int64_t chunk_elems;   /* a multiple of the lanes */
@@ -17,7 +22,8 @@ typedef struct nets_channels {
     int64_t chunk_bytes;   /* or those that take a gradient through a ReLU and do not write it to dx */
 } nets_channels;
 
-nets_channels nets_channels_of(int64_t rows, int64_t channels);
+/* `pool` is borrowed; NULL: the caller's thread alone. */
+nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_host_pool *pool);
 
 /* Mean and biased variance. In a chunk the mean is that of the distances from its first row, the squares are taken
  * about the mean, and chunks are joined as Chan, Golub and LeVeque (1983) do: nothing cancels, however far from zero

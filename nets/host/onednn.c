@@ -1,8 +1,9 @@
 #include "nets/host/onednn_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* libgomp's, which oneDNN runs on. Declared here because not every compiler that can build this ships omp.h. */
+/* libgomp's, which oneDNN would run on. Declared here because not every compiler that can build this ships omp.h. */
 extern int omp_get_max_threads(void);
 extern void omp_set_num_threads(int threads);
 
@@ -12,37 +13,55 @@ mm_status nets_dnn_fail(dnnl_status_t status, const char *what) {
     return mm_fail(MM_ERR_DEVICE, "oneDNN: %s failed with status %d", what, (int)status);
 }
 
-mm_status nets_dnn_init(nets_dnn *dnn) {
-    *dnn = (nets_dnn){0};
-    DNN_TRY(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
-    dnnl_status_t status = dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_default_flags);
+mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool) {
+    *dnn = (nets_dnn){.pool = pool};
+    int threads = mm_host_pool_threads(pool);
+    dnn->streams = calloc((size_t)threads, sizeof *dnn->streams);
+    if (!dnn->streams) return mm_fail(MM_ERR_NOMEM, "no memory for the streams of %d threads", threads);
+    dnnl_status_t status = dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
+    for (int i = 0; status == dnnl_success && i < threads; i++)
+        status = dnnl_stream_create(&dnn->streams[i], dnn->engine, dnnl_stream_default_flags);
     if (status == dnnl_success) return MM_OK;
-    dnnl_engine_destroy(dnn->engine);
-    return nets_dnn_fail(status, "a stream");
+    nets_dnn_fini(dnn);
+    return nets_dnn_fail(status, "an engine and its streams");
 }
 
 void nets_dnn_fini(nets_dnn *dnn) {
-    dnnl_stream_destroy(dnn->stream);
-    dnnl_engine_destroy(dnn->engine);
+    for (int i = 0; dnn->streams && i < mm_host_pool_threads(dnn->pool); i++)
+        if (dnn->streams[i]) dnnl_stream_destroy(dnn->streams[i]);
+    if (dnn->engine) dnnl_engine_destroy(dnn->engine);
+    free(dnn->streams);
+    *dnn = (nets_dnn){0};
 }
 
 /* ---------------------------------------------------------------- kernels */
 
+static const int ARGS[] = {
+    DNNL_ARG_SRC,      DNNL_ARG_DST,      DNNL_ARG_WEIGHTS,      DNNL_ARG_WORKSPACE,
+    DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD,
+};
+enum { N_ARGS = sizeof ARGS / sizeof ARGS[0] };
+
+/* NULL: the primitive has no such argument. */
+static nets_dnn_md md_of(const_dnnl_primitive_desc_t pd, int arg) {
+    nets_dnn_md md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
+    return md && dnnl_memory_desc_get_size(md) > 0 ? md : NULL;
+}
+
 static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t pd, nets_dnn_kernel *kernel) {
-    static const int ARGS[] = {
-        DNNL_ARG_SRC,      DNNL_ARG_DST,      DNNL_ARG_WEIGHTS,      DNNL_ARG_WORKSPACE,
-        DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_SCRATCHPAD,
-    };
-    for (size_t i = 0; i < sizeof ARGS / sizeof ARGS[0]; i++) {
-        nets_dnn_md md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ARGS[i]);
-        if (!md || dnnl_memory_desc_get_size(md) == 0) continue;
-        if (kernel->n_args == NETS_DNN_ARGS) return mm_fail(MM_ERR_DEVICE, "oneDNN: a primitive of too many arguments");
-        dnnl_exec_arg_t *arg = &kernel->args[kernel->n_args];
-        DNN_TRY(dnnl_memory_create(&arg->memory, md, dnn->engine, DNNL_MEMORY_NONE), "a memory object");
-        arg->arg = ARGS[i];
-        kernel->n_args++;
-        if (ARGS[i] == DNNL_ARG_SCRATCHPAD) kernel->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(md);
-    }
+    kernel->threads = mm_host_pool_threads(dnn->pool);
+    for (int i = 0; i < N_ARGS; i++) kernel->n_args += md_of(pd, ARGS[i]) != NULL;
+    kernel->args = calloc((size_t)(kernel->threads * kernel->n_args) + 1, sizeof *kernel->args);
+    if (!kernel->args) return mm_fail(MM_ERR_NOMEM, "no memory for a primitive's arguments");
+    dnnl_exec_arg_t *arg = kernel->args;
+    for (int thread = 0; thread < kernel->threads; thread++)
+        for (int i = 0; i < N_ARGS; i++) {
+            nets_dnn_md md = md_of(pd, ARGS[i]);
+            if (!md) continue;
+            DNN_TRY(dnnl_memory_create(&arg->memory, md, dnn->engine, DNNL_MEMORY_NONE), "a memory object");
+            arg++->arg = ARGS[i];
+            if (ARGS[i] == DNNL_ARG_SCRATCHPAD) kernel->scratch_bytes = (int64_t)dnnl_memory_desc_get_size(md);
+        }
     return MM_OK;
 }
 
@@ -62,12 +81,14 @@ static mm_status make_kernel(const nets_dnn *dnn, dnnl_primitive_desc_t pd, cons
 }
 
 void nets_dnn_kernel_fini(nets_dnn_kernel *kernel) {
-    for (int i = 0; i < kernel->n_args; i++) dnnl_memory_destroy(kernel->args[i].memory);
+    for (int i = 0; kernel->args && i < kernel->threads * kernel->n_args; i++)
+        if (kernel->args[i].memory) dnnl_memory_destroy(kernel->args[i].memory);
+    free(kernel->args);
     if (kernel->primitive) dnnl_primitive_destroy(kernel->primitive);
     *kernel = (nets_dnn_kernel){0};
 }
 
-/* Scratchpads are given by us, and there is one thread: oneDNN fixes both when a description is made. */
+/* Scratchpads are given by us, and a primitive has one thread: oneDNN fixes both when a description is made. */
 static mm_status make_attr(dnnl_primitive_attr_t *attr_out) {
     DNN_TRY(dnnl_primitive_attr_create(attr_out), "attributes");
     dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr_out, dnnl_scratchpad_mode_user);
@@ -133,18 +154,20 @@ int64_t nets_dnn_arg_bytes(const nets_dnn_kernel *kernel, int arg) {
     return md ? (int64_t)dnnl_memory_desc_get_size(md) : 0;
 }
 
-mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int arg, const void *data) {
+mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int thread, int arg, const void *data) {
+    dnnl_exec_arg_t *args = kernel->args + thread * kernel->n_args;
     for (int i = 0; i < kernel->n_args; i++)
-        if (kernel->args[i].arg == arg)
-            DNN_TRY(dnnl_memory_set_data_handle(kernel->args[i].memory, (void *)data), "binding memory");
+        if (args[i].arg == arg) DNN_TRY(dnnl_memory_set_data_handle(args[i].memory, (void *)data), "binding memory");
     return MM_OK;
 }
 
-mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, void *scratch) {
+mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, int thread, void *scratch) {
     omp_set_num_threads(1); /* of the calling thread: what a primitive left to be decided at run time */
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_SCRATCHPAD, scratch));
-    DNN_TRY(dnnl_primitive_execute(kernel->primitive, dnn->stream, kernel->n_args, kernel->args), "a primitive");
-    DNN_TRY(dnnl_stream_wait(dnn->stream), "a stream");
+    MM_TRY(nets_dnn_bind(kernel, thread, DNNL_ARG_SCRATCHPAD, scratch));
+    DNN_TRY(dnnl_primitive_execute(kernel->primitive, dnn->streams[thread], kernel->n_args,
+                                   kernel->args + thread * kernel->n_args),
+            "a primitive");
+    DNN_TRY(dnnl_stream_wait(dnn->streams[thread]), "a stream");
     return MM_OK;
 }
 

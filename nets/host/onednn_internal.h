@@ -24,6 +24,7 @@ typedef struct nets_dnn_layout {
     int rank; /* 0: no such argument, or by md */
     dnnl_dims_t dims;
     dnnl_format_tag_t tag; /* dnnl_format_tag_any: as the primitive likes it */
+    dnnl_dims_t strides;   /* strides[0] not 0: in place of the tag */
     nets_dnn_md md;        /* borrowed */
 } nets_dnn_layout;
 

@@ -18,6 +18,8 @@ typedef union op_desc {
 static dnnl_status_t make_md(const nets_dnn_layout *layout, dnnl_memory_desc_t *md_out) {
     if (layout->md) *md_out = *layout->md;
     if (layout->rank == 0) return dnnl_success;
+    if (layout->strides[0])
+        return dnnl_memory_desc_init_by_strides(md_out, layout->rank, layout->dims, dnnl_f32, layout->strides);
     return dnnl_memory_desc_init_by_tag(md_out, layout->rank, layout->dims, dnnl_f32, layout->tag);
 }
 
@@ -82,6 +84,8 @@ dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, con
 static dnnl_status_t make_md(const nets_dnn_layout *layout, dnnl_memory_desc_t *md_out) {
     if (layout->md) return dnnl_memory_desc_clone(md_out, layout->md);
     if (layout->rank == 0) return dnnl_success;
+    if (layout->strides[0])
+        return dnnl_memory_desc_create_with_strides(md_out, layout->rank, layout->dims, dnnl_f32, layout->strides);
     return dnnl_memory_desc_create_with_tag(md_out, layout->rank, layout->dims, dnnl_f32, layout->tag);
 }
 

@@ -11,9 +11,22 @@ static nets_dnn_layout weights_layout(const nets_dnn_windows *w) {
     };
 }
 
-static nets_dnn_op conv_op(const nets_dnn_windows *w) {
+mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
+                        const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out) {
+    static const struct {
+        const char *what;
+        dnnl_prop_kind_t direction;
+        int weights;
+    } KINDS[] = {
+        [NETS_DNN_CONV_FORWARD] = {"a convolution", dnnl_forward_training, DNNL_ARG_WEIGHTS},
+        [NETS_DNN_CONV_BY_DATA] = {"a convolution's gradient by its input", dnnl_backward_data, DNNL_ARG_WEIGHTS},
+        [NETS_DNN_CONV_BY_WEIGHTS] = {"a convolution's gradient by its weights", dnnl_backward_weights,
+                                      DNNL_ARG_DIFF_WEIGHTS},
+    };
     nets_dnn_op op = {
+        .what = KINDS[kind].what,
         .kind = dnnl_convolution,
+        .direction = KINDS[kind].direction,
         .algorithm = dnnl_convolution_direct,
         .x = nets_dnn_nhwc(w->x),
         .weights = weights_layout(w),
@@ -21,27 +34,7 @@ static nets_dnn_op conv_op(const nets_dnn_windows *w) {
         .windows = nets_dnn_window_dims_of(w),
     };
     op.weights.tag = dnnl_format_tag_any;
-    return op;
-}
-
-mm_status nets_dnn_conv_forward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_kernel *kernel_out) {
-    nets_dnn_op op = conv_op(w);
-    op.what = "a convolution";
-    op.direction = dnnl_forward_training;
-    return nets_dnn_build(dnn, &op, kernel_out);
-}
-
-mm_status nets_dnn_conv_backward_data(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_kernel *kernel_out) {
-    nets_dnn_op op = conv_op(w);
-    op.what = "a convolution's gradient by its input";
-    op.direction = dnnl_backward_data;
-    return nets_dnn_build(dnn, &op, kernel_out);
-}
-
-mm_status nets_dnn_conv_backward_weights(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_kernel *kernel_out) {
-    nets_dnn_op op = conv_op(w);
-    op.what = "a convolution's gradient by its weights";
-    op.direction = dnnl_backward_weights;
+    if (like) op.weights = (nets_dnn_layout){.md = nets_dnn_arg_md(like, KINDS[kind].weights)};
     return nets_dnn_build(dnn, &op, kernel_out);
 }
 
@@ -61,17 +54,22 @@ mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *
     return MM_OK;
 }
 
-static nets_dnn_layout matrix(int64_t rows, int64_t columns, bool transposed) {
-    return (nets_dnn_layout){.rank = 2, .dims = {rows, columns}, .tag = transposed ? dnnl_ba : dnnl_ab};
+/* Of a matrix that is stored row by row, or as the transposed one is. */
+static nets_dnn_layout matrix(int64_t rows, int64_t columns, bool transposed, int64_t stride) {
+    nets_dnn_layout layout = {.rank = 2, .dims = {rows, columns}, .tag = transposed ? dnnl_ba : dnnl_ab};
+    if (stride == 0 || stride == (transposed ? rows : columns)) return layout;
+    layout.strides[0] = transposed ? 1 : stride;
+    layout.strides[1] = transposed ? stride : 1;
+    return layout;
 }
 
 mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *p, nets_dnn_kernel *kernel_out) {
     const nets_dnn_op op = {
         .what = "a matrix product",
         .kind = dnnl_matmul,
-        .x = matrix(p->rows, p->inner, p->a_transposed),
-        .weights = matrix(p->inner, p->columns, p->b_transposed),
-        .y = matrix(p->rows, p->columns, false),
+        .x = matrix(p->rows, p->inner, p->a_transposed, p->a_stride),
+        .weights = matrix(p->inner, p->columns, p->b_transposed, p->b_stride),
+        .y = matrix(p->rows, p->columns, false, p->y_stride),
     };
     return nets_dnn_build(dnn, &op, kernel_out);
 }

@@ -3,24 +3,28 @@
  * convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where lowering gives it the
  * bias (fuse.h).
  *
- * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other:
+ * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other. A part is
+ * computed in pieces of the batch (pieces.h), of which as many as there are threads run at a time; each gives a gradient
+ * by the weights of its own, and these are added in order:
  *
- *   0           scratch_bytes                 scratch_bytes + weights
- *   | scratchpad | weights in oneDNN's layout |
+ *   | scratchpad | scratchpad ... | weights in oneDNN's layout, or the first piece's gradient | further pieces' ...  |
+ *     a thread's
  *
  * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
- * part takes of the workspace: so it may be added in that contribution's place.
+ * part takes of the workspace, in a thread's place: so it may be added in that contribution's place.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "nets/host/channels.h"
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
 
-/* A primitive and the reorder of its weights, before it (WEIGHTS) or after it (DIFF_WEIGHTS). */
+/* Primitives and the reorder of their weights, before them (WEIGHTS) or after them (DIFF_WEIGHTS). */
 typedef struct conv_part {
-    nets_dnn_kernel kernel, reorder;
-    int in, out; /* the kernel's arguments beside the weights */
+    nets_piecewise run; /* of the input, the output, and the weights */
+    nets_dnn_kernel reorder;
+    int64_t weights_bytes; /* in oneDNN's layout */
     int64_t scratch_bytes, workspace_bytes;
 } conv_part;
 
@@ -33,43 +37,28 @@ typedef struct conv_op {
     bool bias, transposed, wants_dx, adds_earlier;
 } conv_op;
 
-static mm_status finish_part(const nets_dnn *dnn, const nets_dnn_windows *w, conv_part *part, int weights_arg) {
-    bool gradient = weights_arg == DNNL_ARG_DIFF_WEIGHTS;
-    MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->kernel, weights_arg, gradient, &part->reorder));
-    part->scratch_bytes = nets_aligned(nets_larger(part->kernel.scratch_bytes, part->reorder.scratch_bytes));
-    part->workspace_bytes = part->scratch_bytes;
-    if (part->reorder.primitive) part->workspace_bytes += nets_aligned(nets_dnn_arg_bytes(&part->kernel, weights_arg));
-    return MM_OK;
-}
-
-/* Where the part's primitive finds or leaves its weights. */
+/* Where the part's primitives find or leave their weights. */
 static void *inner_weights(const conv_part *part, const nets_op_args *args, void *plain) {
-    return part->reorder.primitive ? (char *)args->at[NETS_WORKSPACE] + part->scratch_bytes : plain;
+    return part->workspace_bytes > part->scratch_bytes ? (char *)args->at[NETS_WORKSPACE] + part->scratch_bytes : plain;
 }
 
 static mm_status reorder(const conv_op *op, conv_part *part, const nets_op_args *args, const void *from, void *to) {
     if (!part->reorder.primitive) return MM_OK;
-    MM_TRY(nets_dnn_bind(&part->reorder, DNNL_ARG_FROM, from));
-    MM_TRY(nets_dnn_bind(&part->reorder, DNNL_ARG_TO, to));
-    return nets_dnn_run(op->dnn, &part->reorder, args->at[NETS_WORKSPACE]);
+    MM_TRY(nets_dnn_bind(&part->reorder, 0, DNNL_ARG_FROM, from));
+    MM_TRY(nets_dnn_bind(&part->reorder, 0, DNNL_ARG_TO, to));
+    return nets_dnn_run(op->dnn, &part->reorder, 0, args->at[NETS_WORKSPACE]);
 }
 
-/* Readies a part that applies the weights. */
-static mm_status bind_weights(const conv_op *op, conv_part *part, const nets_op_args *args) {
+/* A part that applies the weights, to all images. */
+static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, void *in, void *out) {
     void *weights = inner_weights(part, args, args->at[NETS_W]);
     MM_TRY(reorder(op, part, args, args->at[NETS_W], weights));
-    return nets_dnn_bind(&part->kernel, DNNL_ARG_WEIGHTS, weights);
-}
-
-static mm_status run_part(const conv_op *op, conv_part *part, const nets_op_args *args, const void *in, void *out) {
-    MM_TRY(nets_dnn_bind(&part->kernel, part->in, in));
-    MM_TRY(nets_dnn_bind(&part->kernel, part->out, out));
-    return nets_dnn_run(op->dnn, &part->kernel, args->at[NETS_WORKSPACE]);
+    void *const at[NETS_PIECE_ARGS] = {in, out, weights};
+    return nets_piecewise_run(op->dnn, &part->run, at, args->at[NETS_WORKSPACE]);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
-    MM_TRY(bind_weights(op, &op->y, args));
     MM_TRY(run_part(op, &op->y, args, args->at[NETS_X], args->at[NETS_Y]));
     if (op->bias)
         nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
@@ -77,37 +66,71 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
+typedef struct gradients {
+    const float *first;
+    int64_t stride;
+    int n;
+    float *sum; /* may be the first */
+} gradients;
+
+static void sum_gradients(const void *ctx, int64_t from, int64_t to) {
+    const gradients *g = ctx;
+    float *sum = g->sum;
+    if (sum != g->first) memcpy(sum + from, g->first + from, (size_t)(to - from) * sizeof *sum);
+    for (int i = 1; i < g->n; i++) nets_host_accumulate(sum + from, g->first + i * g->stride + from, to - from);
+}
+
 static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
     conv_part *part = &op->dw;
     void *gradient = inner_weights(part, args, args->at[NETS_DW]);
-    MM_TRY(nets_dnn_bind(&part->kernel, part->in, args->at[NETS_X]));
-    MM_TRY(nets_dnn_bind(&part->kernel, part->out, args->at[NETS_DY]));
-    MM_TRY(nets_dnn_bind(&part->kernel, DNNL_ARG_DIFF_WEIGHTS, gradient));
-    MM_TRY(nets_dnn_run(op->dnn, &part->kernel, args->at[NETS_WORKSPACE]));
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_X], args->at[NETS_DY], gradient};
+    MM_TRY(nets_piecewise_run(op->dnn, &part->run, at, args->at[NETS_WORKSPACE]));
+    const gradients all = {.first = gradient,
+                           .stride = nets_aligned(part->weights_bytes) / (int64_t)sizeof(float),
+                           .n = part->run.n_pieces,
+                           .sum = part->reorder.primitive ? gradient : args->at[NETS_DW]};
+    if (all.n > 1) nets_ranges(op->dnn->pool, part->weights_bytes / (int64_t)sizeof(float), 1, 1, sum_gradients, &all);
     MM_TRY(reorder(op, part, args, gradient, args->at[NETS_DW]));
     const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
     if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
     return MM_OK;
 }
 
-static mm_status add_to_earlier(conv_op *op, const nets_op_args *args) {
-    float *alone = (float *)((char *)args->at[NETS_WORKSPACE] + op->dx.workspace_bytes);
-    const float *dy = args->at[NETS_DY], *earlier = args->at[NETS_EARLIER];
-    for (int64_t i = 0; i < op->images; i++) {
-        float *dx = (float *)args->at[NETS_DX] + i * op->x_image_elems;
-        MM_TRY(run_part(op, &op->dx, args, dy + i * op->y_image_elems, alone));
-        if (dx != earlier + i * op->x_image_elems)
-            memcpy(dx, earlier + i * op->x_image_elems, (size_t)op->x_image_elems * sizeof *dx);
-        nets_host_accumulate(dx, alone, op->x_image_elems);
-    }
+/* ---------------------------------------------------------------- added to an earlier contribution */
+
+typedef struct addition {
+    conv_op *op;
+    const nets_op_args *args;
+} addition;
+
+static int64_t image_bytes(const conv_op *op) { return nets_aligned(op->x_image_elems * (int64_t)sizeof(float)); }
+
+static mm_status add_image(void *ctx, int64_t i, int thread) {
+    const addition *a = ctx;
+    const nets_op_args *args = a->args;
+    conv_op *op = a->op;
+    char *workspace = args->at[NETS_WORKSPACE];
+    int64_t place = nets_piecewise_place(op->dnn, &op->dx.run, i, thread), n = op->x_image_elems;
+    float *alone = (float *)(workspace + op->dx.workspace_bytes + place * image_bytes(op));
+    float *dx = (float *)args->at[NETS_DX] + i * n;
+    const float *earlier = (const float *)args->at[NETS_EARLIER] + i * n;
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_DY], alone, inner_weights(&op->dx, args, args->at[NETS_W])};
+    MM_TRY(nets_piecewise_run_one(op->dnn, &op->dx.run, i, thread, at, workspace + place * op->dx.run.scratch_bytes));
+    if (dx != earlier) memcpy(dx, earlier, (size_t)n * sizeof *dx);
+    nets_host_accumulate(dx, alone, n);
     return MM_OK;
+}
+
+static mm_status add_to_earlier(conv_op *op, const nets_op_args *args) {
+    addition a = {.op = op, .args = args};
+    MM_TRY(reorder(op, &op->dx, args, args->at[NETS_W], inner_weights(&op->dx, args, args->at[NETS_W])));
+    return mm_host_pool_run(op->dnn->pool, op->images, add_image, &a);
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     conv_op *op = (conv_op *)base;
     MM_TRY(run_backward_weights(op, args));
     if (!op->wants_dx) return MM_OK;
-    MM_TRY(bind_weights(op, &op->dx, args));
     return op->adds_earlier ? add_to_earlier(op, args)
                             : run_part(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_DX]);
 }
@@ -132,12 +155,12 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     int64_t bias = op->bias ? op->channels.scratch_bytes : 0;
     if (phase == MM_FORWARD) return nets_larger(bias, op->y.workspace_bytes);
     int64_t dx = op->dx.workspace_bytes;
-    if (op->adds_earlier) dx += nets_aligned(op->x_image_elems * (int64_t)sizeof(float));
+    if (op->adds_earlier) dx += nets_piecewise_places(op->dnn, &op->dx.run) * image_bytes(op);
     return nets_larger(bias, nets_larger(dx, op->dw.workspace_bytes));
 }
 
 static void fini_part(conv_part *part) {
-    nets_dnn_kernel_fini(&part->kernel);
+    nets_piecewise_fini(&part->run);
     nets_dnn_kernel_fini(&part->reorder);
 }
 
@@ -151,37 +174,83 @@ static void destroy(nets_op *base) {
 
 /* ---------------------------------------------------------------- creation */
 
-static mm_status make_direct(const nets_dnn *dnn, const nets_dnn_windows *w, conv_part *part) {
-    part->in = DNNL_ARG_SRC;
-    part->out = DNNL_ARG_DST;
-    MM_TRY(nets_dnn_conv_forward(dnn, w, &part->kernel));
-    return finish_part(dnn, w, part, DNNL_ARG_WEIGHTS);
+/* A part's pieces: `in` and `out` are the kernels' arguments along the batch. */
+typedef struct part_desc {
+    nets_dnn_conv_kind kind;
+    int in, out, weights;
+    bool sums; /* each piece gives weights of its own */
+} part_desc;
+
+static const part_desc BY_FORWARD = {NETS_DNN_CONV_FORWARD, DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS, false};
+static const part_desc BY_DATA = {NETS_DNN_CONV_BY_DATA, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, false};
+static const part_desc BY_WEIGHTS = {NETS_DNN_CONV_BY_WEIGHTS, DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
+                                     true};
+
+/* What several gradients by the weights may take: of small ones more than threads, of large ones fewer. */
+enum { SMALL_GRADIENTS = 1 << 20, LARGE_GRADIENTS = 64 << 20 };
+
+static int pieces_of(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d) {
+    int pieces = nets_pieces(dnn->pool);
+    if (!d->sums) return pieces;
+    int64_t bytes = w->x[3] * w->y[3] / w->groups * w->kernel[0] * w->kernel[1] * (int64_t)sizeof(float);
+    if (pieces * bytes > SMALL_GRADIENTS) pieces = mm_host_pool_threads(dnn->pool);
+    while (pieces > 2 && pieces * bytes > LARGE_GRADIENTS) pieces--;
+    return pieces;
 }
 
-static mm_status make_transposed(const nets_dnn *dnn, const nets_dnn_windows *w, conv_part *part) {
-    part->in = DNNL_ARG_DIFF_DST;
-    part->out = DNNL_ARG_DIFF_SRC;
-    MM_TRY(nets_dnn_conv_backward_data(dnn, w, &part->kernel));
-    return finish_part(dnn, w, part, DNNL_ARG_WEIGHTS);
+/* The kernels of `each` images and of the rest, whose weights must lie as those of the first do. */
+static mm_status make_kernels(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, const nets_cut *cut,
+                              nets_piecewise *run) {
+    const int64_t images[] = {cut->each, nets_cut_rest(cut)};
+    for (int k = 0; k < (images[1] == images[0] ? 1 : 2); k++) {
+        nets_dnn_windows part = *w;
+        part.x[0] = part.y[0] = images[k];
+        MM_TRY(nets_dnn_conv(dnn, &part, d->kind, k == 0 ? NULL : &run->kernel[0], &run->kernel[k]));
+    }
+    nets_piecewise_measure(run);
+    return MM_OK;
 }
 
-static mm_status make_dw(conv_op *op, const nets_dnn_windows *w) {
-    op->dw.in = op->transposed ? DNNL_ARG_DIFF_DST : DNNL_ARG_SRC;
-    op->dw.out = op->transposed ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST;
-    MM_TRY(nets_dnn_conv_backward_weights(op->dnn, w, &op->dw.kernel));
-    return finish_part(op->dnn, w, &op->dw, DNNL_ARG_DIFF_WEIGHTS);
+/* Of one image, as that argument has it. */
+static int64_t image_bytes_of(const nets_dnn_windows *w, int arg) {
+    const int64_t *dims = arg == DNNL_ARG_SRC || arg == DNNL_ARG_DIFF_SRC ? w->x : w->y;
+    return nets_elems(dims) / dims[0] * (int64_t)sizeof(float);
+}
+
+/* `one_by_one`: each image is a piece, and leaves its output at one place. */
+static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
+                           conv_part *part) {
+    const nets_dnn *dnn = op->dnn;
+    nets_cut cut = nets_cut_of(w->x[0], pieces_of(dnn, w, d), 1, 1);
+    if (one_by_one) cut = (nets_cut){.items = w->x[0], .each = 1, .pieces = (int)w->x[0]};
+    MM_TRY(make_kernels(dnn, w, d, &cut, &part->run));
+    part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
+    const nets_piece_arg args[NETS_PIECE_ARGS] = {
+        {d->in, image_bytes_of(w, d->in), 0},
+        {d->out, one_by_one ? 0 : image_bytes_of(w, d->out), 0},
+        {d->weights, 0, d->sums ? nets_aligned(part->weights_bytes) : 0},
+    };
+    MM_TRY(nets_piecewise_init_cut(&part->run, &cut, args));
+    MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, d->sums, &part->reorder));
+    part->scratch_bytes = nets_larger(nets_piecewise_places(dnn, &part->run) * part->run.scratch_bytes,
+                                      nets_aligned(part->reorder.scratch_bytes));
+    int copies = d->sums && cut.pieces > 1 ? cut.pieces : part->reorder.primitive != NULL;
+    part->workspace_bytes = part->scratch_bytes + copies * nets_aligned(part->weights_bytes);
+    return MM_OK;
 }
 
 /* `w`: the convolution's windows; the transposed one's are from its output to its input. */
 static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_op_desc *desc) {
-    bool transposed = op->transposed;
-    MM_TRY(transposed ? make_transposed(op->dnn, w, &op->y) : make_direct(op->dnn, w, &op->y));
+    part_desc dw = BY_WEIGHTS;
+    MM_TRY(make_part(op, w, op->transposed ? &BY_DATA : &BY_FORWARD, false, &op->y));
     if (!desc->training) return MM_OK;
-    MM_TRY(make_dw(op, w));
+    if (op->transposed) { /* x is what that convolution gives */
+        dw.in = BY_WEIGHTS.out;
+        dw.out = BY_WEIGHTS.in;
+    }
+    MM_TRY(make_part(op, w, &dw, false, &op->dw));
     if (!desc->wants_dx) return MM_OK;
-    nets_dnn_windows dx = *w;
-    if (desc->adds_earlier) dx.x[0] = dx.y[0] = 1;
-    return transposed ? make_direct(op->dnn, &dx, &op->dx) : make_transposed(op->dnn, &dx, &op->dx);
+    return make_part(op, w, op->transposed ? &BY_FORWARD : &BY_DATA, desc->adds_earlier, &op->dx);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
@@ -195,7 +264,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->images = desc->x[0];
     op->x_image_elems = nets_elems(desc->x) / op->images;
     op->y_image_elems = nets_elems(desc->y) / op->images;
-    op->channels = nets_channels_of(desc->y[0] * desc->y[1] * desc->y[2], desc->y[3]);
+    op->channels = nets_channels_of(desc->y[0] * desc->y[1] * desc->y[2], desc->y[3], op->dnn->pool);
     op->bias = desc->attrs.bias;
     nets_op_desc from_y = *desc;
     for (int d = 0; d < 4; d++) {

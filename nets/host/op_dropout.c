@@ -3,37 +3,54 @@
 #include <stdlib.h>
 
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
 #include "nets/philox.h"
 
 typedef struct dropout_op {
     nets_op base;
+    mm_host_pool *pool;
     int64_t elems;
     uint32_t threshold; /* a word below it drops the element */
     float scale;        /* of the others: 1 / (1 - p) */
 } dropout_op;
 
 /* out := in with the layer's elements dropped; in may be out. */
-static void drop(const dropout_op *op, const nets_op_args *args, const float *in, float *out) {
-    const uint32_t *rng = args->at[NETS_RNG];
-    uint32_t key[2] = {rng[0], rng[1]}, words[4];
-    for (int64_t i = 0; i < op->elems; i += 4) {
+typedef struct dropping {
+    const dropout_op *op;
+    const uint32_t *rng;
+    uint32_t layer;
+    const float *in;
+    float *out;
+} dropping;
+
+static void drop(const void *ctx, int64_t from, int64_t to) {
+    const dropping *d = ctx;
+    const dropout_op *op = d->op;
+    uint32_t key[2] = {d->rng[0], d->rng[1]}, words[4];
+    for (int64_t i = from; i < to; i += 4) {
         uint64_t block = (uint64_t)i / 4;
-        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), args->layer, rng[2]};
+        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), d->layer, d->rng[2]};
         nets_philox(key, counter, words);
-        int n = op->elems - i < 4 ? (int)(op->elems - i) : 4;
-        for (int k = 0; k < n; k++) out[i + k] = words[k] < op->threshold ? 0 : in[i + k] * op->scale;
+        int n = to - i < 4 ? (int)(to - i) : 4;
+        for (int k = 0; k < n; k++) d->out[i + k] = words[k] < op->threshold ? 0 : d->in[i + k] * op->scale;
     }
 }
 
+static void drop_all(const dropout_op *op, const nets_op_args *args, nets_role in, nets_role out) {
+    const dropping d = {
+        .op = op, .rng = args->at[NETS_RNG], .layer = args->layer, .in = args->at[in], .out = args->at[out]};
+    nets_ranges(op->pool, op->elems, 4, 1, drop, &d);
+}
+
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
-    drop((dropout_op *)base, args, args->at[NETS_X], args->at[NETS_Y]);
+    drop_all((dropout_op *)base, args, NETS_X, NETS_Y);
     return MM_OK;
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     dropout_op *op = (dropout_op *)base;
-    drop(op, args, args->at[NETS_DY], args->at[NETS_DX]);
-    nets_host_accumulate(args->at[NETS_DX], args->at[NETS_EARLIER], op->elems);
+    drop_all(op, args, NETS_DY, NETS_DX);
+    nets_host_accumulate_on(op->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->elems);
     return MM_OK;
 }
 
@@ -46,10 +63,10 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     dropout_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a dropout");
     op->base.impl = &nets_host_dropout;
+    op->pool = nets_host_pool(backend);
     op->elems = nets_elems(desc->x);
     op->threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
     op->scale = 1.0f / (1.0f - desc->attrs.p);

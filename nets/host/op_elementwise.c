@@ -4,22 +4,13 @@
 #include <string.h>
 
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
 
-typedef struct elementwise_op {
+typedef struct add_op {
     nets_op base;
+    mm_host_pool *pool;
     int64_t elems;
-} elementwise_op;
-
-static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets_op **op_out) {
-    elementwise_op *op = calloc(1, sizeof *op);
-    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
-    op->base.impl = impl;
-    op->elems = nets_elems(desc->x);
-    *op_out = &op->base;
-    return MM_OK;
-}
-
-static void destroy(nets_op *op) { free(op); }
+} add_op;
 
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems) {
     if (!addend) return;
@@ -27,46 +18,65 @@ void nets_host_accumulate(float *sum, const float *addend, int64_t elems) {
     for (int64_t i = 0; i < elems; i++) sum[i] += addend[i];
 }
 
-/* ---------------------------------------------------------------- residual sum */
+/* y = a + b, or a where there is no b; y may be either. */
+typedef struct addends {
+    const float *a, *b;
+    float *y;
+} addends;
 
-static mm_status run_add_forward(nets_op *base, const nets_op_args *args) {
-    const float *a = args->at[NETS_X], *b = args->at[NETS_X2];
-    float *y = args->at[NETS_Y];
-    int64_t n = ((elementwise_op *)base)->elems;
+static void add(const void *ctx, int64_t from, int64_t to) {
+    const addends *s = ctx;
+    const float *a = s->a, *b = s->b;
+    float *y = s->y;
+    if (!b) {
+        memcpy(y + from, a + from, (size_t)(to - from) * sizeof *y);
+        return;
+    }
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+    for (int64_t i = from; i < to; i++) y[i] = a[i] + b[i];
+}
+
+void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems) {
+    const addends s = {.a = sum, .b = addend, .y = sum};
+    if (addend) nets_ranges(pool, elems, 1, 1, add, &s);
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    const add_op *op = (const add_op *)base;
+    const addends s = {.a = args->at[NETS_X], .b = args->at[NETS_X2], .y = args->at[NETS_Y]};
+    nets_ranges(op->pool, op->elems, 1, 1, add, &s);
     return MM_OK;
 }
 
 /* The gradient by one addend: dy itself, plus what came earlier. Nothing to do where both share their storage. */
-static void add_backward_one(const float *dy, const float *earlier, float *dx, int64_t n) {
-    if (!dx) return;
-    if (earlier) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) dx[i] = dy[i] + earlier[i];
-    } else if (dx != dy) {
-        memcpy(dx, dy, (size_t)n * sizeof *dx);
-    }
+static void run_backward_one(const add_op *op, const float *dy, const float *earlier, float *dx) {
+    const addends s = {.a = dy, .b = earlier, .y = dx};
+    if (dx && (earlier || dx != dy)) nets_ranges(op->pool, op->elems, 1, 1, add, &s);
 }
 
-static mm_status run_add_backward(nets_op *base, const nets_op_args *args) {
-    int64_t n = ((elementwise_op *)base)->elems;
-    add_backward_one(args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX], n);
-    add_backward_one(args->at[NETS_DY], args->at[NETS_EARLIER2], args->at[NETS_DX2], n);
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const add_op *op = (const add_op *)base;
+    run_backward_one(op, args->at[NETS_DY], args->at[NETS_EARLIER], args->at[NETS_DX]);
+    run_backward_one(op, args->at[NETS_DY], args->at[NETS_EARLIER2], args->at[NETS_DX2]);
     return MM_OK;
 }
 
-static mm_status add_forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_add_forward, args, stream);
+static mm_status forward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_forward, args, stream);
 }
 
-static mm_status add_backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
-    return nets_host_enqueue(op, run_add_backward, args, stream);
+static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stream) {
+    return nets_host_enqueue(op, run_backward, args, stream);
 }
 
-static mm_status create_add(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
-    return create(&nets_host_add, desc, op_out);
+static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    add_op *op = calloc(1, sizeof *op);
+    if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a sum");
+    *op = (add_op){.base.impl = &nets_host_add, .pool = nets_host_pool(backend), .elems = nets_elems(desc->x)};
+    *op_out = &op->base;
+    return MM_OK;
 }
 
-const nets_op_impl nets_host_add = {create_add, destroy, NULL, add_forward, add_backward};
+static void destroy(nets_op *op) { free(op); }
+
+const nets_op_impl nets_host_add = {create, destroy, NULL, forward, backward};

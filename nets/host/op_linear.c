@@ -1,60 +1,51 @@
 /* The fully connected layer: oneDNN's matrix products over the plain weights, which need no other layout and so no
- * workspace of the weights' size. (Its inner product allocates on every call.)
+ * workspace of the weights' size. (Its inner product allocates on every call.) Each is cut by its columns, the gradient
+ * by the weights by its rows: so a piece has weights of its own, however small the batch.
  *
  * Features are counted in torch's order, channel by channel. An image of more than one pixel is pixel by pixel, so the
  * whole batch changes its order in the workspace, and its gradient changes back:
  *
- *   0            scratch_bytes        scratch_bytes + planes
- *   | scratchpad | images as planes   |
+ *   0                         scratch_bytes        scratch_bytes + planes
+ *   | scratchpads of threads | images as planes   |
  *   | the bias's scratch          |     after the products
  */
 #include <stdlib.h>
 
 #include "nets/host/channels.h"
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
 
 typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_dnn_kernel y, dx, dw;              /* what gives these */
-    nets_dnn_kernel to_planes, from_planes; /* not made where an image is one pixel */
+    nets_piecewise y, dx, dw;              /* what gives these: of SRC, WEIGHTS, DST */
+    nets_piecewise to_planes, from_planes; /* of FROM, TO; not made where an image is one pixel */
     int64_t x_elems, batch;
     nets_channels channels;                 /* of the output */
     int64_t scratch_bytes, workspace_bytes; /* of either phase */
-    bool bias, wants_dx;
+    bool bias, wants_dx, maps;
 } linear_op;
-
-static mm_status run_reorder(const linear_op *op, nets_dnn_kernel *kernel, const void *from, void *to, void *scratch) {
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_FROM, from));
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_TO, to));
-    return nets_dnn_run(op->dnn, kernel, scratch);
-}
 
 static void *planes(const linear_op *op, const nets_op_args *args) {
     return (char *)args->at[NETS_WORKSPACE] + op->scratch_bytes;
 }
 
-/* The batch with its features in torch's order. */
-static mm_status get_features(linear_op *op, const nets_op_args *args, void **features_out) {
-    *features_out = args->at[NETS_X];
-    if (!op->to_planes.primitive) return MM_OK;
-    *features_out = planes(op, args);
-    return run_reorder(op, &op->to_planes, args->at[NETS_X], *features_out, args->at[NETS_WORKSPACE]);
+static mm_status run(const linear_op *op, nets_piecewise *p, const nets_op_args *args, void *a, void *b, void *c) {
+    void *const at[NETS_PIECE_ARGS] = {a, b, c};
+    return nets_piecewise_run(op->dnn, p, at, args->at[NETS_WORKSPACE]);
 }
 
-static mm_status run_product(const linear_op *op, nets_dnn_kernel *kernel, const nets_op_args *args, const void *a,
-                             const void *b, void *y) {
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_SRC, a));
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_WEIGHTS, b));
-    MM_TRY(nets_dnn_bind(kernel, DNNL_ARG_DST, y));
-    return nets_dnn_run(op->dnn, kernel, args->at[NETS_WORKSPACE]);
+/* The batch with its features in torch's order. */
+static mm_status get_features(linear_op *op, const nets_op_args *args, void **features_out) {
+    *features_out = op->maps ? planes(op, args) : args->at[NETS_X];
+    return op->maps ? run(op, &op->to_planes, args, args->at[NETS_X], *features_out, NULL) : MM_OK;
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     linear_op *op = (linear_op *)base;
     void *features;
     MM_TRY(get_features(op, args, &features));
-    MM_TRY(run_product(op, &op->y, args, features, args->at[NETS_W], args->at[NETS_Y]));
+    MM_TRY(run(op, &op->y, args, features, args->at[NETS_W], args->at[NETS_Y]));
     if (op->bias)
         nets_channels_add_bias(&op->channels, args->at[NETS_Y], args->at[NETS_B], false, args->at[NETS_Y],
                                args->at[NETS_WORKSPACE]);
@@ -62,11 +53,10 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
 }
 
 static mm_status run_backward_data(linear_op *op, const nets_op_args *args) {
-    bool maps = op->from_planes.primitive != NULL;
-    void *dx = args->at[NETS_DX], *features = maps ? planes(op, args) : dx;
-    MM_TRY(run_product(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_W], features));
-    if (maps) MM_TRY(run_reorder(op, &op->from_planes, features, dx, args->at[NETS_WORKSPACE]));
-    nets_host_accumulate(dx, args->at[NETS_EARLIER], op->x_elems);
+    void *dx = args->at[NETS_DX], *features = op->maps ? planes(op, args) : dx;
+    MM_TRY(run(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_W], features));
+    if (op->maps) MM_TRY(run(op, &op->from_planes, args, features, dx, NULL));
+    nets_host_accumulate_on(op->dnn->pool, dx, args->at[NETS_EARLIER], op->x_elems);
     return MM_OK;
 }
 
@@ -74,7 +64,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     linear_op *op = (linear_op *)base;
     void *features;
     MM_TRY(get_features(op, args, &features));
-    MM_TRY(run_product(op, &op->dw, args, args->at[NETS_DY], features, args->at[NETS_DW]));
+    MM_TRY(run(op, &op->dw, args, args->at[NETS_DY], features, args->at[NETS_DW]));
     if (op->wants_dx) MM_TRY(run_backward_data(op, args));
     const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
     if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
@@ -96,36 +86,75 @@ static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
 
 static void destroy(nets_op *base) {
     linear_op *op = (linear_op *)base;
-    nets_dnn_kernel_fini(&op->y);
-    nets_dnn_kernel_fini(&op->dx);
-    nets_dnn_kernel_fini(&op->dw);
-    nets_dnn_kernel_fini(&op->to_planes);
-    nets_dnn_kernel_fini(&op->from_planes);
+    nets_piecewise *const all[] = {&op->y, &op->dx, &op->dw, &op->to_planes, &op->from_planes};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) nets_piecewise_fini(all[i]);
     free(op);
 }
 
+/* Columns, or rows, of a piece: lines of the cache, and enough for a kernel to be fast. */
+enum { CUT_UNIT = 16, CUT_LEAST = 64 };
+
+/* A product cut by its columns, or by its rows. */
+static mm_status make_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows,
+                              nets_piecewise *run) {
+    const nets_cut cut =
+        nets_cut_of(by_rows ? whole->rows : whole->columns, nets_pieces(dnn->pool), CUT_UNIT, CUT_LEAST);
+    const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)}, one = sizeof(float);
+    nets_dnn_product_desc part = *whole;
+    part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
+    part.b_stride = whole->b_transposed ? whole->inner : whole->columns;
+    part.y_stride = whole->columns;
+    for (int k = 0; k < (sizes[1] == sizes[0] ? 1 : 2); k++) {
+        *(by_rows ? &part.rows : &part.columns) = sizes[k];
+        MM_TRY(nets_dnn_product(dnn, &part, &run->kernel[k]));
+    }
+    nets_piecewise_measure(run);
+    const nets_piece_arg args[NETS_PIECE_ARGS] = {
+        {DNNL_ARG_SRC, by_rows ? (whole->a_transposed ? one : one * part.a_stride) : 0, 0},
+        {DNNL_ARG_WEIGHTS,
+         by_rows               ? 0
+         : whole->b_transposed ? one * part.b_stride
+                               : one,
+         0},
+        {DNNL_ARG_DST, by_rows ? one * part.y_stride : one, 0},
+    };
+    return nets_piecewise_init_cut(run, &cut, args);
+}
+
+static mm_status make_planes(const nets_dnn *dnn, const int64_t x[4], bool to_planes, nets_piecewise *run) {
+    const nets_cut cut = nets_cut_of(x[0], nets_pieces(dnn->pool), 1, 1);
+    const int64_t images[] = {cut.each, nets_cut_rest(&cut)}, bytes = nets_elems(x) / x[0] * (int64_t)sizeof(float);
+    for (int k = 0; k < (images[1] == images[0] ? 1 : 2); k++) {
+        const int64_t part[4] = {images[k], x[1], x[2], x[3]};
+        MM_TRY(nets_dnn_planes_reorder(dnn, part, to_planes, &run->kernel[k]));
+    }
+    nets_piecewise_measure(run);
+    const nets_piece_arg args[NETS_PIECE_ARGS] = {{DNNL_ARG_FROM, bytes, 0}, {DNNL_ARG_TO, bytes, 0}};
+    return nets_piecewise_init_cut(run, &cut, args);
+}
+
 static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
+    const nets_dnn *dnn = op->dnn;
     int64_t batch = op->batch, in = op->x_elems / batch, out = desc->y[3];
-    bool maps = desc->x[1] * desc->x[2] > 1;
     const nets_dnn_product_desc y = {.rows = batch, .inner = in, .columns = out, .b_transposed = true};
     const nets_dnn_product_desc dx = {.rows = batch, .inner = out, .columns = in};
     const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true};
-    MM_TRY(nets_dnn_product(op->dnn, &y, &op->y));
-    if (maps) MM_TRY(nets_dnn_planes_reorder(op->dnn, desc->x, true, &op->to_planes));
+    MM_TRY(make_product(dnn, &y, false, &op->y));
+    if (op->maps) MM_TRY(make_planes(dnn, desc->x, true, &op->to_planes));
     if (!desc->training) return MM_OK;
-    MM_TRY(nets_dnn_product(op->dnn, &dw, &op->dw));
+    MM_TRY(make_product(dnn, &dw, true, &op->dw));
     if (!desc->wants_dx) return MM_OK;
-    MM_TRY(nets_dnn_product(op->dnn, &dx, &op->dx));
-    return maps ? nets_dnn_planes_reorder(op->dnn, desc->x, false, &op->from_planes) : MM_OK;
+    MM_TRY(make_product(dnn, &dx, false, &op->dx));
+    return op->maps ? make_planes(dnn, desc->x, false, &op->from_planes) : MM_OK;
 }
 
 static void measure_workspace(linear_op *op) {
-    const nets_dnn_kernel *const kernels[] = {&op->y, &op->dx, &op->dw, &op->to_planes, &op->from_planes};
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        op->scratch_bytes = nets_larger(op->scratch_bytes, kernels[i]->scratch_bytes);
-    op->scratch_bytes = nets_aligned(op->scratch_bytes);
+    const nets_piecewise *const all[] = {&op->y, &op->dx, &op->dw, &op->to_planes, &op->from_planes};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        op->scratch_bytes =
+            nets_larger(op->scratch_bytes, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
     op->workspace_bytes = op->scratch_bytes;
-    if (op->to_planes.primitive) op->workspace_bytes += nets_aligned(op->x_elems * (int64_t)sizeof(float));
+    if (op->maps) op->workspace_bytes += nets_aligned(op->x_elems * (int64_t)sizeof(float));
     if (op->bias) op->workspace_bytes = nets_larger(op->workspace_bytes, op->channels.scratch_bytes);
 }
 
@@ -136,7 +165,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_elems(desc->x);
     op->batch = desc->x[0];
-    op->channels = nets_channels_of(desc->x[0], desc->y[3]);
+    op->maps = desc->x[1] * desc->x[2] > 1;
+    op->channels = nets_channels_of(desc->x[0], desc->y[3], op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
     mm_status status = make_kernels(op, desc);

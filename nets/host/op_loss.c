@@ -1,12 +1,17 @@
 /* Softmax cross-entropy, mean over the labels: a label's scores are a pixel's channels. Rows are a few scores each:
- * plain loops, sums in double, in order. */
+ * plain loops, sums in double, in order, of ranges of rows that hang on the shape alone. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
+
+enum { PARTS = 64, LEAST_LABELS = 256 }; /* of rows; in one */
 
 typedef struct loss_op {
     nets_op base;
+    mm_host_pool *pool;
+    nets_cut cut; /* of labels */
     int64_t labels, labels_per_image, classes;
 } loss_op;
 
@@ -27,37 +32,65 @@ static double softmax_row(const float *scores, int64_t n, int64_t label, float *
     return log(sum) - at_label;
 }
 
-static mm_status run_forward(nets_op *base, const nets_op_args *args) {
-    const loss_op *op = (const loss_op *)base;
-    const float *scores = args->at[NETS_X];
-    const int32_t *labels = args->at[NETS_LABELS];
-    float *probabilities = args->at[NETS_Y];
-    double loss = 0;
-    int32_t correct = 0;
-    for (int64_t i = 0; i < op->labels; i++) {
+typedef struct loss_run {
+    const loss_op *op;
+    const nets_op_args *args;
+    double loss[PARTS];
+    int32_t correct[PARTS];
+} loss_run;
+
+static mm_status sum_part(void *ctx, int64_t part, int thread) {
+    loss_run *run = ctx;
+    const loss_op *op = run->op;
+    const float *scores = run->args->at[NETS_X];
+    const int32_t *labels = run->args->at[NETS_LABELS];
+    float *probabilities = run->args->at[NETS_Y];
+    int64_t from = part * op->cut.each, to = from + op->cut.each < op->labels ? from + op->cut.each : op->labels;
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
         const float *row = scores + i * op->classes;
         if (labels[i] < 0 || labels[i] >= op->classes)
             return mm_fail(MM_ERR_INVALID, "label %d of image %lld is not one of %lld classes", labels[i],
                            (long long)(i / op->labels_per_image), (long long)op->classes);
-        correct += highest(row, op->classes) == labels[i];
-        loss += softmax_row(row, op->classes, labels[i], probabilities ? probabilities + i * op->classes : NULL);
+        run->correct[part] += highest(row, op->classes) == labels[i];
+        run->loss[part] +=
+            softmax_row(row, op->classes, labels[i], probabilities ? probabilities + i * op->classes : NULL);
     }
-    *(float *)args->at[NETS_LOSS_VALUE] = (float)(loss / (double)op->labels);
+    return MM_OK;
+}
+
+static mm_status run_forward(nets_op *base, const nets_op_args *args) {
+    loss_run run = {.op = (const loss_op *)base, .args = args};
+    double loss = 0;
+    int32_t correct = 0;
+    MM_TRY(mm_host_pool_run(run.op->pool, run.op->cut.pieces, sum_part, &run));
+    for (int i = 0; i < run.op->cut.pieces; i++) {
+        loss += run.loss[i];
+        correct += run.correct[i];
+    }
+    *(float *)args->at[NETS_LOSS_VALUE] = (float)(loss / (double)run.op->labels);
     *(int32_t *)args->at[NETS_CORRECT] = correct;
     return MM_OK;
 }
 
-static mm_status run_backward(nets_op *base, const nets_op_args *args) {
-    const loss_op *op = (const loss_op *)base;
+static void give_gradients(const void *ctx, int64_t from, int64_t to) {
+    const loss_op *op = ((const loss_run *)ctx)->op;
+    const nets_op_args *args = ((const loss_run *)ctx)->args;
     const float *probabilities = args->at[NETS_Y];
     const int32_t *labels = args->at[NETS_LABELS];
     float *dx = args->at[NETS_DX];
-    for (int64_t i = 0; i < op->labels; i++)
+    for (int64_t i = from; i < to; i++)
         for (int64_t k = 0; k < op->classes; k++) {
             int64_t e = i * op->classes + k;
             dx[e] = (probabilities[e] - (k == labels[i] ? 1.0f : 0.0f)) / (float)op->labels;
         }
-    nets_host_accumulate(dx, args->at[NETS_EARLIER], op->labels * op->classes);
+}
+
+static mm_status run_backward(nets_op *base, const nets_op_args *args) {
+    const loss_run run = {.op = (const loss_op *)base, .args = args};
+    const loss_op *op = run.op;
+    nets_ranges(op->pool, op->labels, 1, op->classes, give_gradients, &run);
+    nets_host_accumulate_on(op->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->labels * op->classes);
     return MM_OK;
 }
 
@@ -70,13 +103,14 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
     op->base.impl = &nets_host_loss;
     op->classes = desc->x[3];
     op->labels_per_image = desc->x[1] * desc->x[2];
     op->labels = desc->x[0] * op->labels_per_image;
+    op->pool = nets_host_pool(backend);
+    op->cut = nets_cut_of(op->labels, PARTS, 1, LEAST_LABELS);
     *op_out = &op->base;
     return MM_OK;
 }

@@ -4,20 +4,44 @@
 #include "nets/host/channels.h"
 #include "nets/host/ops.h"
 
+enum { WORD_BITS = 32 }; /* of a sign mask */
+
 typedef struct relu_op {
     nets_op base;
     nets_channels channels;
     bool bias, wants_dx;
 } relu_op;
 
+/* Of all elements alike, so of any range of whole words of the mask. */
+typedef struct gating {
+    const nets_lines *lines;
+    const float *x;
+    float *y;
+    nets_channels_bias b;
+} gating;
+
+static void rectify(const void *ctx, int64_t from, int64_t to) {
+    const gating *g = ctx;
+    g->lines->rectify(g->x + from, to - from, g->y + from);
+}
+
+static void gate(const void *ctx, int64_t from, int64_t to) {
+    const gating *g = ctx;
+    const nets_channels_bias *b = &g->b;
+    g->lines->gate(b->y ? b->y + from : NULL, b->mask ? b->mask + from / WORD_BITS : NULL, b->dy + from, to - from,
+                   b->dx + from);
+    if (b->earlier) g->lines->add(b->dx + from, b->earlier + from, to - from, b->dx + from);
+}
+
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     const relu_op *op = (const relu_op *)base;
     const nets_channels *ch = &op->channels;
+    const gating g = {.lines = ch->lines, .x = args->at[NETS_X], .y = args->at[NETS_Y]};
     if (op->bias)
         nets_channels_add_bias(ch, args->at[NETS_X], args->at[NETS_B], true, args->at[NETS_Y],
                                args->at[NETS_WORKSPACE]);
     else
-        ch->lines->rectify(args->at[NETS_X], ch->elems, args->at[NETS_Y]);
+        nets_ranges(ch->pool, ch->elems, 1, 1, rectify, &g);
     return MM_OK;
 }
 
@@ -35,8 +59,8 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
         nets_channels_bias_backward(ch, &b, args->at[NETS_WORKSPACE]);
         return MM_OK;
     }
-    ch->lines->gate(b.y, b.mask, b.dy, ch->elems, b.dx);
-    if (b.earlier) ch->lines->add(b.dx, b.earlier, ch->elems, b.dx);
+    const gating g = {.lines = ch->lines, .b = b};
+    nets_ranges(ch->pool, ch->elems, WORD_BITS, 1, gate, &g);
     return MM_OK;
 }
 
@@ -58,11 +82,11 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
 static void destroy(nets_op *op) { free(op); }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     relu_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a relu");
     *op = (relu_op){.base.impl = &nets_host_relu,
-                    .channels = nets_channels_of(desc->x[0] * desc->x[1] * desc->x[2], desc->x[3]),
+                    .channels =
+                        nets_channels_of(desc->x[0] * desc->x[1] * desc->x[2], desc->x[3], nets_host_pool(backend)),
                     .bias = desc->attrs.bias,
                     .wants_dx = desc->wants_dx};
     *op_out = &op->base;

@@ -3,12 +3,13 @@
 #include <stdlib.h>
 
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
 
 typedef struct resize_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_dnn_kernel forward, backward;
-    nets_dnn_windows maxima; /* a max pool's */
+    nets_piecewise forward, backward; /* of inputs, outputs and, of maxima, indices */
+    nets_dnn_windows maxima;          /* a max pool's */
     bool is_max;
     int64_t x_elems;
 } resize_op;
@@ -34,30 +35,39 @@ static void keep_nans_of(const nets_dnn_windows *w, const float *x, int64_t at, 
         }
 }
 
+typedef struct maxima {
+    const nets_dnn_windows *w;
+    const float *x;
+    float *y;
+} maxima;
+
+static void keep_nans_of_images(const void *ctx, int64_t from, int64_t to) {
+    const maxima *m = ctx;
+    int64_t elems = nets_elems(m->w->x) / m->w->x[0], rows = m->w->y[1] * m->w->y[2];
+    if (!has_nan(m->x + from * elems, (to - from) * elems)) return;
+    for (int64_t at = from * rows; at < to * rows; at++) keep_nans_of(m->w, m->x, at, m->y);
+}
+
 /* oneDNN passes over a NaN, to the least float where there is nothing else: a training that diverges would not show. */
 static void keep_nans(const resize_op *op, const float *x, float *y) {
-    const nets_dnn_windows *w = &op->maxima;
-    if (!op->is_max || !has_nan(x, op->x_elems)) return;
-    for (int64_t at = 0; at < w->y[0] * w->y[1] * w->y[2]; at++) keep_nans_of(w, x, at, y);
+    const maxima m = {.w = &op->maxima, .x = x, .y = y};
+    int64_t images = op->maxima.x[0];
+    if (op->is_max) nets_ranges(op->dnn->pool, images, 1, op->x_elems / images, keep_nans_of_images, &m);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     resize_op *op = (resize_op *)base;
-    MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_SRC, args->at[NETS_X]));
-    MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_DST, args->at[NETS_Y]));
-    MM_TRY(nets_dnn_bind(&op->forward, DNNL_ARG_WORKSPACE, args->at[NETS_INDEX])); /* maxima only */
-    MM_TRY(nets_dnn_run(op->dnn, &op->forward, args->at[NETS_WORKSPACE]));
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_X], args->at[NETS_Y], args->at[NETS_INDEX]};
+    MM_TRY(nets_piecewise_run(op->dnn, &op->forward, at, args->at[NETS_WORKSPACE]));
     keep_nans(op, args->at[NETS_X], args->at[NETS_Y]);
     return MM_OK;
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     resize_op *op = (resize_op *)base;
-    MM_TRY(nets_dnn_bind(&op->backward, DNNL_ARG_DIFF_DST, args->at[NETS_DY]));
-    MM_TRY(nets_dnn_bind(&op->backward, DNNL_ARG_WORKSPACE, args->at[NETS_INDEX]));
-    MM_TRY(nets_dnn_bind(&op->backward, DNNL_ARG_DIFF_SRC, args->at[NETS_DX]));
-    MM_TRY(nets_dnn_run(op->dnn, &op->backward, args->at[NETS_WORKSPACE]));
-    nets_host_accumulate(args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_DX], args->at[NETS_DY], args->at[NETS_INDEX]};
+    MM_TRY(nets_piecewise_run(op->dnn, &op->backward, at, args->at[NETS_WORKSPACE]));
+    nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
     return MM_OK;
 }
 
@@ -71,13 +81,14 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const resize_op *op = (const resize_op *)base;
-    return phase == MM_FORWARD ? op->forward.scratch_bytes : op->backward.scratch_bytes;
+    const nets_piecewise *run = phase == MM_FORWARD ? &op->forward : &op->backward;
+    return nets_piecewise_places(op->dnn, run) * run->scratch_bytes;
 }
 
 static void destroy(nets_op *base) {
     resize_op *op = (resize_op *)base;
-    nets_dnn_kernel_fini(&op->forward);
-    nets_dnn_kernel_fini(&op->backward);
+    nets_piecewise_fini(&op->forward);
+    nets_piecewise_fini(&op->backward);
     free(op);
 }
 
@@ -89,25 +100,40 @@ static nets_dnn_pool pool_kind(const nets_op_desc *desc) {
     return exclude ? NETS_DNN_POOL_AVG_EXCLUDE_PAD : NETS_DNN_POOL_AVG;
 }
 
-static mm_status make_pool(resize_op *op, const nets_op_desc *desc) {
-    const nets_dnn_windows w = nets_host_windows(desc);
-    nets_dnn_pool kind = pool_kind(desc);
-    op->maxima = w;
-    op->is_max = kind == NETS_DNN_POOL_MAX;
-    MM_TRY(nets_dnn_pool_forward(op->dnn, &w, kind, desc->training, &op->forward));
-    if (!desc->training) return MM_OK;
-    /* The graph counts one byte for each output. */
-    int64_t index_bytes = nets_dnn_arg_bytes(&op->forward, DNNL_ARG_WORKSPACE);
-    if (desc->kind == NETS_MAX_POOL && index_bytes != nets_elems(desc->y))
-        return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN keeps %lld bytes of indices for %lld maxima", (long long)index_bytes,
-                       (long long)nets_elems(desc->y));
-    return nets_dnn_pool_backward(op->dnn, &w, kind, &op->backward);
+static mm_status make_kernel(const nets_dnn *dnn, const nets_op_desc *desc, int64_t images, bool backward,
+                             nets_dnn_kernel *kernel_out) {
+    nets_dnn_windows w = nets_host_windows(desc);
+    w.x[0] = w.y[0] = images;
+    if (desc->kind == NETS_UPSAMPLE)
+        return backward ? nets_dnn_upsample_backward(dnn, w.x, w.y, desc->attrs.bilinear, kernel_out)
+                        : nets_dnn_upsample_forward(dnn, w.x, w.y, desc->attrs.bilinear, kernel_out);
+    return backward ? nets_dnn_pool_backward(dnn, &w, pool_kind(desc), kernel_out)
+                    : nets_dnn_pool_forward(dnn, &w, pool_kind(desc), desc->training, kernel_out);
 }
 
-static mm_status make_upsample(resize_op *op, const nets_op_desc *desc) {
-    MM_TRY(nets_dnn_upsample_forward(op->dnn, desc->x, desc->y, desc->attrs.bilinear, &op->forward));
-    if (!desc->training) return MM_OK;
-    return nets_dnn_upsample_backward(op->dnn, desc->x, desc->y, desc->attrs.bilinear, &op->backward);
+/* The graph counts one byte for each output. */
+static mm_status check_indices(const nets_op_desc *desc, const nets_dnn_kernel *kernel, int64_t images) {
+    int64_t bytes = nets_dnn_arg_bytes(kernel, DNNL_ARG_WORKSPACE), maxima = nets_elems(desc->y) / desc->y[0] * images;
+    if (desc->kind != NETS_MAX_POOL || !desc->training || bytes == maxima) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN keeps %lld bytes of indices for %lld maxima", (long long)bytes,
+                   (long long)maxima);
+}
+
+static mm_status make(const nets_dnn *dnn, const nets_op_desc *desc, bool backward, nets_piecewise *run) {
+    const nets_cut cut = nets_cut_of(desc->x[0], nets_pieces(dnn->pool), 1, 1);
+    int64_t x = nets_elems(desc->x) / desc->x[0], y = nets_elems(desc->y) / desc->y[0];
+    const int64_t images[] = {cut.each, nets_cut_rest(&cut)};
+    const nets_piece_arg args[NETS_PIECE_ARGS] = {
+        {backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x * (int64_t)sizeof(float), 0},
+        {backward ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, y * (int64_t)sizeof(float), 0},
+        {DNNL_ARG_WORKSPACE, y, 0}, /* maxima only */
+    };
+    for (int k = 0; k < (images[1] == images[0] ? 1 : 2); k++) {
+        MM_TRY(make_kernel(dnn, desc, images[k], backward, &run->kernel[k]));
+        MM_TRY(check_indices(desc, &run->kernel[k], images[k]));
+    }
+    nets_piecewise_measure(run);
+    return nets_piecewise_init_cut(run, &cut, args);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -116,7 +142,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->base.impl = &nets_host_resize;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->x_elems = nets_elems(desc->x);
-    mm_status status = desc->kind == NETS_UPSAMPLE ? make_upsample(op, desc) : make_pool(op, desc);
+    op->maxima = nets_host_windows(desc);
+    op->is_max = desc->kind == NETS_MAX_POOL;
+    mm_status status = make(op->dnn, desc, false, &op->forward);
+    if (status == MM_OK && desc->training) status = make(op->dnn, desc, true, &op->backward);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;

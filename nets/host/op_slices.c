@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nets/host/ops.h"
+#include "nets/host/pieces.h"
 
 /* to[i] = from[i] + earlier[i]; without `from`, zeros; without `earlier`, nothing is added. `earlier` may be `to`. */
 static void give(float *to, const float *from, const float *earlier, int64_t n) {
@@ -24,34 +25,52 @@ static void give(float *to, const float *from, const float *earlier, int64_t n) 
 
 typedef struct concat_op {
     nets_op base;
+    mm_host_pool *pool;
     int64_t pixels; /* of the batch */
     int n_inputs;
     int64_t channels[NETS_MAX_INPUTS], y_channels;
 } concat_op;
 
-static mm_status run_concat_forward(nets_op *base, const nets_op_args *args) {
-    const concat_op *op = (const concat_op *)base;
-    float *y = args->at[NETS_Y];
-    for (int64_t p = 0; p < op->pixels; p++)
+typedef struct concat_run {
+    const concat_op *op;
+    const nets_op_args *args;
+} concat_run;
+
+static void concat_pixels(const void *ctx, int64_t from, int64_t to) {
+    const concat_op *op = ((const concat_run *)ctx)->op;
+    const nets_op_args *args = ((const concat_run *)ctx)->args;
+    float *y = (float *)args->at[NETS_Y] + from * op->y_channels;
+    for (int64_t p = from; p < to; p++)
         for (int i = 0; i < op->n_inputs; i++) {
             int64_t n = op->channels[i];
             memcpy(y, (const float *)args->at[NETS_X + i] + p * n, (size_t)n * sizeof *y);
             y += n;
         }
-    return MM_OK;
 }
 
-static mm_status run_concat_backward(nets_op *base, const nets_op_args *args) {
-    const concat_op *op = (const concat_op *)base;
+static void separate_pixels(const void *ctx, int64_t from, int64_t to) {
+    const concat_op *op = ((const concat_run *)ctx)->op;
+    const nets_op_args *args = ((const concat_run *)ctx)->args;
     const float *dy = args->at[NETS_DY];
     for (int i = 0; i < op->n_inputs; dy += op->channels[i++]) {
         float *dx = args->at[NETS_DX + i];
         const float *earlier = args->at[NETS_EARLIER + i];
         int64_t n = op->channels[i];
         if (!dx) continue;
-        for (int64_t p = 0; p < op->pixels; p++)
+        for (int64_t p = from; p < to; p++)
             give(dx + p * n, dy + p * op->y_channels, earlier ? earlier + p * n : NULL, n);
     }
+}
+
+static mm_status run_concat_forward(nets_op *base, const nets_op_args *args) {
+    const concat_run run = {(const concat_op *)base, args};
+    nets_ranges(run.op->pool, run.op->pixels, 1, run.op->y_channels, concat_pixels, &run);
+    return MM_OK;
+}
+
+static mm_status run_concat_backward(nets_op *base, const nets_op_args *args) {
+    const concat_run run = {(const concat_op *)base, args};
+    nets_ranges(run.op->pool, run.op->pixels, 1, run.op->y_channels, separate_pixels, &run);
     return MM_OK;
 }
 
@@ -64,10 +83,10 @@ static mm_status concat_backward(nets_op *op, const nets_op_args *args, mm_strea
 }
 
 static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     concat_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a concat");
     op->base.impl = &nets_host_concat;
+    op->pool = nets_host_pool(backend);
     op->pixels = desc->y[0] * desc->y[1] * desc->y[2];
     op->n_inputs = desc->n_inputs;
     memcpy(op->channels, desc->channels, sizeof op->channels);
@@ -80,6 +99,7 @@ static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, 
 
 typedef struct crop_op {
     nets_op base;
+    mm_host_pool *pool;
     int64_t x[4], y[4], offset[2];
 } crop_op;
 
@@ -88,23 +108,30 @@ static int64_t place_in_x(const crop_op *op, int64_t image, int64_t row) {
     return ((image * op->x[1] + op->offset[0] + row) * op->x[2] + op->offset[1]) * op->x[3];
 }
 
-static mm_status run_crop_forward(nets_op *base, const nets_op_args *args) {
-    const crop_op *op = (const crop_op *)base;
+typedef struct crop_run {
+    const crop_op *op;
+    const nets_op_args *args;
+} crop_run;
+
+static void crop_images(const void *ctx, int64_t from, int64_t to) {
+    const crop_op *op = ((const crop_run *)ctx)->op;
+    const nets_op_args *args = ((const crop_run *)ctx)->args;
     int64_t n = op->y[2] * op->y[3];
-    float *y = args->at[NETS_Y];
-    for (int64_t image = 0; image < op->y[0]; image++)
+    float *y = (float *)args->at[NETS_Y] + from * op->y[1] * n;
+    for (int64_t image = from; image < to; image++)
         for (int64_t row = 0; row < op->y[1]; row++, y += n)
             memcpy(y, (const float *)args->at[NETS_X] + place_in_x(op, image, row), (size_t)n * sizeof *y);
-    return MM_OK;
 }
 
 /* The gradient of what lies between two rows of the crop is zero. */
-static mm_status run_crop_backward(nets_op *base, const nets_op_args *args) {
-    const crop_op *op = (const crop_op *)base;
-    int64_t n = op->y[2] * op->y[3], at = 0, end = nets_elems(op->x);
-    const float *dy = args->at[NETS_DY], *earlier = args->at[NETS_EARLIER];
+static void uncrop_images(const void *ctx, int64_t from, int64_t to) {
+    const crop_op *op = ((const crop_run *)ctx)->op;
+    const nets_op_args *args = ((const crop_run *)ctx)->args;
+    int64_t n = op->y[2] * op->y[3], image_elems = op->x[1] * op->x[2] * op->x[3];
+    int64_t at = from * image_elems, end = to * image_elems;
+    const float *dy = (const float *)args->at[NETS_DY] + from * op->y[1] * n, *earlier = args->at[NETS_EARLIER];
     float *dx = args->at[NETS_DX];
-    for (int64_t image = 0; image < op->y[0]; image++)
+    for (int64_t image = from; image < to; image++)
         for (int64_t row = 0; row < op->y[1]; row++, dy += n) {
             int64_t place = place_in_x(op, image, row);
             give(dx + at, NULL, earlier ? earlier + at : NULL, place - at);
@@ -112,6 +139,17 @@ static mm_status run_crop_backward(nets_op *base, const nets_op_args *args) {
             at = place + n;
         }
     give(dx + at, NULL, earlier ? earlier + at : NULL, end - at);
+}
+
+static mm_status run_crop_forward(nets_op *base, const nets_op_args *args) {
+    const crop_run run = {(const crop_op *)base, args};
+    nets_ranges(run.op->pool, run.op->x[0], 1, nets_elems(run.op->y) / run.op->y[0], crop_images, &run);
+    return MM_OK;
+}
+
+static mm_status run_crop_backward(nets_op *base, const nets_op_args *args) {
+    const crop_run run = {(const crop_op *)base, args};
+    nets_ranges(run.op->pool, run.op->x[0], 1, nets_elems(run.op->x) / run.op->x[0], uncrop_images, &run);
     return MM_OK;
 }
 
@@ -124,10 +162,10 @@ static mm_status crop_backward(nets_op *op, const nets_op_args *args, mm_stream 
 }
 
 static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    (void)backend;
     crop_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a crop");
     op->base.impl = &nets_host_crop;
+    op->pool = nets_host_pool(backend);
     memcpy(op->x, desc->x, sizeof op->x);
     memcpy(op->y, desc->y, sizeof op->y);
     memcpy(op->offset, desc->attrs.offset, sizeof op->offset);

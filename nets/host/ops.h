@@ -9,8 +9,13 @@
 
 typedef struct nets_host_backend {
     nets_backend base;
+    mm_host_pool *pool; /* that all its ops compute with */
     nets_dnn dnn;
 } nets_host_backend;
+
+static inline mm_host_pool *nets_host_pool(const nets_backend *backend) {
+    return ((const nets_host_backend *)backend)->pool;
+}
 
 extern const nets_backend_ops nets_host_backend_ops;
 
@@ -37,7 +42,8 @@ MM_CHECKED mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *a
 /* The windows of a convolution or pool. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
-/* sum[i] += addend[i], where there is an addend. */
+/* sum[i] += addend[i], where there is an addend; on the calling thread, and on the pool's. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
+void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
 
 #endif

@@ -149,7 +149,7 @@ static void statistics_are_those_in_double_however_far_from_zero(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         int64_t rows = SHAPES[i][0], channels = SHAPES[i][1];
-        nets_channels ch = nets_channels_of(rows, channels);
+        nets_channels ch = nets_channels_of(rows, channels, NULL);
         float *x = drifting(rows, channels), *mean = malloc((size_t)channels * 4), *var = malloc((size_t)channels * 4);
         void *scratch = malloc((size_t)ch.scratch_bytes);
         assert_true(mean && var && scratch);
@@ -174,7 +174,7 @@ static void gradients_told_from_x_are_those_told_from_y(void **state) {
     (void)state;
     for (int i = 0; i < 2 * N_SHAPES; i++) {
         int64_t rows = SHAPES[i / 2][0], channels = SHAPES[i / 2][1], elems = rows * channels;
-        nets_channels ch = nets_channels_of(rows, channels);
+        nets_channels ch = nets_channels_of(rows, channels, NULL);
         float *x = drifting(rows, channels), *rest = malloc((size_t)(5 * elems + 8 * channels) * sizeof *rest);
         void *scratch = malloc((size_t)(ch.scratch_bytes + ch.by_x_bytes));
         assert_true(rest && scratch);
@@ -212,7 +212,7 @@ static void a_biass_gradient_is_the_sum_in_double(void **state) {
     (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         int64_t rows = SHAPES[i][0], channels = SHAPES[i][1], elems = rows * channels;
-        nets_channels ch = nets_channels_of(rows, channels);
+        nets_channels ch = nets_channels_of(rows, channels, NULL);
         float *dy = malloc((size_t)elems * 4), *y = malloc((size_t)elems * 4), *sum = malloc((size_t)channels * 4);
         void *scratch = malloc((size_t)(ch.scratch_bytes + ch.chunk_bytes));
         assert_true(dy && y && sum && scratch);
