@@ -143,6 +143,7 @@ static mm_status open_parts(mm_manager *m) {
                                .alloc_cost_ns = o->alloc_cost_ns,
                                .delay_seed = o->delay_seed,
                                .delay_max_ns = o->delay_max_ns,
+                               .codec_threads = o->codec_threads,
                                .timed = o->measure_times};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
     o->device = m->device->ops->name;

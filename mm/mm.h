@@ -297,6 +297,7 @@ typedef struct mm_options {
     int64_t delay_max_ns;     /* delay_max_ns, so that races show */
     int64_t link_bytes_per_s; /* host device: speed of the simulated link to pinned memory, each way; 0: as memcpy */
     int64_t alloc_cost_ns;    /* host device: simulated cost of an allocation or free at run time (a GPU: 200000) */
+    int codec_threads;        /* host device: how many threads an encode or a decode is shared out among; 0: 1 */
     mm_log log;
     mm_event_fn event_fn;
     void *event_ctx;

@@ -116,7 +116,8 @@ mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out) {
     mm_device *device;
     device_codec_speed speed = {0};
     first_codec(b, spec);
-    MM_TRY(mm_device_create(b->target.device, NULL, &device));
+    const mm_device_config config = {.codec_threads = (int)b->target.codec_threads};
+    MM_TRY(mm_device_create(b->target.device, &config, &device));
     mm_status status = device_speed_codec(device, spec, &speed);
     mm_device_destroy(device);
     *bytes_per_s_out = speed.encode;

@@ -221,6 +221,7 @@ static mm_status check_source(const bench *b, const char *path) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
     if (source.is_machine) return MM_OK;
+    target_tell_threads(&b->target, path, source.threads);
     if (b->net_list || b->batch_list)
         return mm_fail(MM_ERR_INVALID,
                        "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
@@ -320,6 +321,7 @@ static const char help_text[] =
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
     "  net, batch, device, precision, fuse, codec\n"
+    "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
     "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
     "  status                       ok, diverged (a loss was NaN or infinite: null), or why not\n"
     "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"
@@ -368,6 +370,7 @@ int cmd_bench(int argc, char **argv) {
         {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:IMAGES.npy,LABELS.npy (synthetic)", ARG_TEXT,
          &b.data, 0, 0},
         TARGET_ARGS(&b.target),
+        TARGET_CODEC_THREADS_ARG(&b.target),
         {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
          &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},

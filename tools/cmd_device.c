@@ -27,10 +27,11 @@ typedef struct seen {
     device_speed speed;
 } seen;
 
-static mm_status look(const mm_device_ops *ops, seen *s) {
+static mm_status look(const options *o, const mm_device_ops *ops, seen *s) {
+    const mm_device_config config = {.codec_threads = (int)o->target.codec_threads};
     mm_device *device;
     *s = (seen){.ops = ops};
-    mm_status status = mm_device_create(ops->name, NULL, &device);
+    mm_status status = mm_device_create(ops->name, &config, &device);
     if (status == MM_ERR_NOT_FOUND) {
         snprintf(s->unusable, sizeof s->unusable, "%s", mm_last_error());
         return MM_OK;
@@ -63,6 +64,7 @@ static void print_seen(FILE *file, const seen *s) {
             mm_size_format(s->memory.total_bytes, b, sizeof b));
     fprintf(file, "  %-18s %d\n", s->ops->cpu_reaches_memory ? "processors" : "multiprocessors",
             s->description.processors);
+    if (s->ops->cpu_reaches_memory) fprintf(file, "  %-18s %d, which the process may use\n", "threads", mm_host_cpus());
     fprintf(file, "  %-18s out %s, in %s\n", "link", rate(s->speed.out, a), rate(s->speed.in, b));
     fprintf(file, "  %-18s %s each\n", "  both at once", rate(s->speed.both, a));
     fprintf(file, "  %-18s %s copied\n", "within", rate(s->speed.copy, a));
@@ -99,7 +101,7 @@ static mm_status show(const options *o) {
     bool usable = true;
     for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) {
         if (o->target.device && strcmp(o->target.device, ops->name) != 0) continue;
-        mm_status status = look(ops, &s);
+        mm_status status = look(o, ops, &s);
         if (status != MM_OK) {
             json_decref(all);
             return status;
@@ -191,6 +193,7 @@ int cmd_device(int argc, char **argv) {
     const arg table[] = {
         {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
+        TARGET_CODEC_THREADS_ARG(&o.target),
         {"--json", "FILE", "the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
         {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
@@ -208,6 +211,8 @@ int cmd_device(int argc, char **argv) {
     if (status == MM_OK && !o.facts && (o.net || o.policy_list || o.batch > 0 || o.iterations > 0))
         status =
             mm_fail(MM_ERR_INVALID, "--net, --batch, --policies and --iterations are of --facts FILE: give it, too");
+    if (status == MM_OK && !o.facts && o.target.threads > 0)
+        status = mm_fail(MM_ERR_INVALID, "--threads is of --facts FILE: give it, too");
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
     target_fini(&o.target);
     args_texts_fini(&o.policies);

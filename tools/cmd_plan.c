@@ -130,10 +130,12 @@ static mm_status save_picture(const plan_command *c) {
 /* ---------------------------------------------------------------- the command */
 
 /* A machine's rates are of any batch, measured facts of one. */
-static mm_status check_facts(const char *path) {
+static mm_status check_facts(const plan_command *c, const char *path) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
     if (source.is_machine) return MM_OK;
+    target_tell_threads(&c->target, path, source.threads);
+    if (!c->max_batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
 }
 
@@ -142,7 +144,7 @@ static mm_status check(plan_command *c) {
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
-    if (c->max_batch && c->facts) MM_TRY(check_facts(c->facts));
+    if (c->facts) MM_TRY(check_facts(c, c->facts));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--facts", c->facts, FILE_READ},

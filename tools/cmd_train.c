@@ -277,6 +277,7 @@ int cmd_train(int argc, char **argv) {
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
         TARGET_ARGS(&t.target),
+        TARGET_CODEC_THREADS_ARG(&t.target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (what the plan needs, at most half of what is free)",

@@ -44,6 +44,7 @@ static mm_status make(collector *c, const nets_net *net, int64_t batch, const ta
     for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], target->device, &c->codecs[i]));
     MM_TRY(learn_cache(c, target));
     MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, &c->lowered));
+    c->threads = target->backend->threads;
     c->far_bytes = calloc((size_t)mm_graph_steps(c->lowered->graph) + 1, sizeof *c->far_bytes);
     if (!c->far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     return mm_codec_facts_create(c->lowered->graph, c->codecs, (const char(*)[MM_SPEC_CAPACITY])specs, n, &c->facts);
@@ -279,6 +280,7 @@ static void conclude(const collector *c, mm_facts *facts) {
     double constant = copy_constant(c->copies), far = far_ns(c);
     take_far_off(c, far, facts);
     facts->issue_ns = (int64_t)constant;
+    facts->threads = c->threads;
     facts->in_bytes_per_s = copy_rate(&c->copies[0], constant);
     facts->out_bytes_per_s = copy_rate(&c->copies[1], constant);
     if (c->both_bytes_per_s > 0) {

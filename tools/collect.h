@@ -39,6 +39,7 @@ typedef struct collector {
     mm_facts *facts;
     collect_line copies[2];   /* in, and out */
     int64_t both_bytes_per_s; /* each way of the link while both are busy; 0: not measured */
+    int threads;              /* of the host device; 0: another device */
     int64_t cache_bytes;      /* of the device; 0: not known */
     collect_rank steps_from;
     int64_t *far_bytes;                /* per step, in that run */

@@ -6,6 +6,12 @@
 
 #include "mm/core/status.h"
 
+/* What is no such number is found when the facts are loaded. */
+static int read_threads(const json_t *root) {
+    json_int_t threads = json_integer_value(json_object_get(root, "threads"));
+    return threads > 0 && threads <= INT32_MAX ? (int)threads : 0;
+}
+
 /* "resnet32 train 128": a training graph's name, as nets/lower.c gives it. */
 static void read_subject(const json_t *root, facts_source *source) {
     static const char mode[] = " train ";
@@ -27,6 +33,7 @@ mm_status facts_source_open(const char *path, facts_source *source_out) {
     source.is_machine = machine_is(root);
     mm_status status = source.is_machine ? machine_read(path, root, &source.machine) : MM_OK;
     if (!source.is_machine) read_subject(root, &source);
+    if (!source.is_machine) source.threads = read_threads(root);
     json_decref(root);
     if (status == MM_OK) *source_out = source;
     return status;

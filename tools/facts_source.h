@@ -11,6 +11,7 @@ typedef struct facts_source {
     machine machine;
     char net[128]; /* of facts: what they were measured of; "" if the file does not say */
     int64_t batch; /* 0 */
+    int threads;   /* of facts: of the host device that they were measured on; 0: the file does not say */
 } facts_source;
 
 /* MM_ERR_IO, MM_ERR_FORMAT: names the file. */

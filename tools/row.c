@@ -221,14 +221,15 @@ static json_t *host_other_bytes(const row *r) {
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss sI ss ss sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so sI sI "
+        "{ss sI ss ss ss si sI ss ss sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so sI "
+        "sI "
         "sI so so so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
-        "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
-        r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps, "codec", r->codec,
-        "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "predicted_peak_bytes",
-        (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes, "staged_bytes",
-        (json_int_t)r->staged_bytes, "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes",
+        "threads", r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
+        "policy_effective", r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps,
+        "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
+        "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes,
+        "staged_bytes", (json_int_t)r->staged_bytes, "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes",
         (json_int_t)r->stash_bytes, "images_per_second", r->images_per_second, "iteration_seconds_median",
         r->iteration_seconds_median, "iteration_seconds_p95", r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",

@@ -15,6 +15,7 @@ typedef struct row {
     const char *policy_now; /* what is run at the end, if something stands in for the policy or it was switched; NULL.
                                Borrowed from the session's texts */
     int64_t ladder_steps;   /* taken because memory was short */
+    int threads;            /* of this machine's CPUs that it computed on; 0: on another device */
     int64_t batch;
     int64_t workspace_limit_bytes; /* of one convolution; 0: as the device has it */
     int64_t asked_bytes;           /* the budget that was asked for; 0: what the policy needs */

@@ -81,7 +81,8 @@ static mm_status open_manager(session *s) {
                           .equal_streams = c->equal_streams,
                           .measure_touched = c->measure,
                           .measure_times = c->measure_times,
-                          .alloc_cost_ns = c->alloc_cost_ns};
+                          .alloc_cost_ns = c->alloc_cost_ns,
+                          .codec_threads = (int)c->target.codec_threads};
     MM_TRY(mm_manager_create(&options, &s->manager));
     s->ahead = !mm_compute_stream(s->manager)->device->ops->cpu_reaches_memory;
     graph_wanted wanted[4];
@@ -337,6 +338,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
 void session_name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
     copy_text(r->device, sizeof r->device, s->config.target.device);
+    r->threads = s->config.target.backend->threads;
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->fuse, sizeof r->fuse, s->config.target.fuse);
     r->policy = s->config.policies.text[0];

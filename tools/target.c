@@ -49,6 +49,14 @@ static mm_status check_host(const target *t) {
     return MM_OK;
 }
 
+/* What only this machine's CPUs have. */
+static mm_status check_other(const target *t) {
+    if (t->threads > 0 || t->codec_threads > 0)
+        return mm_fail(MM_ERR_INVALID, "--%sthreads: device %s does not compute on CPUs; it goes with --device host",
+                       t->threads > 0 ? "" : "codec-", t->device);
+    return MM_OK;
+}
+
 mm_status target_init(target *t) {
     MM_TRY(target_check_device(t->device));
     bool tf32 = strcmp(t->precision, "tf32") == 0;
@@ -56,11 +64,12 @@ mm_status target_init(target *t) {
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
     bool fuse = strcmp(t->fuse, "on") == 0;
     if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
-    if (strcmp(t->device, "host") == 0) MM_TRY(check_host(t));
+    MM_TRY(strcmp(t->device, "host") == 0 ? check_host(t) : check_other(t));
     const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,
                                         .no_fuse = !fuse,
+                                        .threads = (int)t->threads,
                                         .algorithms_path = t->algorithms};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
     learn_rates(t);
@@ -83,6 +92,12 @@ int64_t target_staged_bytes(const target *t, const nets_net *net, int64_t batch)
 void target_fini(target *t) {
     nets_backend_close(t->backend);
     t->backend = NULL;
+}
+
+void target_tell_threads(const target *t, const char *facts, int threads) {
+    if (threads > 0 && t->backend->threads > 0 && threads != t->backend->threads)
+        fprintf(stderr, "mm: %s: measured on %d thread%s, this computes on %d: times and workspaces differ\n", facts,
+                threads, threads > 1 ? "s" : "", t->backend->threads);
 }
 
 mm_status target_probe(const target *t) {

@@ -2,6 +2,7 @@
 #ifndef TOOLS_TARGET_H
 #define TOOLS_TARGET_H
 
+#include "mm/device/host_pool.h"
 #include "mm/planning.h"
 #include "nets/exec.h"
 #include "tools/args.h"
@@ -9,6 +10,8 @@
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: nowhere */
     bool deterministic;
+    int64_t threads;          /* of the host device; 0: all CPUs that the process may use */
+    int64_t codec_threads;    /* that a codec's operation is shared out among on it; 0: 1 */
     int64_t workspace_bytes;  /* that one convolution may take; 0: as the device has it */
     int64_t link_bytes_per_s; /* of the host device's link, each way; 0: as memcpy */
     nets_backend *backend;    /* made of these; of all that a command plans and runs: what it times, it times once */
@@ -25,7 +28,14 @@ typedef struct target {
      0},                                                                                                               \
         TARGET_HOW_ARGS(t)
 #define TARGET_HOW_ARGS(t)                                                                                             \
-    {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},                \
+    {"--threads",                                                                                                      \
+     "N",                                                                                                              \
+     "to compute on, of device host; another N rounds differently (all CPUs there are for it)",                        \
+     ARG_COUNT,                                                                                                        \
+     &(t)->threads,                                                                                                    \
+     1,                                                                                                                \
+     MM_HOST_THREADS_MOST},                                                                                            \
+        {"--precision", "P", "of products on cuda: fp32, or tf32 (fp32)", ARG_TEXT, &(t)->precision, 0, 0},            \
         {"--fuse", "on|off",   "batch norm, sum and ReLU, or bias and ReLU, as one layer; the bits are the same (on)", \
          ARG_TEXT, &(t)->fuse, 0,                                                                                      \
          0},                                                                                                           \
@@ -57,12 +67,18 @@ enum { TARGET_LINK_LEAST = 100000 };
             &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0                                                               \
     }
 
+#define TARGET_CODEC_THREADS_ARG(t)                                                                                    \
+    {                                                                                                                  \
+        "--codec-threads", "N", "that one encode or decode is shared out among on device host (1)", ARG_COUNT,         \
+            &(t)->codec_threads, 1, MM_HOST_THREADS_MOST                                                               \
+    }
+
 /* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
 /* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse
  * neither on nor off, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's
- * speed. */
+ * speed, or threads. */
 MM_CHECKED mm_status target_init(target *target);
 /* MM_ERR_INVALID: the speed of its link cannot be set. */
 MM_CHECKED mm_status target_allows_link(const target *target);
@@ -74,6 +90,10 @@ void target_fini(target *target);
 /* What it takes of the budget that a network's batches come in beside the computation (nets_exec_stage); 0: on this
  * device they never do. */
 int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t batch);
+
+/* That facts (a file, or something else in words) were measured on another number of threads than the target has, if so:
+ * a line on stderr. */
+void target_tell_threads(const target *target, const char *facts, int threads);
 
 /* Whether the device answers: for those who run something on it, before they do anything else. */
 MM_CHECKED mm_status target_probe(const target *target);

@@ -54,6 +54,7 @@ typedef struct mm_facts {
     /* Steps' times are of steps that find all they use in the caches. What they last used more than cache_bytes of
      * other uses ago (far.h) takes so many ps a byte more. 0: not known, and contained in the times of steps. */
     int64_t cache_bytes, far_ps_per_byte;
+    int threads;         /* of the machine's CPUs that steps were measured on; 0: not known, or another device */
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
                             (mm/core/program.h) */
 } mm_facts;

@@ -5,7 +5,7 @@
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "contention_permille": 50, "link_contention_permille": 20, "issue_ns": 2000, "alloc_ns": 0,
- *     "cache_bytes": 33554432, "far_ps_per_byte": 60,
+ *     "cache_bytes": 33554432, "far_ps_per_byte": 60, "threads": 2,
  *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
  *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
  *     "codecs": [ { "spec": "zvc", "lossless": true, "fixed_size": false, "gives_value": true, "gives_sign": false,
@@ -86,15 +86,15 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
         return NULL;
     }
     return json_pack(
-        "{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "format",
-        format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps", facts->n_steps,
-        "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)tensor_bytes_sum(graph), "link", "out_bytes_per_s",
-        (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s", (json_int_t)facts->in_bytes_per_s, "out_both_bytes_per_s",
-        (json_int_t)facts->out_both_bytes_per_s, "in_both_bytes_per_s", (json_int_t)facts->in_both_bytes_per_s,
-        "contention_permille", facts->contention_permille, "link_contention_permille", facts->link_contention_permille,
-        "issue_ns", (json_int_t)facts->issue_ns, "alloc_ns", (json_int_t)facts->alloc_ns, "cache_bytes",
-        (json_int_t)facts->cache_bytes, "far_ps_per_byte", (json_int_t)facts->far_ps_per_byte, "steps", steps, "codecs",
-        codecs);
+        "{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
+        "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
+        facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)tensor_bytes_sum(graph), "link",
+        "out_bytes_per_s", (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s", (json_int_t)facts->in_bytes_per_s,
+        "out_both_bytes_per_s", (json_int_t)facts->out_both_bytes_per_s, "in_both_bytes_per_s",
+        (json_int_t)facts->in_both_bytes_per_s, "contention_permille", facts->contention_permille,
+        "link_contention_permille", facts->link_contention_permille, "issue_ns", (json_int_t)facts->issue_ns,
+        "alloc_ns", (json_int_t)facts->alloc_ns, "cache_bytes", (json_int_t)facts->cache_bytes, "far_ps_per_byte",
+        (json_int_t)facts->far_ps_per_byte, "threads", facts->threads, "steps", steps, "codecs", codecs);
 }
 
 /* Writes to a new file beside `path`; the caller renames or removes it. */
@@ -208,6 +208,9 @@ static mm_status load_link(loader *l, const json_t *root) {
     MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));
     if (json_object_get(root, "alloc_ns")) /* older files have none */
         MM_TRY(get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns));
+    int64_t threads = 0;
+    if (json_object_get(root, "threads")) MM_TRY(get_integer(l, root, "device", "threads", 0, INT32_MAX, &threads));
+    f->threads = (int)threads;
     if (!json_object_get(root, "cache_bytes")) return MM_OK; /* nor these */
     MM_TRY(get_integer(l, root, "device", "cache_bytes", 0, MAX_BYTES, &f->cache_bytes));
     return get_integer(l, root, "device", "far_ps_per_byte", 0, MM_FAR_PS_MOST, &f->far_ps_per_byte);

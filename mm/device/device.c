@@ -4,6 +4,8 @@
 
 #include "mm/device/device.h"
 
+#include "mm/device/host_pool.h"
+
 /* "host, cuda" */
 static void list_devices(char *text, size_t capacity) {
     size_t used = 0;
@@ -21,6 +23,9 @@ static mm_status config_check(const mm_device_config *config) {
         return mm_fail(MM_ERR_INVALID,
                        "device config: times must not be negative: alloc_cost_ns %lld, delay_max_ns %lld",
                        (long long)config->alloc_cost_ns, (long long)config->delay_max_ns);
+    if (config->codec_threads < 0 || config->codec_threads > MM_HOST_THREADS_MOST)
+        return mm_fail(MM_ERR_INVALID, "device config: %d threads for codecs, must be 0 (one) to %d",
+                       config->codec_threads, MM_HOST_THREADS_MOST);
     return MM_OK;
 }
 

@@ -27,6 +27,7 @@ typedef struct mm_device_config {
     int64_t alloc_cost_ns; /* what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
     uint64_t delay_seed;   /* host: not 0 delays each task by a random time up to delay_max_ns */
     int64_t delay_max_ns;
+    int codec_threads; /* host: that one codec's operation is shared out among; 0: 1 */
     bool timed; /* cuda: events know when they completed, streams how long they were busy; costs about as much as the
                    events themselves. The host always knows */
 } mm_device_config;

@@ -31,15 +31,26 @@ mm_status mm_device_host_create(const mm_device_config *config, mm_device **devi
     if (config != NULL) device->config = *config;
     device->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&device->lock, NULL);
+    mm_status status = MM_OK;
+    if (device->config.codec_threads > 1)
+        status = mm_host_pool_create(device->config.codec_threads, "mm-codec", &device->codec_pool);
+    if (status != MM_OK) {
+        pthread_mutex_destroy(&device->lock);
+        free(device);
+        return status;
+    }
     device->heap_bytes = heap_bytes();
     *device_out = &device->base;
     return MM_OK;
 }
 
+mm_host_pool *mm_host_codec_pool(mm_stream *stream) { return ((host_device *)stream->device)->codec_pool; }
+
 static void host_destroy(mm_device *base) {
     host_device *device = (host_device *)base;
     assert(atomic_load(&device->alive) == 0);
     assert(device->reserved_bytes[MM_MEMORY_DEVICE] == 0 && device->reserved_bytes[MM_MEMORY_PINNED] == 0);
+    mm_host_pool_destroy(device->codec_pool);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }

@@ -16,8 +16,9 @@
 typedef struct host_device {
     mm_device base;
     mm_device_config config;
-    int64_t total_bytes; /* physical memory of the machine */
-    int64_t heap_bytes;  /* of the C heap, when the device was created */
+    int64_t total_bytes;      /* physical memory of the machine */
+    int64_t heap_bytes;       /* of the C heap, when the device was created */
+    mm_host_pool *codec_pool; /* NULL: codecs have their stream's thread alone */
     atomic_int streams_created;
     atomic_int alive; /* streams and events */
     pthread_mutex_t lock;

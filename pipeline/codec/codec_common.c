@@ -49,6 +49,31 @@ int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits) {
     return rows < shape->dims[0] ? rows : 0;
 }
 
+/* ---------------------------------------------------------------- rows */
+
+typedef struct rows_run {
+    int64_t rows, each;
+    mm_codec_rows_fn fn;
+    const void *job;
+} rows_run;
+
+static mm_status run_piece(void *ctx, int64_t piece, int thread) {
+    const rows_run *run = ctx;
+    int64_t from = piece * run->each, to = from + run->each;
+    (void)thread;
+    run->fn(run->job, from, to < run->rows ? to : run->rows);
+    return MM_OK;
+}
+
+void mm_codec_run_rows(mm_host_pool *pool, int64_t rows, int64_t split, mm_codec_rows_fn fn, const void *job) {
+    enum { PIECES_A_THREAD = 4 }; /* a thread whose core is used by others, too, takes fewer */
+    int64_t pieces = (int64_t)mm_host_pool_threads(pool) * PIECES_A_THREAD, each = rows;
+    if (pool && split > 0) each = ((rows + pieces - 1) / pieces + split - 1) / split * split;
+    rows_run run = {.rows = rows, .each = each, .fn = fn, .job = job};
+    mm_status never_fails = mm_host_pool_run(pool, (rows + each - 1) / each, run_piece, &run);
+    (void)never_fails;
+}
+
 /* ---------------------------------------------------------------- mask */
 
 mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {

@@ -2,6 +2,7 @@
 #ifndef PIPELINE_CODEC_CODEC_IMPL_H
 #define PIPELINE_CODEC_CODEC_IMPL_H
 
+#include "mm/device/host_pool.h"
 #include "pipeline/codec/codec.h"
 
 #define MM_SHAPE_MAX_BYTES ((int64_t)1 << 62)
@@ -23,6 +24,11 @@ void mm_codec_free(mm_codec *codec);
 
 /* For a codec whose rows each make row_bits (> 0) bits, without gaps: its split. */
 int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits);
+
+/* On the host device: fn over all outermost rows, in ranges that are multiples of `split` (mm_codec_split; 0: all at
+ * once), shared out among the pool's threads. */
+typedef void (*mm_codec_rows_fn)(const void *job, int64_t from, int64_t to);
+void mm_codec_run_rows(mm_host_pool *pool, int64_t rows, int64_t split, mm_codec_rows_fn fn, const void *job);
 
 int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape);
 

@@ -10,7 +10,8 @@
 typedef struct mask_job {
     const float *src;
     uint8_t *dst;
-    int64_t elems;
+    mm_host_pool *pool;
+    int64_t rows, row_elems, split; /* split: the codec's, of rows */
 } mask_job;
 
 static uint32_t mask_word(const float *src, int64_t elems) {
@@ -37,11 +38,20 @@ static void store_le32(uint8_t *dst, uint32_t word) {
     for (int i = 0; i < 4; i++) dst[i] = (uint8_t)(word >> 8 * i);
 }
 
+/* Rows that begin with a word, and end with one or are the last. */
+static void mask_rows(const void *arg, int64_t from, int64_t to) {
+    const mask_job *job = arg;
+    const float *src = job->src + from * job->row_elems;
+    uint8_t *dst = job->dst + from * job->row_elems / MM_MASK_WORD_BITS * 4;
+    const int64_t elems = (to - from) * job->row_elems;
+    const int64_t words = elems / MM_MASK_WORD_BITS, rest = elems % MM_MASK_WORD_BITS;
+    for (int64_t w = 0; w < words; w++) store_le32(dst + 4 * w, mask_full_word(src + MM_MASK_WORD_BITS * w));
+    if (rest) store_le32(dst + 4 * words, mask_word(src + MM_MASK_WORD_BITS * words, rest));
+}
+
 static mm_status mask_run(void *arg) {
     const mask_job *job = arg;
-    const int64_t words = job->elems / MM_MASK_WORD_BITS, rest = job->elems % MM_MASK_WORD_BITS;
-    for (int64_t w = 0; w < words; w++) store_le32(job->dst + 4 * w, mask_full_word(job->src + MM_MASK_WORD_BITS * w));
-    if (rest) store_le32(job->dst + 4 * words, mask_word(job->src + MM_MASK_WORD_BITS * words, rest));
+    mm_codec_run_rows(job->pool, job->rows, job->split, mask_rows, job);
     return MM_OK;
 }
 
@@ -52,8 +62,14 @@ static mm_status mask_create(const char *params, mm_codec **codec_out) {
 static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                              void *dst, void *scratch, mm_codec_counters *counters) {
     (void)scratch, (void)counters;
-    mask_job job = {.src = src, .dst = dst};
-    MM_TRY(mm_mask_elems(codec, shape, &job.elems));
+    int64_t elems;
+    MM_TRY(mm_mask_elems(codec, shape, &elems));
+    mask_job job = {.src = src,
+                    .dst = dst,
+                    .rows = shape->dims[0],
+                    .row_elems = elems / shape->dims[0],
+                    .split = mm_mask_split(codec, shape)};
+    if (stream->device->ops == &mm_device_host_ops) job.pool = mm_host_codec_pool(stream);
     return mm_host_launch(stream, mask_run, &job, sizeof job);
 }
 

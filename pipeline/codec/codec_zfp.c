@@ -6,10 +6,14 @@
 #include "pipeline/codec/zfp_codec.h"
 
 typedef struct zfp_job {
-    const void *src;
-    void *dst;
-    mm_zfp_layout layout;
+    const mm_codec *codec; /* lives as long as jobs run */
+    const float *src_elems;
+    const uint8_t *src_code;
+    float *dst_elems; /* of a decode; else dst_code */
+    uint8_t *dst_code;
+    mm_shape shape;
     const mm_zfp_kernel *kernel;
+    mm_host_pool *pool;
     mm_codec_counters *counters;
 } zfp_job;
 
@@ -17,36 +21,68 @@ static mm_status zfp_create(const char *params, mm_codec **codec_out) {
     return mm_zfp_codec_create(&mm_codec_zfp_host_ops, params, codec_out);
 }
 
-static mm_status run_encode(void *arg) {
+/* Some rows of the tensor: their layout, and where their elements and their code begin. */
+typedef struct zfp_part {
+    mm_zfp_layout layout;
+    int64_t elem, byte;
+} zfp_part;
+
+static zfp_part part_of(const zfp_job *job, int64_t from, int64_t to) {
+    zfp_part part = {.elem = 0};
+    mm_shape shape = job->shape;
+    mm_status known_to_do; /* of the whole shape it was asked for before */
+    if (from > 0) {
+        shape.dims[0] = from;
+        known_to_do = mm_zfp_codec_layout(job->codec, &shape, &part.layout);
+        part.byte = part.layout.code_bytes;
+        part.elem = from * shape.dims[1] * shape.dims[2] * shape.dims[3];
+    }
+    shape.dims[0] = to - from;
+    known_to_do = mm_zfp_codec_layout(job->codec, &shape, &part.layout);
+    (void)known_to_do;
+    return part;
+}
+
+static void encode_rows(const void *arg, int64_t from, int64_t to) {
     const zfp_job *job = arg;
-    const int64_t nonfinite = mm_zfp_code_encode(job->kernel, &job->layout, job->src, job->dst);
+    const zfp_part part = part_of(job, from, to);
+    const int64_t nonfinite =
+        mm_zfp_code_encode(job->kernel, &part.layout, job->src_elems + part.elem, job->dst_code + part.byte);
     if (nonfinite && job->counters) atomic_fetch_add(&job->counters->nonfinite_blocks, nonfinite);
-    return MM_OK;
 }
 
-static mm_status run_decode(void *arg) {
+static void decode_rows(const void *arg, int64_t from, int64_t to) {
     const zfp_job *job = arg;
-    mm_zfp_code_decode(job->kernel, &job->layout, job->src, job->dst);
+    const zfp_part part = part_of(job, from, to);
+    mm_zfp_code_decode(job->kernel, &part.layout, job->src_code + part.byte, job->dst_elems + part.elem);
+}
+
+static mm_status run(void *arg) {
+    const zfp_job *job = arg;
+    mm_codec_run_rows(job->pool, job->shape.dims[0], mm_zfp_codec_split(job->codec, &job->shape),
+                      job->dst_code ? encode_rows : decode_rows, job);
     return MM_OK;
 }
 
-static mm_status zfp_enqueue(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, mm_codec_counters *counters, mm_status (*fn)(void *)) {
-    zfp_job job = {.src = src, .dst = dst, .kernel = mm_zfp_kernel_usable(0), .counters = counters};
-    MM_TRY(mm_zfp_codec_layout(codec, shape, &job.layout));
-    return mm_host_launch(stream, fn, &job, sizeof job);
+static mm_status zfp_enqueue(mm_stream *stream, zfp_job job) {
+    mm_zfp_layout layout;
+    MM_TRY(mm_zfp_codec_layout(job.codec, &job.shape, &layout));
+    job.kernel = mm_zfp_kernel_usable(0);
+    if (stream->device->ops == &mm_device_host_ops) job.pool = mm_host_codec_pool(stream);
+    return mm_host_launch(stream, run, &job, sizeof job);
 }
 
 static mm_status zfp_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                             void *scratch, mm_codec_counters *counters) {
     (void)scratch;
-    return zfp_enqueue(codec, stream, shape, src, dst, counters, run_encode);
+    return zfp_enqueue(
+        stream, (zfp_job){.codec = codec, .src_elems = src, .dst_code = dst, .shape = *shape, .counters = counters});
 }
 
 static mm_status zfp_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                             void *scratch, mm_codec_counters *counters) {
-    (void)scratch;
-    return zfp_enqueue(codec, stream, shape, src, dst, counters, run_decode);
+    (void)scratch, (void)counters;
+    return zfp_enqueue(stream, (zfp_job){.codec = codec, .src_code = src, .dst_elems = dst, .shape = *shape});
 }
 
 const mm_codec_ops mm_codec_zfp_host_ops = {

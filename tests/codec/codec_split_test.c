@@ -1,7 +1,10 @@
-/* mm_codec_split's answers. That pieces are what it promises: codec_suite.c. */
+/* mm_codec_split's answers, and what threads make of pieces. That pieces are what it promises: codec_suite.c. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -69,6 +72,56 @@ static void the_batch_does_not_change_it(void **state) {
     assert_int_equal(split("raw", images((int64_t)1 << 40, 3, 3, 3)), 2);
 }
 
+/* ---------------------------------------------------------------- threads */
+
+enum { IMAGES = 37, IMAGE = 7 * 7 * 3, CODE_CAPACITY = IMAGES * IMAGE * 4 };
+
+typedef struct coded {
+    unsigned char code[CODE_CAPACITY];
+    float back[IMAGES * IMAGE];
+    mm_codec_counters counters;
+} coded;
+
+static void code_on(const char *spec, int threads, coded *out) {
+    const mm_device_config config = {.codec_threads = threads};
+    const mm_shape shape = images(IMAGES, 7, 7, 3);
+    mm_device *device;
+    mm_stream *stream;
+    mm_codec *codec;
+    float *elems = malloc(sizeof out->back);
+    assert_non_null(elems);
+    for (int i = 0; i < IMAGES * IMAGE; i++) elems[i] = i % 1001 == 1000 ? (float)NAN : sinf(0.1f * (float)i);
+    *out = (coded){.back = {0}};
+    assert_int_equal(mm_device_create("host", &config, &device), MM_OK);
+    assert_int_equal(mm_stream_create(device, "codec", 0, &stream), MM_OK);
+    assert_int_equal(mm_codec_create(spec, "host", &codec), MM_OK);
+    assert_int_equal(mm_codec_encode(codec, stream, &shape, elems, out->code, NULL, &out->counters), MM_OK);
+    if (codec->ops->flags.gives_value)
+        assert_int_equal(mm_codec_decode(codec, stream, &shape, out->code, out->back, NULL, NULL), MM_OK);
+    assert_int_equal(mm_stream_sync(stream), MM_OK);
+    mm_codec_destroy(codec);
+    mm_stream_destroy(stream);
+    mm_device_destroy(device);
+    free(elems);
+}
+
+static void threads_give_the_code_and_the_elements_of_one(void **state) {
+    (void)state;
+    static const char *const SPECS[] = {"zfp:rate=6.4", "zfp:rate=4,dims=3", "zfp:rate=4,layout=nchw", "mask"};
+    coded *one = malloc(sizeof *one), *several = malloc(sizeof *several);
+    assert_non_null(one);
+    assert_non_null(several);
+    for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i++)
+        for (int threads = 2; threads <= 5; threads += 3) {
+            code_on(SPECS[i], 1, one);
+            code_on(SPECS[i], threads, several);
+            assert_memory_equal(one, several, sizeof *one);
+            assert_int_equal(one->counters.nonfinite_blocks > 0, strncmp(SPECS[i], "zfp", 3) == 0);
+        }
+    free(one);
+    free(several);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(raw_is_split_where_rows_end_on_8_bytes),
@@ -76,6 +129,7 @@ int main(void) {
         cmocka_unit_test(zfp_is_split_where_an_images_blocks_end_on_64_bits),
         cmocka_unit_test(what_has_no_smaller_piece_or_is_not_taken_is_not_split),
         cmocka_unit_test(the_batch_does_not_change_it),
+        cmocka_unit_test(threads_give_the_code_and_the_elements_of_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

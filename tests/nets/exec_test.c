@@ -191,6 +191,66 @@ static void the_count_of_updates_is_the_last_that_is_kept(void **state) {
     }
 }
 
+/* Gradients of a fresh run after an iteration, one after the other; the caller frees. */
+static float *gradients_on(int threads, size_t *n_out) {
+    const nets_backend_config config = {.threads = threads};
+    fixture f;
+    nets_backend *backend;
+    nets_exec *exec;
+    size_t n = 0;
+    start(&f, "tiny", "liveness");
+    assert_int_equal(nets_backend_open("host", &config, &backend), MM_OK);
+    nets_exec_destroy(f.train);
+    f.train = NULL;
+    if (nets_exec_create_on(f.net, BATCH, NETS_TRAIN, f.manager, backend, &SGD, &exec) != MM_OK)
+        fail_msg("%s", mm_last_error());
+    assert_int_equal(nets_exec_threads(exec), threads);
+    assert_int_equal(nets_exec_init(exec, 11), MM_OK);
+    iterate(&f, exec, BATCH);
+    for (int p = 0; p < nets_net_params(f.net); p++) n += (size_t)nets_net_param(f.net, p)->elems;
+    float *all = calloc(n, sizeof *all), *to = all;
+    assert_non_null(all);
+    for (int p = 0; p < nets_net_params(f.net); p++) {
+        const nets_param *param = nets_net_param(f.net, p);
+        if (param->learned) memcpy(to, nets_exec_param(exec, p, NETS_GRADIENT), (size_t)param->elems * sizeof *to);
+        to += param->elems;
+    }
+    nets_exec_destroy(exec);
+    nets_backend_close(backend);
+    finish(&f);
+    *n_out = n;
+    return all;
+}
+
+static void so_many_threads_give_the_same_bits_each_time_and_others_the_same_but_for_rounding(void **state) {
+    (void)state;
+    size_t n;
+    float *one = gradients_on(1, &n);
+    static const int THREADS[] = {2, 3, 8, 20}; /* also more than images */
+    for (size_t t = 0; t < sizeof THREADS / sizeof THREADS[0]; t++) {
+        float *first = gradients_on(THREADS[t], &n), *second = gradients_on(THREADS[t], &n);
+        double squares = 0, off = 0;
+        assert_memory_equal(first, second, n * sizeof *first);
+        for (size_t i = 0; i < n; i++) {
+            double d = (double)first[i] - (double)one[i];
+            squares += (double)one[i] * one[i];
+            off += d * d;
+        }
+        assert_true(squares > 0 && off < 1e-10 * squares);
+        free(first);
+        free(second);
+    }
+    free(one);
+}
+
+static void a_number_of_threads_that_no_machine_has_is_refused(void **state) {
+    (void)state;
+    nets_backend *backend;
+    const nets_backend_config config = {.threads = 100000};
+    assert_int_equal(nets_backend_open("host", &config, &backend), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "100000 threads"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resnet20_trains_as_the_reference_under_naive),
@@ -201,6 +261,8 @@ int main(void) {
         cmocka_unit_test(wrong_batch_or_label_is_refused_and_the_executor_stays_usable),
         cmocka_unit_test(the_count_of_updates_is_the_last_that_is_kept),
         cmocka_unit_test(batch_above_the_budget_is_infeasible),
+        cmocka_unit_test(so_many_threads_give_the_same_bits_each_time_and_others_the_same_but_for_rounding),
+        cmocka_unit_test(a_number_of_threads_that_no_machine_has_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

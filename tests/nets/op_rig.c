@@ -26,8 +26,10 @@ void op_rig_use(const char *device) { device_name = device; }
 const char *op_rig_device(void) { return device_name; }
 
 void op_rig_open(op_rig *rig, const nets_backend_config *config) {
-    const nets_backend_config small = {
-        .deterministic = true, .workspace_limit_bytes = OP_RIG_WORKSPACE_BYTES, .algorithms_path = algorithms_file()};
+    const nets_backend_config small = {.deterministic = true,
+                                       .workspace_limit_bytes = OP_RIG_WORKSPACE_BYTES,
+                                       .algorithms_path = algorithms_file(),
+                                       .threads = strcmp(device_name, "host") == 0 ? OP_RIG_THREADS : 0};
     *rig = (op_rig){.n_blocks = 0};
     if (mm_device_create(device_name, NULL, &rig->device) != MM_OK) {
         print_message("%s\n", mm_last_error());

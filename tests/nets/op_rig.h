@@ -19,7 +19,8 @@ const char *op_rig_device(void);
         failures += cmocka_run_group_tests_name(op_rig_device(), tests, NULL, NULL);                                   \
     return failures
 
-enum { OP_RIG_BLOCKS = 128 };
+/* Threads: of the host; more than batches of one image have pieces for. */
+enum { OP_RIG_BLOCKS = 128, OP_RIG_THREADS = 3 };
 
 typedef struct op_rig {
     nets_op_desc desc;

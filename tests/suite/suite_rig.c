@@ -90,6 +90,7 @@ nets_backend *suite_backend_on(const suite_net *s, const char *device) {
     const nets_backend_config config = {.deterministic = true,
                                         .workspace_limit_bytes = 8 << 20,
                                         .no_fuse = s->no_fuse,
+                                        .threads = strcmp(device, "host") == 0 ? SUITE_THREADS : 0,
                                         .algorithms_path = algorithms_file()};
     if (nets_backend_open(device, &config, &backend) != MM_OK) fail_msg("%s", mm_last_error());
     return backend;
