@@ -115,13 +115,14 @@ static mm_status describe_hint(const nets_dnn *dnn, const nets_dnn_op *op, dnnl_
     return describe(dnn, &forward, NULL, hint_out);
 }
 
-/* Beyond, oneDNN does not say so but divides by zero: pixels are counted in 32 bits, at places. The elements are as
- * many as were tried. */
+/* Beyond, oneDNN does not say so but divides by zero: pixels are counted in 32 bits, at places, and so are rows of 16
+ * channels, of all images. The elements are as many as were tried. */
 static mm_status check_countable(const nets_dnn_layout *image) {
     const int64_t *dims = image->dims;
     if (image->rank != 4) return MM_OK;
     const double pixels = (double)dims[2] * (double)dims[3], elems = (double)dims[0] * (double)dims[1] * pixels;
-    if (pixels <= INT32_MAX && elems <= (double)(INT64_C(1) << 43)) return MM_OK;
+    const double blocks = (double)dims[0] * (double)dims[2] * (double)((dims[1] + 15) / 16);
+    if (pixels <= INT32_MAX && blocks <= INT32_MAX && elems <= (double)(INT64_C(1) << 43)) return MM_OK;
     return mm_fail(MM_ERR_UNSUPPORTED,
                    "oneDNN cannot count %lld images of %lldx%lldx%lld: take a smaller batch or image",
                    (long long)dims[0], (long long)dims[2], (long long)dims[3], (long long)dims[1]);

@@ -153,6 +153,21 @@ facts_are_of_their_own_network_and_batch_() {
     says err "eight has no times of "
 }
 
+facts_say_of_how_many_threads_they_are_() {
+    expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness --facts two --json rows --threads 2 --quiet
+    [[ $(value rows threads) == 2 ]] || fail "the row does not say it"
+    grep -q '"threads": 2' two || fail "the facts do not say it"
+    expect 0 plan --net tiny --batch 8 --policy liveness --facts two --threads 2
+    [[ ! -s err ]] || fail "told what does not differ"
+    expect 0 plan --net tiny --batch 8 --policy liveness --facts two --threads 3
+    says err "mm: two: measured on 2 threads, this computes on 3: times and workspaces differ"
+    expect 0 bench --simulate two --policies liveness --threads 1 --quiet
+    says err "measured on 2 threads, this computes on 1"
+    refused 2 "--threads" plan --net tiny --threads 0
+    refused 2 "--codec-threads" bench --net tiny --codec-threads 257
+    refused 2 "--threads is of --facts FILE" device --threads 2
+}
+
 facts_say_what_the_link_does_both_ways_() {
     expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness,swap:when=always --link 400MB --facts facts \
         --quiet

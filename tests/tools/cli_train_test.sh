@@ -393,7 +393,13 @@ own_data() { # IMAGES LABELS
     npy "$2" '<i4' 8 "${labels[@]}"
 }
 
-own=(train --net resnet8@4x4,classes=4 --quiet --batch 4)
+own=(train --net resnet8@4x4,classes=4 --quiet --batch 4 --threads 1) # what 8 images teach hangs on the last bit
+
+codec_threads_change_no_bit_() {
+    expect 0 "${net[@]}" --policy freelunch:rate=4,eligible=all,when=always --iterations 3 --save one
+    expect 0 "${net[@]}" --policy freelunch:rate=4,eligible=all,when=always --iterations 3 --save three --codec-threads 3
+    equal one three
+}
 
 data_of_ones_own_trains_and_is_evaluated_() {
     own_data x.npy y.npy

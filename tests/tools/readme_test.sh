@@ -7,7 +7,10 @@
 top=$PWD
 readmes=("${@:2}")
 
-mm() { "$mm" "$@"; }
+# Workspaces depend on how many threads there are: what READMEs show is of one.
+mm() {
+    if [[ $1 == plan ]]; then "$mm" "$@" --threads 1; else "$mm" "$@"; fi
+}
 
 # commands FILE: the lines of its blocks of shell that run mm. A block that follows goes to shown.N, N: of the last line.
 commands() {
