@@ -337,19 +337,30 @@ static void expect_range_enforced(const json_t *layer, const json_t *attr) {
     expect_layer_refused(layer, key, beyond(attr, "most", below, 1), allowed);
 }
 
-/* The nearest number to the least that is allowed, of each element. What depends on others of the layer is left out. */
-static void expect_least_taken(const json_t *layer, const json_t *attr) {
-    if (!json_is_null(json_object_get(attr, "rule")) || strcmp(text_of(attr, "type"), "flag") == 0) return;
-    bool whole = strcmp(text_of(attr, "type"), "whole") == 0;
-    bool above = json_is_true(json_object_get(attr, "least_excluded"));
-    double least = json_number_value(json_object_get(attr, "least"));
-    json_t *taken = json_deep_copy(layer), *value = json_copy(json_object_get(attr, "least"));
-    if (!whole && above) json_real_set(value, (double)nextafterf((float)least, INFINITY));
+static void expect_taken(const json_t *layer, const char *key, json_t *value) {
+    json_t *taken = json_deep_copy(layer);
     nets_net *net;
-    assert_int_equal(json_object_set_new(taken, text_of(attr, "name"), value), 0);
-    if (parse_around(taken, &net) != MM_OK) fail_msg("%s: %s", text_of(attr, "name"), mm_last_error());
+    assert_int_equal(json_object_set_new(taken, key, value), 0);
+    if (parse_around(taken, &net) != MM_OK) fail_msg("%s: %s", key, mm_last_error());
     nets_net_destroy(net);
     json_decref(taken);
+}
+
+/* The bounds printed, or what is next to them where they are excluded; of whole numbers only the least, since no memory
+ * holds the greatest. What depends on others of the layer is left out. */
+static void expect_bounds_taken(const json_t *layer, const json_t *attr) {
+    const char *key = text_of(attr, "name"), *type = text_of(attr, "type");
+    const json_t *least = json_object_get(attr, "least"), *most = json_object_get(attr, "most");
+    if (!json_is_null(json_object_get(attr, "rule")) || strcmp(type, "flag") == 0) return;
+    if (strcmp(type, "whole") == 0) {
+        expect_taken(layer, key, json_integer(json_integer_value(least)));
+        return;
+    }
+    float low = (float)json_real_value(least), high = (float)json_real_value(most);
+    if (json_is_true(json_object_get(attr, "least_excluded"))) low = nextafterf(low, INFINITY);
+    if (json_is_true(json_object_get(attr, "most_excluded"))) high = nextafterf(high, -INFINITY);
+    expect_taken(layer, key, json_real((double)low));
+    expect_taken(layer, key, json_real((double)high));
 }
 
 /* An attribute that is absent is what is printed as its default, and the same if it is told that. */
@@ -395,7 +406,7 @@ static void what_is_printed_of_operations_is_what_the_parser_enforces(void **sta
         json_array_foreach(attrs, a, attr) {
             assert_ptr_equal(nets_attr_find(kind, text_of(attr, "name")), nets_attr_of(kind, a));
             expect_range_enforced(layer, attr);
-            expect_least_taken(layer, attr);
+            expect_bounds_taken(layer, attr);
             if (json_is_true(json_object_get(attr, "required")))
                 expect_layer_refused(layer, text_of(attr, "name"), NULL, text_of(attr, "allowed"));
             else
