@@ -86,7 +86,8 @@ static mm_status check_options(const mm_options *o) {
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: device_bytes is %lld; give the budget in bytes",
                        (long long)o->device_bytes);
     if (o->pinned_bytes < 0)
-        return mm_fail(MM_ERR_INVALID, "mm_manager_create: pinned_bytes is %lld", (long long)o->pinned_bytes);
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: pinned_bytes is %lld: must be 0 or more",
+                       (long long)o->pinned_bytes);
     return MM_OK;
 }
 

@@ -189,9 +189,11 @@ static mm_status plan_around(mm_manager *m) {
 mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
     MM_TRY(mm_manager_settle(m, "mm_persistent_add"));
     if (!name) return mm_fail(MM_ERR_INVALID, "mm_persistent_add: a persistent tensor needs a name");
-    if (bytes <= 0 || mm_directory_find(&m->directory, name))
-        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s of %lld bytes%s", name, (long long)bytes,
-                       bytes > 0 ? " is there already" : "");
+    if (bytes <= 0)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s has %lld bytes: must be at least 1", name,
+                       (long long)bytes);
+    if (mm_directory_find(&m->directory, name))
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
     int entries = m->directory.n;
     mm_status status = mm_directory_append(&m->directory, name, bytes);
     if (status == MM_OK) status = plan_around(m);

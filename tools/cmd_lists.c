@@ -4,6 +4,7 @@
 #include "policies/policy.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/table.h"
 
 static const char *text_or(const char *text, const char *otherwise) { return text && *text ? text : otherwise; }
 
@@ -16,19 +17,27 @@ static bool only_help(int argc, char **argv, const char *usage, const char *text
     return status != MM_OK || help;
 }
 
+/* A name in a column of its own, and what it is, wrapped. */
+static void print_entry(int indent, int width, const char *name, const char *text) {
+    int at = printf("%*s%-*s ", indent, "", width, name);
+    table_wrap(stdout, at, at, text);
+    printf("\n");
+}
+
 int cmd_codecs(int argc, char **argv) {
     int code;
     if (only_help(argc, argv, "mm codecs", "Lists the codecs that a policy's codec= takes.", &code)) return code;
     const char *name, *summary;
-    for (size_t i = 0; (name = mm_codec_list(i, &summary)); i++) printf("%-29s %s\n", name, summary);
+    for (size_t i = 0; (name = mm_codec_list(i, &summary)); i++) print_entry(0, 12, name, summary);
     return EXIT_OK;
 }
 
 static void print_option(const mm_option_desc *o) {
-    char range[64] = "";
+    char range[64] = "", text[256];
     if (o->min < o->max) snprintf(range, sizeof range, "%lld..%lld", (long long)o->min, (long long)o->max);
-    printf("    %-10s %s (%s; %s)\n", o->key, o->help, o->choices ? o->choices : text_or(range, "text"),
-           *o->fallback ? o->fallback : "not set");
+    snprintf(text, sizeof text, "%s (%s; %s)", o->help, o->choices ? o->choices : text_or(range, "text"),
+             *o->fallback ? o->fallback : "not set");
+    print_entry(4, 10, o->key, text);
 }
 
 int cmd_policies(int argc, char **argv) {
@@ -48,7 +57,7 @@ int cmd_policies(int argc, char **argv) {
     if (only_help(argc, argv, "mm policies", text, &code)) return code;
     for (size_t i = 0; mm_policy_table(i); i++) {
         const mm_policy_ops *ops = mm_policy_table(i);
-        printf("%-12s %s\n", ops->name, ops->summary);
+        print_entry(0, 14, ops->name, ops->summary);
         for (const mm_option_desc *o = ops->options; o && o->key; o++) print_option(o);
     }
     return EXIT_OK;

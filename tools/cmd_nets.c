@@ -8,36 +8,12 @@
 #include "nets/zoo/zoo.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/table.h"
 
-enum { INPUTS_CAPACITY = NETS_MAX_INPUTS * (NETS_NAME_CAPACITY + 2) };
-
-typedef struct widths {
-    int name, op, inputs;
-} widths;
-
-static const char *inputs_text(const nets_net *net, const nets_layer *layer, char text_out[INPUTS_CAPACITY]) {
-    text_out[0] = '\0';
-    for (int i = 0; i < layer->n_inputs; i++)
-        sprintf(text_out + strlen(text_out), "%s%s", i ? ", " : "", nets_net_layer(net, layer->inputs[i])->name);
-    return text_out;
-}
-
-static int wider(int width, const char *text) {
-    int length = (int)strlen(text);
-    return length > width ? length : width;
-}
-
-static widths measure(const nets_net *net) {
-    widths w = {.name = (int)strlen("layer"), .op = (int)strlen("operation"), .inputs = (int)strlen("inputs")};
-    char inputs[INPUTS_CAPACITY];
-    for (int i = 0; i < nets_net_layers(net); i++) {
-        const nets_layer *layer = nets_net_layer(net, i);
-        w.name = wider(w.name, layer->name);
-        w.op = wider(w.op, nets_op_name(layer->op));
-        w.inputs = wider(w.inputs, inputs_text(net, layer, inputs));
-    }
-    return w;
-}
+enum {
+    ATTRS_MAX = 32,
+    TEXT_CAPACITY = NETS_MAX_INPUTS * (NETS_NAME_CAPACITY + 2) + ATTRS_MAX * NETS_ATTR_TEXT_CAPACITY
+};
 
 static int64_t learned_elems(const nets_net *net, const nets_layer *layer) {
     int64_t sum = 0;
@@ -48,39 +24,58 @@ static int64_t learned_elems(const nets_net *net, const nets_layer *layer) {
     return sum;
 }
 
-static mm_status print_layer(const nets_net *net, int index, const widths *w) {
+/* "conv1, bn1; kernel=3 stride=2": what a layer reads, and its attributes. */
+static mm_status told_text(const nets_net *net, int index, char text_out[TEXT_CAPACITY]) {
     const nets_layer *layer = nets_net_layer(net, index);
-    const int64_t *shape = layer->shape;
-    char inputs[INPUTS_CAPACITY], output[64], text[NETS_ATTR_TEXT_CAPACITY];
-    nets_attrs told;
-    MM_TRY(nets_attrs_told(net, index, &told));
-    snprintf(output, sizeof output, "%lldx%lldx%lld", (long long)shape[0], (long long)shape[1], (long long)shape[2]);
-    printf("%-*s  %-*s  %-*s  %-14s  %11lld", w->name, layer->name, w->op, nets_op_name(layer->op), w->inputs,
-           inputs_text(net, layer, inputs), output, (long long)learned_elems(net, layer));
     const nets_attr *attr;
-    const char *separator = "  ";
+    nets_attrs told;
+    char value[NETS_ATTR_TEXT_CAPACITY], *end = text_out;
+    MM_TRY(nets_attrs_told(net, index, &told));
+    *end = '\0';
+    for (int i = 0; i < layer->n_inputs; i++)
+        end += sprintf(end, "%s%s", i ? ", " : "", nets_net_layer(net, layer->inputs[i])->name);
+    const char *separator = "; ";
     for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++) {
         if (!nets_attr_is_told(attr, &told)) continue;
-        printf("%s%s=%s", separator, attr->name, nets_attr_text(attr, &told, text));
+        end += sprintf(end, "%s%s=%s", separator, attr->name, nets_attr_text(attr, &told, value));
         separator = " ";
     }
-    printf("\n");
+    return MM_OK;
+}
+
+static mm_status add_layer(table *t, const nets_net *net, int index) {
+    const nets_layer *layer = nets_net_layer(net, index);
+    char told[TEXT_CAPACITY];
+    MM_TRY(told_text(net, index, told));
+    table_row(t);
+    table_cell(t, "%s", layer->name);
+    table_cell(t, "%s", nets_op_name(layer->op));
+    table_cell(t, "%lldx%lldx%lld", (long long)layer->shape[0], (long long)layer->shape[1], (long long)layer->shape[2]);
+    table_cell(t, "%lld", (long long)learned_elems(net, layer));
+    table_cell(t, "%s", told);
     return MM_OK;
 }
 
 static mm_status print_net(const nets_net *net) {
+    static const table_column columns[] = {{"layer", true, 0},
+                                           {"operation", true, 0},
+                                           {"output", true, 0},
+                                           {"parameters", false, 0},
+                                           {"inputs; attributes", true, 0}};
     const int64_t *image = nets_net_layer(net, 0)->shape;
     int64_t elems = nets_net_learned_elems(net);
     char size[32];
+    table *t;
     printf("%s: images of %lldx%lldx%lld, %lld classes; %d layers, %lld learned parameters (%s)\n\n",
            nets_net_name(net), (long long)image[0], (long long)image[1], (long long)image[2],
            (long long)nets_net_classes(net), nets_net_layers(net), (long long)elems,
            mm_size_format(elems * (int64_t)sizeof(float), size, sizeof size));
-    widths w = measure(net);
-    printf("%-*s  %-*s  %-*s  %-14s  %11s  %s\n", w.name, "layer", w.op, "operation", w.inputs, "inputs", "output",
-           "parameters", "attributes");
-    for (int i = 0; i < nets_net_layers(net); i++) MM_TRY(print_layer(net, i, &w));
-    return MM_OK;
+    MM_TRY(table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t));
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < nets_net_layers(net); i++) status = add_layer(t, net, i);
+    if (status == MM_OK) status = table_print(stdout, t);
+    table_destroy(t);
+    return status;
 }
 
 static void print_list(void) {

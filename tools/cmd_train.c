@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,8 @@ typedef struct train {
 
 static mm_status read_switch(train *t, const char *text) {
     char *colon;
-    if (t->n_switches == SWITCHES_MAX) return mm_fail(MM_ERR_INVALID, "--switch: at most %d", SWITCHES_MAX);
+    if (t->n_switches == SWITCHES_MAX)
+        return mm_fail(MM_ERR_INVALID, "--switch is given more than %d times: give fewer", SWITCHES_MAX);
     errno = 0;
     long long iteration = strtoll(text, &colon, 10);
     if (errno || colon == text || *colon != ':' || iteration < 0)
@@ -54,10 +56,14 @@ static mm_status read_schedule(const train *t, nets_schedule *schedule) {
     *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f};
     for (int i = 0; i < t->lr_texts.n; i++) {
         char *end;
+        errno = 0;
         long long at = strtoll(t->lr_texts.text[i], &end, 10);
-        if (end == t->lr_texts.text[i] || *end || at < 0 || i == NETS_SCHEDULE_STEPS)
-            return mm_fail(MM_ERR_INVALID, "--lr-step %s: must be an iteration, at most %d of them",
-                           t->lr_texts.text[i], NETS_SCHEDULE_STEPS);
+        if (errno || end == t->lr_texts.text[i] || *end || at < 0)
+            return mm_fail(MM_ERR_INVALID, "--lr-step %s: must be an iteration, a whole number from 0 to %lld",
+                           t->lr_texts.text[i], LLONG_MAX);
+        if (i == NETS_SCHEDULE_STEPS)
+            return mm_fail(MM_ERR_INVALID, "--lr-step is given %d times: at most %d", t->lr_texts.n,
+                           NETS_SCHEDULE_STEPS);
         schedule->at[schedule->n++] = at;
     }
     return nets_schedule_check(schedule);

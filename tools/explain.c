@@ -1,8 +1,10 @@
 #include "tools/explain.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "tools/table.h"
 
 /* ---------------------------------------------------------------- bounds */
 
@@ -106,41 +108,84 @@ static const mm_stash_map *find_map(const mm_stash *stash, mm_tensor tensor) {
 
 static const char *form_name(mm_form form) { return form == MM_FORM_SIGN ? "sign" : "value"; }
 
-static void print_map(FILE *file, const plan_case *cases, const explained *e, int n, const mm_stash_map *map) {
+/* A label, and behind it what is printed to `text` until it is ended, wrapped. */
+typedef struct told {
+    FILE *text;
+    char *bytes;
+    size_t n_bytes;
+} told;
+
+static mm_status told_begin(told *t) {
+    t->text = open_memstream(&t->bytes, &t->n_bytes);
+    return t->text ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for what holds the memory");
+}
+
+static mm_status told_end(told *t, FILE *file, const char *label) {
+    bool whole = fclose(t->text) == 0;
+    if (whole) {
+        int at = fprintf(file, "  %10s    %-9s", "", label);
+        table_wrap(file, at, at, t->bytes);
+        fputc('\n', file);
+    }
+    free(t->bytes);
+    return whole ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for what holds the memory");
+}
+
+static mm_status print_readers(FILE *file, const mm_graph *graph, const mm_stash_map *map) {
+    char step[256];
+    told t;
+    MM_TRY(told_begin(&t));
+    for (int i = 0; i < map->n_readers; i++)
+        fprintf(t.text, "%s%s (%s)", i ? ", " : "", mm_graph_step_name(graph, map->readers[i].step, step, sizeof step),
+                form_name(map->readers[i].form));
+    return told_end(&t, file, "read by");
+}
+
+static mm_status print_remedies(FILE *file, const mm_facts *facts, const mm_stash_map *map) {
+    told t;
+    MM_TRY(told_begin(&t));
+    for (int i = 1; i < map->n_remedies; i++) {
+        fputs(i > 1 ? "; " : "", t.text);
+        print_remedy(t.text, facts, &map->remedies[i]);
+    }
+    return told_end(&t, file, "could be");
+}
+
+static mm_status print_held(FILE *file, const plan_case *cases, const explained *e, int n, mm_tensor tensor) {
+    char size[32];
+    told t;
+    MM_TRY(told_begin(&t));
+    for (int i = 0; i < n; i++) {
+        const mm_stash_map *held = find_map(&e[i].stash, tensor);
+        fprintf(t.text, "%s%s by %s", i ? ", " : "", mm_size_format(held ? held->held_bytes : 0, size, sizeof size),
+                plan_case_plan(&cases[i])->policy);
+    }
+    return told_end(&t, file, "held");
+}
+
+static mm_status print_map(FILE *file, const plan_case *cases, const explained *e, int n, const mm_stash_map *map) {
     const mm_graph *graph = plan_case_plan(cases)->graph;
     const mm_tensor_info *tensor = mm_graph_tensor(graph, map->tensor);
     const mm_layer_info *producer = mm_graph_layer(graph, tensor->producer);
-    char text[320];
-    fprintf(file, "  %10s  %s, made by %s (%s)\n", mm_size_format(map->bytes, text, sizeof text), tensor->name,
+    char size[32];
+    fprintf(file, "  %10s  %s, made by %s (%s)\n", mm_size_format(map->bytes, size, sizeof size), tensor->name,
             producer->name, mm_layer_kind_name(producer->kind));
-    fprintf(file, "  %10s    read by  ", "");
-    for (int i = 0; i < map->n_readers; i++)
-        fprintf(file, "%s%s (%s)", i ? ", " : "", mm_graph_step_name(graph, map->readers[i].step, text, sizeof text),
-                form_name(map->readers[i].form));
-    fprintf(file, "\n  %10s    could be ", "");
-    for (int i = 1; i < map->n_remedies; i++) {
-        fputs(i > 1 ? "; " : "", file);
-        print_remedy(file, e->facts, &map->remedies[i]);
-    }
-    fprintf(file, "\n  %10s    held     ", "");
-    for (int i = 0; i < n; i++) {
-        const mm_stash_map *held = find_map(&e[i].stash, map->tensor);
-        fprintf(file, "%s%s by %s", i ? ", " : "", mm_size_format(held ? held->held_bytes : 0, text, sizeof text),
-                plan_case_plan(&cases[i])->policy);
-    }
-    fputc('\n', file);
+    MM_TRY(print_readers(file, graph, map));
+    MM_TRY(print_remedies(file, e->facts, map));
+    return print_held(file, cases, e, n, map->tensor);
 }
 
 enum { CASES_MAX = 64 };
 
-static void print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
+static mm_status print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
     char size[32];
     const mm_stash *stash = &e[0].stash;
     int64_t total = 0;
     for (int i = 0; i < stash->n_maps; i++) total += stash->maps[i].bytes;
     fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes left on the device meanwhile\n",
             cases->net, (long long)cases->batch, stash->n_maps, mm_size_format(total, size, sizeof size));
-    for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) print_map(file, cases, e, n, &stash->maps[i]);
+    for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
+    return MM_OK;
 }
 
 mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image) {
@@ -151,8 +196,8 @@ mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain
         status = explained_init(&e[made], &cases[made]);
         made += status == MM_OK;
     }
+    if (status == MM_OK) status = print_maps(file, cases, e, n);
     if (status == MM_OK) {
-        print_maps(file, cases, e, n);
         explain_bound own = bound_of_case(cases);
         fprintf(file, "%s: lower bounds (moDNN, equation 7)\n", cases->net);
         print_bound(file, image);

@@ -75,9 +75,12 @@ static mm_status read_codecs(const reader *r, const json_t *codecs, machine *m) 
     const char *spec;
     json_t *entry;
     json_object_foreach((json_t *)codecs, spec, entry) {
-        if (m->n_codecs == MACHINE_CODECS || strlen(spec) >= MM_SPEC_CAPACITY)
-            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: more than %d, or a name longer than %d", r->path,
-                           MACHINE_CODECS, MM_SPEC_CAPACITY - 1);
+        if (m->n_codecs == MACHINE_CODECS)
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: there are %zu, must be at most %d", r->path,
+                           json_object_size(codecs), MACHINE_CODECS);
+        if (strlen(spec) >= MM_SPEC_CAPACITY)
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: codecs: the name %s has %zu characters, at most %d",
+                           r->path, MM_BRIEF(spec), strlen(spec), MM_SPEC_CAPACITY - 1);
         machine_codec *codec = &m->codecs[m->n_codecs++];
         strcpy(codec->spec, spec);
         MM_TRY(get_rate(r, entry, "codecs: ", "encode_bytes_per_s", &codec->encode_bytes_per_s));
@@ -92,8 +95,9 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     machine m = {0};
     double version;
     const char *name = json_string_value(json_object_get(root, "name"));
-    if (!name || !*name || strlen(name) >= sizeof m.name)
-        return mm_fail(MM_ERR_FORMAT, "machine file %s: its name is missing, or longer than %zu", path,
+    if (!name || !*name) return mm_fail(MM_ERR_FORMAT, "machine file %s: name is missing", path);
+    if (strlen(name) >= sizeof m.name)
+        return mm_fail(MM_ERR_FORMAT, "machine file %s: name has %zu characters, at most %zu", path, strlen(name),
                        sizeof m.name - 1);
     strcpy(m.name, name);
     MM_TRY(get_number(&r, root, "", "version", 1, 1, &version));

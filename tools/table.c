@@ -104,9 +104,12 @@ typedef struct layout {
     bool dropped[TABLE_COLUMNS];
 } layout;
 
-static int shown_width(const char *text) {
+/* Whether a column's texts go on below where they do not fit. */
+static bool is_wrapped(const table *t, int column) { return column == t->n_columns - 1 && t->columns[column].left; }
+
+static int shown_width(const table *t, int column, const char *text) {
     int width = (int)strlen(text);
-    return width > TABLE_CELL ? 0 : width; /* it has a line of its own */
+    return width > TABLE_CELL || is_wrapped(t, column) ? 0 : width; /* a long one has a line of its own */
 }
 
 static void measure(const table *t, layout *l) {
@@ -116,7 +119,8 @@ static void measure(const table *t, layout *l) {
         const char *text = t->text + c->text;
         if (c->column == NOTE) continue;
         known[c->column] |= *text && strcmp(text, "-") != 0;
-        if (shown_width(text) > l->width[c->column]) l->width[c->column] = shown_width(text);
+        int width = shown_width(t, c->column, text);
+        if (width > l->width[c->column]) l->width[c->column] = width;
     }
     for (int c = 0; c < t->n_columns; c++) {
         int head = (int)strlen(t->columns[c].head);
@@ -211,8 +215,9 @@ static void put_long(line *l, const char *text, int width) {
 
 static void put_note(line *l, const char *text) {
     int at = l->at + l->fill + (l->begun ? GAP : 0);
+    if (!*text) return;
     fprintf(l->file, "%*s", at - l->at, "");
-    table_wrap(l->file, at, at < TABLE_WIDTH / 2 ? at : 4, text);
+    table_wrap(l->file, at, at < 3 * TABLE_WIDTH / 4 ? at : 4, text);
 }
 
 static void print_rows(FILE *file, const table *t, const layout *l) {
@@ -228,6 +233,8 @@ static void print_rows(FILE *file, const table *t, const layout *l) {
                 put_note(&out, text);
             else if (l->width[c->column] == 0)
                 continue;
+            else if (is_wrapped(t, c->column))
+                put_note(&out, text);
             else if ((int)strlen(text) > TABLE_CELL)
                 put_long(&out, text, l->width[c->column]);
             else

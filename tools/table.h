@@ -1,6 +1,7 @@
 /* Tables of text that fit 100 columns, on a terminal or off it. Where the columns are too wide, they are dropped in the
  * order of their `drop`, and a line below says which; or the table is parted, one part under the other. A cell wider
- * than TABLE_CELL ends its line, and the row goes on in the next. */
+ * than TABLE_CELL ends its line, and the row goes on in the next; the last column, if it is aligned to the left, is
+ * wrapped instead. */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H
 

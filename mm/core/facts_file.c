@@ -323,7 +323,10 @@ static mm_status check_timed(const loader *l, const json_t *steps) {
 /* Into the slot of that spec; else into an empty one: there is one for each codec of the file. */
 static mm_status load_codec(loader *l, const json_t *entry) {
     const char *spec = json_string_value(json_object_get(entry, "spec"));
-    if (!spec || !*spec || strlen(spec) >= MM_SPEC_CAPACITY) return bad(l, "codecs", "a spec is missing or too long");
+    if (!spec || !*spec) return bad(l, "codecs", "a spec is missing");
+    if (strlen(spec) >= MM_SPEC_CAPACITY)
+        return mm_fail(MM_ERR_FORMAT, "facts file %s: codecs: the spec %s has %zu characters, at most %d", l->path,
+                       MM_BRIEF(spec), strlen(spec), MM_SPEC_CAPACITY - 1);
     const json_t *codes = json_object_get(entry, "codes");
     if (!json_is_object(codes)) return bad(l, spec, "has no codes");
     int codec = mm_facts_codec(l->facts, spec);

@@ -158,7 +158,7 @@ switches_that_make_no_sense_are_refused_() {
     local many=()
     for i in {1..63}; do many+=(--switch "$i:liveness"); done
     expect 0 "${train[@]}" "${many[@]}"
-    refused 2 "--switch: at most 63" "${train[@]}" "${many[@]}" --switch 64:liveness
+    refused 2 "--switch is given more than 63 times" "${train[@]}" "${many[@]}" --switch 64:liveness
 }
 
 bench_reads_all_lists_before_the_first_run_() {

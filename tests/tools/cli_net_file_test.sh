@@ -32,7 +32,7 @@ plan_bench_and_nets_take_a_file_() {
     [[ $(values rows.json net) == $'tiny\ntiny\nsmall-cnn\nsmall-cnn' ]] || fail "not the four rows"
     expect 0 nets --net file:my.json
     says out "small-cnn: images of 32x32x3, 10 classes; 13 layers, 1434 learned parameters"
-    says out "conv2    conv             pool1       16x16x16                768  out_channels=16 kernel=[1, 3] pad=[0, 1]"
+    says out "conv2    conv             16x16x16         768  pool1; out_channels=16 kernel=[1, 3] pad=[0, 1]"
 }
 
 all_that_is_listed_prints_and_comes_back_() {

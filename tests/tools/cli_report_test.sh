@@ -103,6 +103,16 @@ every_policy_and_codec_listed_can_be_used_() {
     for name in raw mask zfp; do says out "$name "; done
 }
 
+what_is_printed_fits_100_columns_() {
+    local commands=(policies codecs "nets --ops" "nets --net googlenet"
+        "plan --net resnet20 --batch 4 --explain --policy liveness,freelunch,recompute,swap-async")
+    for command in "${commands[@]}"; do
+        # shellcheck disable=SC2086 # words
+        expect 0 $command
+        narrow out 100
+    done
+}
+
 # ---------------------------------------------------------------- plans
 
 a_plan_names_what_holds_the_memory_() {
