@@ -352,7 +352,8 @@ static void bytes_of_a_persistent_tensor_are_those_within_it(void **state) {
         {INT64_MAX, 1, MM_ERR_INVALID},
     };
     char before[BYTES + 2], bytes[BYTES + 2];
-    mm_options options = {.device_bytes = 65536};
+    mm_touched touched;
+    mm_options options = {.device_bytes = 65536, .measure_touched = true};
     mm_manager *m = rig_manager(&options);
     assert_int_equal(mm_persistent_add(m, "mine", BYTES), MM_OK);
     for (int i = 0; i < BYTES + 2; i++) before[i] = (char)(i % 100 + 1);
@@ -366,6 +367,10 @@ static void bytes_of_a_persistent_tensor_are_those_within_it(void **state) {
         const char *from = before + (given ? cases[c].offset : 0);
         assert_int_equal(mm_persistent_set(m, "mine", cases[c].offset, from, cases[c].bytes), cases[c].status);
     }
+    assert_int_equal(mm_persistent_remove(m, "mine"), MM_OK);
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0); /* its bytes were somebody's when they were touched */
+    assert_true(touched.total_bytes >= BYTES);
     mm_manager_destroy(m);
 }
 

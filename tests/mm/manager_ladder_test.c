@@ -375,6 +375,9 @@ static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void 
     assert_int_equal(rig_iteration(&f.r, f.m, RIG_STREAM), MM_ERR_NOMEM);
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_told(&f, 1, device_fault_message);
+    assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
+    mm_iteration_abort(f.m); /* for a reason of the caller's */
+    assert_int_equal(f.warnings + f.errors, 1);
     end(&f);
 }
 
