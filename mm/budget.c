@@ -81,6 +81,7 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
 }
 
 int64_t mm_manager_device_bytes(mm_manager *m) {
+    if (!m) return 0;
     pthread_mutex_lock(&m->lock);
     int64_t bytes = m->budget_bytes;
     pthread_mutex_unlock(&m->lock);

@@ -3,6 +3,7 @@
 #include "mm/measured.h"
 
 void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
+    if (!m || !stats_out) return;
     mm_dispatch_stats d;
     mm_memory_info memory;
     mm_dispatch_stats_get(m->dispatch, &d);
@@ -76,6 +77,7 @@ mm_status mm_touched_now(mm_manager *m, mm_touched *touched_out) {
 
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     MM_TRY(mm_manager_settle(m, "mm_touched_get"));
+    MM_TRY(mm_check_given(touched_out, "mm_touched_get", "touched_out"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
     return mm_touched_now(m, touched_out);

@@ -4,7 +4,7 @@
 #include "mm/device/clock.h"
 #include "mm/manager.h"
 
-mm_stream *mm_compute_stream(mm_manager *m) { return mm_dispatch_compute(m->dispatch); }
+mm_stream *mm_compute_stream(mm_manager *m) { return m ? mm_dispatch_compute(m->dispatch) : NULL; }
 
 /* Remembers where the plan may write, for mm_touched_get, up to whole units of alignment: touched bytes are counted in
  * words. The pattern reaches as far as any plan that has run; what lies beyond is never touched. */

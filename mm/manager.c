@@ -36,7 +36,7 @@ void mm_manager_step_down(mm_manager *m, const char *name, int64_t bytes, const 
     mm_manager_notify(m, MM_EVENT_LADDER, name, bytes, 0);
 }
 
-const char *mm_policy_now(const mm_manager *m) { return m->policy_now; }
+const char *mm_policy_now(const mm_manager *m) { return m ? m->policy_now : NULL; }
 
 static mm_status go_over(mm_manager *m, const mm_policy *policy) {
     MM_TRY(mm_planned_try_codecs(policy, m->options.device));
@@ -81,7 +81,7 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
 /* ---------------------------------------------------------------- life */
 
 static mm_status check_options(const mm_options *o) {
-    if (!o) return mm_fail(MM_ERR_INVALID, "mm_manager_create: no options given");
+    MM_TRY(mm_check_given(o, "mm_manager_create", "options"));
     if (o->device_bytes <= 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: device_bytes is %lld; give the budget in bytes",
                        (long long)o->device_bytes);
@@ -170,6 +170,7 @@ static mm_status open_parts(mm_manager *m) {
 
 mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out) {
     MM_TRY(check_options(options));
+    MM_TRY(mm_check_given(manager_out, "mm_manager_create", "manager_out"));
     mm_manager *m = calloc(1, sizeof *m);
     if (!m) return mm_fail(MM_ERR_NOMEM, "out of memory for a manager");
     m->options = *options;

@@ -514,6 +514,7 @@ typedef struct mm_stats {
 } mm_stats;
 
 /* From any thread. */
+/* Nothing where either is NULL. */
 MM_API void mm_stats_get(mm_manager *manager, mm_stats *stats_out);
 
 /* Bytes of the arena that were written (measure_touched). What plans take of it is filled with a pattern before the

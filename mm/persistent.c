@@ -6,7 +6,7 @@
 #include "mm/core/plan.h"
 
 const mm_persistent *mm_directory_find(const mm_directory *d, const char *name) {
-    int index = mm_names_find(&d->names, name);
+    int index = name ? mm_names_find(&d->names, name) : -1;
     return index < 0 ? NULL : &d->entries[index];
 }
 

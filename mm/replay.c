@@ -2,7 +2,7 @@
 #include "mm/manager.h"
 
 mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
-    const mm_record *r = mm_manager_find(m, graph);
+    const mm_record *r = m ? mm_manager_find(m, graph) : NULL;
     if (!r) return MM_REPLAY_NO;
     if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
     /* Libraries load and choose in a first run what must not be loaded or chosen while recording. */
@@ -18,7 +18,7 @@ void mm_replay_refuse(mm_manager *m, mm_record *r, mm_status status, const char 
 
 mm_status mm_record_begin(mm_manager *m, const mm_graph *graph) {
     mm_status status = mm_iteration_start(m, graph, "mm_record_begin", mm_dispatch_record_begin);
-    mm_record *r = mm_manager_find(m, graph);
+    mm_record *r = m ? mm_manager_find(m, graph) : NULL;
     if (status == MM_OK)
         m->recording = true;
     else if (r && !m->running)

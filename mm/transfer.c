@@ -5,6 +5,7 @@
 static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,
                       uint8_t **place_out) {
     MM_TRY(mm_manager_settle(m, call));
+    MM_TRY(mm_check_given(name, call, "name"));
     const mm_persistent *entry = mm_directory_find(&m->directory, name);
     if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph of this manager has a persistent tensor %s", call, name);
     if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
@@ -26,11 +27,13 @@ static mm_status copy(mm_manager *m, void *to, const void *from, int64_t bytes, 
 mm_status mm_persistent_get(mm_manager *m, const char *name, int64_t offset, void *data, int64_t bytes) {
     uint8_t *place;
     MM_TRY(find(m, "mm_persistent_get", name, offset, bytes, &place));
+    if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_get", "data"));
     return copy(m, data, place, bytes, MM_COPY_OUT);
 }
 
 mm_status mm_persistent_set(mm_manager *m, const char *name, int64_t offset, const void *data, int64_t bytes) {
     uint8_t *place;
     MM_TRY(find(m, "mm_persistent_set", name, offset, bytes, &place));
+    if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_set", "data"));
     return copy(m, place, data, bytes, MM_COPY_IN);
 }

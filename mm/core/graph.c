@@ -61,6 +61,7 @@ static bool grow(void **array, int count, size_t item_bytes) {
 }
 
 mm_status mm_graph_create(const char *name, mm_graph **graph_out) {
+    MM_TRY(mm_check_given(graph_out, "mm_graph_create", "graph_out"));
     mm_graph *graph = calloc(1, sizeof *graph);
     if (!graph) return no_memory("a graph");
     graph->name = strdup(name ? name : "graph");
@@ -89,8 +90,8 @@ void mm_graph_destroy(mm_graph *graph) {
     free(graph);
 }
 
-static mm_status check_open(const mm_graph *graph) {
-    if (!graph) return mm_fail(MM_ERR_INVALID, "no graph given");
+static mm_status check_open(const mm_graph *graph, const char *call) {
+    MM_TRY(mm_check_given(graph, call, "graph"));
     if (graph->frozen) return mm_fail(MM_ERR_ORDER, "graph %s is frozen: nothing can be added to it", graph->name);
     return MM_OK;
 }
@@ -122,7 +123,9 @@ static mm_status tensor_bytes(const mm_graph *graph, const mm_tensor_desc *desc,
 }
 
 mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_add_tensor"));
+    MM_TRY(mm_check_given(desc, "mm_graph_add_tensor", "desc"));
+    MM_TRY(mm_check_given(tensor_out, "mm_graph_add_tensor", "tensor_out"));
     MM_TRY(check_name(graph, "tensor", desc->name));
     if ((unsigned)desc->kind >= MM_TENSOR_KINDS || (unsigned)desc->ownership > MM_EXTERNAL ||
         (unsigned)desc->dtype >= MM_DTYPES)
@@ -157,7 +160,8 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
 }
 
 mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_add_layer"));
+    MM_TRY(mm_check_given(layer_out, "mm_graph_add_layer", "layer_out"));
     MM_TRY(check_name(graph, "layer", name));
     if ((unsigned)kind >= MM_LAYER_KINDS)
         return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: unknown kind", graph->name, name);
@@ -204,7 +208,8 @@ static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phas
 
 mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses, size_t n_uses,
                             size_t workspace_bytes) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_add_step"));
+    if (n_uses > 0) MM_TRY(mm_check_given(uses, "mm_graph_add_step", "uses"));
     if (layer < 0 || layer >= graph->n_layers || (unsigned)phase > MM_UPDATE)
         return mm_fail(MM_ERR_INVALID, "graph %s: a step of layer %d, phase %d: no such", graph->name, layer, phase);
     mm_layer_info *info = &graph->layers[layer];
@@ -235,7 +240,7 @@ static const mm_use *find_use(const mm_step_info *info, mm_tensor tensor) {
 }
 
 static mm_status add_pair(mm_graph *graph, mm_tensor input, mm_tensor output, bool alias) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, alias ? "mm_graph_allow_alias" : "mm_graph_allow_inplace"));
     const char *what = alias ? "alias" : "in-place pair";
     if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: an %s before any step", graph->name, what);
     step *last = &graph->steps[graph->n_steps - 1];
@@ -266,7 +271,7 @@ mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor outpu
 }
 
 mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_allow_given"));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: what is given, before any step", graph->name);
     mm_step_info *last = &graph->steps[graph->n_steps - 1].info;
     const mm_use *out = find_use(last, output);
@@ -281,7 +286,7 @@ mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output) {
 }
 
 mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_allow_workspace"));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_ORDER, "graph %s: a workspace before any step", graph->name);
     step *last = &graph->steps[graph->n_steps - 1];
     int n = last->info.n_less;
@@ -313,7 +318,7 @@ static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
 }
 
 mm_status mm_graph_freeze(mm_graph *graph) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_freeze"));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_INVALID, "graph %s has no step", graph->name);
     int64_t total = 0;
     for (int t = 0; t < graph->n_tensors; t++) {
@@ -334,6 +339,9 @@ mm_status mm_graph_freeze(mm_graph *graph) {
 }
 
 mm_status mm_graph_find_tensor(const mm_graph *graph, const char *name, mm_tensor *tensor_out) {
+    MM_TRY(mm_check_given(graph, "mm_graph_find_tensor", "graph"));
+    MM_TRY(mm_check_given(name, "mm_graph_find_tensor", "name"));
+    MM_TRY(mm_check_given(tensor_out, "mm_graph_find_tensor", "tensor_out"));
     int found = mm_names_find(&graph->names, name);
     if (found < 0) return mm_fail(MM_ERR_NOT_FOUND, "graph %s has no tensor %s", graph->name, name);
     *tensor_out = found;

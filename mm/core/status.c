@@ -53,6 +53,10 @@ void mm_fail_set(const char *format, ...) {
     memcpy(last_message, message, sizeof message);
 }
 
+mm_status mm_check_given(const void *pointer, const char *call, const char *what) {
+    return pointer ? MM_OK : mm_fail(MM_ERR_INVALID, "%s: %s is NULL", call, what);
+}
+
 void mm_fail_prefix(const char *format, ...) {
     char prefix[MM_MESSAGE_CAPACITY], message[MM_MESSAGE_CAPACITY];
     va_list arguments;

@@ -16,6 +16,9 @@ void mm_fail_set(const char *format, ...) MM_PRINTF(1, 2);
 #define mm_fail_in(status, ...) (mm_fail_prefix(__VA_ARGS__), (mm_status)(status))
 void mm_fail_prefix(const char *format, ...) MM_PRINTF(1, 2);
 
+/* MM_ERR_INVALID if the caller of `call`, a function's name, gave NULL for `what`. */
+MM_CHECKED mm_status mm_check_given(const void *pointer, const char *call, const char *what);
+
 #define MM_TRY(expression)                                                                                             \
     do {                                                                                                               \
         mm_status try_status_ = (expression);                                                                          \

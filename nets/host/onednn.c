@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 /* libgomp's, which oneDNN would run on. Declared here because not every compiler that can build this ships omp.h. */
 extern int omp_get_max_threads(void);
@@ -128,9 +130,27 @@ static mm_status check_countable(const nets_dnn_layout *image) {
                    (long long)dims[0], (long long)dims[2], (long long)dims[3], (long long)dims[1]);
 }
 
+/* oneDNN does not look whether there is memory for the code that it writes, and crashes where there is none. The system
+ * promises any, but for a limit of the process's addresses. */
+static mm_status check_addresses(void) {
+    enum { CODE_BYTES = 4 << 20 }; /* of one primitive, many times over */
+    struct rlimit limit;
+    char size[32];
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MM_OK;
+    void *room = mmap(NULL, CODE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return mm_fail(MM_ERR_NOMEM,
+                       "oneDNN needs %d MiB to write its code in, and the process's limit of %s of addresses leaves "
+                       "less; raise it (ulimit -v)",
+                       CODE_BYTES >> 20, mm_size_format((int64_t)limit.rlim_cur, size, sizeof size));
+    munmap(room, CODE_BYTES);
+    return MM_OK;
+}
+
 mm_status nets_dnn_build(const nets_dnn *dnn, const nets_dnn_op *op, nets_dnn_kernel *kernel_out) {
     MM_TRY(check_countable(&op->x));
     MM_TRY(check_countable(&op->y));
+    MM_TRY(check_addresses());
     int threads = omp_get_max_threads();
     omp_set_num_threads(1);
     dnnl_primitive_desc_t hint, description;

@@ -459,6 +459,85 @@ static void senseless_options_are_refused(void **state) {
     assert_int_equal(create(&(mm_options){.device_bytes = 4096, .alloc_cost_ns = -1}), MM_ERR_INVALID);
 }
 
+static void refused(mm_status status, const char *call) {
+    if (status != MM_ERR_INVALID || strncmp(mm_last_error(), call, strcspn(call, "(")) != 0)
+        fail_msg("%s: status %d, '%s'", call, (int)status, mm_last_error());
+}
+
+#define REFUSED(call) refused(call, #call)
+
+/* Every pointer of mm.h that no comment lets be NULL. */
+static void null_pointers_are_refused_by_the_call_that_was_given_them(void **state) {
+    (void)state;
+    mm_graph *open, *graph = external_graph(10);
+    mm_tensor tensor;
+    mm_layer layer;
+    mm_touched touched;
+    char byte = 0;
+    const mm_tensor_desc desc = {.name = "x", .ownership = MM_MANAGED, .rank = 1, .dims = {1}};
+    mm_manager *m = rig_manager(&(mm_options){.device_bytes = 65536, .measure_touched = true});
+    assert_int_equal(mm_graph_create("open", &open), MM_OK);
+    assert_int_equal(mm_graph_add_layer(open, "layer", MM_LAYER_OTHER, &layer), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+
+    REFUSED(mm_graph_create("g", NULL));
+    REFUSED(mm_graph_add_tensor(NULL, &desc, &tensor));
+    REFUSED(mm_graph_add_tensor(open, NULL, &tensor));
+    REFUSED(mm_graph_add_tensor(open, &desc, NULL));
+    REFUSED(mm_graph_add_layer(NULL, "l", MM_LAYER_OTHER, &layer));
+    REFUSED(mm_graph_add_layer(open, "l", MM_LAYER_OTHER, NULL));
+    REFUSED(mm_graph_add_step(NULL, layer, MM_FORWARD, NULL, 0, 0));
+    REFUSED(mm_graph_add_step(open, layer, MM_FORWARD, NULL, 1, 0));
+    REFUSED(mm_graph_allow_inplace(NULL, 0, 0));
+    REFUSED(mm_graph_allow_alias(NULL, 0, 0));
+    REFUSED(mm_graph_allow_given(NULL, 0));
+    REFUSED(mm_graph_allow_workspace(NULL, 0));
+    REFUSED(mm_graph_freeze(NULL));
+    REFUSED(mm_graph_find_tensor(NULL, "x", &tensor));
+    REFUSED(mm_graph_find_tensor(graph, NULL, &tensor));
+    REFUSED(mm_graph_find_tensor(graph, "x", NULL));
+    REFUSED(mm_manager_create(NULL, &m));
+    REFUSED(mm_manager_create(&(mm_options){.device_bytes = 4096}, NULL));
+    REFUSED(mm_manager_prepare(NULL, graph));
+    REFUSED(mm_manager_forget(NULL, graph));
+    REFUSED(mm_manager_sync(NULL));
+    REFUSED(mm_policy_set(NULL, "liveness"));
+    REFUSED(mm_budget_set(NULL, 4096));
+    REFUSED(mm_external_set(NULL, graph, 0, &byte));
+    REFUSED(mm_recompute_set(NULL, graph, NULL, NULL));
+    REFUSED(mm_persistent_get(NULL, "sum", 0, &byte, 1));
+    REFUSED(mm_persistent_get(m, NULL, 0, &byte, 1));
+    REFUSED(mm_persistent_get(m, "sum", 0, NULL, 1));
+    REFUSED(mm_persistent_set(NULL, "sum", 0, &byte, 1));
+    REFUSED(mm_persistent_set(m, NULL, 0, &byte, 1));
+    REFUSED(mm_persistent_set(m, "sum", 0, NULL, 1));
+    REFUSED(mm_persistent_add(NULL, "mine", 1));
+    REFUSED(mm_persistent_remove(NULL, "mine"));
+    REFUSED(mm_iteration_begin(NULL, graph));
+    REFUSED(mm_record_begin(NULL, graph));
+    REFUSED(mm_iteration_replay(NULL, graph));
+    REFUSED(mm_touched_get(NULL, &touched));
+    REFUSED(mm_touched_get(m, NULL));
+
+    assert_int_equal(mm_policy_set(m, NULL), MM_ERR_INVALID);
+    assert_int_equal(mm_iteration_end(NULL), MM_ERR_ORDER); /* no iteration is under way */
+    assert_int_equal(mm_layer_begin(NULL, 0, MM_FORWARD, NULL), MM_ERR_ORDER);
+    assert_null(mm_persistent_data(m, NULL, NULL));
+    assert_null(mm_persistent_data(NULL, "sum", NULL));
+    assert_null(mm_policy_now(NULL));
+    assert_null(mm_compute_stream(NULL));
+    assert_int_equal(mm_manager_device_bytes(NULL), 0);
+    assert_int_equal(mm_replay_state(NULL, graph), MM_REPLAY_NO);
+    mm_stats_get(m, NULL);
+    mm_stats_get(NULL, &(mm_stats){0});
+    assert_non_null(mm_policy_list(0, NULL));
+    assert_non_null(mm_codec_list(0, NULL));
+    assert_non_null(mm_device_list(0, NULL));
+    mm_manager_destroy(m);
+    mm_graph_destroy(open);
+    mm_graph_destroy(graph);
+}
+
 static void unknown_names_are_answered_with_those_there_are(void **state) {
     (void)state;
     assert_int_equal(create(&(mm_options){.device_bytes = 4096, .device = "abacus"}), MM_ERR_NOT_FOUND);
@@ -492,6 +571,7 @@ int main(void) {
         cmocka_unit_test(what_no_graph_declares_can_be_given_back),
         cmocka_unit_test(a_budget_beyond_the_machine_is_refused_with_the_sizes),
         cmocka_unit_test(senseless_options_are_refused),
+        cmocka_unit_test(null_pointers_are_refused_by_the_call_that_was_given_them),
         cmocka_unit_test(unknown_names_are_answered_with_those_there_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

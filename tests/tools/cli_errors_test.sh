@@ -345,4 +345,18 @@ what_does_not_reach_stdout_is_a_failure_() {
     done
 }
 
+# oneDNN crashes in its own code where it has no room for what it writes.
+a_limit_of_addresses_is_an_error_and_no_crash_() {
+    (ulimit -v 4000000 && exec "$mm" --version) >out 2>err || skip "this build needs more addresses than any limit leaves"
+    for ((limit = 50000; limit <= 80000; limit += 10000)); do
+        for arguments in "plan --net resnet50 --batch 2 --policy liveness" "train --net resnet20 --batch 2 --iterations 1"; do
+            status=0
+            # shellcheck disable=SC2086
+            (ulimit -c 0 && ulimit -v $limit && exec "$mm" $arguments) >out 2>err </dev/null || status=$?
+            ((status < 128)) || fail "$arguments with $limit KiB of addresses: status $status"
+        done
+    done
+    says err "ulimit -v"
+}
+
 run_cases

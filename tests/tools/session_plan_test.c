@@ -72,7 +72,6 @@ static void what_is_told_of_a_policy_is_what_runs(void **state) {
         {"resnet20", 16, true},
         {"vgg11@32,classes=10,thin=8", 4, true},
         {"googlenet@64,classes=10,thin=8", 2, false},
-        {"densenet121@64,classes=10,thin=8", 2, false},
         {"resnet50@64,classes=10,thin=8", 4, false},
     };
     target t = host();
