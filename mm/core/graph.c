@@ -175,12 +175,13 @@ mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind ki
 }
 
 mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer, const mm_layer_properties *properties) {
-    MM_TRY(check_open(graph));
+    MM_TRY(check_open(graph, "mm_graph_set_properties"));
+    MM_TRY(mm_check_given(properties, "mm_graph_set_properties", "properties"));
     if (layer < 0 || layer >= graph->n_layers)
         return mm_fail(MM_ERR_INVALID, "graph %s: properties of layer %d, it has layers 0 to %d", graph->name, layer,
                        graph->n_layers - 1);
-    if (!properties || (unsigned)properties->cost > MM_LAYER_DEAR)
-        return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: no properties, or an unknown cost class", graph->name,
+    if ((unsigned)properties->cost > MM_LAYER_DEAR)
+        return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: an unknown cost class", graph->name,
                        graph->layers[layer].name);
     graph->layers[layer].properties = *properties;
     return MM_OK;
