@@ -169,7 +169,7 @@ static void properties_replace_those_of_the_kind(void **state) {
     assert_true(mm_graph_layer(graph, other)->properties.repeatable);
     EXPECT(MM_ERR_INVALID, "layers 0 to 1", mm_graph_set_properties(graph, 2, &cheap));
     EXPECT(MM_ERR_INVALID, "cost class", mm_graph_set_properties(graph, conv, &unknown));
-    EXPECT(MM_ERR_INVALID, "no properties", mm_graph_set_properties(graph, conv, NULL));
+    EXPECT(MM_ERR_INVALID, "properties is NULL", mm_graph_set_properties(graph, conv, NULL));
 }
 
 static void largest_tensor_is_of_2_to_the_62_bytes(void **state) {
