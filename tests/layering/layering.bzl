@@ -9,6 +9,7 @@ def layer_test(name, target, allowed):
     native.sh_test(
         name = name,
         size = "small",
+        tags = ["scripts"],
         srcs = ["layering_test.sh"],
         args = ["$(location :%s_deps)" % name, target] + allowed,
         data = [":%s_deps" % name],
