@@ -10,12 +10,11 @@
 #include "tests/cuda_emulation/libraries.h"
 
 /* It stands for a library that is one for the whole process. */
-static atomic_long executed, proposed;
+static atomic_long executed;
 static _Atomic double slowness = 1;
 static _Atomic int64_t tensor_core_bytes = ENGINE_TENSOR_CORE_BYTES;
 
 long cuda_emulation_dnn_executed(void) { return atomic_load(&executed); }
-long cuda_emulation_dnn_proposed(void) { return atomic_load(&proposed); }
 void cuda_emulation_dnn_slow_engines(double factor) { atomic_store(&slowness, factor); }
 void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes) { atomic_store(&tensor_core_bytes, bytes); }
 
@@ -230,7 +229,6 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
 static cudnnStatus_t give_configs(const dnn_descriptor *guess, int64_t requested, int64_t *count, void *values) {
     cudnnBackendHeurMode_t mode = *(const cudnnBackendHeurMode_t *)dnn_values(guess, CUDNN_ATTR_ENGINEHEUR_MODE);
     const dnn_descriptor *graph = dnn_reference(guess, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-    atomic_fetch_add(&proposed, 1);
     *count = 0;
     for (size_t way = 0; way < sizeof PROPOSALS / sizeof PROPOSALS[0]; way++)
         for (int i = 0; PROPOSALS[way].mode == mode && i < PROPOSALS[way].n; i++) {

@@ -18,10 +18,8 @@ enum { CUDA_EMULATION_TRIAL_BYTE = 0x3c };
 void cuda_emulation_dnn_slow_engines(double factor);
 /* ENGINE_TENSOR_CORE takes so much workspace from now on, ENGINE_TENSOR_CORE_BYTES at first. */
 void cuda_emulation_dnn_tensor_core_bytes(int64_t bytes);
-/* Convolutions enqueued by that API since the process began; lists of engines asked for; its descriptors that were not
- * destroyed. */
+/* Convolutions enqueued by that API since the process began; its descriptors that were not destroyed. */
 long cuda_emulation_dnn_executed(void);
-long cuda_emulation_dnn_proposed(void);
 long cuda_emulation_dnn_descriptors(void);
 
 /* Its engines by their index, and what those ask for as workspace that have one. */
