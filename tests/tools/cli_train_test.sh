@@ -344,8 +344,8 @@ sigint_at_any_time_ends_with_a_whole_row_() {
 }
 
 a_second_sigint_ends_it_at_once_() {
-    start train --net resnet32 --batch 128 --policy swap-async --iterations 1000000 --json row
-    wait_for_handler
+    start train --net resnet32 --batch 128 --policy swap-async --iterations 1000000 --json row --log log
+    wait_for log $'\n1,' # what comes before an iteration may end at the first one
     while kill -INT $! 2>/dev/null; do sleep 0.01; done
     ended_by_signal
     [[ ! -e row ]] || fail "it went on to the end"
