@@ -46,6 +46,9 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 MM_CHECKED mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out);
 MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values);
 
+/* What of a parameter is outside the device at a time, while it is initialised, saved or loaded. */
+enum { NETS_TRANSFER_BYTES = 4 << 20 };
+
 /* Sets all parameters to their initial values (init.h), momentum and the count of iterations to zero. Blocks. */
 MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 

@@ -41,26 +41,29 @@ mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const 
                              nets_exec_bytes_of(exec, tensor));
 }
 
-/* `values`: room for the largest parameter. */
-static mm_status init_params(nets_exec *exec, uint64_t seed, float *values) {
-    for (int i = 0; i < nets_net_params(exec->net); i++) {
-        nets_init_param(exec->net, i, seed, values);
-        MM_TRY(nets_exec_param_set(exec, i, NETS_VALUE, values));
-        if (exec->lowered->params[i].momentum < 0) continue;
-        memset(values, 0, (size_t)nets_net_param(exec->net, i)->elems * sizeof *values);
-        MM_TRY(nets_exec_param_set(exec, i, NETS_MOMENTUM, values));
+static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *values, const float *zeros) {
+    const nets_param_tensors *tensors = &exec->lowered->params[param];
+    const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
+    for (int64_t first = 0; first < elems; first += most) {
+        int64_t n = elems - first < most ? elems - first : most;
+        int64_t at = first * (int64_t)sizeof *values, bytes = n * (int64_t)sizeof *values;
+        nets_init_param(exec->net, param, seed, first, n, values);
+        MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->value), at, values, bytes));
+        if (tensors->momentum < 0) continue;
+        MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->momentum), at, zeros, bytes));
     }
     return MM_OK;
 }
 
 mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
-    int64_t most = 1;
-    for (int i = 0; i < nets_net_params(exec->net); i++)
-        if (nets_net_param(exec->net, i)->elems > most) most = nets_net_param(exec->net, i)->elems;
-    float *values = malloc((size_t)most * sizeof *values);
-    if (!values) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
-    mm_status status = init_params(exec, seed, values);
+    float *values = malloc(NETS_TRANSFER_BYTES), *zeros = calloc(1, NETS_TRANSFER_BYTES);
+    mm_status status = MM_OK;
+    if (!values || !zeros)
+        status = mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
+    for (int i = 0; status == MM_OK && i < nets_net_params(exec->net); i++)
+        status = init_param(exec, i, seed, values, zeros);
     free(values);
+    free(zeros);
     if (status != MM_OK || exec->lowered->rng < 0) return status;
     const uint32_t rng[NETS_RNG_WORDS] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     return mm_persistent_set(exec->manager, nets_exec_name_of(exec, exec->lowered->rng), 0, rng, sizeof rng);

@@ -22,34 +22,41 @@ static void draw(const source *s, uint64_t block, double uniform_out[4]) {
     for (int i = 0; i < 4; i++) uniform_out[i] = ((double)words[i] + 0.5) / 4294967296.0;
 }
 
-static void fill_uniform(const source *s, double bound, float *out, int64_t n) {
-    for (int64_t i = 0; i < n; i += 4) {
+/* Elements of a parameter: four of them come of one block of random bits. */
+typedef struct part {
+    int64_t first, n;
+    float *out;
+} part;
+
+static void fill_uniform(const source *s, double bound, const part *p) {
+    for (int64_t i = 0; i < p->n; i += 4) {
         double u[4];
-        draw(s, (uint64_t)i / 4, u);
-        for (int64_t k = 0; k < 4 && i + k < n; k++) out[i + k] = (float)((2 * u[k] - 1) * bound);
+        draw(s, (uint64_t)(p->first + i) / 4, u);
+        for (int64_t k = 0; k < 4 && i + k < p->n; k++) p->out[i + k] = (float)((2 * u[k] - 1) * bound);
     }
 }
 
 /* Box and Muller's transform: two uniform numbers give two normal ones. */
-static void fill_normal(const source *s, double deviation, float *out, int64_t n) {
+static void fill_normal(const source *s, double deviation, const part *p) {
     const double two_pi = 6.283185307179586;
-    for (int64_t i = 0; i < n; i += 4) {
+    for (int64_t i = 0; i < p->n; i += 4) {
         double u[4], z[4];
-        draw(s, (uint64_t)i / 4, u);
+        draw(s, (uint64_t)(p->first + i) / 4, u);
         for (int k = 0; k < 4; k += 2) {
             double radius = deviation * sqrt(-2 * log(u[k]));
             z[k] = radius * cos(two_pi * u[k + 1]);
             z[k + 1] = radius * sin(two_pi * u[k + 1]);
         }
-        for (int64_t k = 0; k < 4 && i + k < n; k++) out[i + k] = (float)z[k];
+        for (int64_t k = 0; k < 4 && i + k < p->n; k++) p->out[i + k] = (float)z[k];
     }
 }
 
-static void fill_constant(float value, float *out, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = value;
+static void fill_constant(float value, const part *p) {
+    for (int64_t i = 0; i < p->n; i++) p->out[i] = value;
 }
 
-void nets_init_param(const nets_net *net, int index, uint64_t seed, float *values_out) {
+void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t first, int64_t n, float *values_out) {
+    const part wanted = {first, n, values_out};
     const nets_param *param = nets_net_param(net, index);
     const nets_layer *layer = nets_net_layer(net, param->layer);
     const nets_param *weight = nets_net_param(net, layer->first_param);
@@ -57,12 +64,12 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, float *value
     const source s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)name, (uint32_t)(name >> 32)}};
     if (layer->op == NETS_BATCH_NORM) {
         bool one = param->role == NETS_PARAM_WEIGHT || param->role == NETS_PARAM_RUNNING_VAR;
-        fill_constant(one ? 1 : 0, values_out, param->elems);
+        fill_constant(one ? 1 : 0, &wanted);
     } else if (layer->op == NETS_CONV && param->role == NETS_PARAM_WEIGHT) {
         double fan_out = (double)(param->dims[0] * param->dims[2] * param->dims[3]);
-        fill_normal(&s, sqrt(2 / fan_out), values_out, param->elems);
+        fill_normal(&s, sqrt(2 / fan_out), &wanted);
     } else {
         int64_t fan_in = weight->elems / weight->dims[0];
-        fill_uniform(&s, 1 / sqrt((double)fan_in), values_out, param->elems);
+        fill_uniform(&s, 1 / sqrt((double)fan_in), &wanted);
     }
 }

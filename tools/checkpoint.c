@@ -1,6 +1,7 @@
 /* The state of a training as a safetensors file: parameters under torchvision's names, "momentum.<parameter>", "rng",
  * and the iteration in the metadata. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,75 +29,83 @@ static bool has_part(const session *s, int param, nets_part part) {
     return nets_exec_param(s->train, param, part) != NULL;
 }
 
-/* Bytes of all tensors of a state. */
-static size_t state_bytes(const session *s) {
-    size_t bytes = RNG_WORDS * sizeof(uint32_t);
+/* Names and dims of all tensors: their elements are fetched when the file is written. */
+static mm_status add_tensors(const session *s, nets_safetensors_builder *builder) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
-        for (int p = 0; p < 2; p++)
-            if (has_part(s, i, PARTS[p])) bytes += (size_t)nets_net_param(s->config.net, i)->elems * sizeof(float);
-    return bytes;
-}
-
-/* Copies the tensors out of the manager, into `values`, which must live until the builder has written. */
-static mm_status add_tensors(session *s, float *values, nets_safetensors_builder *builder) {
-    for (int i = 0; i < nets_net_params(s->config.net); i++) {
-        const nets_param *param = nets_net_param(s->config.net, i);
         for (int p = 0; p < 2; p++) {
             char name[NAME_CAPACITY];
             if (!has_part(s, i, PARTS[p])) continue;
-            nets_safetensors_tensor tensor = describe(param, PARTS[p], name);
-            tensor.data = values;
-            MM_TRY(nets_exec_param_get(s->train, i, PARTS[p], values));
+            nets_safetensors_tensor tensor = describe(nets_net_param(s->config.net, i), PARTS[p], name);
             MM_TRY(nets_safetensors_add(builder, &tensor));
-            values += param->elems;
         }
-    }
     nets_safetensors_tensor rng = describe_rng();
-    rng.data = values;
-    MM_TRY(mm_persistent_get(s->manager, rng.name, 0, values, RNG_WORDS * sizeof(uint32_t)));
-    MM_TRY(nets_safetensors_add(builder, &rng));
+    return nets_safetensors_add(builder, &rng);
+}
+
+static mm_status add_metadata(const session *s, nets_safetensors_builder *builder) {
     char iteration[32];
     snprintf(iteration, sizeof iteration, "%lld", (long long)s->iteration);
     MM_TRY(nets_safetensors_add_metadata(builder, "net", nets_net_name(s->config.net)));
     return nets_safetensors_add_metadata(builder, "iteration", iteration);
 }
 
+/* nets_safetensors_fetch: a tensor has the same name in the manager as in the file. */
+static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data, int64_t bytes) {
+    const session *s = ctx;
+    const float *values = data;
+    MM_TRY(mm_persistent_get(s->manager, tensor->name, offset, data, bytes));
+    if (s->config.keep_going || tensor->dtype != NETS_SAFETENSORS_F32) return MM_OK;
+    for (int64_t i = 0; i < bytes / (int64_t)sizeof *values; i++)
+        if (!isfinite(values[i]))
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "the state after iteration %lld is not saved: training diverged, %s has elements that are "
+                           "NaN or infinite; lower --lr, or --keep-going saves it all the same",
+                           (long long)s->iteration, tensor->name);
+    return MM_OK;
+}
+
 mm_status session_save(session *s, const char *path) {
     nets_safetensors_builder *builder;
-    size_t bytes = state_bytes(s);
-    float *values = malloc(bytes);
-    if (!values) return mm_fail(MM_ERR_NOMEM, "no memory for a state of %zu bytes", bytes);
-    mm_status status = nets_safetensors_builder_create(&builder);
-    if (status == MM_OK) {
-        status = add_tensors(s, values, builder);
-        if (status == MM_OK) status = nets_safetensors_write(builder, path);
-        nets_safetensors_builder_destroy(builder);
-    }
-    free(values);
+    MM_TRY(nets_safetensors_builder_create(&builder));
+    mm_status status = add_tensors(s, builder);
+    if (status == MM_OK) status = add_metadata(s, builder);
+    if (status == MM_OK) status = nets_safetensors_write_from(builder, path, NETS_TRANSFER_BYTES, fetch, s);
+    nets_safetensors_builder_destroy(builder);
     return status;
 }
 
-/* Visits everything that a state has: first to see that the file has it all (copy false), then to take it. A file of
+/* From the file into the manager, through `piece` of NETS_TRANSFER_BYTES. */
+static mm_status copy_in(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *tensor,
+                         const void *data, void *piece) {
+    int64_t bytes;
+    MM_TRY(nets_safetensors_bytes(tensor, &bytes));
+    for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
+        int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
+        MM_TRY(nets_safetensors_read(file, data, at, piece, n));
+        MM_TRY(mm_persistent_set(s->manager, tensor->name, at, piece, n));
+    }
+    return MM_OK;
+}
+
+static mm_status take_one(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *want,
+                          void *piece) {
+    const void *data;
+    MM_TRY(nets_safetensors_get(file, want, &data));
+    return piece ? copy_in(s, file, want, data, piece) : MM_OK;
+}
+
+/* Visits everything that a state has: first to see that the file has it all (piece NULL), then to take it. A file of
  * weights alone leaves the momentum at zero. */
-static mm_status take(session *s, const nets_safetensors_file *file, bool copy) {
-    for (int i = 0; i < nets_net_params(s->config.net); i++) {
-        const nets_param *param = nets_net_param(s->config.net, i);
+static mm_status take(session *s, const nets_safetensors_file *file, void *piece) {
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < 2; p++) {
             char name[NAME_CAPACITY];
-            nets_safetensors_tensor want = describe(param, PARTS[p], name);
-            const void *data;
-            if (!has_part(s, i, PARTS[p]) || (PARTS[p] == NETS_MOMENTUM && !nets_safetensors_find(file, name)))
-                continue;
-            MM_TRY(nets_safetensors_get(file, &want, &data));
-            /* a part has the same name in the manager as in the file, where it need not be aligned */
-            if (copy) MM_TRY(mm_persistent_set(s->manager, name, 0, data, param->elems * (int64_t)sizeof(float)));
+            nets_safetensors_tensor want = describe(nets_net_param(s->config.net, i), PARTS[p], name);
+            bool there = PARTS[p] == NETS_VALUE || nets_safetensors_find(file, name);
+            if (has_part(s, i, PARTS[p]) && there) MM_TRY(take_one(s, file, &want, piece));
         }
-    }
     nets_safetensors_tensor want = describe_rng();
-    const void *data;
-    if (!nets_safetensors_find(file, want.name)) return MM_OK;
-    MM_TRY(nets_safetensors_get(file, &want, &data));
-    return copy ? mm_persistent_set(s->manager, want.name, 0, data, RNG_WORDS * sizeof(uint32_t)) : MM_OK;
+    return nets_safetensors_find(file, want.name) ? take_one(s, file, &want, piece) : MM_OK;
 }
 
 /* A file of weights alone has none: the training begins. */
@@ -111,14 +120,21 @@ static mm_status read_iteration(const nets_safetensors_file *file, const char *p
     return MM_OK;
 }
 
+static mm_status load(session *s, const nets_safetensors_file *file, const char *path, void *piece) {
+    int64_t iteration;
+    MM_TRY(read_iteration(file, path, &iteration));
+    MM_TRY(take(s, file, NULL));
+    MM_TRY(take(s, file, piece));
+    s->iteration = iteration;
+    return MM_OK;
+}
+
 mm_status session_load(session *s, const char *path) {
     nets_safetensors_file *file;
-    int64_t iteration;
     MM_TRY(nets_safetensors_open(path, &file));
-    mm_status status = read_iteration(file, path, &iteration);
-    if (status == MM_OK) status = take(s, file, false);
-    if (status == MM_OK) status = take(s, file, true);
-    if (status == MM_OK) s->iteration = iteration;
+    void *piece = malloc(NETS_TRANSFER_BYTES);
+    mm_status status = piece ? load(s, file, path, piece) : mm_fail(MM_ERR_NOMEM, "no memory to load %s", path);
+    free(piece);
     nets_safetensors_close(file);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(s->config.net));
 }

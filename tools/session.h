@@ -105,7 +105,9 @@ MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_
 MM_CHECKED mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out);
 
 /* Weights, running statistics, optimizer state, and how far the training is: to a file and back. Saving replaces the
- * file when the new one is complete. Loading checks the whole file before it changes anything. */
+ * file when the new one is complete; a state with elements that are not finite is refused (MM_ERR_UNSUPPORTED), unless
+ * config.keep_going. Loading checks the whole file before it changes anything. Both have NETS_TRANSFER_BYTES of a tensor
+ * in memory at a time. */
 MM_CHECKED mm_status session_save(session *s, const char *path);
 MM_CHECKED mm_status session_load(session *s, const char *path);
 

@@ -38,7 +38,7 @@ typedef struct nets_safetensors_tensor {
     nets_safetensors_dtype dtype;
     int rank; /* 0: one element */
     int64_t dims[NETS_SAFETENSORS_MAX_RANK];
-    const void *data; /* of a file without alignment to its elements: copy it out */
+    const void *data; /* of a file without alignment to its elements: copy it out (nets_safetensors_read) */
 } nets_safetensors_tensor;
 
 /* "F32" and so on. */
@@ -55,6 +55,7 @@ MM_CHECKED mm_status nets_safetensors_builder_create(nets_safetensors_builder **
 void nets_safetensors_builder_destroy(nets_safetensors_builder *builder); /* NULL is legal */
 
 /* Adds a tensor. Its data is borrowed until the last write; its name is copied.
+ * Data NULL: it is asked for when the file is written (nets_safetensors_write_from).
  * MM_ERR_INVALID: a name used twice or not UTF-8, see nets_safetensors_bytes. */
 MM_CHECKED mm_status nets_safetensors_add(nets_safetensors_builder *builder, const nets_safetensors_tensor *tensor);
 
@@ -65,6 +66,15 @@ MM_CHECKED mm_status nets_safetensors_add_metadata(nets_safetensors_builder *bui
 /* Writes all of it to `path`: into a new file of the same folder, which replaces `path` when it is complete and on
  * disk. On failure `path` is as it was and nothing is left over. MM_ERR_IO: names the path and the reason. */
 MM_CHECKED mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *path);
+
+/* Gives `bytes` of a tensor's data, from `offset` on. What it fails with is what the writing fails with. */
+typedef mm_status (*nets_safetensors_fetch)(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset,
+                                            void *data_out, int64_t bytes);
+
+/* The same, with the data of tensors that have none of their own in pieces of at most `piece_bytes`, from the first
+ * to the last, of one tensor after the other: as much memory is taken meanwhile. */
+MM_CHECKED mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const char *path,
+                                                 int64_t piece_bytes, nets_safetensors_fetch fetch, void *ctx);
 
 /* Whether nets_safetensors_write could write there now, so that a long run need not end with finding out. Leaves
  * nothing. MM_ERR_IO as above. */
@@ -89,6 +99,11 @@ const nets_safetensors_tensor *nets_safetensors_find(const nets_safetensors_file
  * MM_ERR_FORMAT: the file has no such tensor, or it is another: a file of another network. */
 MM_CHECKED mm_status nets_safetensors_get(const nets_safetensors_file *file, const nets_safetensors_tensor *want,
                                           const void **data_out);
+
+/* Copies `bytes` from `offset` on of data found in the file, which must have as many. Reads the file, rather than having
+ * its pages in memory. MM_ERR_IO: that cannot be. */
+MM_CHECKED mm_status nets_safetensors_read(const nets_safetensors_file *file, const void *data, int64_t offset,
+                                           void *values_out, int64_t bytes);
 
 /* The metadata's text, NULL if there is no such key. Valid until close. */
 const char *nets_safetensors_metadata(const nets_safetensors_file *file, const char *key);

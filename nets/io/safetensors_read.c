@@ -17,10 +17,12 @@ struct nets_safetensors_file {
     char *path;
     void *mapping;
     size_t mapping_bytes;
+    int fd;
     nets_safetensors_header header;
 };
 
-static mm_status map_descriptor(const char *path, int fd, nets_safetensors_file *file) {
+static mm_status map_descriptor(const char *path, nets_safetensors_file *file) {
+    int fd = file->fd;
     struct stat info;
     if (fstat(fd, &info) != 0) return mm_fail(MM_ERR_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return mm_fail(MM_ERR_FORMAT, "%s: not a regular file", path);
@@ -34,16 +36,15 @@ static mm_status map_descriptor(const char *path, int fd, nets_safetensors_file 
 
 static mm_status map_file(const char *path, nets_safetensors_file *file) {
     /* Not blocking: else a FIFO of that name would be waited on before it can be refused. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return mm_fail(MM_ERR_IO, "%s: %s", path, strerror(errno));
-    mm_status status = map_descriptor(path, fd, file);
-    close(fd);
-    return status;
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file->fd < 0) return mm_fail(MM_ERR_IO, "%s: %s", path, strerror(errno));
+    return map_descriptor(path, file);
 }
 
 mm_status nets_safetensors_open(const char *path, nets_safetensors_file **file_out) {
     nets_safetensors_file *file = calloc(1, sizeof *file);
     mm_status status = MM_OK;
+    if (file) file->fd = -1;
     if (file) file->path = strdup(path);
     if (!file || !file->path) status = mm_fail(MM_ERR_NOMEM, "%s: no memory to open it", path);
     if (status == MM_OK) status = map_file(path, file);
@@ -61,6 +62,7 @@ void nets_safetensors_close(nets_safetensors_file *file) {
     if (!file) return;
     nets_safetensors_header_fini(&file->header);
     if (file->mapping) munmap(file->mapping, file->mapping_bytes);
+    if (file->fd >= 0) close(file->fd);
     free(file->path);
     free(file);
 }
@@ -84,6 +86,22 @@ mm_status nets_safetensors_get(const nets_safetensors_file *file, const nets_saf
                        want->name, nets_safetensors_describe(tensor, found, sizeof found),
                        nets_safetensors_describe(want, wanted, sizeof wanted));
     *data_out = tensor->data;
+    return MM_OK;
+}
+
+mm_status nets_safetensors_read(const nets_safetensors_file *file, const void *data, int64_t offset, void *values_out,
+                                int64_t bytes) {
+    off_t at = (const char *)data - (const char *)file->mapping + offset;
+    for (char *to = values_out; bytes > 0;) {
+        ssize_t n = pread(file->fd, to, (size_t)bytes, at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return mm_fail(MM_ERR_IO, "%s: cannot be read: %s", file->path,
+                           n < 0 ? strerror(errno) : "it was cut short meanwhile");
+        to += n;
+        at += n;
+        bytes -= n;
+    }
     return MM_OK;
 }
 

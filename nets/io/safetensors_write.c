@@ -135,17 +135,33 @@ static mm_status write_header(nets_temp_file *file, const char *text) {
     return nets_temp_file_write(file, spaces, (int64_t)padding);
 }
 
-static mm_status write_all(const nets_safetensors_builder *builder, const char *text, nets_temp_file *file) {
-    MM_TRY(write_header(file, text));
-    for (int64_t i = 0; i < builder->n_tensors; i++) {
-        int64_t bytes;
-        MM_TRY(nets_safetensors_bytes(&builder->tensors[i], &bytes));
-        MM_TRY(nets_temp_file_write(file, builder->tensors[i].data, bytes));
+/* Where data comes from that tensors do not have. */
+typedef struct origin {
+    nets_safetensors_fetch fetch;
+    void *ctx, *piece;
+    int64_t piece_bytes;
+} origin;
+
+static mm_status write_tensor(const nets_safetensors_tensor *tensor, const origin *from, nets_temp_file *file) {
+    int64_t bytes;
+    MM_TRY(nets_safetensors_bytes(tensor, &bytes));
+    if (tensor->data) return nets_temp_file_write(file, tensor->data, bytes);
+    for (int64_t at = 0; at < bytes; at += from->piece_bytes) {
+        int64_t n = bytes - at < from->piece_bytes ? bytes - at : from->piece_bytes;
+        MM_TRY(from->fetch(from->ctx, tensor, at, from->piece, n));
+        MM_TRY(nets_temp_file_write(file, from->piece, n));
     }
     return MM_OK;
 }
 
-mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *path) {
+static mm_status write_all(const nets_safetensors_builder *builder, const char *text, const origin *from,
+                           nets_temp_file *file) {
+    MM_TRY(write_header(file, text));
+    for (int64_t i = 0; i < builder->n_tensors; i++) MM_TRY(write_tensor(&builder->tensors[i], from, file));
+    return MM_OK;
+}
+
+static mm_status write_file(nets_safetensors_builder *builder, const origin *from, const char *path) {
     if (builder->n_tensors)
         qsort(builder->tensors, (size_t)builder->n_tensors, sizeof *builder->tensors, compare_tensors);
     char *text = header_text(builder);
@@ -153,13 +169,33 @@ mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *
     nets_temp_file file;
     mm_status status = nets_temp_file_create(path, &file);
     if (status == MM_OK) {
-        status = write_all(builder, text, &file);
+        status = write_all(builder, text, from, &file);
         if (status == MM_OK)
             status = nets_temp_file_commit(&file);
         else
             nets_temp_file_abandon(&file);
     }
     free(text);
+    return status;
+}
+
+static mm_status no_data(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data_out,
+                         int64_t bytes) {
+    (void)ctx, (void)offset, (void)data_out, (void)bytes;
+    return mm_fail(MM_ERR_INVALID, "safetensors: tensor %s has no data", tensor->name);
+}
+
+mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *path) {
+    const origin none = {.fetch = no_data, .piece_bytes = INT64_MAX};
+    return write_file(builder, &none, path);
+}
+
+mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const char *path, int64_t piece_bytes,
+                                      nets_safetensors_fetch fetch, void *ctx) {
+    const origin from = {fetch, ctx, malloc((size_t)piece_bytes), piece_bytes};
+    if (!from.piece) return mm_fail(MM_ERR_NOMEM, "%s: no memory to write it", path);
+    mm_status status = write_file(builder, &from, path);
+    free(from.piece);
     return status;
 }
 

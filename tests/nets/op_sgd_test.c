@@ -163,7 +163,7 @@ static float *init_of(const nets_net *net, const char *name, uint64_t seed, int6
     *n_out = nets_net_param(net, param)->elems;
     float *values = malloc((size_t)*n_out * sizeof *values);
     assert_non_null(values);
-    nets_init_param(net, param, seed, values);
+    nets_init_param(net, param, seed, 0, *n_out, values);
     return values;
 }
 
@@ -200,6 +200,25 @@ static void initial_convolutions_are_kaiming_normal_by_fan_out(void **state) {
     nets_net_destroy(net);
 }
 
+static void initial_values_in_parts_are_those_of_the_whole(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"layer3.1.conv1.weight", "fc.weight", "bn1.weight"};
+    nets_net *net;
+    assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
+    for (int i = 0; i < 3; i++) {
+        int64_t n;
+        float *whole = init_of(net, NAMES[i], 3, &n), part[100];
+        int param = nets_net_find_param(net, NAMES[i]);
+        for (int64_t first = 0; first < n; first += 100) {
+            int64_t some = n - first < 100 ? n - first : 100;
+            nets_init_param(net, param, 3, first, some, part);
+            assert_memory_equal(part, whole + first, (size_t)some * sizeof *part);
+        }
+        free(whole);
+    }
+    nets_net_destroy(net);
+}
+
 static void initial_values_depend_on_seed_and_name_alone(void **state) {
     (void)state;
     nets_net *small, *large;
@@ -229,6 +248,7 @@ int main(void) {
         cmocka_unit_test(schedule_steps_at_its_iterations),
         cmocka_unit_test(schedule_out_of_order_or_not_positive_is_refused),
         cmocka_unit_test(initial_convolutions_are_kaiming_normal_by_fan_out),
+        cmocka_unit_test(initial_values_in_parts_are_those_of_the_whole),
         cmocka_unit_test(initial_values_depend_on_seed_and_name_alone),
     };
     OP_RIG_RUN(tests);

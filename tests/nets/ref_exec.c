@@ -72,7 +72,7 @@ static void fill_params(ref_exec *ref, uint64_t seed, const ref_exec *like) {
             memcpy(values, data_of(like, like->lowered->params[i].value),
                    (size_t)nets_net_param(ref->net, i)->elems * sizeof *values);
         else
-            nets_init_param(ref->net, i, seed, values);
+            nets_init_param(ref->net, i, seed, 0, nets_net_param(ref->net, i)->elems, values);
     }
     if (ref->lowered->rng >= 0) *(uint32_t *)data_of(ref, ref->lowered->rng) = (uint32_t)seed;
 }

@@ -1,4 +1,6 @@
 #include "nets/io/safetensors.h"
+
+#include "mm/core/status.h"
 #include "nets/io/temp_file.h"
 #include "tests/nets_io/scratch.h"
 
@@ -136,6 +138,63 @@ static void order_of_adding_does_not_change_the_bytes(void **state) {
         free(other);
     }
     free(first);
+}
+
+/* Gives the data that the tensor has in `tensors`; remembers the largest piece. */
+static mm_status fetch_data(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data_out,
+                            int64_t bytes) {
+    int64_t *most = ctx;
+    if (bytes > *most) *most = bytes;
+    for (int i = 0; i < N_TENSORS; i++)
+        if (strcmp(tensors[i].name, tensor->name) == 0) {
+            memcpy(data_out, (const char *)tensors[i].data + offset, (size_t)bytes);
+            return MM_OK;
+        }
+    return mm_fail(MM_ERR_NOT_FOUND, "no %s", tensor->name);
+}
+
+static void data_fetched_in_pieces_makes_the_same_file(void **state) {
+    const folder *f = *state;
+    nets_safetensors_builder *empty;
+    int64_t most = 0;
+    size_t whole_bytes, bytes;
+    write_to(f->file, 0);
+    uint8_t *whole = scratch_read(f->file, &whole_bytes);
+    assert_int_equal(nets_safetensors_builder_create(&empty), MM_OK);
+    for (int i = 0; i < N_TENSORS; i++) {
+        nets_safetensors_tensor tensor = tensors[i];
+        tensor.data = NULL;
+        assert_int_equal(nets_safetensors_add(empty, &tensor), MM_OK);
+    }
+    assert_int_equal(nets_safetensors_add_metadata(empty, "net", "resnet32"), MM_OK);
+    assert_int_equal(nets_safetensors_add_metadata(empty, "format", "\"quoted\"\n"), MM_OK);
+    assert_int_equal(nets_safetensors_write_from(empty, f->file, 8, fetch_data, &most), MM_OK);
+    uint8_t *pieces = scratch_read(f->file, &bytes);
+    assert_int_equal(most, 8);
+    assert_int_equal(bytes, whole_bytes);
+    assert_memory_equal(pieces, whole, bytes);
+    /* Without anybody to ask, the file stays as it is. */
+    assert_int_equal(nets_safetensors_write(empty, f->file), MM_ERR_INVALID);
+    assert_int_equal(scratch_count(f->path), 1);
+    nets_safetensors_builder_destroy(empty);
+    free(whole);
+    free(pieces);
+}
+
+static void a_piece_is_read_and_a_file_cut_meanwhile_is_told(void **state) {
+    const folder *f = *state;
+    nets_safetensors_file *file;
+    const void *data;
+    float values[3];
+    write_to(f->file, 0);
+    assert_int_equal(nets_safetensors_open(f->file, &file), MM_OK);
+    assert_int_equal(nets_safetensors_get(file, &tensors[1], &data), MM_OK);
+    assert_int_equal(nets_safetensors_read(file, data, 12, values, sizeof values), MM_OK);
+    assert_memory_equal(values, weight[1], sizeof values);
+    assert_int_equal(truncate(f->file, 64), 0);
+    assert_int_equal(nets_safetensors_read(file, data, 12, values, sizeof values), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), "cut short"));
+    nets_safetensors_close(file);
 }
 
 static void no_tensor_at_all_is_a_file_too(void **state) {
@@ -501,6 +560,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_written_is_read_back, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_are_those_of_the_format, setup, teardown),
         cmocka_unit_test_setup_teardown(order_of_adding_does_not_change_the_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(data_fetched_in_pieces_makes_the_same_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_piece_is_read_and_a_file_cut_meanwhile_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(no_tensor_at_all_is_a_file_too, setup, teardown),
         cmocka_unit_test(impossible_tensors_are_refused),
         cmocka_unit_test_setup_teardown(tensor_of_another_network_is_named, setup, teardown),

@@ -236,6 +236,21 @@ a_loaded_state_goes_on_bit_for_bit_() {
     done
 }
 
+# A parameter of more than one piece of what is in memory at a time.
+large_parameters_are_saved_and_loaded_whole_() {
+    cat >wide.json <<'END'
+{"format": "mm net", "version": 1, "name": "wide", "input": {"height": 32, "width": 32, "channels": 3, "classes": 10},
+"layers": [{"name": "fc1", "op": "linear", "inputs": ["data"], "out_channels": 800},
+{"name": "relu", "op": "relu", "inputs": ["fc1"]}, {"name": "fc2", "op": "linear", "inputs": ["relu"], "out_channels": 10},
+{"name": "loss", "op": "loss", "inputs": ["fc2"]}]}
+END
+    local wide=(train --net file:wide.json --batch 4 --quiet)
+    expect 0 "${wide[@]}" --iterations 4 --save at_once
+    expect 0 "${wide[@]}" --iterations 2 --save half
+    expect 0 "${wide[@]}" --iterations 4 --load half --save in_two
+    equal at_once in_two
+}
+
 a_loaded_state_goes_on_in_the_middle_of_epochs_() {
     local data=(--data synthetic:samples=18 --eval)
     expect 0 "${tiny[@]}" "${data[@]}" --epochs 3 --save at_once
