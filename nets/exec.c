@@ -1,7 +1,6 @@
 /* The executor: its life, and its iterations. */
 #include "nets/exec.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,11 @@ static mm_status collect_params(nets_exec *exec) {
                                                                   .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
                                                                   .elems = nets_net_param(exec->net, i)->elems};
     }
+    exec->n_checked = exec->n_sgd_params;
+    for (int i = 0; i < n; i++)
+        if (!nets_net_param(exec->net, i)->learned)
+            exec->sgd_params[exec->n_checked++] = (nets_sgd_param){.gradient = nets_exec_param(exec, i, NETS_VALUE),
+                                                                   .elems = nets_net_param(exec->net, i)->elems};
     return MM_OK;
 }
 
@@ -146,13 +150,17 @@ static mm_status enqueue_result(const nets_exec *exec, const iteration *it) {
     nets_result *to = it->slot->result;
     MM_TRY(
         mm_copy_async(it->stream, &to->loss, nets_exec_place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
-    return mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
-                         MM_COPY_OUT);
+    MM_TRY(mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
+                         MM_COPY_OUT));
+    if (!exec->sgd.only_finite || exec->lowered->rng < 0) return MM_OK;
+    const uint32_t *rng = nets_exec_place(exec, exec->lowered->rng);
+    return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
 }
 
 static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
     const nets_sgd_args args = {.params = exec->sgd_params,
                                 .n_params = exec->n_sgd_params,
+                                .n_checked = exec->n_checked,
                                 .lr = nets_exec_place(exec, exec->lowered->lr),
                                 .sgd = exec->sgd,
                                 .loss = nets_exec_place(exec, exec->lowered->loss),
@@ -346,7 +354,7 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     if (status != MM_OK) return give_up(exec, slot, status);
     if (slot->result->correct < 0) return give_up(exec, slot, bad_label(exec, -1 - slot->result->correct));
     const nets_result result = *slot->result;
-    if (exec->sgd.only_finite && exec->lowered->mode == NETS_TRAIN && !isfinite(result.loss))
+    if (result.halted)
         MM_TRY(undo_diverged(exec, slot));
     else
         exec->slots.collected++;

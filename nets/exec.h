@@ -15,6 +15,7 @@ typedef struct nets_exec nets_exec;
 typedef struct nets_result {
     float loss;      /* mean over the batch's labels */
     int32_t correct; /* how many labels scored highest */
+    int32_t halted;  /* not 0: it updated nothing (nets_sgd.only_finite) */
 } nets_result;
 
 typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
@@ -59,8 +60,8 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
  * not collected.
  *
  * An iteration that failed before it updated the weights, by this call or those below, leaves weights, momenta and
- * running statistics as they were before it (unless the device is lost). So does one whose loss is NaN or infinite, with
- * nets_sgd.only_finite: it succeeds, and its result tells. */
+ * running statistics as they were before it (unless the device is lost). So does one whose loss or gradients are not
+ * finite, with nets_sgd.only_finite: it succeeds, and its result tells. */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
 
@@ -79,8 +80,8 @@ enum { NETS_AHEAD = 2 }; /* iterations that may be submitted and not collected *
 MM_CHECKED mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr);
 
 /* Waits for the oldest iteration that was not collected, and gives its result. On failure those submitted after it are
- * void too, and not to be collected; the manager is usable. With nets_sgd.only_finite they are void, too, after one whose
- * loss is not finite (nets_exec_outstanding is 0 then). MM_ERR_ORDER: there is none. */
+ * void too, and not to be collected; the manager is usable. They are void, too, after one that
+ * was halted (nets_exec_outstanding is 0 then). MM_ERR_ORDER: there is none. */
 MM_CHECKED mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out);
 
 /* Iterations that were submitted and not collected are void, since another executor's before them was (or failed). The

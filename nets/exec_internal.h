@@ -14,8 +14,8 @@ struct nets_exec {
     nets_lowered *lowered;
     nets_sgd sgd;
     bool prepared;
-    nets_sgd_param *sgd_params; /* of the update step: the learned parameters */
-    int n_sgd_params;
+    nets_sgd_param *sgd_params;  /* of the update step: the learned parameters */
+    int n_sgd_params, n_checked; /* behind them, running statistics */
     nets_slots slots;
     nets_kept kept;                          /* in training */
     nets_staging staging;                    /* its stream NULL: batches come over the compute stream */

@@ -252,8 +252,8 @@ static const char help_text[] =
     "writes them. They are read while training goes on, not held in memory.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
-    "A loss that is NaN or infinite ends the training with status diverged and exit 1: that iteration's update is not\n"
-    "taken, and --save has the state before it. --keep-going trains on.\n"
+    "A loss or gradient that is NaN or infinite ends the training with status diverged and exit 1: that iteration's\n"
+    "update is not taken, and --save has the state before it. --keep-going trains on.\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second one ends it\n"
     "at once.\n"
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
@@ -304,7 +304,7 @@ int cmd_train(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
-        {"--keep-going", NULL, "train on with a loss that is NaN or infinite, updates included", ARG_FLAG,
+        {"--keep-going", NULL, "train on with a loss or gradient that is NaN or infinite, updates included", ARG_FLAG,
          &t.keep_going, 0, 0},
         {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &t.no_ladder,
          0, 0},

@@ -39,7 +39,7 @@ typedef struct row {
     double compute_busy_seconds;        /* of the compute stream; 0: not measured */
     double step_ratio, compute_ratio;   /* to liveness in the same table; 0: it is not there */
     double loss_first, loss_last;       /* NaN and infinite, too */
-    int64_t diverged_iteration;         /* the first whose loss was not finite, from 1; 0: none */
+    int64_t diverged_iteration;         /* the first whose loss or gradient was not finite, from 1; 0: none */
     double test_accuracy;               /* negative: not evaluated */
     int64_t iterations, replays;        /* of them, those whose work was replayed */
     double iteration_seconds_predicted; /* by the simulator; 0: not */

@@ -178,13 +178,15 @@ static int64_t host_ns(const session *s, const nets_exec *exec) {
 }
 
 /* Told once: a loss does not come back from there, as a rule. */
-static void tell_diverged(session *s, int64_t iteration, double loss) {
-    char message[256];
+static void tell_diverged(session *s, int64_t iteration, const nets_result *result) {
+    char message[384];
     if (s->diverged_iteration > 0) return;
     s->diverged_iteration = iteration;
-    snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: diverged: the loss of iteration %lld is %g%s",
+    snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: diverged: the loss of iteration %lld is %g%s%s",
              nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0], (long long)iteration,
-             loss, s->config.keep_going ? "" : "; training ends, that iteration's update is not taken");
+             (double)result->loss,
+             result->halted && isfinite(result->loss) ? ", a gradient or running statistic overflows" : "",
+             s->config.keep_going ? "" : "; training ends, that iteration's update is not taken");
     say(NULL, MM_LOG_WARNING, message);
 }
 
@@ -238,8 +240,8 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
                   100.0 * (double)t->correct / (double)t->labels,
                   mean > 0 ? (double)(window * s->config.batch) / mean : 0);
-    if (isfinite(result.loss)) return MM_OK;
-    tell_diverged(s, iteration, result.loss);
+    if (isfinite(result.loss) && !result.halted) return MM_OK;
+    tell_diverged(s, iteration, &result);
     if (!session_diverged(s)) return MM_OK;
     drop_flights(s, t);
     s->iteration--;

@@ -57,11 +57,12 @@ typedef struct session {
     requirement *requirements;         /* of each graph and policy, until the manager is made */
     int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;
-    int64_t staged_bytes;       /* of the budget, for batches that come in beside the computation; 0: they never do */
-    requirement_free free;      /* of the first policy, if it takes less on the device with more pinned memory */
-    char holder[256];           /* layer and phase that hold it */
-    int64_t iteration;          /* how many were run, those of a loaded state included */
-    int64_t diverged_iteration; /* the first whose loss was not finite, from 1; 0: none. It ends the training, and is as
+    int64_t staged_bytes;  /* of the budget, for batches that come in beside the computation; 0: they never do */
+    requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */
+    char holder[256];      /* layer and phase that hold it */
+    int64_t iteration;     /* how many were run, those of a loaded state included */
+    int64_t
+        diverged_iteration; /* the first whose loss or gradient was not finite, from 1; 0: none. It ends the training, and is as
                                    if it had never been, unless config.keep_going */
 } session;
 

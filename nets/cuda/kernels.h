@@ -61,8 +61,10 @@ typedef struct nets_cuda_sgd {
     const uint32_t *halted; /* not 0: update nothing; NULL: update */
 } nets_cuda_sgd;
 
-/* Halts updates if the loss is not finite. */
-void nets_cuda_sgd_halt(const float *loss, uint32_t *halted, cudaStream_t stream);
+/* Sets what halts the update, and those to come, if the loss is not finite, or one of the update's gradients is above
+ * `most`, or NaN. */
+void nets_cuda_sgd_halt(const nets_cuda_sgd *update, const float *loss, float most, uint32_t *halted,
+                        cudaStream_t stream);
 void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_slices_kernels.cu */

@@ -139,18 +139,21 @@ static void list_tensors(const nets_sgd_param *params, int n, nets_cuda_sgd *upd
 /* One launch for as many tensors as an argument can list. The last one counts the iteration, unless it is halted. */
 mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream) {
     (void)backend;
-    nets_cuda_sgd update = {.keep = args->sgd.momentum, .decay = args->sgd.weight_decay, .lr = args->lr};
-    if (args->sgd.only_finite) {
-        update.halted = args->rng + NETS_RNG_HALTED;
-        nets_cuda_sgd_halt(args->loss, args->rng + NETS_RNG_HALTED, mm_cuda_stream(stream));
-    }
-    for (int first = 0; first < args->n_params; first += NETS_CUDA_SGD_TENSORS) {
-        int n = args->n_params - first;
-        if (n > NETS_CUDA_SGD_TENSORS) n = NETS_CUDA_SGD_TENSORS;
-        update.rng = first + n == args->n_params ? args->rng : NULL;
-        list_tensors(args->params + first, n, &update);
-        nets_cuda_sgd_update(&update, mm_cuda_stream(stream));
-    }
+    uint32_t *halted = args->sgd.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
+    nets_cuda_sgd update = {
+        .keep = args->sgd.momentum, .decay = args->sgd.weight_decay, .lr = args->lr, .halted = halted};
+    for (int pass = halted ? 0 : 1; pass < 2; pass++) /* all gradients are looked at before any is used */
+        for (int first = 0, all = pass == 0 ? args->n_checked : args->n_params; first < all;
+             first += NETS_CUDA_SGD_TENSORS) {
+            int n = all - first;
+            if (n > NETS_CUDA_SGD_TENSORS) n = NETS_CUDA_SGD_TENSORS;
+            update.rng = first + n == all ? args->rng : NULL;
+            list_tensors(args->params + first, n, &update);
+            if (pass == 0)
+                nets_cuda_sgd_halt(&update, args->loss, NETS_GRADIENT_MOST, halted, mm_cuda_stream(stream));
+            else
+                nets_cuda_sgd_update(&update, mm_cuda_stream(stream));
+        }
     return nets_cuda_launched("the update");
 }
 

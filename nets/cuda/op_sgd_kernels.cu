@@ -65,12 +65,20 @@ static __global__ void sgd(nets_cuda_sgd update) {
 }
 
 /* A launch of its own: while others update, nobody writes what they look at. */
-static __global__ void halt(const float *loss, uint32_t *halted) {
-    if (!isfinite(*loss)) *halted = 1;
+static __global__ void halt(nets_cuda_sgd update, const float *loss, float most, uint32_t *halted) {
+    const int tensor = tensor_of(update, blockIdx.x);
+    const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_SGD_CHUNK;
+    const int64_t chunk = NETS_CUDA_SGD_CHUNK, rest = update.tensors[tensor].elems - begin;
+    const int64_t n = rest < chunk ? rest : chunk;
+    const float *gradient = update.tensors[tensor].gradient + begin;
+    bool bad = blockIdx.x == 0 && threadIdx.x == 0 && !isfinite(*loss);
+    for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
+    if (bad) atomicOr(halted, 1u);
 }
 
-void nets_cuda_sgd_halt(const float *loss, uint32_t *halted, cudaStream_t stream) {
-    MM_LAUNCH(halt, 1, 1, 0, stream, loss, halted);
+void nets_cuda_sgd_halt(const nets_cuda_sgd *update, const float *loss, float most, uint32_t *halted,
+                        cudaStream_t stream) {
+    MM_LAUNCH(halt, update->first_block[update->n], THREADS, 0, stream, *update, loss, most, halted);
 }
 
 void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream) {

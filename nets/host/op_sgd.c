@@ -1,5 +1,7 @@
-/* The update step on the host: see nets/sgd.h. One pass over all parameters. */
+/* The update step on the host: see nets/sgd.h. One pass over all parameters, and one before it that
+ * looks for what overflows. */
 #include <math.h>
+#include <stdatomic.h>
 
 #include "mm/device/device_host.h"
 #include "nets/host/ops.h"
@@ -22,27 +24,56 @@ static void update(const nets_sgd_param *p, const nets_sgd_args *args, int64_t f
     }
 }
 
-/* Of all parameters, one behind the other. */
-static void update_range(const void *ctx, int64_t from, int64_t to) {
-    const nets_sgd_args *args = ctx;
+/* Without an exit: then it runs as fast as the memory. */
+static bool overflows(const nets_sgd_param *p, int64_t from, int64_t to) {
+    int32_t bad = 0;
+    for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= NETS_GRADIENT_MOST);
+    return bad;
+}
+
+/* One of the passes over the first n of the list, one behind the other, as one range of elements. */
+typedef struct pass {
+    const nets_sgd_args *args;
+    int n;
+    atomic_bool *overflow; /* set if something does; NULL: it is the update */
+} pass;
+
+static void pass_range(const void *ctx, int64_t from, int64_t to) {
+    const pass *p = ctx;
     int64_t first = 0;
-    for (int i = 0; i < args->n_params && first < to; first += args->params[i++].elems) {
-        const nets_sgd_param *p = &args->params[i];
-        int64_t begin = nets_larger(from - first, 0), end = to - first < p->elems ? to - first : p->elems;
-        if (begin < end) update(p, args, begin, end);
+    for (int i = 0; i < p->n && first < to; first += p->args->params[i++].elems) {
+        const nets_sgd_param *param = &p->args->params[i];
+        int64_t begin = nets_larger(from - first, 0), end = to - first < param->elems ? to - first : param->elems;
+        if (begin >= end) continue;
+        if (!p->overflow)
+            update(param, p->args, begin, end);
+        else if (overflows(param, begin, end))
+            atomic_store(p->overflow, true);
     }
+}
+
+static void run_pass(const sgd_job *job, int n, atomic_bool *overflow) {
+    const pass all = {&job->args, n, overflow};
+    int64_t elems = 0;
+    for (int i = 0; i < n; i++) elems += job->args.params[i].elems;
+    nets_ranges(job->pool, elems, 16, 1, pass_range, &all);
+}
+
+static bool has_diverged(const sgd_job *job) {
+    atomic_bool overflow = false;
+    if (!isfinite(*job->args.loss)) return true;
+    run_pass(job, job->args.n_checked, &overflow);
+    return overflow;
 }
 
 static mm_status run_sgd(void *arg) {
     const sgd_job *job = arg;
     const nets_sgd_args *args = &job->args;
     if (args->sgd.only_finite) {
-        if (!isfinite(*args->loss)) args->rng[NETS_RNG_HALTED] = 1;
+        if (!args->rng[NETS_RNG_HALTED]) args->rng[NETS_RNG_HALTED] = has_diverged(job);
         if (args->rng[NETS_RNG_HALTED]) return MM_OK;
     }
-    int64_t elems = 0;
-    for (int i = 0; i < args->n_params; i++) elems += args->params[i].elems;
-    nets_ranges(job->pool, elems, 16, 1, update_range, args);
+    run_pass(job, args->n_params, NULL);
     if (++args->rng[2] == 0) args->rng[3]++;
     return MM_OK;
 }

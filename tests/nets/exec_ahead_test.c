@@ -177,6 +177,7 @@ static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) 
             if (nets_exec_outstanding(f.exec) < NETS_AHEAD) continue;
             expect_ok(nets_exec_collect(f.exec, &result));
             assert_int_equal(isfinite(result.loss) != 0, i == 1);
+            assert_int_equal(result.halted != 0, i == 2);
         }
         assert_int_equal(nets_exec_outstanding(f.exec), 0);
         expect_ok(nets_exec_updates(f.exec, &updates));

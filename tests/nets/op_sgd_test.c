@@ -85,21 +85,30 @@ static void update_follows_torch_for_three_steps(void **state) {
 static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     (void)state;
     enum { ELEMS = 5000 };
-    static const float LOSSES[] = {2, NAN, 2};
-    for (int only_finite = 0; only_finite < 2; only_finite++) {
+    static const float LOSSES[] = {2, NAN, 2}, FINITE[] = {2, 1, 2}, WRONG[] = {NAN, INFINITY, -1e31f, NAN};
+    for (int run = 0; run < 6; run++) { /* of a loss, not asked and asked; of three gradients; of a statistic */
+        bool only_finite = run > 0;
+        const float *losses = run < 2 ? LOSSES : FINITE;
         op_rig rig;
         op_rig_open(&rig, NULL);
         float *weight = op_rig_alloc(&rig, 4 * ELEMS), *momentum = op_rig_alloc(&rig, 4 * ELEMS);
         float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4), *loss = op_rig_alloc(&rig, 4);
         uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
-        const nets_sgd_param param = {weight, momentum, gradient, ELEMS};
-        const nets_sgd_args args = {
-            .params = &param, .n_params = 1, .lr = lr, .sgd = {.only_finite = only_finite}, .loss = loss, .rng = rng};
+        float *statistic = op_rig_alloc(&rig, 16);
+        const nets_sgd_param param[] = {{weight, momentum, gradient, ELEMS}, {.gradient = statistic, .elems = 3}};
+        const nets_sgd_args args = {.params = param,
+                                    .n_params = 1,
+                                    .n_checked = 2,
+                                    .lr = lr,
+                                    .sgd = {.only_finite = only_finite},
+                                    .loss = loss,
+                                    .rng = rng};
         for (int i = 0; i < ELEMS; i++) gradient[i] = 1;
         *lr = 1;
         for (int step = 0; step < 3; step++) {
             float updates = (float)(only_finite ? 1 : step + 1);
-            *loss = LOSSES[step];
+            *loss = losses[step];
+            if (run > 1) *(run < 5 ? &gradient[4998] : &statistic[2]) = step == 1 ? WRONG[run - 2] : 1;
             assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
             assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
             for (int i = 0; i < ELEMS; i++) assert_true(weight[i] == -updates && momentum[i] == (updates > 0));
