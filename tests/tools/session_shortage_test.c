@@ -61,7 +61,7 @@ static bool run_short(const nets_net *net, const target *target, int nth, const 
     device_fault_set(DEVICE_FAULT_NONE, 0);
     assert_int_equal(s.iteration, ITERATIONS);
     assert_true(r.ladder_steps <= 1);
-    assert_int_equal(strcmp(r.policy_now, "liveness") != 0, r.ladder_steps == 1);
+    assert_int_equal(strcmp(mm_policy_now(s.manager), "liveness") != 0, r.ladder_steps == 1);
     *steps += r.ladder_steps;
     float *weights = learned(&s, &found);
     assert_int_equal(found, n);
