@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mm/core/dtype.h"
+
 mm_status mm_codec_new_plain(const mm_codec_ops *ops, const char *params, mm_codec **codec_out) {
     if (params[0]) return mm_fail(MM_ERR_INVALID, "codec %s takes no parameter, got '%s'", ops->name, params);
     mm_codec *codec = calloc(1, sizeof *codec);
@@ -76,10 +78,13 @@ void mm_codec_run_rows(mm_host_pool *pool, int64_t rows, int64_t split, mm_codec
 
 /* ---------------------------------------------------------------- mask */
 
+uint16_t mm_mask_infinity(mm_dtype dtype) { return dtype == MM_F16 ? 0x7c00 : dtype == MM_BF16 ? 0x7f80 : 0; }
+
 mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
     MM_TRY(mm_shape_elems(shape, elems_out));
-    if (shape->dtype != MM_F32)
-        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes f32 only, not %s", codec->spec, mm_dtype_name(shape->dtype));
+    if (!mm_dtype_table[shape->dtype].has_sign)
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes floats only, not %s", codec->spec,
+                       mm_dtype_name(shape->dtype));
     return MM_OK;
 }
 

@@ -36,6 +36,8 @@ int64_t mm_codec_no_scratch(const mm_codec *codec, const mm_shape *shape);
  * little-endian words, padded with zeros: the mask that MM_FORM_SIGN promises. */
 enum { MM_MASK_WORD_BITS = 32 };
 #define MM_MASK_SUMMARY "whether each element is > 0, one bit an element"
+/* The bits of +Inf of a type of floats with 16 bits, whose elements are > 0 from 1 to these; 0 for MM_F32. */
+uint16_t mm_mask_infinity(mm_dtype dtype);
 MM_CHECKED mm_status mm_mask_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out);
 MM_CHECKED mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape);

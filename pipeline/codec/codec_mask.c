@@ -8,8 +8,9 @@
 #include "mm/device/device_host.h"
 
 typedef struct mask_job {
-    const float *src;
+    const void *src;
     uint8_t *dst;
+    uint16_t infinity; /* mm_mask_infinity */
     mm_host_pool *pool;
     int64_t rows, row_elems, split; /* split: the codec's, of rows */
 } mask_job;
@@ -38,13 +39,25 @@ static void store_le32(uint8_t *dst, uint32_t word) {
     for (int i = 0; i < 4; i++) dst[i] = (uint8_t)(word >> 8 * i);
 }
 
+static uint32_t mask_word_of_halves(const uint16_t *src, int64_t elems, uint16_t infinity) {
+    uint32_t word = 0;
+    for (int64_t i = 0; i < elems; i++) word |= (uint32_t)((uint16_t)(src[i] - 1) < infinity) << i;
+    return word;
+}
+
 /* Rows that begin with a word, and end with one or are the last. */
 static void mask_rows(const void *arg, int64_t from, int64_t to) {
     const mask_job *job = arg;
-    const float *src = job->src + from * job->row_elems;
     uint8_t *dst = job->dst + from * job->row_elems / MM_MASK_WORD_BITS * 4;
     const int64_t elems = (to - from) * job->row_elems;
     const int64_t words = elems / MM_MASK_WORD_BITS, rest = elems % MM_MASK_WORD_BITS;
+    if (job->infinity) {
+        const uint16_t *src = (const uint16_t *)job->src + from * job->row_elems;
+        for (int64_t at = 0; at < elems; at += MM_MASK_WORD_BITS, dst += 4)
+            store_le32(dst, mask_word_of_halves(src + at, elems - at < 32 ? elems - at : 32, job->infinity));
+        return;
+    }
+    const float *src = (const float *)job->src + from * job->row_elems;
     for (int64_t w = 0; w < words; w++) store_le32(dst + 4 * w, mask_full_word(src + MM_MASK_WORD_BITS * w));
     if (rest) store_le32(dst + 4 * words, mask_word(src + MM_MASK_WORD_BITS * words, rest));
 }
@@ -66,6 +79,7 @@ static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_
     MM_TRY(mm_mask_elems(codec, shape, &elems));
     mask_job job = {.src = src,
                     .dst = dst,
+                    .infinity = mm_mask_infinity(shape->dtype),
                     .rows = shape->dims[0],
                     .row_elems = elems / shape->dims[0],
                     .split = mm_mask_split(codec, shape)};

@@ -12,7 +12,8 @@ static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_
     (void)scratch, (void)counters;
     int64_t elems;
     MM_TRY(mm_mask_elems(codec, shape, &elems));
-    return mm_cuda_check(mm_mask_cuda_encode(mm_cuda_stream(stream), elems, src, dst), "mask's encode");
+    return mm_cuda_check(mm_mask_cuda_encode(mm_cuda_stream(stream), elems, src, mm_mask_infinity(shape->dtype), dst),
+                         "mask's encode");
 }
 
 const mm_codec_ops mm_codec_mask_cuda_ops = {

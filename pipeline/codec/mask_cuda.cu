@@ -8,22 +8,26 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, AHEAD = 8, MOST_BLOCKS = 1 << 16;
 
+__device__ bool is_positive(float value, uint16_t) { return value > 0; }
+__device__ bool is_positive(uint16_t bits, uint16_t infinity) { return (uint16_t)(bits - 1) < infinity; }
+
+template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    mask(int64_t elems, const float *__restrict__ src, uint32_t *__restrict__ dst) {
+    mask(int64_t elems, const T *__restrict__ src, uint16_t infinity, uint32_t *__restrict__ dst) {
     const int64_t words = (elems + WARP - 1) / WARP, step = (int64_t)gridDim.x * THREADS;
     const int lane = threadIdx.x % WARP;
     for (int64_t first = (int64_t)blockIdx.x * THREADS + (threadIdx.x - lane); first < words; first += step) {
         uint32_t mine = 0;
         for (unsigned i = 0; i < WARP; i += AHEAD) {
-            float values[AHEAD];
+            T values[AHEAD];
 #pragma unroll
             for (unsigned a = 0; a < AHEAD; a++) {
                 const int64_t at = (first + i + a) * WARP + lane;
-                values[a] = at < elems ? src[at] : 0;
+                values[a] = at < elems ? src[at] : (T)0;
             }
 #pragma unroll
             for (unsigned a = 0; a < AHEAD; a++) {
-                const uint32_t word = __ballot_sync(ALL, values[a] > 0);
+                const uint32_t word = __ballot_sync(ALL, is_positive(values[a], infinity));
                 if (lane == (int)(i + a)) mine = word;
             }
         }
@@ -33,9 +37,13 @@ __global__ void __launch_bounds__(THREADS)
 
 } // namespace
 
-extern "C" cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const float *src, uint32_t *dst) {
+extern "C" cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const void *src, uint16_t infinity,
+                                           uint32_t *dst) {
     const int64_t words = (elems + WARP - 1) / WARP, blocks = (words + THREADS - 1) / THREADS;
     const unsigned grid = blocks < MOST_BLOCKS ? (unsigned)blocks : MOST_BLOCKS;
-    MM_LAUNCH(mask, grid, THREADS, 0, stream, elems, src, dst);
+    if (infinity)
+        MM_LAUNCH(mask<uint16_t>, grid, THREADS, 0, stream, elems, (const uint16_t *)src, infinity, dst);
+    else
+        MM_LAUNCH(mask<float>, grid, THREADS, 0, stream, elems, (const float *)src, infinity, dst);
     return cudaGetLastError();
 }

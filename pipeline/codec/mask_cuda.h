@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Enqueue. */
-cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const float *src, uint32_t *dst);
+/* Enqueues. infinity: of elements of 16 bits, mm_mask_infinity; 0: they are floats of 32. */
+cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const void *src, uint16_t infinity, uint32_t *dst);
 
 #ifdef __cplusplus
 }

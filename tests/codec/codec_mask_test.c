@@ -66,6 +66,27 @@ static void each_special_value_has_its_bit_at_each_place(void **state) {
         }
 }
 
+/* All bit patterns: zeros, denormals, infinities and NaNs of both signs are among them. */
+static void every_number_of_16_bits_has_its_bit(void **state) {
+    fixture *f = *state;
+    enum { ALL = 1 << 16 };
+    static uint16_t src[ALL];
+    static uint8_t code[ALL / 8];
+    for (int i = 0; i < ALL; i++) src[i] = (uint16_t)i;
+    for (mm_dtype dtype = MM_F16; dtype <= MM_BF16; dtype++) {
+        const mm_shape shape = {dtype, 1, {ALL, 1, 1, 1}};
+        assert_int_equal(mm_codec_encode(f->codec, f->stream, &shape, src, code, NULL, NULL), MM_OK);
+        assert_int_equal(mm_stream_sync(f->stream), MM_OK);
+        for (int i = 0; i < ALL; i++) {
+            const int exponent_bits = dtype == MM_F16 ? 5 : 8, mantissa_bits = 15 - exponent_bits;
+            const int exponent = i >> mantissa_bits & ((1 << exponent_bits) - 1), rest = i & ((1 << mantissa_bits) - 1);
+            const bool nan = exponent == (1 << exponent_bits) - 1 && rest != 0;
+            const bool positive = i < 1 << 15 && !nan && (exponent > 0 || rest > 0);
+            assert_int_equal(code[i / 8] >> i % 8 & 1, positive);
+        }
+    }
+}
+
 static void every_length_is_padded_with_zeros_and_nothing_is_written_beyond(void **state) {
     fixture *f = *state;
     enum { MOST = 200, CODE = (MOST + 31) / 32 * 4 };
@@ -93,6 +114,7 @@ static void sizes_are_whole_words_beyond_31_bits_too(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_special_value_has_its_bit_at_each_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_number_of_16_bits_has_its_bit, setup, teardown),
         cmocka_unit_test_setup_teardown(every_length_is_padded_with_zeros_and_nothing_is_written_beyond, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(sizes_are_whole_words_beyond_31_bits_too, setup, teardown),

@@ -35,10 +35,10 @@ typedef struct suite {
 } suite;
 
 static const mm_shape shapes[] = {
-    {MM_F32, 4, {2, 8, 8, 16}},  {MM_F32, 4, {1, 14, 14, 5}}, {MM_F32, 4, {3, 7, 7, 33}}, {MM_F32, 4, {1, 1, 1, 1}},
-    {MM_F32, 4, {2, 5, 3, 24}},  {MM_F32, 4, {4, 32, 2, 3}},  {MM_F32, 1, {1, 1, 1, 1}},  {MM_F32, 1, {37, 1, 1, 1}},
-    {MM_F32, 2, {8, 100, 1, 1}}, {MM_F32, 3, {3, 9, 11, 1}},  {MM_F32, 4, {70, 3, 3, 1}}, {MM_I32, 2, {6, 11, 1, 1}},
-    {MM_U8, 4, {2, 3, 3, 7}},
+    {MM_F32, 4, {2, 8, 8, 16}},  {MM_F32, 4, {1, 14, 14, 5}}, {MM_F32, 4, {3, 7, 7, 33}},  {MM_F32, 4, {1, 1, 1, 1}},
+    {MM_F32, 4, {2, 5, 3, 24}},  {MM_F32, 4, {4, 32, 2, 3}},  {MM_F32, 1, {1, 1, 1, 1}},   {MM_F32, 1, {37, 1, 1, 1}},
+    {MM_F32, 2, {8, 100, 1, 1}}, {MM_F32, 3, {3, 9, 11, 1}},  {MM_F32, 4, {70, 3, 3, 1}},  {MM_I32, 2, {6, 11, 1, 1}},
+    {MM_U8, 4, {2, 3, 3, 7}},    {MM_F16, 4, {2, 8, 8, 16}},  {MM_BF16, 4, {3, 7, 7, 33}},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -275,19 +275,25 @@ static void decode_of_a_codec_without_values_is_unsupported(void **state) {
                      MM_ERR_UNSUPPORTED);
 }
 
+static bool is_positive(mm_dtype dtype, const void *src, int64_t i) {
+    const uint16_t bits = ((const uint16_t *)src)[i];
+    if (dtype == MM_F32) return ((const float *)src)[i] > 0;
+    return bits > 0 && bits <= (dtype == MM_F16 ? 0x7c00 : 0x7f80);
+}
+
 static void a_code_that_gives_the_sign_is_the_mask(void **state) {
     suite *s = *state;
     if (!s->codec->ops->flags.gives_sign) skip();
     for (int i = 0; i < SHAPES; i++) {
-        const int64_t code_bytes = bound_of(s, &shapes[i]), bytes = bytes_of(&shapes[i]), elems = bytes / 4;
+        const int64_t code_bytes = bound_of(s, &shapes[i]), bytes = bytes_of(&shapes[i]),
+                      elems = bytes / (int64_t)mm_dtype_bytes(shapes[i].dtype);
         if (code_bytes < 0) continue;
         assert_true(code_bytes >= (elems + 31) / 32 * 4);
         uint8_t *src = bytes_new(bytes), *code = bytes_new(code_bytes);
         fill_source(&shapes[i], (uint64_t)i + 200, src);
         run_twice(s, mm_codec_encode, &shapes[i], src, bytes, code_bytes, code);
-        const float *values = (const float *)(void *)src;
         for (int64_t e = 0; e < (elems + 31) / 32 * 32; e++)
-            assert_int_equal(code[e / 8] >> e % 8 & 1, e < elems && values[e] > 0);
+            assert_int_equal(code[e / 8] >> e % 8 & 1, e < elems && is_positive(shapes[i].dtype, src, e));
         free(src);
         free(code);
     }
