@@ -1,6 +1,7 @@
 #!/bin/bash
 # readme_test.sh MM README...: the commands that the READMEs show, those that take no time, run as printed; and where a block
-# follows that shows what the last of them prints, it prints that, but for numbers: workspaces depend on the machine.
+# follows that shows what the last of them prints, it prints the same lines, but for numbers and what lies in memory at the
+# peak: workspaces depend on the machine.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
@@ -23,8 +24,8 @@ commands() {
          { near-- }' "$1"
 }
 
-# The words of a file.
-words() { sed -E 's/[0-9.]+[KMG]?i?B?/N/g; s/ +/ /g' "$1"; }
+# What the lines of a plan are called, but for those of the kinds of memory.
+labels() { sed -nE '/^    /d; s/([^ ])  .*/\1/; p' "$1"; }
 
 run() { # README
     local i ran=0 lines
@@ -32,7 +33,7 @@ run() { # README
     for ((i = 0; i < ${#lines[@]}; i++)); do
         [[ ${lines[i]} =~ ^mm\ (plan|nets|policies|codecs)( |$) && ${lines[i]} != *--max-batch* ]] || continue
         eval "${lines[i]}" >out 2>err || fail "$1: ${lines[i]}"
-        [[ ! -e shown.$((i + 1)) ]] || diff <(words "shown.$((i + 1))") <(words out) ||
+        [[ ! -e shown.$((i + 1)) ]] || diff <(labels "shown.$((i + 1))") <(labels out) ||
             fail "$1 shows something else for ${lines[i]}"
         ran=$((ran + 1))
     done
