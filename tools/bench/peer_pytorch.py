@@ -3,6 +3,8 @@
 
     peer_pytorch.py --net resnet50 --batch 128 --precision tf32 --json peers.json
     gpu_summary.py --table mm.json peers.json        one table of rows from several files
+    peer_pytorch.py --device cpu --net resnet20:128,resnet50:8,vgg16:8 --mm bazel-bin/tools/mm
+                                                     both sides on the CPU, in alternating rounds, in one table
 
 Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed. Each run has a
 process of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as
@@ -13,16 +15,22 @@ Modes: keep; channels_last (the same with images and weights in that order, as m
 block; plain networks in four segments); save_on_cpu (autograd's stash in pinned memory); compile:B (torch.compile with
 activation_memory_budget B: PyTorch 2.4 or later). Outside of the peak: what the process takes of the device beside its
 tensors, less what CUDA and its libraries take before there are any.
+
+On the CPU both sides compute on --threads threads, by default on as many as the process may be scheduled on, and are told
+apart by images a second (the median of the rounds) and by the process's resident peak. A fair peer needs a fast BLAS:
+Debian's python3-torch with libopenblas0-pthread.
 """
 import argparse
 import importlib.util
 import json
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from gpu_summary import make_parser, print_table
@@ -67,6 +75,33 @@ def resnet(nn, stages):
     return blocks
 
 
+def resnet_cifar(nn, n):
+    """Of basic blocks, for 32x32, with projections where the shape changes."""
+    def block(cin, cout, stride):
+        class Basic(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.main = nn.Sequential(nn.Conv2d(cin, cout, 3, stride, 1, bias=False), nn.BatchNorm2d(cout),
+                                          nn.ReLU(inplace=True), nn.Conv2d(cout, cout, 3, 1, 1, bias=False),
+                                          nn.BatchNorm2d(cout))
+                self.past = nn.Identity() if cin == cout else nn.Sequential(
+                    nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+                self.relu = nn.ReLU(inplace=True)
+
+            def forward(self, x):
+                return self.relu(self.main(x) + self.past(x))
+
+        return Basic()
+
+    blocks = [nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True))]
+    for stage in range(3):
+        for i in range(n):
+            first = stage and not i
+            blocks.append(block(16 << (stage - 1) if first else 16 << stage, 16 << stage, 2 if first else 1))
+    blocks.append(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)))
+    return blocks
+
+
 def segments_of(nn, layers, n=4):
     """Plain networks have no blocks: n parts of about as many layers. None begins with a ReLU, which works in place: a
     part's input must stay as it is to run the part again."""
@@ -105,10 +140,14 @@ NETS = {
     "alexnet": alexnet,
     "vgg11": lambda nn: vgg(nn, [1, 1, 2, 2, 2]),
     "vgg16": lambda nn: vgg(nn, [2, 2, 3, 3, 3]),
+    "resnet20": lambda nn: resnet_cifar(nn, 3),
+    "resnet32": lambda nn: resnet_cifar(nn, 5),
     "resnet50": lambda nn: resnet(nn, [3, 4, 6, 3]),
     "resnet101": lambda nn: resnet(nn, [3, 4, 23, 3]),
     "resnet152": lambda nn: resnet(nn, [3, 8, 36, 3]),
 }
+
+CIFAR = ("resnet20", "resnet32")  # images of 32x32 in 10 classes
 
 # ---------------------------------------------------------------- one run
 
@@ -196,9 +235,13 @@ def base_bytes(torch):
     return bytes_in_use(torch) - torch.cuda.memory_reserved()
 
 
-def run(net, batch, mode, precision, device, iterations, seconds, cap, image_size):
+def run(net, batch, mode, precision, device, iterations, seconds, cap, image_size, threads):
     import torch
     import torch.utils.checkpoint
+
+    if threads:
+        torch.set_num_threads(threads)
+    image_size, classes = (32, 10) if net in CIFAR else (image_size, 1000)
 
     cuda = device == "cuda"
     base = base_bytes(torch) if cuda else 0
@@ -216,7 +259,7 @@ def run(net, batch, mode, precision, device, iterations, seconds, cap, image_siz
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
     criterion = torch.nn.CrossEntropyLoss()
     hosts = [(torch.randn(batch, 3, image_size, image_size).contiguous(memory_format=order),
-              torch.randint(1000, (batch,))) for _ in range(2)]
+              torch.randint(classes, (batch,))) for _ in range(2)]
     if cuda:
         hosts = [(x.pin_memory(), y.pin_memory()) for x, y in hosts]
     losses = []
@@ -245,7 +288,8 @@ def run(net, batch, mode, precision, device, iterations, seconds, cap, image_siz
     return {"peak_bytes": peak, "outside_bytes": outside, "images_per_second": batch / median,
             "iteration_seconds_median": median, "iteration_seconds_p95": times[int(0.95 * (len(times) - 1) + 0.5)],
             "loss_first": losses[0].item(), "loss_last": losses[-1].item(), "iterations": len(losses), "status": "ok",
-            "torch": torch.__version__}
+            "torch": torch.__version__, "threads": torch.get_num_threads() if not cuda else 0,
+            "host_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
 def empty_row(args, net, batch, mode, precision):
@@ -279,7 +323,7 @@ def run_apart(args, net, batch, mode, precision):
     """In a process group of its own; what goes wrong becomes the row's status."""
     row = empty_row(args, net, batch, mode, precision)
     what = json.dumps([net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap,
-                       args.image_size])
+                       args.image_size, args.threads])
     child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--one", what], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, env=environment(args), start_new_session=True)
     try:
@@ -296,6 +340,49 @@ def run_apart(args, net, batch, mode, precision):
     else:
         row["status"] = reason(err, child.returncode)
     return row
+
+
+# ---------------------------------------------------------------- both sides, on the CPU
+
+
+def run_mm(args, net, batch, policies):
+    """Rows of mm bench, one for each policy."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows")
+        command = [args.mm, "bench", "--net", net, "--batch", str(batch), "--threads", str(args.threads), "--policies",
+                   policies, "--iterations", str(args.iterations), "--quiet", "--json", path]
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+                               timeout=args.limit)
+        if not os.path.exists(path):
+            sys.exit("peer_pytorch: %s: %s" % (" ".join(command), reason(ended.stderr, ended.returncode)))
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def compare(args):
+    """Alternating rounds; of each side the median, and its ratio to PyTorch's."""
+    lines = []
+    for net, batch in args.cases:
+        speeds, peaks = {}, {}
+        for _ in range(args.rounds):
+            rows = [run_apart(args, net, batch, "channels_last", "fp32")]
+            for policy in args.policies.split(";"):  # each in a process of its own: its resident peak
+                rows += run_mm(args, net, batch, policy)
+            for row in rows:
+                if row["status"] != "ok":
+                    sys.exit("peer_pytorch: %s, %s: %s" % (net, row["policy"], row["status"]))
+                speeds.setdefault(row["policy"], []).append(row["images_per_second"])
+                peaks[row["policy"]] = max(peaks.get(row["policy"], 0), row["host_peak_bytes"] or 0)
+        torch_speed, torch_peak = (next(iter(of.values())) for of in (speeds, peaks))
+        for policy, rounds in speeds.items():
+            speed = statistics.median(rounds)
+            lines.append((net, batch, args.threads, policy, speed, speed / statistics.median(torch_speed),
+                          peaks[policy] / (1 << 20), peaks[policy] / torch_peak))
+            print("%s: %s" % (policy, ", ".join("%.1f" % each for each in rounds)), file=sys.stderr, flush=True)
+    print("%-10s %5s %7s  %-36s %8s %8s %12s %8s" %
+          ("net", "batch", "threads", "side", "images/s", "to torch", "resident MiB", "to torch"))
+    for line in lines:
+        print("%-10s %5d %7d  %-36s %8.1f %8.2f %12.0f %8.2f" % line)
 
 
 # ---------------------------------------------------------------- the command
@@ -338,22 +425,31 @@ def parse():
     p.add_argument("--seconds", type=float, default=30, help="that they may take: fewer, where one is slow (30)")
     p.add_argument("--limit", type=float, default=600, help="seconds of a run with all that it takes to begin (600)")
     p.add_argument("--image-size", type=int, default=224, help="pixels a side; another for residual networks alone (224)")
+    p.add_argument("--mm", help="with --device cpu: mm beside it, in alternating rounds; --net takes NET:BATCH")
+    p.add_argument("--policies", default="liveness;freelunch:rate=4,when=always", help="mm's, separated by ;")
+    p.add_argument("--rounds", type=int, default=3, help="of both sides (3)")
+    p.add_argument("--threads", type=int, default=0, help="of both sides on the CPU (those it may be scheduled on)")
     p.add_argument("--json", help="the rows, as an array, saved after each")
     p.add_argument("--one", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.one:
         return args
-    for net in args.net.split(","):
+    if args.mm and args.device != "cpu":
+        p.error("--mm: both sides are compared on the CPU; it goes with --device cpu")
+    args.threads = args.threads or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 0)
+    args.cases = []
+    for each in args.net.split(","):
+        net, _, batch = each.partition(":")
         if net not in NETS:
             p.error("--net %s: there are %s" % (net, ", ".join(NETS)))
+        args.cases += [(net, b) for b in read_batches(p, batch or args.batch)]
     for precision in args.precision.split(","):
         if precision not in ("fp32", "tf32"):
             p.error("--precision %s: must be fp32 or tf32" % precision)
-    for option in ("iterations", "seconds", "limit", "image_size"):
+    for option in ("iterations", "rounds", "seconds", "limit", "image_size"):
         if not getattr(args, option) > 0:
             p.error("--%s: must be more than 0" % option.replace("_", "-"))
     args.modes = read_modes(p, args.modes)
-    args.batch = read_batches(p, args.batch)
     return args
 
 
@@ -381,16 +477,18 @@ def main():
     check_torch(args.device)
     for number in (signal.SIGINT, signal.SIGTERM):  # not without the child, which no signal to the group reaches
         signal.signal(number, lambda n, _: sys.exit(128 + n))
+    if args.mm:
+        compare(args)
+        return
     rows = []
-    for net in args.net.split(","):
-        for batch in args.batch:
-            for precision in args.precision.split(","):
-                for mode in args.modes:
-                    rows.append(run_apart(args, net, batch, mode, precision))
-                    print("%s, batch %s, %s, %s: %s" % (net, batch, precision, mode, rows[-1]["status"]),
-                          file=sys.stderr, flush=True)
-                    if args.json:
-                        save(args.json, rows)
+    for net, batch in args.cases:
+        for precision in args.precision.split(","):
+            for mode in args.modes:
+                rows.append(run_apart(args, net, batch, mode, precision))
+                print("%s, batch %s, %s, %s: %s" % (net, batch, precision, mode, rows[-1]["status"]), file=sys.stderr,
+                      flush=True)
+                if args.json:
+                    save(args.json, rows)
     print_table(rows)
     sys.exit(0 if any(row["status"] == "ok" for row in rows) else 1)
 
