@@ -53,7 +53,7 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
     for (int d = 0; d < 2; d++) {
         w.kernel[d] = desc->attrs.kernel[d];
         w.stride[d] = desc->attrs.stride[d];
-        w.pad[d] = desc->attrs.pad[d];
+        w.pad[d] = w.pad_end_least[d] = desc->attrs.pad[d];
         w.dilation[d] = nets_larger(desc->attrs.dilation[d], 1); /* pools have none */
     }
     return w;

@@ -205,7 +205,7 @@ nets_dnn_window_dims nets_dnn_window_dims_of(const nets_dnn_windows *w) {
         dims.kernel[d] = w->kernel[d];
         dims.stride[d] = w->stride[d];
         dims.pad[d] = w->pad[d];
-        dims.pad_end[d] = rest > w->pad[d] ? rest : w->pad[d];
+        dims.pad_end[d] = rest > w->pad_end_least[d] ? rest : w->pad_end_least[d];
         dims.dilation[d] = w->dilation[d] - 1;
     }
     return dims;

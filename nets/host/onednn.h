@@ -26,7 +26,8 @@ typedef struct nets_dnn_kernel {
 typedef struct nets_dnn_windows {
     int64_t x[4], y[4];
     int64_t kernel[2], stride[2], pad[2], dilation[2];
-    int64_t groups; /* convolutions */
+    int64_t pad_end_least[2]; /* as `pad`, behind the image; the last window may need more */
+    int64_t groups;           /* convolutions */
 } nets_dnn_windows;
 
 /* Of a matrix product y[rows, columns] = a[rows, inner] b[inner, columns]: `transposed` means stored as the transposed

@@ -4,7 +4,7 @@
  * bias (fuse.h).
  *
  * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other. A part is
- * computed in pieces of the batch (pieces.h), of which as many as there are threads run at a time; each gives a gradient
+ * computed in pieces of the batch (pieces.h), or of its images where there are few, of which as many as there are threads run at a time; each gives a gradient
  * by the weights of its own, and these are added in order:
  *
  *   | scratchpad | scratchpad ... | weights in oneDNN's layout, or the first piece's gradient | further pieces' ...  |
@@ -217,24 +217,139 @@ static int64_t image_bytes_of(const nets_dnn_windows *w, int arg) {
     return nets_elems(dims) / dims[0] * (int64_t)sizeof(float);
 }
 
-/* `one_by_one`: each image is a piece, and leaves its output at one place. */
-static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
-                           conv_part *part) {
-    const nets_dnn *dnn = op->dnn;
+/* ---------------------------------------------------------------- rows of images */
+
+/* Some rows of each image, which need rows of the other side: of the output those of y, or, of a gradient by x, those
+ * of x. */
+typedef struct row_part {
+    nets_dnn_windows
+        w; /* of these rows alone; padding is what lies beyond the image, or beyond the other side's rows */
+    int64_t x_row, y_row;
+    int kernel;
+} row_part;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
+
+/* False: such a part has no windows of its own, or no whole ones. */
+static bool find_rows(const nets_dnn_windows *w, bool by_x, int64_t from, int64_t to, row_part *part) {
+    const int64_t stride = w->stride[0], pad = w->pad[0], reach = w->dilation[0] * (w->kernel[0] - 1);
+    int64_t x[2] = {from, to}, y[2] = {from, to}; /* first, behind the last */
+    if (by_x) {
+        y[0] = ceil_div(from + pad - reach, stride);
+        y[1] = (to - 1 + pad) / stride + 1 < w->y[1] ? (to - 1 + pad) / stride + 1 : w->y[1];
+    } else {
+        x[0] = nets_larger(from * stride - pad, 0);
+        x[1] = (to - 1) * stride - pad + reach + 1 < w->x[1] ? (to - 1) * stride - pad + reach + 1 : w->x[1];
+    }
+    if (x[0] >= x[1] || y[0] >= y[1]) return false;
+    part->w = *w;
+    part->x_row = x[0];
+    part->y_row = y[0];
+    part->w.x[0] = part->w.y[0] = 1;
+    part->w.x[1] = x[1] - x[0];
+    part->w.y[1] = y[1] - y[0];
+    part->w.pad[0] = pad + x[0] - y[0] * stride;
+    part->w.pad_end_least[0] = 0;
+    int64_t end = (part->w.y[1] - 1) * stride + reach + 1 - part->w.x[1] - part->w.pad[0];
+    return part->w.pad[0] >= 0 && part->w.pad[0] <= reach && end <= reach && -end < stride;
+}
+
+/* Numbers the kernels; false: too many. */
+static bool number_kernels(row_part *parts, int n) {
+    int kernels = 0;
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+        while (same < i && (parts[same].w.x[1] != parts[i].w.x[1] || parts[same].w.y[1] != parts[i].w.y[1] ||
+                            parts[same].w.pad[0] != parts[i].w.pad[0]))
+            same++;
+        parts[i].kernel = same < i ? parts[same].kernel : kernels++;
+    }
+    return kernels <= NETS_PIECE_KERNELS;
+}
+
+/* Of one row, as that argument has it. */
+static int64_t row_bytes_of(const nets_dnn_windows *w, int arg) {
+    return image_bytes_of(w, arg) / (arg == DNNL_ARG_SRC || arg == DNNL_ARG_DIFF_SRC ? w->x[1] : w->y[1]);
+}
+
+static mm_status make_row_kernels(const nets_dnn *dnn, const part_desc *d, const row_part *parts, int n,
+                                  nets_piecewise *run) {
+    for (int i = 0; i < n; i++) {
+        nets_dnn_kernel *kernel = &run->kernel[parts[i].kernel];
+        if (!kernel->primitive)
+            MM_TRY(nets_dnn_conv(dnn, &parts[i].w, d->kind, i == 0 ? NULL : &run->kernel[0], kernel));
+    }
+    nets_piecewise_measure(run);
+    return MM_OK;
+}
+
+static mm_status init_rows(const nets_dnn_windows *w, const part_desc *d, const row_part *parts, int n,
+                           nets_piecewise *run) {
+    const int args[NETS_PIECE_ARGS] = {d->in, d->out, d->weights};
+    int64_t weights_bytes = d->sums ? nets_aligned(nets_dnn_arg_bytes(&run->kernel[0], d->weights)) : 0;
+    MM_TRY(nets_piecewise_init(run, (int)w->x[0] * n));
+    for (int i = 0; i < run->n_pieces; i++) {
+        const row_part *part = &parts[i % n];
+        run->pieces[i].kernel = part->kernel;
+        run->pieces[i].offset[2] = i * weights_bytes;
+        for (int a = 0; a < NETS_PIECE_ARGS; a++) run->arg[a] = args[a];
+        for (int a = 0; a < 2; a++) {
+            bool of_x = args[a] == DNNL_ARG_SRC || args[a] == DNNL_ARG_DIFF_SRC;
+            run->pieces[i].offset[a] =
+                i / n * image_bytes_of(w, args[a]) + (of_x ? part->x_row : part->y_row) * row_bytes_of(w, args[a]);
+        }
+    }
+    return MM_OK;
+}
+
+/* Where there are about as few images as threads: rows of each. False: it cannot be, and is left unmade. */
+static bool make_rows(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, nets_piecewise *run) {
+    enum { PARTS_MOST = 64, LEAST_ROWS = 2 };
+    bool by_x = d->kind == NETS_DNN_CONV_BY_DATA;
+    int64_t images = w->x[0], wanted = 2 * mm_host_pool_threads(dnn->pool), most = pieces_of(dnn, w, d) / images;
+    if (mm_host_pool_threads(dnn->pool) == 1 || images >= wanted) return false;
+    int64_t n = (wanted + images - 1) / images;
+    if (d->sums && n > most) n = nets_larger(most, 1);
+    const nets_cut cut = nets_cut_of(by_x ? w->x[1] : w->y[1], n < PARTS_MOST ? (int)n : PARTS_MOST,
+                                     by_x ? w->stride[0] : 1, LEAST_ROWS);
+    row_part parts[PARTS_MOST];
+    if (cut.pieces < 2) return false;
+    for (int i = 0; i < cut.pieces; i++) {
+        int64_t from = i * cut.each, to = from + cut.each < cut.items ? from + cut.each : cut.items;
+        if (!find_rows(w, by_x, from, to, &parts[i])) return false;
+    }
+    if (!number_kernels(parts, cut.pieces)) return false;
+    if (make_row_kernels(dnn, d, parts, cut.pieces, run) == MM_OK && init_rows(w, d, parts, cut.pieces, run) == MM_OK)
+        return true;
+    nets_piecewise_fini(run);
+    return false;
+}
+
+/* ---------------------------------------------------------------- parts */
+
+/* Pieces of whole images. `one_by_one`: of one, that leave their output at one place. */
+static mm_status make_images(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
+                             nets_piecewise *run) {
     nets_cut cut = nets_cut_of(w->x[0], pieces_of(dnn, w, d), 1, 1);
     if (one_by_one) cut = (nets_cut){.items = w->x[0], .each = 1, .pieces = (int)w->x[0]};
-    MM_TRY(make_kernels(dnn, w, d, &cut, &part->run));
-    part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
+    MM_TRY(make_kernels(dnn, w, d, &cut, run));
     const nets_piece_arg args[NETS_PIECE_ARGS] = {
         {d->in, image_bytes_of(w, d->in), 0},
         {d->out, one_by_one ? 0 : image_bytes_of(w, d->out), 0},
-        {d->weights, 0, d->sums ? nets_aligned(part->weights_bytes) : 0},
+        {d->weights, 0, d->sums ? nets_aligned(nets_dnn_arg_bytes(&run->kernel[0], d->weights)) : 0},
     };
-    MM_TRY(nets_piecewise_init_cut(&part->run, &cut, args));
+    return nets_piecewise_init_cut(run, &cut, args);
+}
+
+static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
+                           conv_part *part) {
+    const nets_dnn *dnn = op->dnn;
+    if (one_by_one || !make_rows(dnn, w, d, &part->run)) MM_TRY(make_images(dnn, w, d, one_by_one, &part->run));
+    part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
     MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, d->sums, &part->reorder));
     part->scratch_bytes = nets_larger(nets_piecewise_places(dnn, &part->run) * part->run.scratch_bytes,
                                       nets_aligned(part->reorder.scratch_bytes));
-    int copies = d->sums && cut.pieces > 1 ? cut.pieces : part->reorder.primitive != NULL;
+    int copies = d->sums && part->run.n_pieces > 1 ? part->run.n_pieces : part->reorder.primitive != NULL;
     part->workspace_bytes = part->scratch_bytes + copies * nets_aligned(part->weights_bytes);
     return MM_OK;
 }
