@@ -4,7 +4,7 @@
  * on ranges. Which pieces there are hangs on the shape and the number of threads alone, and so do all sums.
  *
  * oneDNN on threads of its own (OpenMP) is not faster: ResNet-50, batch 8, on two cores, 8.6 to 11.2 images/s, with a
- * codec beside it 6.7 to 7.8; in pieces 9.4 to 10.7, and 6.8 to 7.9 (one thread: 6.3 and 5.9). But its threads wait
+ * codec beside it 6.7 to 7.8; in pieces 8.3 to 10.7, and 6.2 to 7.9 (one thread: 6.3 and 5.9). But its threads wait
  * busily, fix the share of each core beforehand, and are the process's, not ours; and tsan does not know them. */
 #ifndef NETS_HOST_PIECES_H
 #define NETS_HOST_PIECES_H
