@@ -70,6 +70,13 @@ static mm_status set_value(const arg *a, const char *value) {
     }
 }
 
+bool args_given(int argc, char **argv, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], name, length) == 0 && (!argv[i][length] || argv[i][length] == '=')) return true;
+    return false;
+}
+
 static const arg *find(const arg *table, const char *name, size_t length) {
     for (const arg *a = table; a->kind != ARG_END; a++)
         if (strlen(a->name) == length && memcmp(a->name, name, length) == 0) return a;
@@ -192,4 +199,54 @@ mm_status args_split(const char *name, const char *text, arg_texts *texts_out) {
 void args_texts_fini(arg_texts *texts) {
     free(texts->block);
     *texts = (arg_texts){0};
+}
+
+/* ---------------------------------------------------------------- values as texts */
+
+const arg *args_find(const arg *table, const char *name) { return find(table, name, strlen(name)); }
+
+mm_status args_set(const arg *a, const char *text) {
+    if (!*text) return MM_OK;
+    if (a->kind != ARG_TEXTS) return set_value(a, text);
+    args_texts_fini(a->target);
+    return args_split(a->name, text, a->target);
+}
+
+/* As short as it can be to be read back. */
+static char *number_text(double number) {
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) break;
+    }
+    return strdup(text);
+}
+
+static char *join(const arg_texts *texts) {
+    size_t length = 1;
+    for (int i = 0; i < texts->n; i++) length += strlen(texts->text[i]) + 1;
+    char *all = calloc(1, length);
+    for (int i = 0; all && i < texts->n; i++) {
+        if (i > 0) strcat(all, ",");
+        strcat(all, texts->text[i]);
+    }
+    return all;
+}
+
+char *args_text(const arg *a) {
+    char *text = NULL;
+    switch (a->kind) {
+    case ARG_TEXTS:
+        return join(a->target);
+    case ARG_NUMBER:
+        return number_text(*(const double *)a->target);
+    case ARG_COUNT:
+    case ARG_SIZE: {
+        long long count = *(const int64_t *)a->target,
+                  least = a->kind == ARG_SIZE && a->min < 1 ? 1 : (long long)a->min;
+        return count < least ? strdup("") : asprintf(&text, "%lld", count) < 0 ? NULL : text;
+    }
+    default:
+        return strdup(*(const char *const *)a->target);
+    }
 }

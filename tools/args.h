@@ -39,6 +39,19 @@ typedef struct arg {
 MM_CHECKED mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text,
                                 bool *help_out);
 
+/* Whether the option is among the arguments. */
+bool args_given(int argc, char **argv, const char *name);
+
+/* The option of that name; NULL: there is none. */
+const arg *args_find(const arg *table, const char *name);
+
+/* Sets an option as the command line would; texts are split (args_split), to be ended by args_texts_fini. "" leaves it
+ * as it is. Else the text must live as long as what it is set for. */
+MM_CHECKED mm_status args_set(const arg *a, const char *text);
+
+/* An option's value as args_set takes it, to be freed; "" for one below its least. NULL: out of memory. No flags. */
+char *args_text(const arg *a);
+
 /* Splits "a,b,c"; a policy's own commas bind closer: "naive,freelunch:rate=4,depth=2" is two (a piece without a name of
  * its own, key=value, belongs to the piece before). `name` is the option, for messages. The caller ends the texts with
  * args_texts_fini. */

@@ -1,5 +1,5 @@
-/* The state of a training as a safetensors file: parameters under torchvision's names, "momentum.<parameter>", "rng",
- * and the iteration in the metadata. */
+/* The state of a training as a safetensors file: parameters under torchvision's names, "momentum.<parameter>", "rng"; as
+ * metadata how far it is, and the options of its run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "nets/io/safetensors.h"
 #include "tools/session.h"
 
-enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16, RNG_WORDS = 4 };
+enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16, RNG_WORDS = 4, VERSION = 1 };
 
 static const nets_part PARTS[] = {NETS_VALUE, NETS_MOMENTUM};
 
@@ -42,11 +42,34 @@ static mm_status add_tensors(const session *s, nets_safetensors_builder *builder
     return nets_safetensors_add(builder, &rng);
 }
 
-static mm_status add_metadata(const session *s, nets_safetensors_builder *builder) {
-    char iteration[32];
-    snprintf(iteration, sizeof iteration, "%lld", (long long)s->iteration);
+static mm_status add_count(nets_safetensors_builder *builder, const char *key, int64_t count) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)count);
+    return nets_safetensors_add_metadata(builder, key, text);
+}
+
+static mm_status add_options(const arg *options, nets_safetensors_builder *builder) {
+    for (const arg *a = options; a && a->kind != ARG_END; a++) {
+        char *text = args_text(a);
+        if (!text) return mm_fail(MM_ERR_NOMEM, "no memory to save %s", a->name);
+        mm_status status = nets_safetensors_add_metadata(builder, a->name + 2, text);
+        free(text);
+        MM_TRY(status);
+    }
+    return MM_OK;
+}
+
+/* The place in the data is that of an image, which does not hang on the batch. */
+static mm_status add_metadata(const session *s, const arg *options, nets_safetensors_builder *builder) {
+    const nets_reader_size *size = &s->train_size;
+    int64_t at = s->iteration + s->data_shift;
+    MM_TRY(add_options(options, builder));
     MM_TRY(nets_safetensors_add_metadata(builder, "net", nets_net_name(s->config.net)));
-    return nets_safetensors_add_metadata(builder, "iteration", iteration);
+    MM_TRY(add_count(builder, "version", VERSION));
+    MM_TRY(add_count(builder, "iteration", s->iteration));
+    MM_TRY(add_count(builder, "epoch", at / size->batches));
+    MM_TRY(add_count(builder, "position", at % size->batches * s->config.batch));
+    return nets_safetensors_add_metadata(builder, "last_batch", s->config.whole_epochs ? "trained" : "left out");
 }
 
 /* nets_safetensors_fetch: a tensor has the same name in the manager as in the file. */
@@ -64,11 +87,11 @@ static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t
     return MM_OK;
 }
 
-mm_status session_save(session *s, const char *path) {
+mm_status session_save(session *s, const char *path, const arg *options) {
     nets_safetensors_builder *builder;
     MM_TRY(nets_safetensors_builder_create(&builder));
     mm_status status = add_tensors(s, builder);
-    if (status == MM_OK) status = add_metadata(s, builder);
+    if (status == MM_OK) status = add_metadata(s, options, builder);
     if (status == MM_OK) status = nets_safetensors_write_from(builder, path, NETS_TRANSFER_BYTES, fetch, s);
     nets_safetensors_builder_destroy(builder);
     return status;
@@ -108,33 +131,94 @@ static mm_status take(session *s, const nets_safetensors_file *file, void *piece
     return nets_safetensors_find(file, want.name) ? take_one(s, file, &want, piece) : MM_OK;
 }
 
-/* A file of weights alone has none: the training begins. */
-static mm_status read_iteration(const nets_safetensors_file *file, const char *path, int64_t *iteration_out) {
-    const char *text = nets_safetensors_metadata(file, "iteration");
+/* 0 if the state does not say, as one of weights alone: the training begins. */
+static mm_status read_count(const nets_safetensors_file *file, const char *path, const char *key, int64_t most,
+                            int64_t *count_out) {
+    const char *text = nets_safetensors_metadata(file, key);
     char *end;
     errno = 0;
-    long long iteration = text ? strtoll(text, &end, 10) : 0;
-    if (text && (errno || end == text || *end || iteration < 0 || iteration > SESSION_ITERATIONS_MAX))
-        return mm_fail(MM_ERR_FORMAT, "%s: its iteration is '%.32s', not a count", path, text);
-    *iteration_out = iteration;
+    long long count = text ? strtoll(text, &end, 10) : 0;
+    if (text && (errno || end == text || *end || count < 0 || count > most))
+        return mm_fail(MM_ERR_FORMAT, "%s: its %s is '%.32s', not a count from 0 to %lld", path, key, text,
+                       (long long)most);
+    *count_out = count;
     return MM_OK;
+}
+
+/* Where the data goes on: at the image where the state was, or the batch's first before it. */
+static int64_t place_in_data(const session *s, int64_t epoch, int64_t position) {
+    int64_t index = position / s->config.batch;
+    return epoch * s->train_size.batches + (index < s->train_size.batches ? index : s->train_size.batches);
 }
 
 static mm_status load(session *s, const nets_safetensors_file *file, const char *path, void *piece) {
-    int64_t iteration;
-    MM_TRY(read_iteration(file, path, &iteration));
+    const uint32_t seed[2] = {(uint32_t)s->config.seed, (uint32_t)(s->config.seed >> 32)};
+    int64_t iteration, epoch, position;
+    MM_TRY(read_count(file, path, "iteration", SESSION_ITERATIONS_MAX, &iteration));
+    MM_TRY(read_count(file, path, "epoch", SESSION_ITERATIONS_MAX, &epoch));
+    MM_TRY(read_count(file, path, "position", INT32_MAX, &position));
     MM_TRY(take(s, file, NULL));
     MM_TRY(take(s, file, piece));
     s->iteration = iteration;
-    return MM_OK;
+    if (!nets_safetensors_metadata(file, "version")) return MM_OK;
+    s->data_shift = place_in_data(s, epoch, position) - iteration;
+    return mm_persistent_set(s->manager, describe_rng().name, 0, seed, sizeof seed);
 }
 
-mm_status session_load(session *s, const char *path) {
-    nets_safetensors_file *file;
-    MM_TRY(nets_safetensors_open(path, &file));
+mm_status session_load(session *s, const nets_safetensors_file *file, const char *path) {
     void *piece = malloc(NETS_TRANSFER_BYTES);
     mm_status status = piece ? load(s, file, path, piece) : mm_fail(MM_ERR_NOMEM, "no memory to load %s", path);
     free(piece);
-    nets_safetensors_close(file);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(s->config.net));
 }
+
+/* ---------------------------------------------------------------- the run that it is of */
+
+static mm_status take_options(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
+                              char **argv) {
+    int64_t version;
+    MM_TRY(read_count(file, path, "version", INT32_MAX, &version));
+    if (version > VERSION)
+        return mm_fail(MM_ERR_FORMAT, "%s: a state of version %lld, this mm reads up to %d: it takes a newer one", path,
+                       (long long)version, VERSION);
+    for (const arg *a = options; version > 0 && a->kind != ARG_END; a++) {
+        const char *then = nets_safetensors_metadata(file, a->name + 2);
+        if (!then || args_given(argc, argv, a->name)) continue;
+        if (args_set(a, then) != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s: what it says of its run cannot be", path);
+    }
+    return MM_OK;
+}
+
+mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
+                             nets_safetensors_file **file_out) {
+    nets_safetensors_file *file;
+    MM_TRY(nets_safetensors_open(path, &file));
+    mm_status status = take_options(file, path, options, argc, argv);
+    if (status != MM_OK) {
+        nets_safetensors_close(file);
+        return status;
+    }
+    *file_out = file;
+    return MM_OK;
+}
+
+mm_status session_state_tell(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
+                             char **argv) {
+    for (const arg *a = options; nets_safetensors_metadata(file, "version") && a->kind != ARG_END; a++) {
+        const char *then = nets_safetensors_metadata(file, a->name + 2);
+        if (!then || !args_given(argc, argv, a->name)) continue;
+        char *now = args_text(a);
+        if (!now) return mm_fail(MM_ERR_NOMEM, "no memory to compare %s", a->name);
+        if (strcmp(now, then) != 0)
+            fprintf(stderr, "mm train: %s %s: %s was trained with%s%s\n", a->name, now, path, *then ? " " : "out",
+                    then);
+        free(now);
+    }
+    return MM_OK;
+}
+
+const char *session_state_says(const nets_safetensors_file *file, const char *key) {
+    return file ? nets_safetensors_metadata(file, key) : NULL;
+}
+
+void session_state_close(nets_safetensors_file *file) { nets_safetensors_close(file); }

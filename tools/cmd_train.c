@@ -11,6 +11,7 @@
 #include "tools/json_file.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
+#include "tools/train_state.h"
 
 /* With the policy to begin with they are one list. */
 enum { SWITCHES_MAX = ARG_TEXTS_MAX - 1 };
@@ -22,12 +23,15 @@ typedef struct policy_switch {
 
 typedef struct train {
     /* as given */
-    const char *net, *data, *test_data, *policy, *save, *load, *json, *log_path, *issue;
+    const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *issue;
     int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     double lr, momentum, weight_decay;
     target target;
     arg_texts switch_texts, lr_texts;
     bool eval, keep_going, no_ladder, self_check, no_measure, quiet, help;
+    const arg *table;
+    int argc;
+    char **argv;
     /* made of it */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;
@@ -35,8 +39,75 @@ typedef struct train {
     const volatile sig_atomic_t *interrupted; /* the iteration under way is finished, and the state saved if asked */
     nets_net *network;
     FILE *log;
-    texts texts; /* that the row names */
+    arg options[TRAIN_STATE_OPTIONS + 1]; /* of the run, which its state says */
+    nets_safetensors_file *state;         /* loaded; NULL: none */
+    session_period save_period;           /* of epochs: in epochs */
+    bool save_epochs;
+    int64_t saved_iteration; /* that the file of --save holds; 0: it was not written yet */
+    texts texts;             /* that the row names */
 } train;
+
+/* ---------------------------------------------------------------- what the run's state says */
+
+static bool uses_lossy(const train *t) {
+    bool lossy = train_state_lossy(t->policy);
+    for (int i = 0; i < t->n_switches; i++) lossy |= train_state_lossy(t->switches[i].policy);
+    return lossy;
+}
+
+/* Before anything else of the run is looked at. */
+static mm_status open_state(train *t) {
+    arg options[TRAIN_STATE_OPTIONS + 1];
+    if (!t->load) return MM_OK;
+    train_state_options(t->table, true, options);
+    MM_TRY(session_state_open(t->load, options, t->argc, t->argv, &t->state));
+    const char *net = session_state_says(t->state, "version") ? session_state_says(t->state, "net") : NULL;
+    if (net && !args_given(t->argc, t->argv, "--net")) t->net = net;
+    /* Another policy is not switched as the state's was. */
+    if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
+        args_texts_fini(&t->switch_texts);
+    /* Another device has none to set. */
+    if (strcmp(t->target.device, "host") != 0 && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
+    return MM_OK;
+}
+
+static mm_status open_net(train *t) {
+    const char *net = session_state_says(t->state, "net");
+    mm_status status = nets_open(t->net, &t->network);
+    if (status != MM_OK && net && t->net == net)
+        return mm_fail_in(status, "%s is a state of net %s; if that is of a file, give it: --net file:PATH", t->load,
+                          net);
+    MM_TRY(status);
+    return MM_OK;
+}
+
+/* An epoch's last smaller batch: trained on where epochs are asked for, or were when the state was made. */
+static bool trains_last_batch(const train *t) {
+    const char *last = session_state_says(t->state, "last_batch");
+    return t->epochs > 0 || (last && strcmp(last, "trained") == 0);
+}
+
+/* Once it is known to be a state of the network. */
+static mm_status tell_differences(const train *t, const session *s) {
+    const char *last = session_state_says(t->state, "last_batch"), *net = session_state_says(t->state, "net");
+    arg options[TRAIN_STATE_OPTIONS + 1];
+    train_state_options(t->table, true, options);
+    if (last && net && strcmp(net, nets_net_name(t->network)) != 0)
+        fprintf(stderr, "mm train: --net %s: %s was trained with %s\n", t->net, t->load, net);
+    if (s->train_last && last && strcmp(last, "trained") != 0)
+        fprintf(stderr,
+                "mm train: --epochs %lld: an epoch's last, smaller batch is trained on, in %s it was left out\n",
+                (long long)t->epochs, t->load);
+    return session_state_tell(t->state, t->load, options, t->argc, t->argv);
+}
+
+/* ---------------------------------------------------------------- options */
+
+static mm_status read_save_every(train *t) {
+    if (!t->save_every) return MM_OK;
+    if (!t->save) return mm_fail(MM_ERR_INVALID, "--save-every %s: needs --save FILE", t->save_every);
+    return train_state_period(t->save_every, &t->save_period, &t->save_epochs);
+}
 
 static mm_status read_switch(train *t, const char *text) {
     char *colon;
@@ -120,7 +191,8 @@ static mm_status configure(train *t, session_config *config) {
     MM_TRY(target_issue(&t->target, t->issue, &issue));
     MM_TRY(mm_policy_check(t->policy));
     for (int i = 0; i < t->switch_texts.n; i++) MM_TRY(read_switch(t, t->switch_texts.text[i]));
-    MM_TRY(nets_open(t->net, &t->network));
+    MM_TRY(read_save_every(t));
+    MM_TRY(open_net(t));
     MM_TRY(check_files(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
@@ -131,7 +203,7 @@ static mm_status configure(train *t, session_config *config) {
                                .pinned_bytes = t->pinned_bytes,
                                .seed = (uint64_t)t->seed,
                                .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
-                               .whole_epochs = t->epochs > 0,
+                               .whole_epochs = trains_last_batch(t),
                                .evaluate = t->eval,
                                .keep_going = t->keep_going,
                                .no_ladder = t->no_ladder,
@@ -164,19 +236,19 @@ static void say_why_nothing_ran(const train *t, const session *s) {
         fprintf(stderr, "mm train: interrupted before the first iteration%s\n",
                 t->save && s->iteration == 0 ? "; there is nothing to save" : "");
     else
-        fprintf(stderr, "mm train: nothing to train: %s has %lld iterations behind it\n", t->load,
-                (long long)s->iteration);
+        fprintf(stderr,
+                "mm train: nothing to train: %s has %lld iterations behind it; --iterations is how many in all\n",
+                t->load, (long long)s->iteration);
 }
 
 /* Trains to the end, with an evaluation after each epoch if asked; one run otherwise. A loaded state that is at the end
  * is only evaluated. */
 static mm_status train_all(train *t, session *s, session_run *run, row *r) {
-    int64_t end = t->epochs ? t->epochs * s->train_size.batches : t->iterations;
-    int64_t part = t->epochs && t->eval ? s->train_size.batches : end;
+    int64_t epoch = s->train_size.batches, end = t->epochs ? t->epochs * epoch - s->data_shift : t->iterations;
     row all = {0};
     do {
-        run->iterations = s->iteration + part - s->iteration % part;
-        if (run->iterations > end) run->iterations = end;
+        int64_t epoch_end = s->iteration + epoch - (s->iteration + s->data_shift) % epoch;
+        run->iterations = t->epochs && t->eval && epoch_end < end ? epoch_end : end;
         row one = {0};
         MM_TRY(session_train(s, run, &one));
         if (all.iterations > 0) {
@@ -190,18 +262,41 @@ static mm_status train_all(train *t, session *s, session_run *run, row *r) {
     return MM_OK;
 }
 
+static mm_status save(void *ctx, session *s) {
+    train *t = ctx;
+    if (s->iteration == 0 || s->iteration == t->saved_iteration) return MM_OK;
+    MM_TRY(session_save(s, t->save, t->options));
+    t->saved_iteration = s->iteration;
+    return MM_OK;
+}
+
+/* What was trained is not lost to a failure: the state is as the last whole iteration left it. What --save-every wrote
+ * before a run diverged is better: its loss was finite, and not about to overflow. */
+static mm_status save_at_end(train *t, session *s, mm_status status) {
+    if (!t->save) return status;
+    bool diverged = session_diverged(s);
+    mm_status saved = diverged && t->saved_iteration > 0 ? MM_OK : save(t, s);
+    if (diverged && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
+    if (diverged && t->saved_iteration > 0)
+        fprintf(json_file_beside(t->json), "%s: the state after iteration %lld\n", t->save,
+                (long long)t->saved_iteration);
+    return status != MM_OK || diverged ? status : saved;
+}
+
 static mm_status run_session(train *t, session *s, row *r) {
-    session_run run = {.hook = apply_switches, .hook_ctx = t, .log = t->log, .quiet = t->quiet};
+    session_run run = {.hook = apply_switches, .hook_ctx = t, .log = t->log, .quiet = t->quiet, .save = save};
     MM_TRY(read_schedule(t, &run.schedule));
-    if (t->load) MM_TRY(session_load(s, t->load));
+    if (t->state) MM_TRY(session_load(s, t->state, t->load));
+    if (t->state) MM_TRY(tell_differences(t, s));
+    run.save_period = t->save_period;
+    if (t->save_epochs) {
+        run.save_period.every *= s->train_size.batches;
+        run.save_period.shift = s->data_shift;
+    }
+    t->target.threads = t->target.backend->threads; /* as they are, for the state */
     mm_status status = train_all(t, s, &run, r);
     if (status == MM_OK && r->iterations == 0) say_why_nothing_ran(t, s);
-    /* What was trained is not lost to a failure: the state is as the last whole iteration left it. */
-    if (t->save && s->iteration > 0) {
-        mm_status saved = session_save(s, t->save);
-        if (status == MM_OK) status = saved;
-    }
-    return status;
+    return save_at_end(t, s, status);
 }
 
 /* After all that may be refused, so that what is there stays. */
@@ -224,6 +319,7 @@ static mm_status run_train(train *t, row *r) {
     session_config config;
     session s;
     MM_TRY(configure(t, &config));
+    train_state_options(t->table, uses_lossy(t), t->options);
     mm_status begun = session_init(&s, &config);
     if (session_stopped_early(&s, begun)) {
         session_name_row(&s, r);
@@ -251,9 +347,12 @@ static const char help_text[] =
     "and int32 labels [images], or [images, height, width] for a network with a label for each pixel, as numpy.save\n"
     "writes them. They are read while training goes on, not held in memory.\n"
     "\n"
-    "A saved state goes on where it stopped, bit for bit: --iterations and --epochs count what it has behind it.\n"
+    "A saved state goes on where it stopped, bit for bit: it says its network, data and the place in it, batch, seed,\n"
+    "learning rate and its steps, momentum, weight decay and threads, and policies and budget where a code is lossy.\n"
+    "What of it is given with --load and differs is told; --iterations and --epochs count what it has behind it.\n"
+    "--save-every saves on the way; a run that is killed while it saves leaves the state before.\n"
     "A loss or gradient that is NaN or infinite ends the training with status diverged and exit 1: that iteration's\n"
-    "update is not taken, and --save has the state before it. --keep-going trains on.\n"
+    "update is not taken, and --save has the state before it, or what --save-every wrote. --keep-going trains on.\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second one ends it\n"
     "at once.\n"
     "Otherwise: 0 done, 1 failed or does not fit, 2 the command line cannot be meant so.\n"
@@ -300,6 +399,7 @@ int cmd_train(int argc, char **argv) {
         {"--eval", NULL, "test accuracy at the end, with --epochs after each", ARG_FLAG, &t.eval, 0, 0},
         {"--load", "FILE", "go on from a saved state (safetensors)", ARG_TEXT, &t.load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t.save, 0, 0},
+        {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t.save_every, 0, 0},
         {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t.log_path, 0, 0},
         {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
@@ -320,7 +420,13 @@ int cmd_train(int argc, char **argv) {
     if (!t.iterations && !t.epochs) t.iterations = 100;
     t.interrupted = command_interruptible();
     row r = {0};
-    status = run_train(&t, &r);
+    t.table = table;
+    t.argc = argc;
+    t.argv = argv;
+    status = open_state(&t);
+    if (status == MM_OK) status = run_train(&t, &r);
+    args_texts_fini(&t.lr_texts);
+    args_texts_fini(&t.switch_texts);
     if (t.log) fclose(t.log);
     target_fini(&t.target);
     nets_net_destroy(t.network);
@@ -330,12 +436,14 @@ int cmd_train(int argc, char **argv) {
         if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0)
             fprintf(stderr, "'mm plan --net %s --batch %lld' tells what each policy needs\n", t.net,
                     (long long)t.batch);
+        session_state_close(t.state);
         return code;
     }
     row_end(&r, *t.interrupted);
     status = rows_print(json_file_beside(t.json), &r, 1);
     if (status == MM_OK && t.json) status = rows_save(t.json, &r, 1);
     texts_fini(&t.texts);
+    session_state_close(t.state);
     if (status != MM_OK) return command_failed("train", status);
     if (r.diverged_iteration > 0 && !t.keep_going) return EXIT_FAILED;
     return *t.interrupted ? EXIT_INTERRUPTED : EXIT_OK;

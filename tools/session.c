@@ -248,15 +248,6 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     return MM_OK;
 }
 
-static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
-    while (s->iteration < run->iterations && !session_is_stopped(s) && !session_diverged(s)) {
-        if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
-        MM_TRY(start_iteration(s, run, t));
-        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
-    }
-    return MM_OK;
-}
-
 /* The device catches up. What failed, and what was behind it, did not happen. */
 static mm_status land(session *s, const session_run *run, progress *p, tally *t, row *r) {
     mm_status status = MM_OK;
@@ -265,8 +256,27 @@ static mm_status land(session *s, const session_run *run, progress *p, tally *t,
     return status;
 }
 
+/* A diverged run is at an earlier iteration by then. */
+static mm_status save_if_due(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    const session_period *period = &run->save_period;
+    if (period->every == 0 || (s->iteration + period->shift) % period->every != 0) return MM_OK;
+    MM_TRY(land(s, run, p, t, r));
+    return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
+}
+
+static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
+    while (s->iteration < run->iterations && !session_is_stopped(s) && !session_diverged(s)) {
+        if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
+        MM_TRY(start_iteration(s, run, t));
+        if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
+        if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
+    }
+    return MM_OK;
+}
+
 static mm_status seek(session *s) {
-    return nets_reader_seek(s->train_data, s->iteration / s->train_size.batches, s->iteration % s->train_size.batches);
+    int64_t at = s->iteration + s->data_shift;
+    return nets_reader_seek(s->train_data, at / s->train_size.batches, at % s->train_size.batches);
 }
 
 static int64_t ladder_steps(const session *s) {

@@ -60,6 +60,7 @@ typedef struct session {
     int64_t staged_bytes;  /* of the budget, for batches that come in beside the computation; 0: they never do */
     requirement_free free; /* of the first policy, if it takes less on the device with more pinned memory */
     char holder[256];      /* layer and phase that hold it */
+    int64_t data_shift;    /* how far the data is ahead of the iterations, in batches: other batches came before */
     int64_t iteration;     /* how many were run, those of a loaded state included */
     int64_t
         diverged_iteration; /* the first whose loss or gradient was not finite, from 1; 0: none. It ends the training, and is as
@@ -87,12 +88,19 @@ void session_name_row(const session *s, row *row_out);
 /* Called before each iteration of a training run, when session.iteration were submitted: may switch the policy. */
 typedef mm_status (*session_hook)(void *ctx, session *s);
 
+/* How often: after each `every` iterations, counted from -`shift`. */
+typedef struct session_period {
+    int64_t every, shift; /* every 0: never */
+} session_period;
+
 typedef struct session_run {
     int64_t iterations; /* until session.iteration is this */
     nets_schedule schedule;
     session_hook hook; /* may be NULL */
     void *hook_ctx;
-    FILE *log; /* a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
+    session_period save_period;
+    session_hook save; /* called then, between iterations; may be NULL where that is never */
+    FILE *log;         /* a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
     bool quiet;
 } session_run;
 
@@ -105,11 +113,29 @@ MM_CHECKED mm_status session_train(session *s, const session_run *run, row *row_
 /* Share of the test images whose label scored highest, and mean loss. Stopped half-way: both negative. */
 MM_CHECKED mm_status session_evaluate(session *s, bool quiet, double *accuracy_out, double *loss_out);
 
-/* Weights, running statistics, optimizer state, and how far the training is: to a file and back. Saving replaces the
+/* A state to go on from; it is opened before the session is made, since it says how the run was: metadata of options, by
+ * their names without "--". */
+typedef struct nets_safetensors_file nets_safetensors_file;
+
+/* Opens the file, and sets each of the options (ending with ARG_END) that the state says and the arguments do not. A
+ * state that says nothing of its version (an older one, or
+ * weights alone) sets none. The options' texts live in the file. MM_ERR_FORMAT: no state, one of another version, or of
+ * an option's value that cannot be. */
+MM_CHECKED mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
+                                        nets_safetensors_file **file_out);
+/* A line on stderr for each that the arguments have otherwise than the state. MM_ERR_NOMEM. */
+MM_CHECKED mm_status session_state_tell(const nets_safetensors_file *file, const char *path, const arg *options,
+                                        int argc, char **argv);
+/* What the state says; NULL: nothing. */
+const char *session_state_says(const nets_safetensors_file *file, const char *key);
+void session_state_close(nets_safetensors_file *file); /* NULL is legal */
+
+/* Weights, running statistics, optimizer state, and how far the training is: to a file and back, with the options (ending with
+ * ARG_END; NULL: none) as metadata. Saving replaces the
  * file when the new one is complete; a state with elements that are not finite is refused (MM_ERR_UNSUPPORTED), unless
  * config.keep_going. Loading checks the whole file before it changes anything. Both have NETS_TRANSFER_BYTES of a tensor
  * in memory at a time. */
-MM_CHECKED mm_status session_save(session *s, const char *path);
-MM_CHECKED mm_status session_load(session *s, const char *path);
+MM_CHECKED mm_status session_save(session *s, const char *path, const arg *options);
+MM_CHECKED mm_status session_load(session *s, const nets_safetensors_file *file, const char *path);
 
 #endif

@@ -29,8 +29,8 @@ every_command_has_help_() {
         says $command "usage: mm $command"
         narrow $command 120
     done
-    for option in net data batch iterations epochs device budget policy switch seed save load eval keep-going self-check \
-        no-ladder deterministic workspace json; do
+    for option in net data batch iterations epochs device budget policy switch seed save save-every load eval keep-going \
+        self-check no-ladder deterministic workspace json; do
         says train "  --$option "
     done
     for option in net batch policies budgets iterations simulate predict json svg; do says bench "  --$option "; done

@@ -76,7 +76,7 @@ freelunch_has_equal_bits_however_it_is_carried_out_() {
     trained reference --policy freelunch:rate=4,when=always
     for options in depth=1 depth=7 buffers=naive workspace=naive buffers=naive,workspace=naive; do
         trained state --policy freelunch:rate=4,when=always,$options
-        equal reference state
+        equal_tensors reference state
     done
     trained inline --policy freelunch:rate=4,when=always --issue inline
     equal reference inline
@@ -278,6 +278,99 @@ a_loaded_state_goes_on_in_the_middle_of_epochs_() {
     expect 0 "${tiny[@]}" "${data[@]}" --epochs 1 --save part
     expect 0 "${tiny[@]}" "${data[@]}" --epochs 3 --load part --save in_two
     equal at_once in_two
+}
+
+# goes_on_alone ITERATIONS ARGUMENT...: twice as many in one go are as many, and as many more without a word of how.
+goes_on_alone() {
+    local half=$1
+    shift
+    expect 0 train --quiet --iterations $((2 * half)) "$@" --save at_once
+    expect 0 train --quiet --iterations "$half" "$@" --save half
+    expect 0 train --quiet --iterations $((2 * half)) --load half --save in_two
+    [[ ! -s err ]] || fail "nothing differs, but something is told"
+    equal at_once in_two
+    differ half in_two
+}
+
+# Dropout, shuffling over an epoch's end, steps of the rate before and behind.
+a_state_says_how_its_run_goes_on_() {
+    goes_on_alone 7 --net tiny --batch 4 --data synthetic:samples=18 --seed 5 --lr 0.037 --lr-step 3 --lr-step 9 \
+        --momentum 0.7 --weight-decay 0.003 --threads 1
+    [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "it does not say where"
+}
+
+# Images that are cropped and flipped, of which each would be seen; a lossy policy that is switched.
+a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
+    mkdir data
+    { printf '\3' && head -c 3072 /dev/urandom; } >record
+    for _ in {1..100}; do cat record; done >hundred
+    for _ in {1..100}; do cat hundred; done >data/test_batch.bin
+    for i in {1..5}; do ln data/test_batch.bin "data/data_batch_$i.bin"; done
+    goes_on_alone 3 --net resnet8 --batch 8 --data cifar10:data --budget 8MiB --policy freelunch:rate=4,when=always \
+        --switch 2:liveness --switch 4:freelunch:rate=8,when=always
+}
+
+what_is_said_and_differs_is_told_() {
+    local lines
+    expect 0 "${tiny[@]}" --iterations 2 --save state --data synthetic:samples=18
+    expect 0 train --net tiny --quiet --iterations 4 --load state --batch 6 --lr 0.1 --seed 2 --lr-step 3 --save other
+    mapfile -t lines <err
+    ((${#lines[@]} == 3)) || fail "not three lines: ${lines[*]}"
+    says err "mm train: --batch 6: state was trained with 4"
+    says err "mm train: --seed 2: state was trained with 1"
+    says err "mm train: --lr-step 3: state was trained without"
+    # The eight images that were seen are one batch of six, and a part of the second.
+    [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it went on elsewhere"
+    expect 0 train --quiet --epochs 1 --load state
+    says err "mm train: --epochs 1: an epoch's last, smaller batch is trained on, in state it was left out"
+}
+
+# As it was before states said so: the defaults.
+a_state_without_a_version_says_only_how_far_it_is_() {
+    expect 0 "${tiny[@]}" --iterations 2 --seed 5 --lr 0.03 --save state
+    sed 's/"version":"1"/"versiom":"1"/' state >old
+    expect 0 "${tiny[@]}" --iterations 4 --load old --save from_old
+    [[ ! -s err ]] || fail "something is told"
+    expect 0 "${tiny[@]}" --iterations 4 --load state --seed 1 --lr 0.1 --save from_state
+    [[ $(<from_old) == *'"iteration":"4"'*'"lr":"0.1"'*'"seed":"1"'* ]] || fail "it is of another run"
+    refused 1 "not a state of resnet32" train --iterations 4 --load old --quiet
+}
+
+states_that_say_what_cannot_be_are_refused_() {
+    expect 0 "${tiny[@]}" --iterations 2 --save state
+    sed 's/"version":"1"/"version":"9"/' state >newer
+    refused 1 "newer: a state of version 9, this mm reads up to 1" train --load newer
+    sed 's/"batch":"4"/"batch":"0"/' state >wrong
+    refused 1 "wrong: what it says of its run cannot be: --batch 0" train --load wrong
+    sed 's/"position":"8"/"position":"x"/' state >place
+    refused 1 "its position is 'x', not a count" train --load place --quiet
+    sed 's/"net":"tiny"/"net":"mine"/' state >mine
+    refused 2 "mine is a state of net mine; if that is of a file, give it: --net file:PATH" train --load mine
+}
+
+states_are_saved_on_the_way_() {
+    start train --net tiny --batch 4 --iterations 1000000 --save state --save-every 3 --log log --quiet
+    wait_for log $'\n8,'
+    kill -KILL $!
+    wait $! 2>/dev/null
+    trap - EXIT
+    [[ $(<state) =~ '"iteration":"'([0-9]+)'"' ]] || fail "no state"
+    local done_by=${BASH_REMATCH[1]}
+    ((done_by >= 6 && done_by % 3 == 0)) || fail "saved at $done_by"
+    expect 0 "${tiny[@]}" --iterations "$done_by" --save at_once
+    equal at_once state
+    # By epochs; and a run that is saved on the way is the same.
+    expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --eval --save state --save-every 1epoch
+    expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --save at_once
+    equal at_once state
+    expect 1 "${net[@]}" --iterations 40 --lr 900 --save state --save-every 2
+    [[ $(<state) =~ '"iteration":"'([0-9]+)'"' ]] || fail "no state"
+    says out "state: the state after iteration ${BASH_REMATCH[1]}"
+    ((BASH_REMATCH[1] % 2 == 0)) || fail "what was saved on the way is lost"
+    refused 2 "--save-every 2: needs --save" "${tiny[@]}" --save-every 2
+    for n in 0 -1 x 1epic epoch; do
+        refused 2 "--save-every $n: must be iterations or epochs" "${tiny[@]}" --save s --save-every=$n
+    done
 }
 
 a_state_loaded_behind_a_switch_has_its_policy_() {
