@@ -80,8 +80,25 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
 
 /* ---------------------------------------------------------------- life */
 
+/* Nothing lies behind the last member: what a caller has behind its own last one is a later version's. */
+_Static_assert(offsetof(mm_options, event_ctx) + sizeof(void *) == sizeof(mm_options), "no padding at the end");
+
+/* Options as the caller's header has them, as this one does. */
+static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {
+    MM_TRY(mm_check_given(given, "mm_manager_create", "options"));
+    for (size_t i = sizeof *taken; i < bytes; i++)
+        if (((const uint8_t *)given)[i])
+            return mm_fail(
+                MM_ERR_UNSUPPORTED,
+                "mm_manager_create: the options have %zu bytes, of which mm %s knows %zu, and byte %zu is not "
+                "0: they are of a newer mm.h; run with its library, or leave out what is newer",
+                bytes, MM_VERSION, sizeof *taken, i);
+    *taken = (mm_options){0};
+    memcpy(taken, given, bytes < sizeof *taken ? bytes : sizeof *taken);
+    return MM_OK;
+}
+
 static mm_status check_options(const mm_options *o) {
-    MM_TRY(mm_check_given(o, "mm_manager_create", "options"));
     if (o->device_bytes <= 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: device_bytes is %lld; give the budget in bytes",
                        (long long)o->device_bytes);
@@ -168,12 +185,14 @@ static mm_status open_parts(mm_manager *m) {
     return mm_dispatch_create(&dispatch, &m->dispatch);
 }
 
-mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out) {
-    MM_TRY(check_options(options));
+mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes, mm_manager **manager_out) {
+    mm_options options;
+    MM_TRY(take_options(given, options_bytes, &options));
+    MM_TRY(check_options(&options));
     MM_TRY(mm_check_given(manager_out, "mm_manager_create", "manager_out"));
     mm_manager *m = calloc(1, sizeof *m);
     if (!m) return mm_fail(MM_ERR_NOMEM, "out of memory for a manager");
-    m->options = *options;
+    m->options = options;
     m->ceiling_bytes = INT64_MAX;
     pthread_mutex_init(&m->lock, NULL);
     mm_status status = open_parts(m);

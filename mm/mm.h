@@ -46,7 +46,8 @@ extern "C" {
 #endif
 
 /* The version of this header and of the library, major.minor.patch; the only place that has it: pkg-config's file and
- * 'mm --version' are made of it. */
+ * 'mm --version' are made of it. The library's soname, libmm.so.1, has a number of its own (mm/BUILD), which changes when
+ * programs that were built before would no longer run. */
 #define MM_VERSION "0.11.0"
 
 /* ---------------------------------------------------------------- status */
@@ -279,6 +280,8 @@ typedef struct mm_event_info {
 /* Called on the thread that drives the manager, with no lock held. Must not call the manager. */
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
+/* Zeroes are the defaults. Later versions add members, at the end only: whoever sets members by name, and leaves the rest
+ * zero, compiles with any of them; and what was compiled with an older header runs with a newer library. */
 typedef struct mm_options {
     const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU, which becomes the
                                  calling thread's current one (cudaSetDevice) */
@@ -317,9 +320,17 @@ typedef struct mm_options {
  * MM_ERR_NOMEM and both numbers, a budget above what the device has free (the host device: above what the machine
  * has). */
 
+/* mm_manager_create for options of `options_bytes` bytes, which is sizeof(mm_options) as the caller knows it. Members
+ * beyond are zero. MM_ERR_UNSUPPORTED: the options are longer than this library's, and not zero there: they are of a
+ * newer header. For those who find the library's functions by name (dlsym); others call mm_manager_create. */
+MM_API MM_CHECKED mm_status mm_manager_create_sized(const mm_options *options, size_t options_bytes,
+                                                    mm_manager **manager_out);
+
 /* Creates a manager with its arena and its threads. MM_ERR_INVALID, MM_ERR_NOT_FOUND (policy, device, codec),
  * MM_ERR_NOMEM. */
-MM_API MM_CHECKED mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out);
+MM_CHECKED static inline mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out) {
+    return mm_manager_create_sized(options, sizeof *options, manager_out);
+}
 
 /* Drains, joins its threads, frees. NULL is legal. */
 MM_API void mm_manager_destroy(mm_manager *manager);

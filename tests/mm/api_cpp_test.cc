@@ -32,6 +32,8 @@ static void a_layer_runs_from_cpp(void **) {
     mm_options options = {};
     options.device_bytes = 65536;
     mm_manager *manager = nullptr;
+    assert_int_equal(mm_manager_create_sized(&options, sizeof options, &manager), MM_OK);
+    mm_manager_destroy(manager);
     assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(mm_iteration_begin(manager, graph), MM_OK);

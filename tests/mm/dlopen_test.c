@@ -19,15 +19,16 @@ static const char library_path[] = "mm/libmm.so";
     f(status_name) f(last_error) f(dtype_bytes) f(dtype_name) f(layer_kind_properties) f(graph_set_properties)         \
         f(tensor_kind_name) f(layer_kind_name) f(phase_name) f(graph_create) f(graph_destroy) f(graph_add_tensor)      \
             f(graph_add_layer) f(graph_add_step) f(graph_allow_inplace) f(graph_allow_alias) f(graph_allow_given)      \
-                f(graph_allow_workspace) f(graph_freeze) f(graph_find_tensor) f(manager_create) f(manager_destroy)     \
-                    f(manager_prepare) f(manager_forget) f(policy_set) f(policy_now) f(recompute_set) f(budget_set)    \
-                        f(external_set) f(persistent_add) f(persistent_remove) f(persistent_data) f(persistent_get)    \
-                            f(persistent_set) f(compute_stream) f(stream_handle) f(iteration_begin) f(iteration_end)   \
-                                f(iteration_end_async) f(manager_sync) f(replay_state) f(record_begin) f(record_end)   \
-                                    f(iteration_replay) f(iteration_abort) f(layer_begin) f(layer_end) f(tensor_data)  \
-                                        f(tensor_form) f(tensor_exact) f(tensor_given) f(workspace_data)               \
-                                            f(workspace_bytes) f(current_step) f(manager_device_bytes) f(stats_get)    \
-                                                f(touched_get) f(policy_list) f(codec_list) f(device_list)
+                f(graph_allow_workspace) f(graph_freeze) f(graph_find_tensor) f(manager_create_sized)                  \
+                    f(manager_destroy) f(manager_prepare) f(manager_forget) f(policy_set) f(policy_now)                \
+                        f(recompute_set) f(budget_set) f(external_set) f(persistent_add) f(persistent_remove)          \
+                            f(persistent_data) f(persistent_get) f(persistent_set) f(compute_stream) f(stream_handle)  \
+                                f(iteration_begin) f(iteration_end) f(iteration_end_async) f(manager_sync)             \
+                                    f(replay_state) f(record_begin) f(record_end) f(iteration_replay)                  \
+                                        f(iteration_abort) f(layer_begin) f(layer_end) f(tensor_data) f(tensor_form)   \
+                                            f(tensor_exact) f(tensor_given) f(workspace_data) f(workspace_bytes)       \
+                                                f(current_step) f(manager_device_bytes) f(stats_get) f(touched_get)    \
+                                                    f(policy_list) f(codec_list) f(device_list)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {
@@ -75,7 +76,7 @@ static void a_layer_runs_in_a_library_opened_at_run_time(void **state) {
     /* The heap's jemalloc too. */
     mm_options options = {.device_bytes = 1 << 20,
                           .policy = "freelunch:codec=raw,buffers=naive,workspace=naive,when=always"};
-    if (mm.manager_create(&options, &m) != MM_OK) fail_msg("%s", mm.last_error());
+    if (mm.manager_create_sized(&options, sizeof options, &m) != MM_OK) fail_msg("%s", mm.last_error());
     for (int i = 0; i < 2; i++) {
         if (mm.iteration_begin(m, graph) != MM_OK) fail_msg("%s", mm.last_error());
         assert_int_equal(mm.layer_begin(m, layer, MM_FORWARD, NULL), MM_OK);
@@ -139,10 +140,30 @@ static void the_library_shows_the_functions_of_the_header_and_no_other_symbol(vo
     free(file);
 }
 
+static void programs_linked_with_the_library_look_for_its_version(void **state) {
+    (void)state;
+    long bytes;
+    char *file = read_file(library_path, &bytes);
+    const Elf64_Ehdr *header = (const Elf64_Ehdr *)file;
+    const Elf64_Shdr *sections = (const Elf64_Shdr *)(file + header->e_shoff);
+    const char *soname = NULL;
+    for (int s = 0; s < header->e_shnum; s++) {
+        if (sections[s].sh_type != SHT_DYNAMIC) continue;
+        const Elf64_Dyn *entries = (const Elf64_Dyn *)(file + sections[s].sh_offset);
+        const char *strings = file + sections[sections[s].sh_link].sh_offset;
+        for (size_t i = 0; i < sections[s].sh_size / sizeof *entries; i++)
+            if (entries[i].d_tag == DT_SONAME) soname = strings + entries[i].d_un.d_val;
+    }
+    assert_non_null(soname);
+    assert_string_equal(soname, "libmm.so.1");
+    free(file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_runs_in_a_library_opened_at_run_time),
         cmocka_unit_test(the_library_shows_the_functions_of_the_header_and_no_other_symbol),
+        cmocka_unit_test(programs_linked_with_the_library_look_for_its_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

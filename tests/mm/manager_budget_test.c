@@ -286,6 +286,42 @@ static mm_status create(const mm_options *options) {
     return status;
 }
 
+static void count_event(void *ctx, const mm_event_info *event) {
+    (void)event;
+    ++*(int *)ctx;
+}
+
+/* A caller whose header has fewer members, and one whose header has more. */
+static void options_of_another_headers_size_are_taken_as_far_as_they_are_known(void **state) {
+    (void)state;
+    struct {
+        mm_options known;
+        int64_t newer[2];
+    } options = {.known = {.device_bytes = 65536, .event_fn = count_event}};
+    int events = 0;
+    mm_manager *m = NULL;
+    options.known.event_ctx = &events;
+    const size_t older = offsetof(mm_options, event_fn);
+    if (mm_manager_create_sized(&options.known, older, &m) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(mm_policy_set(m, "naive"), MM_OK);
+    assert_int_equal(events, 0); /* that option does not exist there */
+    mm_manager_destroy(m);
+
+    m = NULL;
+    if (mm_manager_create_sized(&options.known, sizeof options, &m) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(mm_policy_set(m, "naive"), MM_OK);
+    assert_int_equal(events, 1);
+    mm_manager_destroy(m);
+
+    m = NULL;
+    options.newer[1] = 1;
+    assert_int_equal(mm_manager_create_sized(&options.known, sizeof options, &m), MM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mm_last_error(), "they are of a newer mm.h"));
+    assert_null(m);
+    assert_int_equal(mm_manager_create_sized(&options.known, 0, &m), MM_ERR_INVALID); /* without a budget */
+    assert_null(m);
+}
+
 static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void **state) {
     (void)state;
     enum { BYTES = 1000, TAKEN = 1024 };
@@ -567,6 +603,7 @@ int main(void) {
         cmocka_unit_test(touched_bytes_need_the_pattern_from_the_start),
         cmocka_unit_test(bytes_written_outside_of_every_segment_are_stray),
         cmocka_unit_test(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched),
+        cmocka_unit_test(options_of_another_headers_size_are_taken_as_far_as_they_are_known),
         cmocka_unit_test(a_persistent_tensor_that_no_graph_declares_moves_the_plans_up),
         cmocka_unit_test(bytes_of_a_persistent_tensor_are_those_within_it),
         cmocka_unit_test(what_a_graph_that_was_refused_declares_can_be_given_back),
