@@ -79,10 +79,8 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     positive rows replays
     positive rows host_seconds
     positive rows host_seconds_per_layer
-    says out " a layer, replayed"
     expect 0 "${run[@]}" --json rows --issue thread
-    [[ $(value rows replays) == 0 && $(<out) != *replayed* ]] || fail "replayed with --issue thread"
-    says out " a layer"
+    [[ $(value rows replays) == 0 ]] || fail "replayed with --issue thread"
     refused 2 "--link: a link of a given speed is device host's, not cuda's" "${run[@]}" --link codec/10
 }
 
