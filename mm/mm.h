@@ -207,7 +207,7 @@ MM_API void mm_graph_destroy(mm_graph *graph);
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
 
-/* Declares a layer. Rules of policies name it by its kind or by its name. It has the properties of its kind
+/* Declares a layer. Rules of policies name it by its kind. It has the properties of its kind
  * (mm_layer_kind_properties) unless mm_graph_set_properties gives it others. Give a layer of your own the kind that it
  * resembles: any activation is a MM_LAYER_RELU. */
 MM_API MM_CHECKED mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind,
@@ -395,9 +395,9 @@ MM_API mm_stream *mm_compute_stream(mm_manager *manager);
  * step, after mm_layer_begin: with measure_times, the step's time counts from this call. */
 MM_API void *mm_stream_handle(mm_stream *stream);
 
-/* Begins an iteration of the graph, and prepares the graph if it was not. MM_ERR_ORDER: an iteration is under way, or an
- * external tensor has no memory yet. MM_ERR_UNSUPPORTED: the plan recomputes, and no mm_recompute_fn is set. Otherwise
- * the errors of mm_manager_prepare. */
+/* Begins an iteration of the graph, and prepares the graph if it was not. MM_ERR_ORDER: an iteration is under way, or
+ * an external tensor has no memory yet. MM_ERR_UNSUPPORTED: the plan recomputes, and no mm_recompute_fn is set.
+ * Otherwise the errors of mm_manager_prepare. */
 MM_API MM_CHECKED mm_status mm_iteration_begin(mm_manager *manager, const mm_graph *graph);
 
 /* Ends the iteration: waits for every stream. Returns the first failure of the iteration that no call has returned
