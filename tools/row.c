@@ -111,11 +111,18 @@ static void host_cell(table *t, const row *r) {
         table_cell(t, "-");
 }
 
+/* A loss that grows without bound keeps a narrow cell: the exponent tells enough of it. */
+static const char *loss_text(double loss, char text[CELL]) {
+    snprintf(text, CELL, fabs(loss) < 1e4 || !isfinite(loss) ? "%.2f" : "%.2e", loss);
+    return text;
+}
+
 static void loss_cell(table *t, const row *r) {
+    char first[CELL], last[CELL];
     if (r->simulated)
         table_cell(t, "-");
     else
-        table_cell(t, "%.2f -> %.2f", r->loss_first, r->loss_last);
+        table_cell(t, "%s -> %s", loss_text(r->loss_first, first), loss_text(r->loss_last, last));
 }
 
 static void simulated_cell(table *t, const row *r) {

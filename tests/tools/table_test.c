@@ -86,6 +86,22 @@ static void a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut(void **stat
                 "        100.0\n");
 }
 
+static void a_last_word_keeps_its_line_and_costs_a_column(void **state) {
+    (void)state;
+    static const char wide[] = "3333333333333333333333333333333333333333";
+    static const table_column columns[] = {
+        {"first", false, 1}, {"policy", true, 0}, {"host", true, 0}, {"status", true, 0}};
+    const char *const cells[] = {"12345", wide, wide, "interrupted"};
+    print(columns, 4, TABLE_DROPPING, cells, 1);
+    says("3  interrupted\n(no room for first)\n");
+    free(printed);
+    const char *const words[] = {"12345", wide, wide, "out of memory for a table"};
+    print(columns, 4, TABLE_DROPPING, words, 1);
+    says("12345");
+    says("out of\n    memory for a table\n");
+    free(printed);
+}
+
 static void a_note_of_any_length_is_wrapped(void **state) {
     (void)state;
     static const table_column columns[] = {{"policy", true, 0}, {"img/s", false, 0}};
@@ -184,6 +200,19 @@ static void rows_fit_the_page_whatever_the_policys_length(void **state) {
     free(printed);
 }
 
+static void a_loss_without_bound_keeps_its_cell_narrow(void **state) {
+    (void)state;
+    row rows[] = {make_row("swap", NULL, 1), make_row("naive", NULL, 1)};
+    rows[0].loss_last = 73073762684318515200.0;
+    rows[1].loss_last = 9999.0;
+    FILE *file = begin();
+    expect_ok(rows_print(file, rows, 2));
+    end(file);
+    says("  2.50 -> 7.31e+19  ok\n");
+    says("  2.50 -> 9999.00   ok\n");
+    free(printed);
+}
+
 /* ---------------------------------------------------------------- lists */
 
 static void lists_of_policies_have_no_longest_text(void **state) {
@@ -207,10 +236,12 @@ int main(void) {
         cmocka_unit_test(columns_are_aligned_and_those_without_figures_left_out),
         cmocka_unit_test(what_has_no_room_is_dropped_in_order_and_named),
         cmocka_unit_test(a_cell_that_is_too_wide_goes_on_below_and_nothing_is_cut),
+        cmocka_unit_test(a_last_word_keeps_its_line_and_costs_a_column),
         cmocka_unit_test(a_note_of_any_length_is_wrapped),
         cmocka_unit_test(a_folded_table_repeats_its_first_column),
         cmocka_unit_test(a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid),
         cmocka_unit_test(rows_fit_the_page_whatever_the_policys_length),
+        cmocka_unit_test(a_loss_without_bound_keeps_its_cell_narrow),
         cmocka_unit_test(lists_of_policies_have_no_longest_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
