@@ -213,6 +213,10 @@ MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor
 MM_API MM_CHECKED mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind kind,
                                                mm_layer *layer_out);
 
+/* Says that a layer computes one of that name, too, as a convolution with its ReLU in it: rules find it by either
+ * name. */
+MM_API MM_CHECKED mm_status mm_graph_add_part(mm_graph *graph, mm_layer layer, const char *name);
+
 /* Sets a layer's properties, in place of those of its kind. */
 MM_API MM_CHECKED mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer,
                                                     const mm_layer_properties *properties);

@@ -257,6 +257,18 @@ static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[
     return MM_OK;
 }
 
+/* Rules find a layer that is computed in another one's place by its own name, too. */
+static mm_status add_part(lowering *lo, mm_layer computed_by, int layer) {
+    return mm_graph_add_part(lo->out->graph, computed_by, nets_net_layer(lo->out->net, layer)->name);
+}
+
+static mm_status add_parts(lowering *lo, int index) {
+    int norm = lo->fused[index].norm;
+    for (int i = norm + 1; norm >= 0 && i <= index; i++)
+        if (lo->fused[i].within == index) MM_TRY(add_part(lo, lo->layers[index].graph_layer, i));
+    return MM_OK;
+}
+
 static mm_status lower_forward(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     const nets_op_lowering *how = nets_op_lowering_of(u.layer->op, u.relu);
@@ -269,9 +281,11 @@ static mm_status lower_forward(lowering *lo, int index) {
         if (first_of(&u, i) == i) lo->layers[u.inputs[i]].consumers += state->wants_gradient;
     if (!train && how->identity_in_eval) {
         state->value = lo->layers[u.inputs[0]].value;
-        return MM_OK;
+        state->graph_layer = lo->layers[u.inputs[0]].graph_layer;
+        return add_part(lo, state->graph_layer, index);
     }
     MM_TRY(mm_graph_add_layer(lo->out->graph, u.layer->name, how->kind, &state->graph_layer));
+    MM_TRY(add_parts(lo, index));
     if (u.layer->op == NETS_DATA)
         state->value = lo->out->images;
     else

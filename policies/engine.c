@@ -371,7 +371,7 @@ static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm
                           const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
     const mm_selection all = {.limit = INT32_MAX};
-    MM_TRY(mm_survey_create(graph, facts, limits, config->recompute, &survey));
+    MM_TRY(mm_survey_create(graph, facts, limits, config, &survey));
     mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_BEST, plan_out);
     mm_survey_destroy(survey);
     return status;

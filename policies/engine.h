@@ -11,6 +11,7 @@
 #define POLICIES_ENGINE_H
 
 #include "policies/schedule.h"
+#include "policies/selector.h"
 
 typedef enum mm_action {
     MM_ACTION_KEEP,
@@ -32,14 +33,11 @@ typedef enum mm_recompute_mode {
 } mm_recompute_mode;
 
 typedef struct mm_rule {
-    uint32_t kinds;   /* of the layers that made it: bit per mm_layer_kind */
-    uint32_t readers; /* or of the layers that read it in the forward pass */
+    mm_selector selector;
     mm_action action;
     char codec[MM_SPEC_CAPACITY];
     bool mask; /* CODE: the exact mask, for maps of which only the sign is read */
 } mm_rule;
-
-enum { MM_ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };
 
 typedef enum mm_fetch {
     MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more for each it has finished with */
@@ -78,11 +76,11 @@ typedef struct mm_selection {
                            spread evenly over so many, or the first if it recomputes. NULL: whichever rule it is */
 } mm_selection;
 
-/* What the plans of a graph have in common that recompute in that mode, whatever is selected, fetched ahead or placed
- * where. Borrows what it is made of. */
+/* What the plans of a graph by the rules and in the recompute mode of a configuration have in common, whatever is
+ * selected, fetched ahead or placed where. Borrows what it is made of. MM_ERR_INVALID: a rule names no layer. */
 typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                                      mm_recompute_mode mode, mm_survey **survey_out);
+                                      const mm_engine_config *config, mm_survey **survey_out);
 void mm_survey_destroy(mm_survey *survey);
 
 /* The plan for the selected maps. */

@@ -8,26 +8,23 @@
 
 const char mm_mask_spec[] = "mask";
 
-/* The kinds of the layers that read a tensor in the forward pass. */
-static uint32_t readers_of(const mm_schedule *s, mm_tensor tensor) {
-    uint32_t kinds = 0;
+/* Whether any of the layers that read a tensor in the forward pass is named. */
+static bool is_reader_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     for (int i = info->first_use; i <= info->last_forward; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
-        for (int u = 0; u < step->n_uses; u++)
-            if (step->uses[u].tensor == tensor && step->uses[u].access == MM_READ)
-                kinds |= 1u << mm_graph_layer(s->graph, step->layer)->kind;
+        for (int u = 0; named[step->layer] && u < step->n_uses; u++)
+            if (step->uses[u].tensor == tensor && step->uses[u].access == MM_READ) return true;
     }
-    return kinds;
+    return false;
 }
 
-/* The kinds of the layers whose outputs lie in a tensor's storage: whatever was written in its place counts, conv -> bn
- * -> relu in one storage is a convolution's output too. */
-static uint32_t makers_of(const mm_schedule *s, mm_tensor tensor) {
-    uint32_t kinds = 0;
+/* Whether any of the layers is named whose outputs lie in a tensor's storage: whatever was written in its place counts,
+ * conv -> bn -> relu in one storage is a convolution's output too. */
+static bool is_maker_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {
     for (; tensor >= 0; tensor = s->over[tensor])
-        kinds |= 1u << mm_graph_layer(s->graph, mm_graph_tensor(s->graph, tensor)->producer)->kind;
-    return kinds;
+        if (named[mm_graph_tensor(s->graph, tensor)->producer]) return true;
+    return false;
 }
 
 /* Which forms of a tensor, and of those that share its storage, the backward pass reads, and when. */
@@ -94,10 +91,10 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
                     .first_backward = info->first_backward,
                     .needed = info->first_backward};
     backward_reads(s, &found);
-    uint32_t makers = makers_of(s, tensor), readers = readers_of(s, tensor);
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
-        if (!(rule->kinds & makers) && !(rule->readers & readers)) continue;
+        const uint8_t *named = maps->survey->named + (size_t)r * (size_t)mm_graph_layers(s->graph);
+        if (!(rule->selector.reads ? is_reader_named : is_maker_named)(s, named, tensor)) continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
         m->rule = r;
@@ -264,8 +261,12 @@ static mm_status order_tensors(mm_survey *survey) {
     return MM_OK;
 }
 
-static mm_status look_around(mm_survey *survey, mm_recompute_mode mode) {
+static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {
     mm_schedule s;
+    const mm_recompute_mode mode = config->recompute;
+    for (int r = 0; r < config->n_rules; r++)
+        MM_TRY(mm_selector_find(&config->rules[r].selector, survey->graph,
+                                survey->named + (size_t)r * (size_t)mm_graph_layers(survey->graph)));
     MM_TRY(order_tensors(survey));
     MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, true));
     if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
@@ -275,7 +276,8 @@ static mm_status look_around(mm_survey *survey, mm_recompute_mode mode) {
 }
 
 mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                           mm_recompute_mode mode, mm_survey **survey_out) {
+                           const mm_engine_config *config, mm_survey **survey_out) {
+    size_t named = (size_t)config->n_rules * (size_t)mm_graph_layers(graph);
     size_t n = (size_t)mm_graph_tensors(graph) + 1;
     mm_survey *survey = malloc(sizeof *survey);
     if (!survey) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
@@ -283,9 +285,10 @@ mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const m
                           .facts = facts,
                           .limits = limits,
                           .order = malloc(n * sizeof *survey->order),
-                          .kept = calloc(n, sizeof *survey->kept)};
-    mm_status status = survey->order && survey->kept
-                           ? look_around(survey, mode)
+                          .kept = calloc(n, sizeof *survey->kept),
+                          .named = malloc(named + 1)};
+    mm_status status = survey->order && survey->kept && survey->named
+                           ? look_around(survey, config)
                            : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     if (status == MM_OK)
         *survey_out = survey;
@@ -298,5 +301,6 @@ void mm_survey_destroy(mm_survey *survey) {
     if (!survey) return;
     free(survey->order);
     free(survey->kept);
+    free(survey->named);
     free(survey);
 }

@@ -11,6 +11,7 @@ struct mm_survey {
     const mm_limits *limits;
     mm_tensor *order;   /* tensors as they are first used */
     uint8_t *kept;      /* per tensor: kept for the others to be made of */
+    uint8_t *named;     /* of each rule, per layer: it names it */
     int64_t layer_peak; /* for recomputing by cost */
 };
 

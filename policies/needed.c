@@ -273,7 +273,7 @@ static mm_status hold(contest *c, const mm_limits *limits) {
     c->of_rule = calloc((size_t)c->config->n_rules + 1, sizeof *c->of_rule);
     if (!c->candidates || !c->of_rule)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
-    MM_TRY(mm_survey_create(c->graph, c->facts, &c->limits, c->config->recompute, &c->survey));
+    MM_TRY(mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey));
     MM_TRY(find_plan(c, limits->device_bytes, INT64_MAX));
     return c->plan->pinned_bytes <= limits->pinned_bytes ? MM_OK
                                                          : find_plan(c, limits->device_bytes, limits->pinned_bytes);

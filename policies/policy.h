@@ -4,6 +4,7 @@
 #define POLICIES_POLICY_H
 
 #include "mm/core/plan.h"
+#include "policies/selector.h"
 
 enum {
     MM_OPTION_MAX = 16, /* options of a policy */
@@ -66,10 +67,6 @@ const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *
 /* What becomes of which maps, in the language of the policy `rules`; "" if all are kept. The caller frees
  * the text. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_policy_rules_text(const mm_policy *policy, char **text_out);
-
-/* The kinds of layers that a rule may name: "conv, linear, ...". Returns the text. */
-enum { MM_POLICY_KINDS_CAPACITY = 192 };
-const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]);
 
 /* Plans and fills in plan->policy. Errors name the policy. */
 MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,

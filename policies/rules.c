@@ -1,4 +1,4 @@
-/* The rules' text: "conv=compress(zfp:rate=4);conv-in=keep;relu=mask;*=swap". */
+/* The rules' text: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,40 +19,6 @@ static const struct action_name {
     {"recompute", MM_ACTION_RECOMPUTE, false},
     {"compress-swap", MM_ACTION_CODE_SWAP, true},
 };
-
-const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]) {
-    size_t used = 0;
-    for (int k = 0; k < MM_LAYER_KINDS && used < MM_POLICY_KINDS_CAPACITY; k++)
-        used += (size_t)snprintf(text_out + used, MM_POLICY_KINDS_CAPACITY - used, "%s%s", k > 0 ? ", " : "",
-                                 mm_layer_kind_name(k));
-    return text_out;
-}
-
-/* The kinds of layers that a kind's name stands for: a batch norm with its ReLU is both. */
-static uint32_t kinds_named(int kind) {
-    bool in_both = kind == MM_LAYER_BATCH_NORM || kind == MM_LAYER_RELU;
-    return 1u << kind | (in_both ? 1u << MM_LAYER_BATCH_NORM_RELU : 0);
-}
-
-static mm_status parse_selector(const char *text, mm_rule *rule) {
-    if (strcmp(text, "*") == 0) {
-        rule->kinds = MM_ALL_KINDS;
-        return MM_OK;
-    }
-    size_t length = strlen(text);
-    bool input = length > 3 && strcmp(text + length - 3, "-in") == 0;
-    if (input) length -= 3;
-    for (int k = 0; k < MM_LAYER_KINDS; k++) {
-        const char *name = mm_layer_kind_name(k);
-        if (strlen(name) != length || memcmp(name, text, length) != 0) continue;
-        *(input ? &rule->readers : &rule->kinds) = kinds_named(k);
-        return MM_OK;
-    }
-    char kinds[MM_POLICY_KINDS_CAPACITY];
-    return mm_fail(MM_ERR_INVALID,
-                   "rule '%s=...': must name *, or a kind of layer (%s), or with -in what such a layer reads (conv-in)",
-                   MM_BRIEF(text), mm_policy_kinds(kinds));
-}
 
 static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
     if (strcmp(text, mm_mask_spec) == 0) {
@@ -86,8 +52,7 @@ static mm_status parse_rule(char *part, mm_rule *rule) {
     char *action = strchr(part, '=');
     if (!action) return mm_fail(MM_ERR_INVALID, "rule '%s': must be SELECTOR=ACTION, as conv=swap", MM_BRIEF(part));
     *action++ = '\0';
-    *rule = (mm_rule){0};
-    MM_TRY(parse_selector(part, rule));
+    MM_TRY(mm_selector_parse(part, &rule->selector));
     return parse_action(part, action, rule);
 }
 
@@ -100,7 +65,7 @@ static size_t count(const char *text, char c) {
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
     char *copy = strdup(text), *rest = NULL;
     config->n_rules = 0;
-    config->rules = malloc((count(text, ';') + 1) * sizeof *config->rules);
+    config->rules = calloc(count(text, ';') + 1, sizeof *config->rules);
     mm_status status = copy && config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     for (char *part = copy ? strtok_r(copy, ";", &rest) : NULL; status == MM_OK && part;
          part = strtok_r(NULL, ";", &rest))
@@ -113,6 +78,7 @@ mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
 }
 
 void mm_rules_fini(mm_engine_config *config) {
+    for (int r = 0; r < config->n_rules; r++) mm_selector_fini(&config->rules[r].selector);
     free(config->rules);
     config->rules = NULL;
     config->n_rules = 0;

@@ -76,7 +76,11 @@ mm_status mm_graph_create(const char *name, mm_graph **graph_out) {
 void mm_graph_destroy(mm_graph *graph) {
     if (!graph) return;
     for (int i = 0; i < graph->n_tensors; i++) free(graph->tensors[i].name);
-    for (int i = 0; i < graph->n_layers; i++) free(graph->layers[i].name);
+    for (int i = 0; i < graph->n_layers; i++) {
+        for (int p = 0; p < graph->layers[i].n_parts; p++) free(graph->layers[i].parts[p]);
+        free(graph->layers[i].parts);
+        free(graph->layers[i].name);
+    }
     for (int i = 0; i < graph->n_steps; i++) {
         free(graph->steps[i].uses);
         free(graph->steps[i].pairs);
@@ -174,12 +178,28 @@ mm_status mm_graph_add_layer(mm_graph *graph, const char *name, mm_layer_kind ki
     return MM_OK;
 }
 
+static mm_status check_layer(const mm_graph *graph, const char *what, mm_layer layer) {
+    if (layer >= 0 && layer < graph->n_layers) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "graph %s: %s of layer %d, it has layers 0 to %d", graph->name, what, layer,
+                   graph->n_layers - 1);
+}
+
+mm_status mm_graph_add_part(mm_graph *graph, mm_layer layer, const char *name) {
+    MM_TRY(check_open(graph, "mm_graph_add_part"));
+    MM_TRY(check_name(graph, "layer's part", name));
+    MM_TRY(check_layer(graph, "a part", layer));
+    mm_layer_info *info = &graph->layers[layer];
+    if (!grow((void **)&info->parts, info->n_parts, sizeof *info->parts)) return no_memory("a layer's parts");
+    info->parts[info->n_parts] = strdup(name);
+    if (!info->parts[info->n_parts]) return no_memory("a part's name");
+    info->n_parts++;
+    return MM_OK;
+}
+
 mm_status mm_graph_set_properties(mm_graph *graph, mm_layer layer, const mm_layer_properties *properties) {
     MM_TRY(check_open(graph, "mm_graph_set_properties"));
     MM_TRY(mm_check_given(properties, "mm_graph_set_properties", "properties"));
-    if (layer < 0 || layer >= graph->n_layers)
-        return mm_fail(MM_ERR_INVALID, "graph %s: properties of layer %d, it has layers 0 to %d", graph->name, layer,
-                       graph->n_layers - 1);
+    MM_TRY(check_layer(graph, "properties", layer));
     if ((unsigned)properties->cost > MM_LAYER_DEAR)
         return mm_fail(MM_ERR_INVALID, "graph %s, layer %s: an unknown cost class", graph->name,
                        graph->layers[layer].name);

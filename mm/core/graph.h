@@ -22,6 +22,8 @@ typedef struct mm_tensor_info {
 
 typedef struct mm_layer_info {
     char *name;
+    char **parts; /* names of what it computes besides (mm_graph_add_part) */
+    int n_parts;
     mm_layer_kind kind; /* a label for rules */
     mm_layer_properties properties;
     int step[3]; /* index of the step of each phase; -1 */

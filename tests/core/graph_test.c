@@ -168,6 +168,8 @@ static void properties_replace_those_of_the_kind(void **state) {
     assert_int_equal(mm_graph_set_properties(graph, other, &cheap), MM_OK);
     assert_true(mm_graph_layer(graph, other)->properties.repeatable);
     EXPECT(MM_ERR_INVALID, "layers 0 to 1", mm_graph_set_properties(graph, 2, &cheap));
+    EXPECT(MM_ERR_INVALID, "a part of layer 2, it has layers 0 to 1", mm_graph_add_part(graph, 2, "part"));
+    EXPECT(MM_ERR_INVALID, "needs a name", mm_graph_add_part(graph, conv, ""));
     EXPECT(MM_ERR_INVALID, "cost class", mm_graph_set_properties(graph, conv, &unknown));
     EXPECT(MM_ERR_INVALID, "properties is NULL", mm_graph_set_properties(graph, conv, NULL));
 }

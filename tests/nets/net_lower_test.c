@@ -476,6 +476,29 @@ static void unknown_device_has_no_backend(void **state) {
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 
+/* So that rules find it: whatever is fused, and what a dropout of evaluation is. */
+static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void **state) {
+    (void)state;
+    static const char *const nets[] = {"resnet20", "alexnet-2012"};
+    for (int i = 0; i < 4; i++) {
+        fixture f;
+        int parts = 0, found = 0;
+        start(&f, nets[i / 2], 2, i % 2 ? NETS_EVAL : NETS_TRAIN);
+        for (int l = 0; l < mm_graph_layers(f.lowered->graph); l++) {
+            const mm_layer_info *layer = mm_graph_layer(f.lowered->graph, l);
+            for (int n = 0; n < nets_net_layers(f.net); n++) {
+                const char *name = nets_net_layer(f.net, n)->name;
+                found += strcmp(layer->name, name) == 0;
+                for (int p = 0; p < layer->n_parts; p++) found += strcmp(layer->parts[p], name) == 0;
+            }
+            parts += layer->n_parts;
+        }
+        assert_int_equal(found, nets_net_layers(f.net));
+        assert_true((parts > 0) == (i != 2)); /* AlexNet's dropouts are steps in training, and nothing is fused there */
+        finish(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_has_a_step_for_each_layer_both_ways_and_an_update),
@@ -499,6 +522,7 @@ int main(void) {
         cmocka_unit_test(equal_layers_share_one_op),
         cmocka_unit_test(batch_out_of_range_is_refused),
         cmocka_unit_test(unknown_device_has_no_backend),
+        cmocka_unit_test(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,150 @@
+#include "policies/selector.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+static const char READS[] = "-in";
+enum { READS_LENGTH = sizeof READS - 1, ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };
+
+const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]) {
+    size_t used = 0;
+    for (int k = 0; k < MM_LAYER_KINDS && used < MM_POLICY_KINDS_CAPACITY; k++)
+        used += (size_t)snprintf(text_out + used, MM_POLICY_KINDS_CAPACITY - used, "%s%s", k > 0 ? ", " : "",
+                                 mm_layer_kind_name(k));
+    return text_out;
+}
+
+/* The kinds of layers that a selector of this length stands for, a kind's name or *; 0: none. A batch norm with its ReLU
+ * is both. */
+static uint32_t kinds_named(const char *text, size_t length) {
+    if (length == 1 && *text == '*') return ALL_KINDS;
+    for (int k = 0; k < MM_LAYER_KINDS; k++) {
+        const char *name = mm_layer_kind_name(k);
+        if (strlen(name) != length || memcmp(name, text, length) != 0) continue;
+        bool in_both = k == MM_LAYER_BATCH_NORM || k == MM_LAYER_RELU;
+        return 1u << k | (in_both ? 1u << MM_LAYER_BATCH_NORM_RELU : 0);
+    }
+    return 0;
+}
+
+/* Without its -in. */
+static size_t pattern_length(const mm_selector *s) { return strlen(s->text) - (s->reads ? READS_LENGTH : 0); }
+
+mm_status mm_selector_parse(const char *text, mm_selector *selector_out) {
+    size_t length = strlen(text);
+    mm_selector s = {0};
+    s.reads = length >= READS_LENGTH && strcmp(text + length - READS_LENGTH, READS) == 0;
+    if (s.reads) length -= READS_LENGTH;
+    char kinds[MM_POLICY_KINDS_CAPACITY];
+    if (length == 0)
+        return mm_fail(MM_ERR_INVALID,
+                       "rule '%s=...': must name *, a kind of layer (%s) or layers by name (layer1.*), or with -in "
+                       "what such a layer reads (conv-in)",
+                       text, mm_policy_kinds(kinds));
+    s.kinds = kinds_named(text, length);
+    s.text = strdup(text);
+    if (!s.text) return mm_fail(MM_ERR_NOMEM, "out of memory for a rule");
+    *selector_out = s;
+    return MM_OK;
+}
+
+void mm_selector_fini(mm_selector *selector) {
+    free(selector->text);
+    *selector = (mm_selector){0};
+}
+
+/* Whether a pattern of that length matches the whole name. On a mismatch the last * takes one character more. */
+static bool matches(const char *pattern, size_t length, const char *name) {
+    const char *end = pattern + length, *star = NULL, *from = NULL;
+    while (*name) {
+        if (pattern < end && *pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (pattern < end && (*pattern == '?' || *pattern == *name)) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else
+            return false;
+    }
+    while (pattern < end && *pattern == '*') pattern++;
+    return pattern == end;
+}
+
+bool mm_selector_names(const mm_selector *s, const mm_layer_info *layer) {
+    if (s->kinds) return s->kinds >> layer->kind & 1;
+    bool named = matches(s->text, pattern_length(s), layer->name);
+    for (int p = 0; p < layer->n_parts && !named; p++) named = matches(s->text, pattern_length(s), layer->parts[p]);
+    return named;
+}
+
+/* ---------------------------------------------------------------- what a wrong one could be */
+
+/* Changes of one character that lead from one text to the other (Levenshtein); INT_MAX if either is long. */
+static int distance(const char *a, size_t length, const char *b) {
+    enum { LONG = 64 };
+    int row[LONG + 1];
+    size_t n = strlen(b);
+    if (length > LONG || n > LONG) return INT_MAX;
+    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= length; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int changed = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < changed) changed = row[j] + 1;
+            row[j] = row[j - 1] + 1 < changed ? row[j - 1] + 1 : changed;
+        }
+    }
+    return row[n];
+}
+
+/* The name of a kind or of a layer that is at most two changes away, and less than half of the text; NULL. */
+static const char *nearest(const mm_selector *s, const mm_graph *graph) {
+    int n = mm_graph_layers(graph), best = 3;
+    size_t length = pattern_length(s);
+    const char *found = NULL;
+    for (int i = 0; i < MM_LAYER_KINDS + n; i++) {
+        const char *name = i < MM_LAYER_KINDS ? mm_layer_kind_name(i) : mm_graph_layer(graph, i - MM_LAYER_KINDS)->name;
+        int changes = distance(s->text, length, name);
+        if (changes >= best || 2 * (size_t)changes > length) continue;
+        best = changes;
+        found = name;
+    }
+    return found;
+}
+
+static mm_status refuse(const mm_selector *s, const mm_graph *graph) {
+    enum { SHOWN = 4 };
+    char kinds[MM_POLICY_KINDS_CAPACITY], layers[SHOWN * (MM_BRIEF_CAPACITY + 2) + 8] = "";
+    const char *near = nearest(s, graph);
+    if (near)
+        return mm_fail(MM_ERR_INVALID,
+                       "rule '%s=...': graph %s has no such layer, and there is no such kind: is it %s%s?",
+                       MM_BRIEF(s->text), mm_graph_name(graph), near, s->reads ? READS : "");
+    for (int l = 0; l < mm_graph_layers(graph) && l < SHOWN; l++)
+        snprintf(layers + strlen(layers), sizeof layers - strlen(layers), "%s%s", l ? ", " : "",
+                 MM_BRIEF(mm_graph_layer(graph, l)->name));
+    return mm_fail(
+        MM_ERR_INVALID,
+        "rule '%s=...': graph %s has no such layer, and there is no such kind: its layers are %s%s; kinds are "
+        "%s",
+        MM_BRIEF(s->text), mm_graph_name(graph), layers, mm_graph_layers(graph) > SHOWN ? ", ..." : "",
+        mm_policy_kinds(kinds));
+}
+
+mm_status mm_selector_find(const mm_selector *s, const mm_graph *graph, uint8_t *named_out) {
+    bool any = s->kinds != 0;
+    for (int l = 0; l < mm_graph_layers(graph); l++) {
+        named_out[l] = mm_selector_names(s, mm_graph_layer(graph, l));
+        any |= named_out[l];
+    }
+    return any ? MM_OK : refuse(s, graph);
+}
