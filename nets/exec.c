@@ -10,20 +10,21 @@
 
 static mm_status collect_params(nets_exec *exec) {
     int n = nets_net_params(exec->net);
-    exec->sgd_params = calloc((size_t)n + 1, sizeof *exec->sgd_params);
-    if (!exec->sgd_params) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
+    exec->params = calloc((size_t)n + 1, sizeof *exec->params);
+    if (!exec->params) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
     for (int i = 0; i < n; i++) {
         if (!nets_net_param(exec->net, i)->learned) continue;
-        exec->sgd_params[exec->n_sgd_params++] = (nets_sgd_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
-                                                                  .momentum = nets_exec_param(exec, i, NETS_MOMENTUM),
-                                                                  .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
-                                                                  .elems = nets_net_param(exec->net, i)->elems};
+        nets_update_param *param = &exec->params[exec->n_params++];
+        *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
+                                     .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
+                                     .elems = nets_net_param(exec->net, i)->elems};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
     }
-    exec->n_checked = exec->n_sgd_params;
+    exec->n_checked = exec->n_params;
     for (int i = 0; i < n; i++)
         if (!nets_net_param(exec->net, i)->learned)
-            exec->sgd_params[exec->n_checked++] = (nets_sgd_param){.gradient = nets_exec_param(exec, i, NETS_VALUE),
-                                                                   .elems = nets_net_param(exec->net, i)->elems};
+            exec->params[exec->n_checked++] = (nets_update_param){.gradient = nets_exec_param(exec, i, NETS_VALUE),
+                                                                  .elems = nets_net_param(exec->net, i)->elems};
     return MM_OK;
 }
 
@@ -39,7 +40,7 @@ static bool stepped_down(nets_exec *exec) {
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
-    MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, &exec->lowered));
+    MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, exec->optimizer.id, &exec->lowered));
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
     exec->prepared = true;
     MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager),
@@ -51,13 +52,13 @@ static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
 }
 
 mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
-                              nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out) {
+                              nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
     nets_exec *exec = calloc(1, sizeof *exec);
     if (!exec) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to execute it", nets_net_name(net));
     exec->net = net;
     exec->manager = manager;
     exec->backend = backend;
-    if (sgd) exec->sgd = *sgd;
+    if (optimizer) exec->optimizer = *optimizer;
     mm_status status = create(exec, batch, mode);
     stepped_down(exec);
     if (status != MM_OK) {
@@ -69,11 +70,11 @@ mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode
 }
 
 mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
-                           const nets_sgd *sgd, nets_exec **exec_out) {
+                           const nets_optimizer *optimizer, nets_exec **exec_out) {
     nets_backend *backend;
     nets_exec *exec;
     MM_TRY(nets_backend_open(device, NULL, &backend));
-    mm_status status = nets_exec_create_on(net, batch, mode, manager, backend, sgd, &exec);
+    mm_status status = nets_exec_create_on(net, batch, mode, manager, backend, optimizer, &exec);
     if (status != MM_OK) {
         nets_backend_close(backend);
         return status;
@@ -92,7 +93,7 @@ void nets_exec_destroy(nets_exec *exec) {
     nets_kept_fini(&exec->kept);
     nets_lowered_destroy(exec->lowered);
     nets_backend_close(exec->own_backend);
-    free(exec->sgd_params);
+    free(exec->params);
     free(exec);
 }
 
@@ -152,20 +153,21 @@ static mm_status enqueue_result(const nets_exec *exec, const iteration *it) {
         mm_copy_async(it->stream, &to->loss, nets_exec_place(exec, exec->lowered->loss), sizeof to->loss, MM_COPY_OUT));
     MM_TRY(mm_copy_async(it->stream, &to->correct, nets_exec_place(exec, exec->lowered->correct), sizeof to->correct,
                          MM_COPY_OUT));
-    if (!exec->sgd.only_finite || exec->lowered->rng < 0) return MM_OK;
+    if (!exec->optimizer.only_finite || exec->lowered->rng < 0) return MM_OK;
     const uint32_t *rng = nets_exec_place(exec, exec->lowered->rng);
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
 }
 
 static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
-    const nets_sgd_args args = {.params = exec->sgd_params,
-                                .n_params = exec->n_sgd_params,
-                                .n_checked = exec->n_checked,
-                                .lr = nets_exec_place(exec, exec->lowered->lr),
-                                .sgd = exec->sgd,
-                                .loss = nets_exec_place(exec, exec->lowered->loss),
-                                .rng = nets_exec_place(exec, exec->lowered->rng)};
-    return exec->backend->ops->sgd(exec->backend, &args, stream);
+    const nets_update_args args = {.params = exec->params,
+                                   .n_params = exec->n_params,
+                                   .n_checked = exec->n_checked,
+                                   .lr = nets_exec_place(exec, exec->lowered->lr),
+                                   .optimizer = exec->optimizer,
+                                   .loss = nets_exec_place(exec, exec->lowered->loss),
+                                   .step = nets_exec_place(exec, exec->lowered->step),
+                                   .rng = nets_exec_place(exec, exec->lowered->rng)};
+    return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
 /* `again`: recomputed; running statistics are left alone, they have seen this batch. */

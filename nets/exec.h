@@ -15,20 +15,27 @@ typedef struct nets_exec nets_exec;
 typedef struct nets_result {
     float loss;      /* mean over the batch's labels */
     int32_t correct; /* how many labels scored highest */
-    int32_t halted;  /* not 0: it updated nothing (nets_sgd.only_finite) */
+    int32_t halted;  /* not 0: it updated nothing (nets_optimizer.only_finite) */
 } nets_result;
 
-typedef enum nets_part { NETS_VALUE, NETS_GRADIENT, NETS_MOMENTUM } nets_part;
+/* Of a parameter: NETS_STATE + i is the i-th of its optimizer's states. */
+typedef enum nets_part {
+    NETS_VALUE,
+    NETS_GRADIENT,
+    NETS_STATE,
+    NETS_STATE_LAST = NETS_STATE + NETS_OPTIMIZER_STATES - 1,
+    NETS_PARTS
+} nets_part;
 
-/* Lowers the net for the manager's device ("host", on all CPUs that the process may use), prepares the graph in the manager and creates its ops. `sgd` NULL:
- * no momentum, no decay. The net and the manager must outlive it. MM_ERR_INFEASIBLE if the batch does not fit the
+/* Lowers the net for the manager's device ("host", on all CPUs that the process may use), prepares the graph in the manager and creates its ops. `optimizer`
+ * NULL: SGD, no momentum, no decay. The net and the manager must outlive it. MM_ERR_INFEASIBLE if the batch does not fit the
  * budget. */
 MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
-                                      const char *device, const nets_sgd *sgd, nets_exec **exec_out);
+                                      const char *device, const nets_optimizer *optimizer, nets_exec **exec_out);
 /* The same with the caller's backend, of the manager's device, which several executors may share; it must outlive
  * them. Its configuration says, among others, on how many threads. */
 MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
-                                         nets_backend *backend, const nets_sgd *sgd, nets_exec **exec_out);
+                                         nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
 /* Makes the manager forget the graph. Between iterations, before the manager is destroyed. NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 
@@ -38,7 +45,7 @@ const nets_lowered *nets_exec_lowered(const nets_exec *exec);
  * the same bits on every run, under every lossless policy and in every budget. */
 int nets_exec_threads(const nets_exec *exec);
 
-/* Where a parameter's elements lie in the manager, the gradient and momentum in training only; NULL if there are none.
+/* Where a parameter's elements lie in the manager, the gradient and states in training only; NULL if there are none.
  * The same place for the manager's life; the CPU can reach it only where the device's memory is the CPU's (host). */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
@@ -50,7 +57,7 @@ MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part p
 /* What of a parameter is outside the device at a time, while it is initialised, saved or loaded. */
 enum { NETS_TRANSFER_BYTES = 4 << 20 };
 
-/* Sets all parameters to their initial values (init.h), momentum and the count of iterations to zero. Blocks. */
+/* Sets all parameters to their initial values (init.h), the optimizer's states, its count and that of iterations to zero. Blocks. */
 MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* One iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels an image); n must be the
@@ -59,9 +66,9 @@ MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
  * as if nothing had been. On failure the iteration was aborted, and the manager is usable. Nothing may be submitted and
  * not collected.
  *
- * An iteration that failed before it updated the weights, by this call or those below, leaves weights, momenta and
+ * An iteration that failed before it updated the weights, by this call or those below, leaves weights, the optimizer's states and
  * running statistics as they were before it (unless the device is lost). So does one whose loss or gradients are not
- * finite, with nets_sgd.only_finite: it succeeds, and its result tells. */
+ * finite, with nets_optimizer.only_finite: it succeeds, and its result tells. */
 MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_t *labels, int64_t n,
                                          float lr, nets_result *result_out);
 

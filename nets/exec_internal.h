@@ -12,10 +12,10 @@ struct nets_exec {
     mm_manager *manager;
     nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
     nets_lowered *lowered;
-    nets_sgd sgd;
+    nets_optimizer optimizer;
     bool prepared;
-    nets_sgd_param *sgd_params;  /* of the update step: the learned parameters */
-    int n_sgd_params, n_checked; /* behind them, running statistics */
+    nets_update_param *params; /* of the update step: the learned parameters */
+    int n_params, n_checked;   /* behind them, running statistics */
     nets_slots slots;
     nets_kept kept;                          /* in training */
     nets_staging staging;                    /* its stream NULL: batches come over the compute stream */

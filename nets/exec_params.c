@@ -1,4 +1,4 @@
-/* A net's parameters and its count of updates, in the manager. */
+/* A net's parameters and its counts of updates, in the manager. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +7,8 @@
 
 static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
     const nets_param_tensors *tensors = &exec->lowered->params[param];
-    switch (part) {
-    case NETS_VALUE:
-        return tensors->value;
-    case NETS_GRADIENT:
-        return tensors->gradient;
-    case NETS_MOMENTUM:
-        return tensors->momentum;
-    }
-    return -1;
+    if (part == NETS_VALUE) return tensors->value;
+    return part == NETS_GRADIENT ? tensors->gradient : tensors->state[part - NETS_STATE];
 }
 
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
@@ -49,8 +42,8 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
         int64_t at = first * (int64_t)sizeof *values, bytes = n * (int64_t)sizeof *values;
         nets_init_param(exec->net, param, seed, first, n, values);
         MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->value), at, values, bytes));
-        if (tensors->momentum < 0) continue;
-        MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->momentum), at, zeros, bytes));
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
+            MM_TRY(mm_persistent_set(exec->manager, nets_exec_name_of(exec, tensors->state[k]), at, zeros, bytes));
     }
     return MM_OK;
 }
@@ -65,6 +58,8 @@ mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
     free(values);
     free(zeros);
     if (status != MM_OK || exec->lowered->rng < 0) return status;
+    const uint32_t none = 0;
+    if (exec->lowered->step >= 0) MM_TRY(mm_persistent_set(exec->manager, NETS_STEP_NAME, 0, &none, sizeof none));
     const uint32_t rng[NETS_RNG_WORDS] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     return mm_persistent_set(exec->manager, nets_exec_name_of(exec, exec->lowered->rng), 0, rng, sizeof rng);
 }

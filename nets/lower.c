@@ -85,8 +85,12 @@ static mm_status add_param_tensors(lowering *lo, int index) {
     snprintf(name, sizeof name, "grad.%s", param->name);
     MM_TRY(
         add_tensor(lo, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->gradient));
-    snprintf(name, sizeof name, "momentum.%s", param->name);
-    return add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->momentum);
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(lo->out->optimizer);
+    for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
+        snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
+        MM_TRY(add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->state[k]));
+    }
+    return MM_OK;
 }
 
 /* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
@@ -107,6 +111,8 @@ static mm_status add_global_tensors(lowering *lo) {
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    if (out->mode == NETS_TRAIN && nets_optimizer_traits_of(out->optimizer)->counts)
+        MM_TRY(add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
     int64_t images[4], scores[4];
     MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
     MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, scores));
@@ -331,23 +337,26 @@ static mm_status lower_backward(lowering *lo, int index) {
 static mm_status lower_update(lowering *lo) {
     nets_lowered *out = lo->out;
     int n_params = nets_net_params(out->net);
-    mm_use *uses = malloc((3 * (size_t)n_params + 3) * sizeof *uses);
+    mm_use *uses = malloc(((2 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     size_t n = 0;
     for (int i = 0; i < n_params; i++) {
         if (!nets_net_param(out->net, i)->learned) continue;
         uses[n++] = (mm_use){out->params[i].gradient, MM_READ, MM_FORM_VALUE};
-        uses[n++] = (mm_use){out->params[i].momentum, MM_MODIFY, MM_FORM_VALUE};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && out->params[i].state[k] >= 0; k++)
+            uses[n++] = (mm_use){out->params[i].state[k], MM_MODIFY, MM_FORM_VALUE};
         uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
     }
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
+    if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
     nets_step *step = &out->steps[out->n_steps];
     *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
     step->tensors[NETS_RNG] = out->rng;
-    mm_status status = mm_graph_add_layer(out->graph, "sgd", MM_LAYER_UPDATE, &step->graph_layer);
+    mm_status status = mm_graph_add_layer(out->graph, nets_optimizer_traits_of(out->optimizer)->name, MM_LAYER_UPDATE,
+                                          &step->graph_layer);
     if (status == MM_OK) status = mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0);
     free(uses);
     if (status == MM_OK) out->n_steps++;
@@ -371,7 +380,7 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int r = 0; r < NETS_ROLES; r++) lo->layers[i].saved[r] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, {-1, -1}};
     return MM_OK;
 }
 
@@ -406,13 +415,14 @@ static mm_status lower_all(lowering *lo) {
 }
 
 mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
-                     nets_lowered **lowered_out) {
+                     nets_optimizer_id optimizer, nets_lowered **lowered_out) {
     nets_lowered *out = calloc(1, sizeof *out);
     if (!out) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(net));
     out->net = net;
     out->batch = batch;
     out->mode = mode;
-    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = -1;
+    out->optimizer = optimizer;
+    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = -1;
     lowering lo = {.out = out, .backend = backend};
     mm_status status = lower_all(&lo);
     free(lo.descs);

@@ -15,7 +15,7 @@
 
 #include "mm/device/device.h"
 #include "nets/net.h"
-#include "nets/sgd.h"
+#include "nets/optimizer.h"
 
 typedef enum nets_role {
     NETS_WORKSPACE, /* scratch of workspace_bytes(phase); no tensor */
@@ -121,7 +121,7 @@ typedef struct nets_backend_ops {
     const char *name; /* of the device it computes on */
     mm_status (*open)(const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
-    mm_status (*sgd)(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
+    mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
     /* Of a backend that times algorithms when ops are created; NULL, or gives NULL: it does not. */
     const nets_backend_config *(*config)(const nets_backend *backend);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL: cannot */

@@ -1,5 +1,6 @@
-/* The state of a training as a safetensors file: parameters under torchvision's names, "momentum.<parameter>", "rng"; as
- * metadata how far it is, and the options of its run. */
+/* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
+ * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; as metadata how far it is, and the options of its
+ * run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,18 +12,31 @@
 
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16, RNG_WORDS = 4, VERSION = 1 };
 
-static const nets_part PARTS[] = {NETS_VALUE, NETS_MOMENTUM};
+/* Gradients are no state. */
+static const nets_part PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1};
+enum { N_PARTS = sizeof PARTS / sizeof *PARTS };
+_Static_assert(NETS_STATE_LAST == NETS_STATE + 1, "all states are among the parts");
 
 /* A parameter's part as the file has it. */
-static nets_safetensors_tensor describe(const nets_param *param, nets_part part, char name[NAME_CAPACITY]) {
-    snprintf(name, NAME_CAPACITY, "%s%s", part == NETS_MOMENTUM ? "momentum." : "", param->name);
+static nets_safetensors_tensor describe(const session *s, int index, nets_part part, char name[NAME_CAPACITY]) {
+    const nets_param *param = nets_net_param(s->config.net, index);
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.optimizer.id);
+    if (part == NETS_VALUE)
+        snprintf(name, NAME_CAPACITY, "%s", param->name);
+    else
+        snprintf(name, NAME_CAPACITY, "%s.%s", optimizer->states[part - NETS_STATE], param->name);
     nets_safetensors_tensor tensor = {.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
     memcpy(tensor.dims, param->dims, sizeof param->dims);
     return tensor;
 }
 
-static nets_safetensors_tensor describe_rng(void) {
-    return (nets_safetensors_tensor){.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}};
+/* Counts: the seed and the iterations; the updates of an optimizer that counts them. */
+static nets_safetensors_tensor describe_count(const session *s, int i) {
+    static const nets_safetensors_tensor COUNTS[] = {
+        {.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}},
+        {.name = NETS_STEP_NAME, .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {1}}};
+    int n = nets_optimizer_traits_of(s->config.optimizer.id)->counts ? 2 : 1;
+    return i < n ? COUNTS[i] : (nets_safetensors_tensor){0};
 }
 
 static bool has_part(const session *s, int param, nets_part part) {
@@ -32,14 +46,17 @@ static bool has_part(const session *s, int param, nets_part part) {
 /* Names and dims of all tensors: their elements are fetched when the file is written. */
 static mm_status add_tensors(const session *s, nets_safetensors_builder *builder) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
-        for (int p = 0; p < 2; p++) {
+        for (int p = 0; p < N_PARTS; p++) {
             char name[NAME_CAPACITY];
             if (!has_part(s, i, PARTS[p])) continue;
-            nets_safetensors_tensor tensor = describe(nets_net_param(s->config.net, i), PARTS[p], name);
+            nets_safetensors_tensor tensor = describe(s, i, PARTS[p], name);
             MM_TRY(nets_safetensors_add(builder, &tensor));
         }
-    nets_safetensors_tensor rng = describe_rng();
-    return nets_safetensors_add(builder, &rng);
+    for (int i = 0; describe_count(s, i).name; i++) {
+        nets_safetensors_tensor count = describe_count(s, i);
+        MM_TRY(nets_safetensors_add(builder, &count));
+    }
+    return MM_OK;
 }
 
 static mm_status add_count(nets_safetensors_builder *builder, const char *key, int64_t count) {
@@ -118,17 +135,21 @@ static mm_status take_one(session *s, const nets_safetensors_file *file, const n
 }
 
 /* Visits everything that a state has: first to see that the file has it all (piece NULL), then to take it. A file of
- * weights alone leaves the momentum at zero. */
+ * weights alone leaves the optimizer's states at zero. */
 static mm_status take(session *s, const nets_safetensors_file *file, void *piece) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
-        for (int p = 0; p < 2; p++) {
+        for (int p = 0; p < N_PARTS; p++) {
             char name[NAME_CAPACITY];
-            nets_safetensors_tensor want = describe(nets_net_param(s->config.net, i), PARTS[p], name);
+            if (!has_part(s, i, PARTS[p])) continue;
+            nets_safetensors_tensor want = describe(s, i, PARTS[p], name);
             bool there = PARTS[p] == NETS_VALUE || nets_safetensors_find(file, name);
-            if (has_part(s, i, PARTS[p]) && there) MM_TRY(take_one(s, file, &want, piece));
+            if (there) MM_TRY(take_one(s, file, &want, piece));
         }
-    nets_safetensors_tensor want = describe_rng();
-    return nets_safetensors_find(file, want.name) ? take_one(s, file, &want, piece) : MM_OK;
+    for (int i = 0; describe_count(s, i).name; i++) {
+        nets_safetensors_tensor want = describe_count(s, i);
+        if (nets_safetensors_find(file, want.name)) MM_TRY(take_one(s, file, &want, piece));
+    }
+    return MM_OK;
 }
 
 /* 0 if the state does not say, as one of weights alone: the training begins. */
@@ -162,7 +183,7 @@ static mm_status load(session *s, const nets_safetensors_file *file, const char 
     s->iteration = iteration;
     if (!nets_safetensors_metadata(file, "version")) return MM_OK;
     s->data_shift = place_in_data(s, epoch, position) - iteration;
-    return mm_persistent_set(s->manager, describe_rng().name, 0, seed, sizeof seed);
+    return mm_persistent_set(s->manager, describe_count(s, 0).name, 0, seed, sizeof seed);
 }
 
 mm_status session_load(session *s, const nets_safetensors_file *file, const char *path) {

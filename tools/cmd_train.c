@@ -202,7 +202,7 @@ static mm_status configure(train *t, session_config *config) {
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,
                                .seed = (uint64_t)t->seed,
-                               .sgd = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
+                               .optimizer = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
                                .whole_epochs = trains_last_batch(t),
                                .evaluate = t->eval,
                                .keep_going = t->keep_going,

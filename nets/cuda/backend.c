@@ -109,7 +109,7 @@ const nets_backend_ops nets_cuda_backend_ops = {
     .name = "cuda",
     .open = open_cuda,
     .close = close_cuda,
-    .sgd = nets_cuda_sgd_step,
+    .update = nets_cuda_update_step,
     .config = config_of,
     .impls =
         {

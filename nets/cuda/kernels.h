@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "nets/optimizer.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -41,31 +43,35 @@ typedef struct nets_cuda_dropout {
 void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier, float *out, int64_t n,
                     cudaStream_t stream);
 
-/* ---------------------------------------------------------------- op_sgd_kernels.cu */
+/* ---------------------------------------------------------------- op_update_kernels.cu */
 
-enum { NETS_CUDA_SGD_TENSORS = 800, NETS_CUDA_SGD_CHUNK = 4096 };
+enum { NETS_CUDA_UPDATE_TENSORS = 700, NETS_CUDA_UPDATE_CHUNK = 4096 };
 
 /* What one launch updates. It travels as the kernel's argument: a graph keeps it, nothing is copied. Tensor i is the
- * work of blocks first_block[i] .. first_block[i + 1] - 1, NETS_CUDA_SGD_CHUNK elements each. */
-typedef struct nets_cuda_sgd {
+ * work of blocks first_block[i] .. first_block[i + 1] - 1, NETS_CUDA_UPDATE_CHUNK elements each. */
+typedef struct nets_cuda_update {
     struct {
-        float *weight, *momentum;
+        float *weight, *state[NETS_OPTIMIZER_STATES];
         const float *gradient;
         int64_t elems;
-    } tensors[NETS_CUDA_SGD_TENSORS];
-    uint32_t first_block[NETS_CUDA_SGD_TENSORS + 1];
+    } tensors[NETS_CUDA_UPDATE_TENSORS];
+    uint32_t first_block[NETS_CUDA_UPDATE_TENSORS + 1];
     int n;
-    float keep, decay; /* momentum, weight decay */
+    nets_optimizer optimizer;
     const float *lr;
+    const uint32_t *step;   /* of one that counts: the updates before */
     uint32_t *rng;          /* NULL: leave the count of iterations alone */
     const uint32_t *halted; /* not 0: update nothing; NULL: update */
-} nets_cuda_sgd;
+} nets_cuda_update;
 
 /* Sets what halts the update, and those to come, if the loss is not finite, or one of the update's gradients is above
  * `most`, or NaN. */
-void nets_cuda_sgd_halt(const nets_cuda_sgd *update, const float *loss, float most, uint32_t *halted,
-                        cudaStream_t stream);
-void nets_cuda_sgd_update(const nets_cuda_sgd *update, cudaStream_t stream);
+void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
+                           cudaStream_t stream);
+void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
+void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
+/* One more update, unless it is halted. */
+void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_slices_kernels.cu */
 

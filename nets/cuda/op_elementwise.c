@@ -1,6 +1,7 @@
-/* ReLU, residual sum, dropout and the update step: glue to op_elementwise_kernels.cu and op_sgd_kernels.cu, and
+/* ReLU, residual sum, dropout and the update step: glue to op_elementwise_kernels.cu and op_update_kernels.cu, and
  * for a ReLU with a bias to op_channels_kernels.cu. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "nets/cuda/ops.h"
 
@@ -122,38 +123,43 @@ static mm_status create_dropout(nets_backend *backend, const nets_op_desc *desc,
 
 /* ---------------------------------------------------------------- update */
 
-static void list_tensors(const nets_sgd_param *params, int n, nets_cuda_sgd *update) {
+static void list_tensors(const nets_update_param *params, int n, nets_cuda_update *update) {
     uint32_t block = 0;
     for (int i = 0; i < n; i++) {
         update->tensors[i].weight = params[i].weight;
-        update->tensors[i].momentum = params[i].momentum;
+        memcpy(update->tensors[i].state, params[i].state, sizeof params[i].state);
         update->tensors[i].gradient = params[i].gradient;
         update->tensors[i].elems = params[i].elems;
         update->first_block[i] = block;
-        block += (uint32_t)((params[i].elems + NETS_CUDA_SGD_CHUNK - 1) / NETS_CUDA_SGD_CHUNK);
+        block += (uint32_t)((params[i].elems + NETS_CUDA_UPDATE_CHUNK - 1) / NETS_CUDA_UPDATE_CHUNK);
     }
     update->first_block[n] = block;
     update->n = n;
 }
 
+typedef void (*update_fn)(const nets_cuda_update *update, cudaStream_t stream);
+
+static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd, [NETS_ADAMW] = nets_cuda_update_adamw};
+_Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
+
 /* One launch for as many tensors as an argument can list. The last one counts the iteration, unless it is halted. */
-mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream) {
+mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
     (void)backend;
-    uint32_t *halted = args->sgd.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
-    nets_cuda_sgd update = {
-        .keep = args->sgd.momentum, .decay = args->sgd.weight_decay, .lr = args->lr, .halted = halted};
+    uint32_t *halted = args->optimizer.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
+    nets_cuda_update update = {.optimizer = args->optimizer, .lr = args->lr, .step = args->step, .halted = halted};
     for (int pass = halted ? 0 : 1; pass < 2; pass++) /* all gradients are looked at before any is used */
         for (int first = 0, all = pass == 0 ? args->n_checked : args->n_params; first < all;
-             first += NETS_CUDA_SGD_TENSORS) {
+             first += NETS_CUDA_UPDATE_TENSORS) {
             int n = all - first;
-            if (n > NETS_CUDA_SGD_TENSORS) n = NETS_CUDA_SGD_TENSORS;
+            if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
             update.rng = first + n == all ? args->rng : NULL;
             list_tensors(args->params + first, n, &update);
             if (pass == 0)
-                nets_cuda_sgd_halt(&update, args->loss, NETS_GRADIENT_MOST, halted, mm_cuda_stream(stream));
+                nets_cuda_update_halt(&update, args->loss, NETS_GRADIENT_MOST, halted, mm_cuda_stream(stream));
             else
-                nets_cuda_sgd_update(&update, mm_cuda_stream(stream));
+                UPDATES[args->optimizer.id](&update, mm_cuda_stream(stream));
         }
+    if (args->step) nets_cuda_update_count(args->step, halted, mm_cuda_stream(stream));
     return nets_cuda_launched("the update");
 }
 

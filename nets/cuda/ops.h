@@ -36,7 +36,7 @@ extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                  
 extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                    /* op_rows.c */
 
 /* op_elementwise.c */
-MM_CHECKED mm_status nets_cuda_sgd_step(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
+MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 
 /* By a ReLU's output, NETS_Y. */
 static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {

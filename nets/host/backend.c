@@ -90,7 +90,7 @@ const nets_backend_ops nets_host_backend_ops = {
     .name = "host",
     .open = open_host,
     .close = close_host,
-    .sgd = nets_host_sgd,
+    .update = nets_host_update,
     .impls =
         {
             [NETS_CONV] = &nets_host_conv,

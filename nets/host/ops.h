@@ -36,8 +36,8 @@ typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
 /* Enqueues fn(op, args); args are copied. */
 MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
 
-/* op_sgd.c */
-MM_CHECKED mm_status nets_host_sgd(nets_backend *backend, const nets_sgd_args *args, mm_stream *stream);
+/* op_update.c */
+MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 
 /* The windows of a convolution or pool. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);

@@ -64,7 +64,7 @@ static void probe(fixture *f, const char *policy, codec_fault fault, float *grad
 }
 
 static void start(fixture *f, const char *net) {
-    const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
+    const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
     const nets_reader_options options = {.batch = BATCH, .seed = SEED, .drop_last = true};
     *f = (fixture){0};
     codec_fault_set(FAULT_NONE);

@@ -185,7 +185,7 @@ static void an_iteration_whose_loss_is_not_finite_changes_nothing(void **state) 
         submit(&good, 0);
         expect_ok(nets_exec_collect(good.exec, &result));
         expect_same(&f, &good, NETS_VALUE, false);
-        expect_same(&f, &good, NETS_MOMENTUM, false);
+        expect_same(&f, &good, NETS_STATE, false);
         /* It goes on from there. */
         f.images[1][7] = kept;
         submit(&f, 1);
@@ -238,7 +238,7 @@ static void parts_that_are_not_there_are_not_found(void **state) {
     float value[4096];
     start(&f, "liveness", MM_ISSUE_THREAD, 0);
     expect_ok(nets_exec_create(f.net, TINY_BATCH, NETS_EVAL, f.manager, "host", NULL, &eval));
-    assert_int_equal(nets_exec_param_get(eval, 0, NETS_MOMENTUM, value), MM_ERR_NOT_FOUND);
+    assert_int_equal(nets_exec_param_get(eval, 0, NETS_STATE, value), MM_ERR_NOT_FOUND);
     assert_int_equal(nets_exec_param_set(eval, 0, NETS_GRADIENT, value), MM_ERR_NOT_FOUND);
     assert_int_equal(mm_persistent_get(f.manager, "nothing", 0, value, 4), MM_ERR_NOT_FOUND);
     assert_int_equal(mm_persistent_get(f.manager, "loss", 0, value, 5), MM_ERR_INVALID);

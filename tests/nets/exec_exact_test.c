@@ -46,7 +46,7 @@ static counts count(const char *net_name, const char *policy) {
     mm_manager *manager = make_manager(policy);
     expect_ok(nets_zoo_build(net_name, &net));
     expect_ok(nets_backend_open("host", NULL, &backend));
-    expect_ok(nets_lower(net, backend, BATCH, NETS_TRAIN, &lowered));
+    expect_ok(nets_lower(net, backend, BATCH, NETS_TRAIN, NETS_SGD, &lowered));
     expect_ok(mm_recompute_set(manager, lowered->graph, nothing_to_compute, NULL));
     expect_ok(mm_iteration_begin(manager, lowered->graph));
     for (int i = 0; i < lowered->n_steps; i++) {
@@ -95,7 +95,7 @@ static void what_a_lossy_code_gave_back_is_not(void **state) {
 /* ---------------------------------------------------------------- a map read twice */
 
 static void train_as_reference(const nets_net *net, const char *policy) {
-    const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
+    const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
     mm_manager *manager = make_manager(policy);
     nets_exec *exec;
     ref_exec ref;
@@ -104,7 +104,7 @@ static void train_as_reference(const nets_net *net, const char *policy) {
     expect_ok(nets_exec_create(net, BATCH, NETS_TRAIN, manager, "host", &sgd, &exec));
     expect_ok(nets_exec_init(exec, 11));
     ref_init(&ref, net, BATCH, NETS_TRAIN, (ref_options){0}, 11, NULL);
-    ref.sgd = sgd;
+    ref.optimizer = sgd;
     ref_batch(net, BATCH, 4, &images, &labels);
     for (int i = 0; i < ITERATIONS; i++) {
         nets_result result;

@@ -13,7 +13,7 @@
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 8, ITERATIONS = 3 };
-static const nets_sgd SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const nets_optimizer SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 static const float RATE = 0.05f;
 
 typedef struct fixture {
@@ -76,7 +76,7 @@ static void train_as_reference(const char *net, const char *policy) {
     ref_exec ref;
     start(&f, net, policy);
     ref_init(&ref, f.net, BATCH, NETS_TRAIN, (ref_options){0}, 11, NULL);
-    ref.sgd = SGD;
+    ref.optimizer = SGD;
     for (int i = 0; i < ITERATIONS; i++) {
         float expected = ref_iteration(&ref, f.images, f.labels, RATE);
         assert_true(iterate(&f, f.train, BATCH).loss == expected);

@@ -21,7 +21,7 @@ static void start_with(fixture *f, const char *net, int64_t batch, nets_mode mod
     const nets_backend_config config = {.no_fuse = no_fuse};
     assert_int_equal(nets_zoo_build(net, &f->net), MM_OK);
     assert_int_equal(nets_backend_open("host", &config, &f->backend), MM_OK);
-    if (nets_lower(f->net, f->backend, batch, mode, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_lower(f->net, f->backend, batch, mode, NETS_SGD, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 static void start(fixture *f, const char *net, int64_t batch, nets_mode mode) {
@@ -173,7 +173,7 @@ static void the_addends_gradient_may_take_the_outputs_place_or_that_of_an_earlie
               nets_add1(f.net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 10}, end));
     assert_int_equal(nets_net_finish(f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
     assert_int_equal(pair_of(&f, "norm backward", "relu.out", "grad.stem.out.2"), '-');
     assert_int_equal(pair_of(&f, "norm backward", "grad.stem.out.1", "grad.stem.out.2"), 'i');
     finish(&f);
@@ -183,7 +183,7 @@ static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void
     (void)state;
     fixture f = {.net = ref_repeated_net(0.3f)};
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
     assert_int_equal(step_of(&f, "twice forward")->n_uses, 2);
     assert_int_equal(step_of(&f, "twice backward")->n_uses, 3);
     assert_int_equal(use_of(&f, "twice backward", "grad.relu1.out.1")->access, MM_READ);
@@ -195,7 +195,7 @@ static void a_map_that_a_layer_reads_twice_is_one_use_and_gets_one_gradient(void
     finish(&f);
     f.net = ref_repeated_net(0.3f);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_EVAL, &f.lowered), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_EVAL, NETS_SGD, &f.lowered), MM_OK);
     assert_int_equal(step_of(&f, "with_dropped forward")->n_uses, 2);
     finish(&f);
 }
@@ -346,7 +346,7 @@ static void start_concat(fixture *f) {
     nets_add1(f->net, "loss", NETS_LOSS, NULL, cat);
     if (nets_net_finish(f->net) != MM_OK) fail_msg("%s", mm_last_error());
     assert_int_equal(nets_backend_open("host", NULL, &f->backend), MM_OK);
-    if (nets_lower(f->net, f->backend, 2, NETS_TRAIN, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_lower(f->net, f->backend, 2, NETS_TRAIN, NETS_SGD, &f->lowered) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
 static void concat_needs_no_map_in_its_backward_and_skips_the_images(void **state) {
@@ -381,7 +381,7 @@ static void later_slices_may_take_the_place_of_earlier_contributions(void **stat
     nets_add1(f.net, "loss", NETS_LOSS, NULL, cat);
     assert_int_equal(nets_net_finish(f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
     assert_int_equal(pair_of(&f, "crop backward", "grad.b.out.1", "grad.b.out.2"), 'i');
     assert_int_equal(pair_of(&f, "cat backward", "grad.b.out.2", "grad.b.out"), 'i');
     assert_int_equal(step_of(&f, "cat backward")->n_pairs, 1);
@@ -404,7 +404,7 @@ static void a_convolutions_gradient_may_take_the_place_of_the_earlier_one(void *
         nets_add1(f.net, "loss", NETS_LOSS, NULL, sum);
         assert_int_equal(nets_net_finish(f.net), MM_OK);
         assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-        assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+        assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
         assert_int_equal(step_of(&f, "c backward")->n_pairs, 0);
         assert_int_equal(pair_of(&f, "b backward", "grad.a.out.1", "grad.a.out"), 'i');
         finish(&f);
@@ -424,7 +424,7 @@ static void normalisation_keeps_only_its_input(void **state) {
     nets_add1(f.net, "loss", NETS_LOSS, NULL, x);
     assert_int_equal(nets_net_finish(f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, &f.lowered), MM_OK);
+    assert_int_equal(nets_lower(f.net, f.backend, 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_OK);
     assert_int_equal(use_of(&f, "lrn backward", "conv.out")->access, MM_READ);
     assert_int_equal(pair_of(&f, "lrn backward", "grad.lrn.out", "grad.conv.out"), 'i');
     assert_int_equal(info(&f, "lrn.out")->first_backward, -1);
@@ -463,8 +463,8 @@ static void batch_out_of_range_is_refused(void **state) {
     fixture f;
     assert_int_equal(nets_zoo_build("resnet20", &f.net), MM_OK);
     assert_int_equal(nets_backend_open("host", NULL, &f.backend), MM_OK);
-    assert_int_equal(nets_lower(f.net, f.backend, 0, NETS_TRAIN, &f.lowered), MM_ERR_INVALID);
-    assert_int_equal(nets_lower(f.net, f.backend, INT64_MAX / 2, NETS_TRAIN, &f.lowered), MM_ERR_INVALID);
+    assert_int_equal(nets_lower(f.net, f.backend, 0, NETS_TRAIN, NETS_SGD, &f.lowered), MM_ERR_INVALID);
+    assert_int_equal(nets_lower(f.net, f.backend, INT64_MAX / 2, NETS_TRAIN, NETS_SGD, &f.lowered), MM_ERR_INVALID);
     nets_backend_close(f.backend);
     nets_net_destroy(f.net);
 }

@@ -84,7 +84,7 @@ static void check_gradients(const nets_net *net, int64_t batch) {
     float *images;
     int32_t *labels;
     ref_init(&ref, net, batch, NETS_TRAIN, PLAIN, 7, NULL);
-    ref.sgd.momentum = 0;
+    ref.optimizer.momentum = 0;
     ref_batch(net, batch, 3, &images, &labels);
     for (int p = 0; p < nets_net_params(net); p++) {
         const nets_param *param = nets_net_param(net, p);

@@ -58,10 +58,12 @@ static void collect_params(ref_exec *ref) {
     for (int i = 0; i < n; i++) {
         const nets_param_tensors *tensors = &ref->lowered->params[i];
         if (tensors->gradient < 0) continue;
-        ref->params[ref->n_params++] = (nets_sgd_param){.weight = data_of(ref, tensors->value),
-                                                        .momentum = data_of(ref, tensors->momentum),
-                                                        .gradient = data_of(ref, tensors->gradient),
-                                                        .elems = nets_net_param(ref->net, i)->elems};
+        nets_update_param *param = &ref->params[ref->n_params++];
+        *param = (nets_update_param){.weight = data_of(ref, tensors->value),
+                                     .gradient = data_of(ref, tensors->gradient),
+                                     .elems = nets_net_param(ref->net, i)->elems};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
+            param->state[k] = data_of(ref, tensors->state[k]);
     }
 }
 
@@ -79,12 +81,12 @@ static void fill_params(ref_exec *ref, uint64_t seed, const ref_exec *like) {
 
 void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode, ref_options options, uint64_t seed,
               const ref_exec *like) {
-    *ref = (ref_exec){.net = net, .options = options, .sgd = {.momentum = 0.9f, .weight_decay = 1e-4f}};
+    *ref = (ref_exec){.net = net, .options = options, .optimizer = {.momentum = 0.9f, .weight_decay = 1e-4f}};
     assert_int_equal(mm_device_create("host", NULL, &ref->device), MM_OK);
     assert_int_equal(mm_stream_create(ref->device, "ref", 0, &ref->stream), MM_OK);
     const nets_backend_config config = {.no_fuse = options.no_fuse};
     assert_int_equal(nets_backend_open("host", &config, &ref->backend), MM_OK);
-    if (nets_lower(net, ref->backend, batch, mode, &ref->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_lower(net, ref->backend, batch, mode, NETS_SGD, &ref->lowered) != MM_OK) fail_msg("%s", mm_last_error());
     int n = mm_graph_tensors(ref->lowered->graph);
     ref->root = calloc((size_t)n, sizeof *ref->root);
     ref->storage = calloc((size_t)n, sizeof *ref->storage);
@@ -150,12 +152,12 @@ float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, f
         if (step->phase == MM_UPDATE) {
             float *rate = data_of(ref, lowered->lr);
             *rate = lr;
-            const nets_sgd_args args = {.params = ref->params,
-                                        .n_params = ref->n_params,
-                                        .lr = rate,
-                                        .sgd = ref->sgd,
-                                        .rng = data_of(ref, lowered->rng)};
-            assert_int_equal(ref->backend->ops->sgd(ref->backend, &args, ref->stream), MM_OK);
+            const nets_update_args args = {.params = ref->params,
+                                           .n_params = ref->n_params,
+                                           .lr = rate,
+                                           .optimizer = ref->optimizer,
+                                           .rng = data_of(ref, lowered->rng)};
+            assert_int_equal(ref->backend->ops->update(ref->backend, &args, ref->stream), MM_OK);
             assert_int_equal(mm_stream_sync(ref->stream), MM_OK);
         } else if (step->op) {
             run_op(ref, step);

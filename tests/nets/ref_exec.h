@@ -24,9 +24,9 @@ typedef struct ref_exec {
     int shared; /* how many tensors live in another's storage */
     void *workspace;
     int64_t workspace_bytes;
-    nets_sgd_param *params;
+    nets_update_param *params;
     int n_params;
-    nets_sgd sgd;
+    nets_optimizer optimizer;
 } ref_exec;
 
 /* Fails the test if it cannot. Parameters start from `seed`; or, `like` not NULL, as they are there. */

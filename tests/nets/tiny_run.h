@@ -5,7 +5,7 @@
 #include "nets/exec.h"
 
 enum { TINY_BATCH = 4, TINY_BATCHES = 3, TINY_SEED = 5 };
-static const nets_sgd TINY_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f, .only_finite = true};
+static const nets_optimizer TINY_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f, .only_finite = true};
 
 typedef struct tiny_run {
     nets_net *net;

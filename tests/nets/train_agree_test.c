@@ -40,7 +40,7 @@ static void train(const nets_net *net, const char *device, mm_manager *manager, 
                                         .no_fuse = no_fuse,
                                         .workspace_limit_bytes = 1 << 20,
                                         .algorithms_path = algorithms_file()};
-    const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
+    const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
     nets_backend *backend;
     nets_exec *exec;
     expect_ok(nets_backend_open(device, &config, &backend));

@@ -14,7 +14,7 @@
 #include "tests/nets/ref_exec.h"
 
 enum { BATCH = 2, STEPS = 2, PARAMS_CHECKED = 6 };
-static const nets_sgd SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const nets_optimizer SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 
 /* Inputs large enough that batch norms at the end still have several pixels. */
 static const char *const SMALL[] = {
@@ -70,7 +70,7 @@ static void expect_equal(const nets_net *net, const trained *a, const trained *b
     assert_memory_equal(a->loss, b->loss, sizeof a->loss);
     for (int p = 0; p < nets_net_params(net); p++) {
         const nets_param *param = nets_net_param(net, p);
-        for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++) {
+        for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++) {
             const float *values = nets_exec_param(a->exec, p, part), *others = nets_exec_param(b->exec, p, part);
             assert_int_equal(!values, !others);
             if (values && memcmp(values, others, (size_t)param->elems * sizeof *values) != 0)
@@ -171,7 +171,7 @@ static void check_family(const char *name) {
     checked c;
     nets_net *net = build(name);
     ref_init(&c.ref, net, BATCH, NETS_TRAIN, (ref_options){0}, 7, NULL);
-    c.ref.sgd.momentum = 0;
+    c.ref.optimizer.momentum = 0;
     ref_batch(net, BATCH, 3, &c.images, &c.labels);
     /* A handful, evenly over all parameters from the first to the last; for one that cannot be measured the next. */
     int n = nets_net_params(net), done = 0;

@@ -110,7 +110,7 @@ static double distance(const float *a, const float *b, const float *c, size_t n)
 
 /* The error of the first iteration's gradients, all of them together. */
 static double gradient_error(const reference *ref, const suite_run *r) {
-    size_t n, part = ref->n / 3;
+    size_t n, part = ref->n / NETS_PARTS;
     float *weights = suite_weights(r, &n);
     double error = distance(weights + part, ref->first + part, NULL, part);
     free(weights);
@@ -129,7 +129,7 @@ static void expect_weights(const reference *ref, const suite_run *r, const char 
     mm_stats stats;
     mm_stats_get(r->manager, &stats);
     assert_int_equal(n, ref->n);
-    double error = lossy ? distance(weights, ref->weights, ref->initial, ref->n / 3) : 0;
+    double error = lossy ? distance(weights, ref->weights, ref->initial, ref->n / NETS_PARTS) : 0;
     if (!(error <= WEIGHT_ERROR)) fail_msg("%s: weights off by %g, stated %g", what, error, WEIGHT_ERROR);
     bool same = memcmp(weights, ref->weights, n * sizeof *weights) == 0;
     if (!lossy && !same) fail_msg("%s: other weights than under liveness", what);

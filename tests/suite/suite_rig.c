@@ -100,7 +100,7 @@ static mm_status plan(const suite_net *s, const char *spec, int64_t budget, int6
                       mm_planned *planned, nets_backend *backend) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, lowered));
+    MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, NETS_SGD, lowered));
     mm_limits limits = {
         .device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_planned_base((*lowered)->graph)};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
@@ -153,7 +153,7 @@ void suite_run_fini(suite_run *r) {
 }
 
 bool suite_same_learned(const suite_net *s, const float *a, const float *b) {
-    for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
+    for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(s->net); p++) {
             size_t elems = (size_t)nets_net_param(s->net, p)->elems;
             if (part != NETS_GRADIENT && memcmp(a, b, elems * sizeof *a) != 0) return false;
@@ -174,9 +174,9 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     const nets_net *net = r->s->net;
     size_t n = 0, at = 0;
     for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
-    float *weights = calloc(3 * n, sizeof *weights); /* zero for what has no gradient */
+    float *weights = calloc(NETS_PARTS * n, sizeof *weights); /* zero for what has no gradient */
     assert_non_null(weights);
-    for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
+    for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(net); p++) {
             if (nets_exec_param(r->exec, p, part) && nets_exec_param_get(r->exec, p, part, weights + at) != MM_OK)
                 fail_msg("%s", mm_last_error());

@@ -6,7 +6,7 @@
 #include "nets/exec.h"
 
 enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* threads: of device host, whatever the machine has */
-static const nets_sgd SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const nets_optimizer SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 static const float SUITE_RATE = 0.02f;
 
 /* Runs a program's tests on each device of this build; what main returns. */

@@ -177,7 +177,7 @@ static float *weights_after(const char *fail, long nth, int64_t *steps_out, size
         expect_ok(nets_exec_iteration(l.exec, l.s.images, l.s.labels, BATCH, SUITE_RATE, &result));
     float *weights = NULL;
     size_t n = 0;
-    static const nets_part parts[] = {NETS_VALUE, NETS_MOMENTUM};
+    static const nets_part parts[] = {NETS_VALUE, NETS_STATE};
     for (int part = 0; part < 2; part++)
         for (int p = 0; p < nets_net_params(l.s.net); p++) {
             size_t elems = (size_t)nets_net_param(l.s.net, p)->elems;

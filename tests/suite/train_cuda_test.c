@@ -86,13 +86,13 @@ static void iterate(training *t, int n, float *losses) {
     assert_int_equal(collected, n);
 }
 
-/* Values, gradients and momenta of all parameters. */
+/* Values, gradients and states of all parameters. */
 static float *weights_of(const training *t, size_t *n_out) {
     size_t n = 0, at = 0;
     for (int p = 0; p < nets_net_params(t->s->net); p++) n += (size_t)nets_net_param(t->s->net, p)->elems;
-    float *weights = calloc(3 * n, sizeof *weights);
+    float *weights = calloc(NETS_PARTS * n, sizeof *weights);
     assert_non_null(weights);
-    for (nets_part part = NETS_VALUE; part <= NETS_MOMENTUM; part++)
+    for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(t->s->net); p++) {
             mm_status status = nets_exec_param_get(t->exec, p, part, weights + at);
             if (status != MM_ERR_NOT_FOUND) expect_ok(status);
@@ -197,7 +197,7 @@ static void ten_steps_agree_with_the_host(void **state) {
         if (!(fabs((double)host.losses[i] - (double)cuda.losses[i]) <= tolerance * fabs((double)host.losses[i])))
             fail_msg("loss %.7g in step %d, the host's is %.7g", (double)cuda.losses[i], i, (double)host.losses[i]);
     double difference = 0, norm = 0;
-    for (size_t i = 0; i < host.n / 3; i++) {
+    for (size_t i = 0; i < host.n / NETS_PARTS; i++) {
         double d = (double)host.weights[i] - (double)cuda.weights[i];
         difference += d * d;
         norm += (double)host.weights[i] * (double)host.weights[i];

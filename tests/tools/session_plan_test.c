@@ -13,7 +13,7 @@ static session_config config_of(const nets_net *net, int64_t batch, const target
                              .batch = batch,
                              .target = *target,
                              .seed = 3,
-                             .sgd = {.momentum = 0.9f}};
+                             .optimizer = {.momentum = 0.9f}};
     config.policies.text[config.policies.n++] = policy;
     return config;
 }

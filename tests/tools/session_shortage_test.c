@@ -16,7 +16,7 @@ static session_config config_of(const nets_net *net, const target *target) {
                              .batch = BATCH,
                              .target = *target,
                              .seed = 3,
-                             .sgd = {.momentum = 0.9f}};
+                             .optimizer = {.momentum = 0.9f}};
     config.policies.text[config.policies.n++] = "liveness";
     return config;
 }

@@ -14,7 +14,7 @@ static mm_status collect(nets_exec *exec, float *gradients_out) {
 }
 
 mm_status gradient_probe(const trainer *from, const char *policy, const gradient_batch *batch, float *gradients_out) {
-    const nets_sgd sgd = {0};
+    const nets_optimizer sgd = {0};
     trainer probe;
     MM_TRY(trainer_init(&probe, nets_exec_lowered(from->exec)->net, batch->n, &sgd, &(mm_options){.policy = policy}));
     nets_result result;

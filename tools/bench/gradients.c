@@ -16,7 +16,7 @@
 #include "tools/json_file.h"
 
 static const char exact_policy[] = "liveness";
-static const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
 
 typedef struct bench {
     const char *net_name, *data, *policy_list, *iteration_list, *json;

@@ -58,7 +58,7 @@ static mm_status measure_one(const mm_graph *graph, subject *s, bool keep) {
 
 static mm_status lower(const bench *b, const nets_net *net, samples *lowering, bool keep, nets_lowered **lowered_out) {
     const int64_t start = mm_now_ns();
-    MM_TRY(nets_lower(net, b->backend, b->batch, NETS_TRAIN, lowered_out));
+    MM_TRY(nets_lower(net, b->backend, b->batch, NETS_TRAIN, NETS_SGD, lowered_out));
     return keep ? samples_add(lowering, (double)(mm_now_ns() - start)) : MM_OK;
 }
 

@@ -19,7 +19,8 @@ static mm_status least_budget(const nets_net *net, int64_t batch, const char *po
     return status;
 }
 
-mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_sgd *sgd, const mm_options *options) {
+mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_optimizer *sgd,
+                       const mm_options *options) {
     memset(t, 0, sizeof *t);
     mm_options own = *options;
     own.device = "host";

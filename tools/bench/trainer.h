@@ -13,7 +13,7 @@ typedef struct trainer {
 /* On the host device, in the least budget that the policy runs in. `options` gives the policy and whatever else the
  * manager shall do; its device and budget are set here. `net` must outlive the trainer. Weights are zero until
  * nets_exec_init or trainer_copy. */
-MM_CHECKED mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_sgd *sgd,
+MM_CHECKED mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_optimizer *sgd,
                                   const mm_options *options);
 /* Legal on a zeroed one. */
 void trainer_fini(trainer *t);

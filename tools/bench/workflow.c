@@ -20,7 +20,7 @@
 
 enum { LIVENESS, OPTIMISED, VARIANTS = 5 };
 
-static const nets_sgd sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
 
 static const struct {
     const char *label, *options; /* options NULL: liveness */

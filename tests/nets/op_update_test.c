@@ -16,7 +16,7 @@
 
 /* A tensor under update, beside its values as they should be. */
 typedef struct tensor {
-    nets_sgd_param param;
+    nets_update_param param;
     float *gradient;
     double *w, *v;
 } tensor;
@@ -24,7 +24,7 @@ typedef struct tensor {
 static void start_tensor(op_rig *rig, tensor *t, int64_t n) {
     float *w = op_rig_alloc(rig, 4 * n), *v = op_rig_alloc(rig, 4 * n);
     t->gradient = op_rig_alloc(rig, 4 * n);
-    t->param = (nets_sgd_param){.weight = w, .momentum = v, .gradient = t->gradient, .elems = n};
+    t->param = (nets_update_param){.weight = w, .state = {v}, .gradient = t->gradient, .elems = n};
     t->w = calloc((size_t)n, sizeof *t->w);
     t->v = calloc((size_t)n, sizeof *t->v);
     assert_true(t->w && t->v);
@@ -41,7 +41,7 @@ static void step_as_it_should_be(tensor *t, int step, double lr) {
 
 static void check_tensor(const tensor *t) {
     for (int64_t i = 0; i < t->param.elems; i++)
-        assert_true(fabs(t->param.weight[i] - t->w[i]) < 1e-6 && fabs(t->param.momentum[i] - t->v[i]) < 1e-6);
+        assert_true(fabs(t->param.weight[i] - t->w[i]) < 1e-6 && fabs(t->param.state[0][i] - t->v[i]) < 1e-6);
 }
 
 /* Sizes that are no multiple of a vector, or of what a block of a GPU takes. */
@@ -51,7 +51,7 @@ static void update_follows_torch_for_three_steps(void **state) {
     static const int64_t ELEMS[TENSORS] = {37, 1, 8197, 4096};
     op_rig rig;
     tensor tensors[TENSORS];
-    nets_sgd_param params[TENSORS];
+    nets_update_param params[TENSORS];
     op_rig_open(&rig, NULL);
     for (int t = 0; t < TENSORS; t++) {
         start_tensor(&rig, &tensors[t], ELEMS[t]);
@@ -63,12 +63,12 @@ static void update_follows_torch_for_three_steps(void **state) {
     for (int step = 0; step < 3; step++) {
         *lr = 0.1f / (float)(1 + step);
         for (int t = 0; t < TENSORS; t++) step_as_it_should_be(&tensors[t], step, *lr);
-        const nets_sgd_args args = {.params = params,
-                                    .n_params = TENSORS,
-                                    .lr = lr,
-                                    .sgd = {.momentum = 0.9f, .weight_decay = 0.01f},
-                                    .rng = rng};
-        assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+        const nets_update_args args = {.params = params,
+                                       .n_params = TENSORS,
+                                       .lr = lr,
+                                       .optimizer = {.momentum = 0.9f, .weight_decay = 0.01f},
+                                       .rng = rng};
+        assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
         assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
         for (int t = 0; t < TENSORS; t++) check_tensor(&tensors[t]);
         const uint32_t counted[3][4] = {{1, 2, UINT32_MAX, 4}, {1, 2, 0, 5}, {1, 2, 1, 5}};
@@ -79,6 +79,124 @@ static void update_follows_torch_for_three_steps(void **state) {
         free(tensors[t].v);
     }
     op_rig_fini(&rig);
+}
+
+/* torch.optim.AdamW's equations (Loshchilov and Hutter's algorithm 2), in double precision throughout. */
+static double adamw_as_it_should_be(tensor *t, const nets_optimizer *o, int step, double lr, double *m) {
+    double moved = 0;
+    for (int64_t i = 0; i < t->param.elems; i++) {
+        double g = t->gradient[i], before = t->w[i];
+        t->w[i] *= 1 - lr * o->weight_decay;
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g;
+        t->v[i] = o->beta2 * t->v[i] + (1 - o->beta2) * g * g;
+        t->w[i] -= lr * (m[i] / (1 - pow(o->beta1, step))) / (sqrt(t->v[i] / (1 - pow(o->beta2, step))) + o->eps);
+        moved += (t->w[i] - before) * (t->w[i] - before);
+    }
+    return moved;
+}
+
+static double relative_norm(const float *values, const double *expected, int64_t n) {
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        off += (values[i] - expected[i]) * (values[i] - expected[i]);
+        all += expected[i] * expected[i];
+    }
+    return sqrt(off / all);
+}
+
+/* Gradients of a training's sizes, some of them zero; a loss that is not finite in the midst changes nothing, not even
+ * the count. */
+static void adamw_follows_its_paper_for_ten_steps(void **state) {
+    (void)state;
+    enum { ELEMS = 8197, STEPS = 10 };
+    static const char *const SPECS[] = {"adamw", "adamw,beta1=0,beta2=0.9,eps=1e-3,weight-decay=0.5"};
+    for (int run = 0; run < 2; run++) {
+        op_rig rig;
+        tensor t;
+        nets_optimizer optimizer;
+        op_rig_open(&rig, NULL);
+        assert_int_equal(nets_optimizer_parse(SPECS[run], &optimizer), MM_OK);
+        start_tensor(&rig, &t, ELEMS);
+        float *square = t.param.state[1] = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4);
+        float *loss = op_rig_alloc(&rig, 4);
+        uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng), *count = op_rig_alloc(&rig, 4);
+        double *average = calloc(ELEMS, sizeof *average), moved = 0;
+        assert_non_null(average);
+        optimizer.only_finite = true;
+        for (int step = 1; step <= STEPS; step++) {
+            const nets_update_args args = {.params = &t.param,
+                                           .n_params = 1,
+                                           .n_checked = 1,
+                                           .lr = lr,
+                                           .optimizer = optimizer,
+                                           .loss = loss,
+                                           .rng = rng,
+                                           .step = count};
+            *lr = 1e-3f * (float)(1 + step % 3);
+            for (int64_t i = 0; i < ELEMS; i++)
+                t.gradient[i] = i % 7 == 0 ? 0 : sinf((float)(i * step)) * powf(10, -(float)(i % 5));
+            if (step == 4) {
+                *loss = NAN;
+                assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
+                assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+                assert_true(rng[NETS_RNG_HALTED] && *count == 3);
+                *loss = 1, rng[NETS_RNG_HALTED] = 0;
+            }
+            moved += adamw_as_it_should_be(&t, &optimizer, step, *lr, average);
+            assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
+            assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+            assert_true(*count == (uint32_t)step && rng[2] == (uint32_t)step);
+        }
+        assert_true(moved > 0.01);
+        assert_true(relative_norm(t.param.weight, t.w, ELEMS) <= 1e-6);
+        assert_true(relative_norm(t.param.state[0], average, ELEMS) <= 1e-6);
+        assert_true(relative_norm(square, t.v, ELEMS) <= 1e-6);
+        free(average);
+        free(t.w);
+        free(t.v);
+        op_rig_fini(&rig);
+    }
+}
+
+static void optimizers_are_read_as_they_are_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *told;
+    } good[] = {
+        {"sgd", "sgd,momentum=0.9,weight-decay=0.0001"},
+        {"sgd,momentum=0.1", "sgd,momentum=0.1,weight-decay=0.0001"},
+        {"adamw", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08"},
+        {"adamw,beta2=0.99,weight-decay=0,eps=0.3333333333333333",
+         "adamw,weight-decay=0,beta1=0.9,beta2=0.99,eps=0.3333333333333333"},
+    };
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"adam", "no optimizer 'adam': there are sgd and adamw"},
+        {"", "no optimizer ''"},
+        {"adamw,momentum=0.9", "has no option 'momentum'; it has weight-decay, beta1, beta2, eps"},
+        {"sgd,beta1=0.9", "optimizer sgd has no option 'beta1'; it has momentum, weight-decay"},
+        {"adamw,beta1=1", "beta1 is 1: must be from 0 to below 1"},
+        {"adamw,beta2=-0.1", "beta2 is -0.1: must be"},
+        {"adamw,eps=0", "eps is 0: must be"},
+        {"adamw,eps=nan", "eps is nan: must be"},
+        {"sgd,momentum=1.1", "momentum is 1.1: must be from 0 to 1"},
+        {"adamw,beta1", "'beta1': must be OPTION=NUMBER"},
+        {"adamw,beta1=0.9x", "'beta1=0.9x': must be OPTION=NUMBER"},
+        {"adamw,", "must be OPTION=NUMBER"},
+    };
+    nets_optimizer optimizer;
+    char told[NETS_OPTIMIZER_TEXT_CAPACITY];
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(nets_optimizer_parse(good[i].text, &optimizer), MM_OK);
+        nets_optimizer_text(&optimizer, told);
+        assert_string_equal(told, good[i].told);
+        assert_int_equal(nets_optimizer_parse(told, &optimizer), MM_OK);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(nets_optimizer_parse(bad[i].text, &optimizer), MM_ERR_INVALID);
+        if (!strstr(mm_last_error(), bad[i].message)) fail_msg("%s: %s", bad[i].text, mm_last_error());
+    }
 }
 
 /* It stays halted for losses that come later. */
@@ -95,21 +213,21 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
         float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4), *loss = op_rig_alloc(&rig, 4);
         uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
         float *statistic = op_rig_alloc(&rig, 16);
-        const nets_sgd_param param[] = {{weight, momentum, gradient, ELEMS}, {.gradient = statistic, .elems = 3}};
-        const nets_sgd_args args = {.params = param,
-                                    .n_params = 1,
-                                    .n_checked = 2,
-                                    .lr = lr,
-                                    .sgd = {.only_finite = only_finite},
-                                    .loss = loss,
-                                    .rng = rng};
+        const nets_update_param param[] = {{weight, {momentum}, gradient, ELEMS}, {.gradient = statistic, .elems = 3}};
+        const nets_update_args args = {.params = param,
+                                       .n_params = 1,
+                                       .n_checked = 2,
+                                       .lr = lr,
+                                       .optimizer = {.only_finite = only_finite},
+                                       .loss = loss,
+                                       .rng = rng};
         for (int i = 0; i < ELEMS; i++) gradient[i] = 1;
         *lr = 1;
         for (int step = 0; step < 3; step++) {
             float updates = (float)(only_finite ? 1 : step + 1);
             *loss = losses[step];
             if (run > 1) *(run < 5 ? &gradient[4998] : &statistic[2]) = step == 1 ? WRONG[run - 2] : 1;
-            assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+            assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
             assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
             for (int i = 0; i < ELEMS; i++) assert_true(weight[i] == -updates && momentum[i] == (updates > 0));
             assert_int_equal(rng[2], (int)updates);
@@ -128,13 +246,14 @@ static void update_of_very_many_tensors(void **state) {
     float *weights = op_rig_alloc(&rig, 16 * TENSORS), *momenta = op_rig_alloc(&rig, 16 * TENSORS);
     float *gradient = op_rig_alloc(&rig, 16), *lr = op_rig_alloc(&rig, 4);
     uint32_t *rng = op_rig_alloc(&rig, 16);
-    nets_sgd_param *params = calloc(TENSORS, sizeof *params);
+    nets_update_param *params = calloc(TENSORS, sizeof *params);
     assert_non_null(params);
-    for (int t = 0; t < TENSORS; t++) params[t] = (nets_sgd_param){weights + 4 * t, momenta + 4 * t, gradient, ELEMS};
+    for (int t = 0; t < TENSORS; t++)
+        params[t] = (nets_update_param){weights + 4 * t, {momenta + 4 * t}, gradient, ELEMS};
     for (int i = 0; i < ELEMS; i++) gradient[i] = (float)(i + 1);
     *lr = 0.5f;
-    const nets_sgd_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};
-    assert_int_equal(rig.backend->ops->sgd(rig.backend, &args, rig.stream), MM_OK);
+    const nets_update_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};
+    assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
     assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
     for (int t = 0; t < TENSORS; t++)
         for (int i = 0; i < 4; i++) assert_true(weights[4 * t + i] == (i < ELEMS ? -0.5f * (float)(i + 1) : 0));
@@ -252,6 +371,8 @@ static void initial_values_depend_on_seed_and_name_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(update_follows_torch_for_three_steps),
+        cmocka_unit_test(adamw_follows_its_paper_for_ten_steps),
+        cmocka_unit_test(optimizers_are_read_as_they_are_told),
         cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
         cmocka_unit_test(update_of_very_many_tensors),
         cmocka_unit_test(schedule_steps_at_its_iterations),

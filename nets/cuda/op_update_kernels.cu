@@ -1,0 +1,136 @@
+/* The update step of all parameters: see nets/optimizer.h. One launch; a block finds its tensor by bisection of the list,
+ * which lies in the constant bank. */
+#include "nets/cuda/vector.h"
+
+#define NETS_ADAMW_FUNCTION static __device__ inline
+#include "nets/adamw.h"
+
+static __device__ inline int tensor_of(const nets_cuda_update &update, unsigned block) {
+    int low = 0, high = update.n; /* first_block[low] <= block < first_block[high] */
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (update.first_block[middle] <= block)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* An optimizer's formula for one element: made of the update by each thread, or, where that is dear, by one of a block
+ * for all. */
+struct sgd {
+    enum { STATES = 1 };
+    float lr, keep, decay;
+
+    static __device__ inline sgd of(const nets_cuda_update &update) {
+        return {*update.lr, (float)update.optimizer.momentum, (float)update.optimizer.weight_decay};
+    }
+    __device__ float move(float w, float g, float *state) const {
+        state[0] = keep * state[0] + (g + decay * w);
+        return w - lr * state[0];
+    }
+};
+
+struct adamw {
+    enum { STATES = 2 };
+    nets_adamw_factors f;
+
+    static __device__ inline adamw of(const nets_cuda_update &update) {
+        __shared__ nets_adamw_factors all;
+        if (threadIdx.x == 0) all = nets_adamw_factors_at(&update.optimizer, *update.step + 1, *update.lr);
+        __syncthreads();
+        return {all};
+    }
+    __device__ float move(float w, float g, float *state) const {
+        return nets_adamw_move(f, w, g, &state[0], &state[1]);
+    }
+};
+
+/* One thread's vector of a tensor. */
+template <class Rule, int V> struct moving {
+    vec<V> w, g, state[Rule::STATES];
+
+    __device__ void start(const nets_cuda_update &update, int tensor, int64_t i) {
+        load(update.tensors[tensor].weight + i, &w);
+        for (int s = 0; s < Rule::STATES; s++) load(update.tensors[tensor].state[s] + i, &state[s]);
+        load(update.tensors[tensor].gradient + i, &g);
+    }
+    __device__ void finish(const nets_cuda_update &update, int tensor, const Rule &rule, int64_t i) {
+        for (int k = 0; k < V; k++) {
+            float at[Rule::STATES];
+            for (int s = 0; s < Rule::STATES; s++) at[s] = state[s].at[k];
+            w.at[k] = rule.move(w.at[k], g.at[k], at);
+            for (int s = 0; s < Rule::STATES; s++) state[s].at[k] = at[s];
+        }
+        for (int s = 0; s < Rule::STATES; s++) store(update.tensors[tensor].state[s] + i, state[s]);
+        store(update.tensors[tensor].weight + i, w);
+    }
+};
+
+template <int V, class Rule>
+static __device__ inline void step(const nets_cuda_update &update, int tensor, const Rule &rule, int64_t i) {
+    moving<Rule, V> m;
+    m.start(update, tensor, i);
+    m.finish(update, tensor, rule, i);
+}
+
+template <class Rule>
+static __device__ inline void step_chunk(const nets_cuda_update &update, int tensor, const Rule &rule, int64_t mine) {
+    moving<Rule, 4> m[AT_ONCE];
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) m[k].start(update, tensor, mine + 4 * THREADS * k);
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) m[k].finish(update, tensor, rule, mine + 4 * THREADS * k);
+}
+
+static_assert(NETS_CUDA_UPDATE_CHUNK == 4 * AT_ONCE * THREADS, "a block's threads do a chunk at once");
+
+template <class Rule> static __global__ void move_weights(nets_cuda_update update) {
+    const int tensor = tensor_of(update, blockIdx.x), thread = (int)threadIdx.x;
+    const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
+    const int64_t elems = update.tensors[tensor].elems, mine = begin + 4 * thread;
+    if (update.halted && *update.halted) return;
+    const Rule rule = Rule::of(update);
+    if (begin + NETS_CUDA_UPDATE_CHUNK <= elems) {
+        step_chunk(update, tensor, rule, mine);
+    } else {
+        for (int64_t i = mine; i + 4 <= elems; i += 4 * THREADS) step<4>(update, tensor, rule, i);
+        for (int64_t i = elems / 4 * 4 + thread; i < elems; i += THREADS) step<1>(update, tensor, rule, i);
+    }
+    if (blockIdx.x == 0 && thread == 0 && update.rng && ++update.rng[2] == 0) update.rng[3]++;
+}
+
+/* A launch of its own: all blocks of those before have read the count. */
+static __global__ void count_step(uint32_t *step, const uint32_t *halted) {
+    if (!halted || !*halted) ++*step;
+}
+
+/* A launch of its own: while others update, nobody writes what they look at. */
+static __global__ void halt(nets_cuda_update update, const float *loss, float most, uint32_t *halted) {
+    const int tensor = tensor_of(update, blockIdx.x);
+    const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
+    const int64_t chunk = NETS_CUDA_UPDATE_CHUNK, rest = update.tensors[tensor].elems - begin;
+    const int64_t n = rest < chunk ? rest : chunk;
+    const float *gradient = update.tensors[tensor].gradient + begin;
+    bool bad = blockIdx.x == 0 && threadIdx.x == 0 && !isfinite(*loss);
+    for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
+    if (bad) atomicOr(halted, 1u);
+}
+
+void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
+                           cudaStream_t stream) {
+    MM_LAUNCH(halt, update->first_block[update->n], THREADS, 0, stream, *update, loss, most, halted);
+}
+
+void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream) {
+    MM_LAUNCH(move_weights<sgd>, update->first_block[update->n], THREADS, 0, stream, *update);
+}
+
+void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream) {
+    MM_LAUNCH(move_weights<adamw>, update->first_block[update->n], THREADS, 0, stream, *update);
+}
+
+void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream) {
+    MM_LAUNCH(count_step, 1, 1, 0, stream, step, halted);
+}

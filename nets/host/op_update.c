@@ -1,0 +1,100 @@
+/* The update step on the host: see nets/optimizer.h. One pass over all parameters, and one before it that
+ * looks for what overflows. */
+#include <math.h>
+#include <stdatomic.h>
+
+#include "mm/device/device_host.h"
+#include "nets/adamw.h"
+#include "nets/host/ops.h"
+#include "nets/host/pieces.h"
+#include "nets/op_sizes.h"
+
+typedef struct update_job {
+    mm_host_pool *pool;
+    nets_update_args args;
+} update_job;
+
+static void update_sgd(const nets_update_param *p, const nets_update_args *args, int64_t from, int64_t to) {
+    float *weight = p->weight, *momentum = p->state[0];
+    const float *gradient = p->gradient;
+    float lr = *args->lr, keep = (float)args->optimizer.momentum, decay = (float)args->optimizer.weight_decay;
+    for (int64_t i = from; i < to; i++) {
+        float v = keep * momentum[i] + (gradient[i] + decay * weight[i]);
+        momentum[i] = v;
+        weight[i] -= lr * v;
+    }
+}
+
+static void update_adamw(const nets_update_param *p, const nets_update_args *args, int64_t from, int64_t to) {
+    float *restrict weight = p->weight, *restrict average = p->state[0], *restrict square = p->state[1];
+    const float *restrict gradient = p->gradient;
+    const nets_adamw_factors f = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
+    for (int64_t i = from; i < to; i++) weight[i] = nets_adamw_move(f, weight[i], gradient[i], &average[i], &square[i]);
+}
+
+typedef void (*update_fn)(const nets_update_param *param, const nets_update_args *args, int64_t from, int64_t to);
+
+static const update_fn UPDATES[] = {[NETS_SGD] = update_sgd, [NETS_ADAMW] = update_adamw};
+_Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
+
+/* Without an exit: then it runs as fast as the memory. */
+static bool overflows(const nets_update_param *p, int64_t from, int64_t to) {
+    int32_t bad = 0;
+    for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= NETS_GRADIENT_MOST);
+    return bad;
+}
+
+/* One of the passes over the first n of the list, one behind the other, as one range of elements. */
+typedef struct pass {
+    const nets_update_args *args;
+    int n;
+    atomic_bool *overflow; /* set if something does; NULL: it is the update */
+} pass;
+
+static void pass_range(const void *ctx, int64_t from, int64_t to) {
+    const pass *p = ctx;
+    int64_t first = 0;
+    for (int i = 0; i < p->n && first < to; first += p->args->params[i++].elems) {
+        const nets_update_param *param = &p->args->params[i];
+        int64_t begin = nets_larger(from - first, 0), end = to - first < param->elems ? to - first : param->elems;
+        if (begin >= end) continue;
+        if (!p->overflow)
+            UPDATES[p->args->optimizer.id](param, p->args, begin, end);
+        else if (overflows(param, begin, end))
+            atomic_store(p->overflow, true);
+    }
+}
+
+static void run_pass(const update_job *job, int n, atomic_bool *overflow) {
+    const pass all = {&job->args, n, overflow};
+    int64_t elems = 0;
+    for (int i = 0; i < n; i++) elems += job->args.params[i].elems;
+    nets_ranges(job->pool, elems, 16, 1, pass_range, &all);
+}
+
+static bool has_diverged(const update_job *job) {
+    atomic_bool overflow = false;
+    if (!isfinite(*job->args.loss)) return true;
+    run_pass(job, job->args.n_checked, &overflow);
+    return overflow;
+}
+
+static mm_status run_update(void *arg) {
+    const update_job *job = arg;
+    const nets_update_args *args = &job->args;
+    if (args->optimizer.only_finite) {
+        if (!args->rng[NETS_RNG_HALTED]) args->rng[NETS_RNG_HALTED] = has_diverged(job);
+        if (args->rng[NETS_RNG_HALTED]) return MM_OK;
+    }
+    run_pass(job, args->n_params, NULL);
+    if (++args->rng[2] == 0) args->rng[3]++;
+    if (args->step) ++*args->step;
+    return MM_OK;
+}
+
+_Static_assert(sizeof(update_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");
+
+mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
+    const update_job job = {.pool = nets_host_pool(backend), .args = *args};
+    return mm_host_launch(stream, run_update, &job, sizeof job);
+}
