@@ -182,8 +182,8 @@ budgets_that_cannot_be_read_are_refused_() {
 }
 
 images_larger_than_can_be_counted_are_refused_() {
-    refused 1 "oneDNN cannot count 1 images of 65536x65536x3" plan --net resnet50@65536x65536 --batch 1
-    refused 1 "take a smaller batch or image" plan --net resnet50@65536x64 --batch 1048576
+    refused 1 "oneDNN cannot count 1 images of 65536x65536x3" plan --threads 1 --net resnet50@65536x65536 --batch 1
+    refused 1 "take a smaller batch or image" plan --threads 1 --net resnet50@65536x64 --batch 1048576
 }
 
 more_memory_than_the_machine_has_is_refused_() {
