@@ -1,11 +1,11 @@
-/* What is run where memory is short: down the policy's ladder, and up again. */
+/* What is run where memory is short: a substitute of the policy, and the policy again when it fits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/advice.h"
-#include "mm/ladder.h"
 #include "mm/manager.h"
+#include "policies/fallback.h"
 
 bool mm_manager_is_short(const mm_manager *m) {
     if (m->options.no_ladder) return false;
@@ -22,13 +22,14 @@ mm_status mm_manager_advise(const mm_manager *m, const mm_attempt *a, bool desce
     return mm_advise(&refused);
 }
 
-/* What is run from now on is what was tried, for the policy that is wanted. `now`: its name, which is taken. */
-static void take_up(mm_manager *m, const mm_attempt *a, char *now, const mm_policy *wanted, const char *step,
+/* What is run from now on is what was tried, for the policy that is wanted. `now`: its policy, which is
+ * taken. */
+static void take_up(mm_manager *m, const mm_attempt *a, mm_policy *now, const mm_policy *wanted, const char *step,
                     const char *why) {
-    bool new_policy = strcmp(m->policy.spec, wanted->spec) != 0;
-    bool other = strcmp(m->policy_now, now) != 0 || m->least_workspaces != a->least_workspaces;
-    free(m->policy_now);
-    m->policy_now = now;
+    bool new_policy = !mm_policy_equal(&m->policy, wanted);
+    bool other = !mm_policy_equal(&m->policy_now, now) || m->least_workspaces != a->least_workspaces;
+    mm_policy_fini(&m->policy_now);
+    m->policy_now = *now;
     m->least_workspaces = a->least_workspaces;
     if (!new_policy && !other) return;
     char need[32], have[32], message[2 * MM_MESSAGE_CAPACITY];
@@ -36,22 +37,22 @@ static void take_up(mm_manager *m, const mm_attempt *a, char *now, const mm_poli
         if (!new_policy) mm_log_send(&m->options.log, MM_LOG_WARNING, "%s fits again", MM_BRIEF(wanted->spec));
         return;
     }
-    snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, step, MM_BRIEF(now),
+    snprintf(message, sizeof message, "%s; %s: %s instead of %s needs %s of %s", why, step, MM_BRIEF(now->spec),
              MM_BRIEF(wanted->spec), mm_size_format(a->need_bytes, need, sizeof need),
              mm_size_format(mm_manager_limit_bytes(m), have, sizeof have));
-    mm_manager_step_down(m, now, mm_manager_limit_bytes(m), message);
+    mm_manager_step_down(m, now->spec, mm_manager_limit_bytes(m), message);
 }
 
 /* Tries, and takes up what does. */
 static mm_status attempt(mm_manager *m, mm_attempt *a, const mm_policy *wanted, const mm_record *added,
                          const char *step, const char *why) {
-    char *now = strdup(a->policy.spec);
-    mm_status status =
-        now ? mm_manager_try(m, a, added) : mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    mm_policy now;
+    MM_TRY(mm_policy_copy(&a->policy, &now));
+    mm_status status = mm_manager_try(m, a, added);
     if (status == MM_OK)
-        take_up(m, a, now, wanted, step, why);
+        take_up(m, a, &now, wanted, step, why);
     else
-        free(now);
+        mm_policy_fini(&now);
     return status;
 }
 
@@ -61,36 +62,28 @@ static bool allows_less_workspace(const mm_graph *graph) {
     return false;
 }
 
-/* Whether the ladder's step of smaller workspaces changes anything. */
+/* Whether smaller workspaces change anything. */
 static bool has_smaller_workspaces(const mm_manager *m, const mm_record *added) {
     bool any = added && allows_less_workspace(added->graph);
     for (int i = 0; i < m->n_records && !any; i++) any = allows_less_workspace(m->records[i].graph);
     return any;
 }
 
-static mm_status try_rung(mm_manager *m, const mm_rung *rung, const mm_policy *wanted, const mm_record *added,
-                          const char *why, int64_t *need_bytes_out) {
-    mm_attempt a = {.least_workspaces = rung->least_workspaces, .stands_in = true};
-    MM_TRY(mm_policy_parse(rung->spec, &a.policy));
-    mm_status status = attempt(m, &a, wanted, added, rung->step, why);
-    *need_bytes_out = a.need_bytes;
-    mm_policy_fini(&a.policy);
-    return status;
-}
-
-/* The first of a policy's ladder that fits, for all graphs. `own`: the policy itself, which does not. */
-static mm_status descend_rungs(mm_manager *m, const mm_attempt *own, const mm_rung *rungs, int n,
-                               const mm_record *added, const char *why) {
+/* The first of a policy's substitutes that fits, for all graphs. `own`: the policy itself, which does not. */
+static mm_status descend_to(mm_manager *m, const mm_attempt *own, const mm_fallback *fallback, const mm_record *added,
+                            const char *why) {
     char refusal[MM_MESSAGE_CAPACITY];
     const char *least = own->policy.spec;
-    int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX, need_bytes = 0;
+    int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX;
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    for (int i = has_smaller_workspaces(m, added) ? 0 : 1; i < n; i++) {
-        mm_status status = try_rung(m, &rungs[i], &own->policy, added, why, &need_bytes);
+    for (int i = has_smaller_workspaces(m, added) ? 0 : 1; i < fallback->n; i++) {
+        const mm_substitute *other = &fallback->substitutes[i];
+        mm_attempt a = {.policy = other->policy, .least_workspaces = true, .stands_in = true};
+        mm_status status = attempt(m, &a, &own->policy, added, other->step, why);
         if (status != MM_ERR_INFEASIBLE) return status;
-        if (need_bytes == 0 || need_bytes >= least_bytes) continue;
-        least_bytes = need_bytes;
-        least = rungs[i].spec;
+        if (a.need_bytes == 0 || a.need_bytes >= least_bytes) continue;
+        least_bytes = a.need_bytes;
+        least = other->policy.spec;
     }
     mm_fail_set("%s; of all that could stand in for it, %s needs least: %s", refusal, MM_BRIEF(least),
                 MM_SIZE_TOLD(least_bytes));
@@ -98,13 +91,13 @@ static mm_status descend_rungs(mm_manager *m, const mm_attempt *own, const mm_ru
 }
 
 static mm_status descend(mm_manager *m, const mm_attempt *own, const mm_record *added, const char *why) {
-    mm_ladder ladder;
+    mm_fallback fallback;
     char refusal[MM_MESSAGE_CAPACITY];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    MM_TRY(mm_ladder_init(&ladder, &own->policy));
+    MM_TRY(mm_fallback_init(&fallback, &own->policy));
     mm_fail_set("%s", refusal);
-    mm_status status = descend_rungs(m, own, ladder.rungs, ladder.n, added, why);
-    mm_ladder_fini(&ladder);
+    mm_status status = descend_to(m, own, &fallback, added, why);
+    mm_fallback_fini(&fallback);
     return status;
 }
 
@@ -131,7 +124,7 @@ void mm_manager_run_out(mm_manager *m) {
         m->ceiling_bytes = ceiling;
         mm_log_send(&m->options.log, MM_LOG_ERROR, "memory ran out, and nothing does with less: %s", mm_last_error());
     } else {
-        if (m->ladder_steps == steps) mm_manager_step_down(m, m->policy_now, mm_manager_limit_bytes(m), why);
+        if (m->ladder_steps == steps) mm_manager_step_down(m, m->policy_now.spec, mm_manager_limit_bytes(m), why);
         mm_manager_trim(m);
     }
     mm_fail_set("%s", reason);

@@ -36,7 +36,7 @@ void mm_manager_step_down(mm_manager *m, const char *name, int64_t bytes, const 
     mm_manager_notify(m, MM_EVENT_LADDER, name, bytes, 0);
 }
 
-const char *mm_policy_now(const mm_manager *m) { return m ? m->policy_now : NULL; }
+const char *mm_policy_now(const mm_manager *m) { return m ? m->policy_now.spec : NULL; }
 
 static mm_status go_over(mm_manager *m, const mm_policy *policy) {
     MM_TRY(mm_planned_try_codecs(policy, m->options.device));
@@ -149,7 +149,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
              m->options.device, mm_size_format(bytes, asked, sizeof asked),
              kind == MM_MEMORY_DEVICE ? "device" : "pinned",
              mm_size_format(mm_pool_bytes(*pool_out), taken, sizeof taken));
-    mm_manager_step_down(m, m->policy_now, mm_pool_bytes(*pool_out), message);
+    mm_manager_step_down(m, m->policy_now.spec, mm_pool_bytes(*pool_out), message);
     return MM_OK;
 }
 
@@ -170,8 +170,7 @@ static mm_status open_parts(mm_manager *m) {
     m->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
     o->policy = NULL; /* the caller's string; m->policy has it */
     MM_TRY(mm_planned_try_codecs(&m->policy, o->device));
-    m->policy_now = strdup(m->policy.spec);
-    if (!m->policy_now) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    MM_TRY(mm_policy_copy(&m->policy, &m->policy_now));
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
     MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
     m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
@@ -222,7 +221,7 @@ void mm_manager_destroy(mm_manager *m) {
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);
     mm_policy_fini(&m->policy);
-    free(m->policy_now);
+    mm_policy_fini(&m->policy_now);
     mm_directory_fini(&m->directory);
     mm_coverage_fini(&m->coverage);
     pthread_mutex_destroy(&m->lock);

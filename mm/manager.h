@@ -32,7 +32,7 @@ struct mm_manager {
     mm_pool *staging; /* pinned memory */
     mm_dispatch *dispatch;
     mm_policy policy;      /* as it was set */
-    char *policy_now;      /* as it is run: of the policy's ladder */
+    mm_policy policy_now;  /* as it is run: the same, or a substitute (policies/fallback.h) */
     bool least_workspaces; /* it takes the variants with the least */
     mm_directory directory;
     mm_record *records;

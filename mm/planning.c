@@ -10,7 +10,7 @@ static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, con
                                char specs_out[][MM_SPEC_CAPACITY], int *n_out) {
     planned->codecs = calloc(MM_MAX_CODECS, sizeof(mm_codec *));
     if (!planned->codecs) return mm_fail(MM_ERR_NOMEM, "out of memory for the codecs of %s", policy->spec);
-    *n_out = policy->ops->codecs ? policy->ops->codecs(policy->ops, &policy->options, specs_out, MM_MAX_CODECS) : 0;
+    *n_out = mm_policy_list_codecs(policy, specs_out);
     for (int c = 0; c < *n_out; c++) MM_TRY(mm_codec_create(specs_out[c], device, &planned->codecs[c]));
     return MM_OK;
 }

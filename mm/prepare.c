@@ -111,8 +111,9 @@ mm_record *mm_manager_find(const mm_manager *m, const mm_graph *graph) {
 
 /* What is run now, to be tried again. The caller ends its policy. */
 static mm_status attempt_now(const mm_manager *m, mm_attempt *a) {
-    *a = (mm_attempt){.least_workspaces = m->least_workspaces, .stands_in = strcmp(m->policy_now, m->policy.spec) != 0};
-    return mm_policy_parse(m->policy_now, &a->policy);
+    *a = (mm_attempt){.least_workspaces = m->least_workspaces,
+                      .stands_in = !mm_policy_equal(&m->policy_now, &m->policy)};
+    return mm_policy_copy(&m->policy_now, &a->policy);
 }
 
 /* Adds one graph; the others keep their plans. */

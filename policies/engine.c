@@ -389,23 +389,6 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
                            "codec '%s' does not give the elements back: choose one that does, as zfp or raw",
                            rule->codec);
     }
-    return config->always ? plan_all(graph, facts, limits, config, plan_out)
-                          : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
-}
-
-int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity) {
-    int n = 0;
-    bool coded = false;
-    for (int r = 0; r < config->n_rules && n < capacity; r++) {
-        const mm_rule *rule = &config->rules[r];
-        if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
-        coded = true;
-        int known = 0;
-        while (known < n && strcmp(specs_out[known], rule->codec) != 0) known++;
-        if (known == n) strcpy(specs_out[n++], rule->codec);
-    }
-    int known = 0;
-    while (known < n && strcmp(specs_out[known], mm_mask_spec) != 0) known++;
-    if (coded && known == n && n < capacity) strcpy(specs_out[n++], mm_mask_spec);
-    return n;
+    return config->when == MM_WHEN_ALWAYS ? plan_all(graph, facts, limits, config, plan_out)
+                                          : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }

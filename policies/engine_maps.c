@@ -6,8 +6,6 @@
 #include "mm/core/status.h"
 #include "policies/recompute.h"
 
-const char mm_mask_spec[] = "mask";
-
 /* Whether any of the layers that read a tensor in the forward pass is named. */
 static bool is_reader_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);

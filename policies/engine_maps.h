@@ -68,6 +68,4 @@ bool mm_maps_outlives(const mm_schedule *schedule, mm_tensor tensor, int step);
 /* The map's signs are read from its elements when those come back exactly. */
 void mm_maps_read_signs_from_value(const mm_schedule *schedule, mm_map *map);
 
-extern const char mm_mask_spec[];
-
 #endif

@@ -14,9 +14,9 @@ static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
     return mm_schedule_finish(s, plan_out);
 }
 
-static mm_status naive_plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts,
-                            const mm_limits *limits, const mm_policy_options *options, mm_plan **plan_out) {
-    (void)ops, (void)options;
+static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                            const mm_engine_config *config, mm_plan **plan_out) {
+    (void)config;
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, false));
     s.workspace_group = mm_schedule_group(&s, MM_REGION_GENERAL, 0);
@@ -25,9 +25,9 @@ static mm_status naive_plan(const mm_policy_ops *ops, const mm_graph *graph, con
     return status;
 }
 
-static mm_status liveness_plan(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts,
-                               const mm_limits *limits, const mm_policy_options *options, mm_plan **plan_out) {
-    (void)ops, (void)options;
+static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                               const mm_engine_config *config, mm_plan **plan_out) {
+    (void)config;
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, true));
     mm_status status = plan_steps(&s, false, plan_out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/options.h"
 #include "policies/strategies.h"
 
 static const mm_policy_ops *const table[] = {
@@ -16,17 +17,16 @@ static const mm_policy_ops *const table[] = {
 
 const mm_policy_ops *mm_policy_table(size_t i) { return i < sizeof table / sizeof *table ? table[i] : NULL; }
 
+/* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4). */
+typedef struct parsing {
+    const mm_policy_ops *ops;
+    mm_option_values values; /* of the text that is taken apart */
+} parsing;
+
 static const mm_option_desc *find_option(const mm_policy_ops *ops, const char *key) {
     for (const mm_option_desc *d = ops->options; d && d->key; d++)
         if (strcmp(d->key, key) == 0) return d;
     return NULL;
-}
-
-const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key) {
-    for (int i = 0; i < options->n; i++)
-        if (strcmp(options->key[i], key) == 0) return options->value[i];
-    const mm_option_desc *desc = find_option(ops, key);
-    return desc ? desc->fallback : "";
 }
 
 static mm_status find_policy(const char *name, const mm_policy_ops **ops_out) {
@@ -81,57 +81,50 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
     return MM_OK;
 }
 
-static mm_status set_option(mm_policy *policy, const char *text, const char *value) {
-    mm_policy_options *options = &policy->options;
-    const mm_option_desc *desc = find_option(policy->ops, text);
-    if (!desc) return unknown_option(policy->ops, text);
-    MM_TRY(check_value(policy->ops, desc, value));
-    for (int i = 0; i < options->n; i++)
-        if (strcmp(options->key[i], text) == 0)
-            return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice: give it once", policy->ops->name,
-                           text);
-    if (options->n == MM_OPTION_MAX)
-        return mm_fail(MM_ERR_INVALID, "policy %s: more than %d options", policy->ops->name, MM_OPTION_MAX);
-    options->key[options->n] = desc->key;
-    options->value[options->n++] = value;
+static mm_status set_option(parsing *p, const char *text, const char *value) {
+    const mm_option_desc *desc = find_option(p->ops, text);
+    if (!desc) return unknown_option(p->ops, text);
+    MM_TRY(check_value(p->ops, desc, value));
+    const char **given = &p->values.given[desc - p->ops->options];
+    if (*given) return mm_fail(MM_ERR_INVALID, "policy %s: option %s is given twice: give it once", p->ops->name, text);
+    *given = value;
     return MM_OK;
 }
 
 /* One piece between commas: key=value, or the text of a policy that takes one. */
-static mm_status add_option(mm_policy *policy, char *piece, bool first) {
-    const mm_policy_ops *ops = policy->ops;
+static mm_status add_option(parsing *p, char *piece, bool first) {
+    const mm_policy_ops *ops = p->ops;
     char *value = strchr(piece, '=');
     if (value) *value = '\0';
     bool known = value && find_option(ops, piece);
     if (first && ops->takes_text && !known) {
         if (value) *value = '=';
-        return set_option(policy, ops->options[0].key, piece);
+        return set_option(p, ops->options[0].key, piece);
     }
     if (!value) return mm_fail(MM_ERR_INVALID, "policy %s: '%s' is not key=value", ops->name, MM_BRIEF(piece));
-    return set_option(policy, piece, value + 1);
+    return set_option(p, piece, value + 1);
 }
 
-/* `text`: the policy's, which is taken apart. */
-static mm_status parse(mm_policy *policy, char *text) {
-    char *options = strchr(text, ':');
+/* `text` is taken apart. */
+static mm_status parse(char *text, mm_policy *policy) {
+    parsing p = {0};
+    char *options = strchr(text, ':'), *rest = NULL;
     if (options) *options++ = '\0';
-    MM_TRY(find_policy(text, &policy->ops));
+    MM_TRY(find_policy(text, &p.ops));
     if (options && *options == '\0')
         return mm_fail(MM_ERR_INVALID, "policy %s: nothing is behind the colon: give key=value, or leave it out", text);
-    char *rest = NULL;
     for (char *o = options ? strtok_r(options, ",", &rest) : NULL; o; o = strtok_r(NULL, ",", &rest))
-        MM_TRY(add_option(policy, o, o == options));
-    return policy->ops->check ? policy->ops->check(policy->ops, &policy->options) : MM_OK;
+        MM_TRY(add_option(&p, o, o == options));
+    policy->ops = p.ops;
+    return mm_options_configure(p.ops, &p.values, &policy->config);
 }
 
 mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
     if (!spec) return mm_fail(MM_ERR_INVALID, "a policy is NAME or NAME:key=value,...; none is given");
-    size_t bytes = strlen(spec) + 1;
-    mm_policy policy = {.spec = malloc(2 * bytes)};
-    if (!policy.spec) return mm_fail(MM_ERR_NOMEM, "out of memory for a policy");
-    memcpy(policy.spec, spec, bytes);
-    memcpy(policy.spec + bytes, spec, bytes);
-    mm_status status = parse(&policy, policy.spec + bytes);
+    mm_policy policy = {.spec = strdup(spec)};
+    char *text = strdup(spec);
+    mm_status status = policy.spec && text ? parse(text, &policy) : mm_fail(MM_ERR_NOMEM, "out of memory for a policy");
+    free(text);
     if (status == MM_OK)
         *policy_out = policy;
     else
@@ -139,16 +132,48 @@ mm_status mm_policy_parse(const char *spec, mm_policy *policy_out) {
     return status;
 }
 
+mm_status mm_policy_default(const mm_policy_ops *ops, mm_policy *policy_out) {
+    return mm_policy_parse(ops->name, policy_out);
+}
+
+mm_status mm_policy_copy(const mm_policy *policy, mm_policy *copy_out) {
+    mm_policy copy = {.ops = policy->ops, .spec = strdup(policy->spec)};
+    mm_status status = copy.spec ? mm_config_copy(&policy->config, &copy.config)
+                                 : mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    if (status == MM_OK)
+        *copy_out = copy;
+    else
+        mm_policy_fini(&copy);
+    return status;
+}
+
+mm_status mm_policy_print(mm_policy *policy) {
+    char *spec;
+    MM_TRY(mm_options_print(policy->ops, &policy->config, &spec));
+    free(policy->spec);
+    policy->spec = spec;
+    return MM_OK;
+}
+
+bool mm_policy_equal(const mm_policy *a, const mm_policy *b) {
+    return a->ops == b->ops && mm_config_equal(&a->config, &b->config);
+}
+
 void mm_policy_fini(mm_policy *policy) {
     free(policy->spec);
+    mm_rules_fini(&policy->config);
     *policy = (mm_policy){0};
 }
 
+int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY]) {
+    return mm_engine_codecs(&policy->config, specs_out, MM_MAX_CODECS);
+}
+
 mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out) {
-    mm_policy p;
-    MM_TRY(mm_policy_parse(spec, &p));
-    *n_out = p.ops->codecs ? p.ops->codecs(p.ops, &p.options, specs_out, MM_MAX_CODECS) : 0;
-    mm_policy_fini(&p);
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(spec, &policy));
+    *n_out = mm_policy_list_codecs(&policy, specs_out);
+    mm_policy_fini(&policy);
     return MM_OK;
 }
 
@@ -162,7 +187,7 @@ mm_status mm_policy_check(const char *spec) {
 mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_plan **plan_out) {
     mm_plan *plan;
-    mm_status status = policy->ops->plan(policy->ops, graph, facts, limits, &policy->options, &plan);
+    mm_status status = policy->ops->plan(graph, facts, limits, &policy->config, &plan);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", policy->spec);
     status = mm_plan_name(plan, policy->spec);
     if (status == MM_OK)

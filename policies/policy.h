@@ -4,47 +4,51 @@
 #define POLICIES_POLICY_H
 
 #include "mm/core/plan.h"
-#include "policies/selector.h"
+#include "policies/config.h"
 
 enum {
     MM_OPTION_MAX = 16, /* options of a policy */
     MM_MAX_CODECS = 16, /* of one policy, the mask among them: what names more is refused */
 };
 
-/* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4), and are of any length. */
-typedef struct mm_policy_options {
-    int n;
-    const char *key[MM_OPTION_MAX], *value[MM_OPTION_MAX]; /* of the policy's text */
-} mm_policy_options;
+/* What an option sets. */
+typedef enum mm_option_type {
+    MM_OPTION_NUMBER,   /* a field of the configuration, from min to max */
+    MM_OPTION_CHOICE,   /* a field, to the value of the choice */
+    MM_OPTION_CODEC,    /* the codec of the rules */
+    MM_OPTION_RATE,     /* the same, as a rate of zfp */
+    MM_OPTION_ELIGIBLE, /* what the rules name: the kind that they name, or all */
+    MM_OPTION_RULES,    /* the rules */
+} mm_option_type;
 
-/* One option that a policy takes, for checking and for help. */
+/* One option that a policy takes: for parsing, checking, printing and help. */
 typedef struct mm_option_desc {
     const char *key, *fallback, *help;
+    mm_option_type type;
+    size_t field;        /* NUMBER, CHOICE: offset of an int or enumeration in mm_engine_config */
     const char *choices; /* "a|b|c", or NULL */
-    int64_t min, max;    /* of an integer option, if min < max */
+    int values[4];       /* CHOICE: of each */
+    int64_t min, max;    /* NUMBER */
 } mm_option_desc;
 
-typedef struct mm_policy_ops mm_policy_ops;
-struct mm_policy_ops {
+/* A policy: its options, the configuration that they are set in, and the function of it that plans. */
+typedef struct mm_policy_ops {
     const char *name, *summary;
     const mm_option_desc *options; /* ended by a NULL key; NULL: none */
     bool takes_text;               /* the first option may be given without its key: NAME:text,key=value */
-    /* Whether the options make sense together, beyond what their table says. NULL: they do. */
-    mm_status (*check)(const mm_policy_ops *ops, const mm_policy_options *options);
-    /* Specs of the codecs whose facts it needs, at most `capacity`; returns how many. NULL: none. */
-    int (*codecs)(const mm_policy_ops *ops, const mm_policy_options *options, char specs_out[][MM_SPEC_CAPACITY],
-                  int capacity);
-    /* The plan with the lowest peak that the options allow, if none fits the limits: the caller tells from
+    const char *rules;             /* %s: the codec. NULL: an option gives them, or there are none */
+    mm_engine_config config;       /* what no option sets; no rules */
+    /* The plan with the lowest peak that the configuration allows, if none fits the limits: the caller tells from
      * plan->peak_bytes (mm_plan_fits). The plan is the caller's. */
-    mm_status (*plan)(const mm_policy_ops *ops, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                      const mm_policy_options *options, mm_plan **plan_out);
-};
+    mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                      const mm_engine_config *config, mm_plan **plan_out);
+} mm_policy_ops;
 
-/* A parsed "name:key=value,...", checked against the policy's option table. A copy of the struct borrows from it. */
+/* A policy and its configuration. A copy of the struct borrows from it. */
 typedef struct mm_policy {
     const mm_policy_ops *ops;
-    mm_policy_options options;
-    char *spec; /* as given; and behind its end, the same taken apart */
+    mm_engine_config config;
+    char *spec; /* for people: as given, or as printed from the configuration */
 } mm_policy;
 
 /* The i-th policy, NULL past the last. */
@@ -55,18 +59,25 @@ const mm_policy_ops *mm_policy_table(size_t i);
 MM_CHECKED mm_status mm_policy_parse(const char *spec, mm_policy *policy_out);
 void mm_policy_fini(mm_policy *policy);
 
+/* The policy in its default form: all options at their fallbacks. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_policy_default(const mm_policy_ops *ops, mm_policy *policy_out);
+
+MM_CHECKED mm_status mm_policy_copy(const mm_policy *policy, mm_policy *copy_out);
+
+/* Writes policy->spec anew, from the configuration: options at their fallbacks are left out. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_policy_print(mm_policy *policy);
+
+/* Whether they do the same, whatever their specs. */
+bool mm_policy_equal(const mm_policy *a, const mm_policy *b);
+
 /* Whether a spec is one: the errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_check(const char *spec);
 
-/* Specs of the codecs that a policy names, with the mask where it compresses. */
+/* Specs of the codecs whose facts the policy needs, with the mask where it compresses; returns how many. */
+int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY]);
+
+/* The same of a spec. */
 MM_CHECKED mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out);
-
-/* The option's value, or its fallback. */
-const char *mm_policy_option(const mm_policy_ops *ops, const mm_policy_options *options, const char *key);
-
-/* What becomes of which maps, in the language of the policy `rules`; "" if all are kept. The caller frees
- * the text. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_policy_rules_text(const mm_policy *policy, char **text_out);
 
 /* Plans and fills in plan->policy. Errors name the policy. */
 MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "mm/core/status.h"
-#include "policies/engine.h"
-#include "policies/engine_maps.h"
-#include "policies/policy.h"
+#include "policies/config.h"
+
+const char mm_mask_spec[] = "mask";
 
 static const struct action_name {
     const char *name;
@@ -82,4 +82,88 @@ void mm_rules_fini(mm_engine_config *config) {
     free(config->rules);
     config->rules = NULL;
     config->n_rules = 0;
+}
+
+char *mm_rules_print(const mm_engine_config *config) {
+    char *text = strdup("");
+    for (int r = 0; text && r < config->n_rules; r++) {
+        const mm_rule *rule = &config->rules[r];
+        const struct action_name *a = actions;
+        while (a->action != rule->action) a++;
+        char *longer = mm_text_format("%s%s%s=%s%s%s%s", text, r ? ";" : "", rule->selector.text,
+                                      rule->mask ? mm_mask_spec : a->name, a->coded && !rule->mask ? "(" : "",
+                                      rule->mask ? "" : rule->codec, a->coded && !rule->mask ? ")" : "");
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static mm_status copy_rule(const mm_rule *rule, mm_rule *copy) {
+    *copy = *rule;
+    return mm_selector_parse(rule->selector.text, &copy->selector);
+}
+
+mm_status mm_rules_add(mm_engine_config *config, mm_action action, const char *codec) {
+    mm_rule rule = {.action = action};
+    mm_rule *rules = realloc(config->rules, ((size_t)config->n_rules + 1) * sizeof *rules);
+    if (!rules) return mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
+    config->rules = rules;
+    snprintf(rule.codec, sizeof rule.codec, "%s", codec ? codec : "");
+    MM_TRY(mm_selector_parse("*", &rule.selector));
+    config->rules[config->n_rules++] = rule;
+    return MM_OK;
+}
+
+mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_out) {
+    mm_engine_config copy = *config;
+    copy.n_rules = 0;
+    copy.rules = calloc((size_t)config->n_rules + 1, sizeof *copy.rules);
+    mm_status status = copy.rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
+    while (status == MM_OK && copy.n_rules < config->n_rules) {
+        status = copy_rule(&config->rules[copy.n_rules], &copy.rules[copy.n_rules]);
+        copy.n_rules += status == MM_OK;
+    }
+    if (status == MM_OK)
+        *copy_out = copy;
+    else
+        mm_rules_fini(&copy);
+    return status;
+}
+
+static bool is_same_rule(const mm_rule *a, const mm_rule *b) {
+    return a->action == b->action && a->mask == b->mask && strcmp(a->codec, b->codec) == 0 &&
+           strcmp(a->selector.text, b->selector.text) == 0;
+}
+
+bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b) {
+    bool equal = a->n_rules == b->n_rules && a->fetch == b->fetch && a->depth == b->depth &&
+                 a->leave_steps == b->leave_steps && a->buffers == b->buffers && a->k == b->k &&
+                 a->recompute == b->recompute && a->codes == b->codes && a->throttle == b->throttle &&
+                 a->when == b->when;
+    for (int r = 0; equal && r < a->n_rules; r++) equal = is_same_rule(&a->rules[r], &b->rules[r]);
+    return equal;
+}
+
+const char *mm_rules_codec(const mm_engine_config *config) {
+    for (int r = 0; r < config->n_rules; r++)
+        if (*config->rules[r].codec && !config->rules[r].mask) return config->rules[r].codec;
+    return "";
+}
+
+int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity) {
+    int n = 0;
+    bool coded = false;
+    for (int r = 0; r < config->n_rules && n < capacity; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
+        coded = true;
+        int known = 0;
+        while (known < n && strcmp(specs_out[known], rule->codec) != 0) known++;
+        if (known == n) strcpy(specs_out[n++], rule->codec);
+    }
+    int known = 0;
+    while (known < n && strcmp(specs_out[known], mm_mask_spec) != 0) known++;
+    if (coded && known == n && n < capacity) strcpy(specs_out[n++], mm_mask_spec);
+    return n;
 }

@@ -8,16 +8,7 @@
 
 #include "buffers/layout.h"
 #include "mm/core/plan.h"
-
-/* Where a group's bytes lie. */
-typedef enum mm_region {
-    MM_REGION_GENERAL, /* placed by lifetime */
-    MM_REGION_CODES,   /* the sliding compression workspace */
-    MM_REGION_BUFFERS, /* the persistent tensor buffers */
-    MM_REGION_HEAP,    /* placed at run time */
-    MM_REGION_PINNED,  /* pinned host memory, placed by lifetime */
-    MM_REGIONS
-} mm_region;
+#include "policies/config.h"
 
 typedef struct mm_group {
     mm_region region;

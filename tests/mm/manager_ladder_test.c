@@ -543,10 +543,9 @@ static mm_status run_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *
 /* It is for budgets in which recomputing cheap layers and swapping is not enough. */
 static void segments_are_recomputed_before_the_computation_waits(void **state) {
     (void)state;
-    static const char stronger[] = "recompute-swap:depth=1,when=needed", waits[] = "swap:when=needed";
-    static const char *const weaker[] = {"rules:rules=*=swap,depth=1,when=needed",
-                                         "rules:rules=*=recompute,depth=1,when=needed",
-                                         "rules:rules=*=recompute;*=swap,depth=1,when=needed"};
+    static const char stronger[] = "recompute-swap:depth=1", waits[] = "swap";
+    static const char *const weaker[] = {"rules:*=swap,depth=1", "rules:*=recompute,depth=1",
+                                         "rules:*=recompute;*=swap,depth=1"};
     int taken = 0;
     for (uint64_t seed = 1; seed <= 40 && taken < 3; seed++) {
         fixture f = {0};

@@ -21,14 +21,15 @@ static void a_spec_is_taken_apart(void **state) {
     assert_int_equal(mm_policy_parse("freelunch:codec=zfp:rate=4,depth=3,eligible=all", &p), MM_OK);
     assert_string_equal(p.ops->name, "freelunch");
     assert_string_equal(p.spec, "freelunch:codec=zfp:rate=4,depth=3,eligible=all");
-    assert_string_equal(mm_policy_option(p.ops, &p.options, "codec"), "zfp:rate=4");
-    assert_string_equal(mm_policy_option(p.ops, &p.options, "depth"), "3");
-    assert_string_equal(mm_policy_option(p.ops, &p.options, "eligible"), "all");
-    assert_string_equal(mm_policy_option(p.ops, &p.options, "buffers"), "persistent"); /* the fallback */
-    assert_string_equal(mm_policy_option(p.ops, &p.options, "nonsense"), "");
+    assert_int_equal(p.config.n_rules, 1);
+    assert_string_equal(p.config.rules[0].selector.text, "*");
+    assert_string_equal(p.config.rules[0].codec, "zfp:rate=4");
+    assert_int_equal(p.config.depth, 3);
+    assert_int_equal(p.config.buffers, MM_REGION_BUFFERS); /* the fallback */
+    assert_int_equal(p.config.when, MM_WHEN_NEEDED);
     mm_policy_fini(&p);
     assert_int_equal(mm_policy_parse("naive", &p), MM_OK);
-    assert_int_equal(p.options.n, 0);
+    assert_int_equal(p.config.n_rules, 0);
     mm_policy_fini(&p);
 }
 
@@ -41,11 +42,10 @@ static void a_spec_and_its_rules_may_have_any_length(void **state) {
     strcat(spec, "*=recompute,depth=7");
     assert_int_equal(mm_policy_parse(spec, &p), MM_OK);
     assert_string_equal(p.spec, spec);
-    assert_string_equal(mm_policy_option(p.ops, &p.options, "depth"), "7");
-    char *rules;
-    assert_int_equal(mm_policy_rules_text(&p, &rules), MM_OK);
-    assert_int_equal(strlen(rules), RULES * strlen("conv=swap;") + strlen("*=recompute"));
-    free(rules);
+    assert_int_equal(p.config.depth, 7);
+    assert_int_equal(p.config.n_rules, RULES + 1);
+    assert_int_equal(mm_policy_print(&p), MM_OK);
+    assert_string_equal(p.spec, spec);
     mm_policy_fini(&p);
 }
 
@@ -109,9 +109,11 @@ static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
     const mm_policy_ops *ops;
     for (size_t i = 0; (ops = mm_policy_table(i)); i++) {
         assert_true(strlen(ops->summary) > 0);
+        int n = 0;
         for (const mm_option_desc *d = ops->options; d && d->key; d++) {
             char spec[128];
             mm_policy p;
+            assert_true(n++ < MM_OPTION_MAX);
             if (!*d->fallback) continue; /* nothing, which cannot be asked for */
             snprintf(spec, sizeof spec, "%s:%s=%s", ops->name, d->key, d->fallback);
             if (mm_policy_parse(spec, &p) != MM_OK) fail_msg("%s", mm_last_error());
@@ -120,6 +122,45 @@ static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
         }
     }
     assert_null(mm_policy_table(1000));
+}
+
+/* Printed in the shortest form, which is parsed to the same configuration. */
+static void a_policy_is_printed_as_it_is_parsed(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"naive", "naive"},
+        {"freelunch:rate=6.4,eligible=conv,buffers=persistent,when=needed", "freelunch"},
+        {"freelunch:rate=8,k=3", "freelunch:codec=zfp:rate=8,k=3"},
+        {"freelunch:workspace=naive,eligible=all,depth=5,buffers=naive",
+         "freelunch:eligible=all,depth=5,buffers=naive,workspace=naive"},
+        {"cdma:throttle=0,codec=zfp:rate=4,when=always", "cdma:codec=zfp:rate=4,throttle=0,when=always"},
+        {"recompute:mode=sqrt", "recompute:mode=sqrt"},
+        {"recompute:mode=cost,when=needed", "recompute"},
+        {"recompute-swap:mode=speed", "recompute-swap:mode=speed"},
+        {"hybrid:when=always,codec=raw", "hybrid:codec=raw,when=always"},
+        {"rules", "rules:*=swap"},
+        {"rules:mode=memory,rules=layer1.*-in=compress(zfp:rate=4);relu=mask;bn=keep;add=compress-swap(raw);*="
+         "recompute;",
+         "rules:layer1.*-in=compress(zfp:rate=4);relu=mask;bn=keep;add=compress-swap(raw);*=recompute,mode=memory"},
+    };
+    mm_policy p, again, other;
+    assert_int_equal(mm_policy_parse("swap-async:depth=9", &other), MM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (mm_policy_parse(cases[i][0], &p) != MM_OK) fail_msg("%s", mm_last_error());
+        assert_string_equal(p.spec, cases[i][0]);
+        assert_int_equal(mm_policy_print(&p), MM_OK);
+        assert_string_equal(p.spec, cases[i][1]);
+        assert_int_equal(mm_policy_parse(p.spec, &again), MM_OK);
+        assert_true(mm_policy_equal(&p, &again));
+        assert_false(mm_policy_equal(&p, &other));
+        mm_policy_fini(&again);
+        assert_int_equal(mm_policy_copy(&p, &again), MM_OK);
+        mm_policy_fini(&p);
+        assert_int_equal(mm_policy_print(&again), MM_OK); /* a copy owns all that it has */
+        assert_string_equal(again.spec, cases[i][1]);
+        mm_policy_fini(&again);
+    }
+    mm_policy_fini(&other);
 }
 
 /* ---------------------------------------------------------------- storage shared */
@@ -316,6 +357,7 @@ int main(void) {
         cmocka_unit_test(more_codecs_than_a_plan_may_have_are_refused),
         cmocka_unit_test(wrong_specs_are_refused_with_what_would_be_right),
         cmocka_unit_test(every_listed_option_has_a_fallback_that_it_accepts),
+        cmocka_unit_test(a_policy_is_printed_as_it_is_parsed),
         cmocka_unit_test(naive_takes_the_sum_of_all_tensors),
         cmocka_unit_test(naive_has_one_workspace_as_large_as_the_largest),
         cmocka_unit_test(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs),

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "mm/ladder.h"
-#include "mm/planning.h"
+#include "mm/core/status.h"
 #include "pipeline/codec/codec.h"
+#include "policies/fallback.h"
 
 static const char *const POLICIES[] = {
     "naive",
@@ -34,12 +34,12 @@ static const char *const POLICIES[] = {
 enum { COUNT = sizeof POLICIES / sizeof *POLICIES };
 
 /* The rungs below a policy. */
-static const mm_rung *climb(mm_ladder *ladder, const char *spec) {
+static const mm_substitute *climb(mm_fallback *ladder, const char *spec) {
     mm_policy policy;
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
-    if (mm_ladder_init(ladder, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    if (mm_fallback_init(ladder, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     mm_policy_fini(&policy);
-    return ladder->rungs;
+    return ladder->substitutes;
 }
 
 /* The codecs that lose something, one after the other. */
@@ -59,62 +59,59 @@ static void lossy_codecs(const char *spec, char text[256]) {
 static void what_stands_in_is_lossy_only_as_the_policy_is(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
-        mm_ladder ladder;
+        mm_fallback ladder;
         char own[256], its[256];
-        const mm_rung *rungs = climb(&ladder, POLICIES[p]);
+        const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
         int n = ladder.n;
         lossy_codecs(POLICIES[p], own);
         for (int i = 0; i < n; i++) {
-            lossy_codecs(rungs[i].spec, its);
-            if (!strstr(own, its)) fail_msg("%s instead of %s loses by %s", rungs[i].spec, POLICIES[p], its);
+            lossy_codecs(rungs[i].policy.spec, its);
+            if (!strstr(own, its)) fail_msg("%s instead of %s loses by %s", rungs[i].policy.spec, POLICIES[p], its);
         }
-        mm_ladder_fini(&ladder);
+        mm_fallback_fini(&ladder);
     }
 }
 
 static void it_begins_with_the_policy_itself_and_names_nothing_twice(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
-        mm_ladder ladder;
-        const mm_rung *rungs = climb(&ladder, POLICIES[p]);
+        mm_fallback ladder;
+        const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
         int n = ladder.n;
         assert_true(n >= 5);
-        assert_string_equal(rungs[0].spec, POLICIES[p]);
+        assert_string_equal(rungs[0].policy.spec, POLICIES[p]);
         assert_string_equal(rungs[0].step, "smaller workspaces");
         for (int i = 0; i < n; i++) {
-            assert_true(rungs[i].least_workspaces);
-            for (int j = 0; j < i; j++) assert_string_not_equal(rungs[i].spec, rungs[j].spec);
+            for (int j = 0; j < i; j++) assert_string_not_equal(rungs[i].policy.spec, rungs[j].policy.spec);
         }
-        mm_ladder_fini(&ladder);
+        mm_fallback_fini(&ladder);
     }
 }
 
 static void expect(const char *spec, const char *const *wanted) {
-    mm_ladder ladder;
-    const mm_rung *rungs = climb(&ladder, spec);
+    mm_fallback ladder;
+    const mm_substitute *rungs = climb(&ladder, spec);
     int n = ladder.n;
     for (int i = 0; wanted[i]; i++) {
         assert_true(i < n);
-        assert_string_equal(rungs[i].spec, wanted[i]);
+        assert_string_equal(rungs[i].policy.spec, wanted[i]);
     }
-    mm_ladder_fini(&ladder);
+    mm_fallback_fini(&ladder);
 }
 
 static void steps_come_in_the_order_from_later_decodes_to_stronger_policies(void **state) {
     (void)state;
-    expect("freelunch:rate=8,k=9",
-           (const char *const[]){"freelunch:rate=8,k=9", "freelunch:rate=8,depth=1",
-                                 "rules:rules=conv=compress(zfp:rate=8);*=swap,depth=1,when=needed",
-                                 "rules:rules=conv=compress(zfp:rate=8);*=recompute,depth=1,when=needed", NULL});
+    expect("freelunch:rate=8,k=9", (const char *const[]){"freelunch:rate=8,k=9", "freelunch:codec=zfp:rate=8,depth=1",
+                                                         "rules:conv=compress(zfp:rate=8);*=swap,depth=1",
+                                                         "rules:conv=compress(zfp:rate=8);*=recompute,depth=1", NULL});
     expect("freelunch:codec=raw,buffers=naive,depth=1",
-           (const char *const[]){"freelunch:codec=raw,buffers=naive,depth=1",
-                                 "freelunch:codec=raw,depth=1,buffers=persistent,workspace=sliding", NULL});
-    expect("naive", (const char *const[]){"naive", "liveness", "rules:rules=*=swap,depth=1,when=needed", NULL});
+           (const char *const[]){"freelunch:codec=raw,buffers=naive,depth=1", "freelunch:codec=raw,depth=1", NULL});
+    expect("naive", (const char *const[]){"naive", "liveness", "rules:*=swap,depth=1", NULL});
 }
 
-static int place_of(const char *spec, const mm_rung *rungs, int n) {
+static int place_of(const char *spec, const mm_substitute *rungs, int n) {
     for (int i = 0; i < n; i++)
-        if (strcmp(rungs[i].spec, spec) == 0) return i;
+        if (strcmp(rungs[i].policy.spec, spec) == 0) return i;
     fail_msg("%s is not there", spec);
     return -1;
 }
@@ -122,26 +119,45 @@ static int place_of(const char *spec, const mm_rung *rungs, int n) {
 static void segments_run_again_come_after_cheap_layers_and_before_the_computation_waits(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
-        mm_ladder ladder;
-        const mm_rung *rungs = climb(&ladder, POLICIES[p]);
-        int n = ladder.n, waits = place_of("swap:when=needed", rungs, n);
-        assert_int_equal(place_of("recompute-swap:depth=1,when=needed", rungs, n), waits - 1);
+        mm_fallback ladder;
+        if (strcmp(POLICIES[p], "swap") == 0 || strcmp(POLICIES[p], "recompute-swap") == 0) continue;
+        const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
+        int n = ladder.n, waits = place_of("swap", rungs, n);
+        assert_int_equal(place_of("recompute-swap:depth=1", rungs, n), waits - 1);
         assert_string_equal(rungs[waits - 2].step, "recomputing and swapping");
-        mm_ladder_fini(&ladder);
+        mm_fallback_fini(&ladder);
     }
+}
+
+/* However it is written: what was tried is not tried again. */
+static void what_does_the_same_as_the_policy_is_not_named_again(void **state) {
+    (void)state;
+    static const char *const same[] = {"swap", "swap:when=needed", "recompute:mode=sqrt,when=needed",
+                                       "recompute-swap:mode=sqrt,depth=1",
+                                       "rules:rules=*=compress(zfp:rate=4);*=swap,depth=1"};
+    mm_fallback all, ladder;
+    climb(&all, "liveness");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        climb(&ladder, same[i]);
+        bool codes = strstr(same[i], "compress"); /* liveness has no step that compresses */
+        assert_int_equal(ladder.n, all.n - !codes);
+        assert_string_equal(ladder.substitutes[0].policy.spec, same[i]);
+        mm_fallback_fini(&ladder);
+    }
+    mm_fallback_fini(&all);
 }
 
 static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
     (void)state;
-    mm_ladder ladder;
-    const mm_rung *rungs = climb(&ladder, "rules:relu=mask;conv=compress(zfp:rate=4)");
+    mm_fallback ladder;
+    const mm_substitute *rungs = climb(&ladder, "rules:relu=mask;conv=compress(zfp:rate=4)");
     int n = ladder.n;
-    assert_string_equal(rungs[n - 1].spec, "rules:rules=*=compress(zfp:rate=4);*=swap,depth=1,when=needed");
-    mm_ladder_fini(&ladder);
+    assert_string_equal(rungs[n - 1].policy.spec, "rules:*=compress(zfp:rate=4);*=swap,depth=1");
+    mm_fallback_fini(&ladder);
     rungs = climb(&ladder, "rules:relu=mask;*=keep");
     n = ladder.n;
-    for (int i = 0; i < n; i++) assert_null(strstr(rungs[i].spec, "compress"));
-    mm_ladder_fini(&ladder);
+    for (int i = 0; i < n; i++) assert_null(strstr(rungs[i].policy.spec, "compress"));
+    mm_fallback_fini(&ladder);
 }
 
 /* Rungs are made of the policy's own rules, whatever they take. */
@@ -151,15 +167,15 @@ static void a_long_policy_has_all_rungs_in_full(void **state) {
     for (int i = 0; i < 60; i++) strcat(rules, "conv=compress(zfp:rate=4);");
     strcat(rules, "relu=mask");
     snprintf(spec, sizeof spec, "rules:%s", rules);
-    snprintf(wanted, sizeof wanted, "rules:rules=%s;*=swap,depth=1,when=needed", rules);
-    mm_ladder ladder, brief;
-    const mm_rung *rungs = climb(&ladder, spec);
+    snprintf(wanted, sizeof wanted, "rules:%s;*=swap,depth=1", rules);
+    mm_fallback ladder, brief;
+    const mm_substitute *rungs = climb(&ladder, spec);
     climb(&brief, "rules:conv=compress(zfp:rate=4);relu=mask");
     assert_int_equal(ladder.n, brief.n);
-    assert_string_equal(rungs[0].spec, spec);
+    assert_string_equal(rungs[0].policy.spec, spec);
     place_of(wanted, rungs, ladder.n);
-    mm_ladder_fini(&ladder);
-    mm_ladder_fini(&brief);
+    mm_fallback_fini(&ladder);
+    mm_fallback_fini(&brief);
 }
 
 int main(void) {
@@ -169,6 +185,7 @@ int main(void) {
         cmocka_unit_test(it_ends_with_the_codec_of_the_policy_for_all_maps),
         cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
         cmocka_unit_test(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits),
+        cmocka_unit_test(what_does_the_same_as_the_policy_is_not_named_again),
         cmocka_unit_test(a_long_policy_has_all_rungs_in_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

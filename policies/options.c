@@ -1,0 +1,149 @@
+#include "policies/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/status.h"
+
+static mm_status no_memory(const mm_policy_ops *ops) {
+    return mm_fail(MM_ERR_NOMEM, "out of memory for policy %s", ops->name);
+}
+
+/* The field of the configuration that a NUMBER or CHOICE sets: an int or an enumeration, which is as large. */
+static int get_field(const mm_engine_config *config, const mm_option_desc *d) {
+    int value;
+    memcpy(&value, (const char *)config + d->field, sizeof value);
+    return value;
+}
+
+static void set_field(mm_engine_config *config, const mm_option_desc *d, int value) {
+    memcpy((char *)config + d->field, &value, sizeof value);
+}
+
+/* The i-th choice: returns its length, and where it begins; 0 past the last. */
+static size_t choice(const mm_option_desc *d, int i, const char **begin_out) {
+    const char *c = d->choices;
+    for (; i > 0 && c; i--) {
+        c = strchr(c, '|');
+        if (c) c++;
+    }
+    *begin_out = c;
+    return c ? strcspn(c, "|") : 0;
+}
+
+/* ---------------------------------------------------------------- from text */
+
+static const mm_option_desc *find_type(const mm_policy_ops *ops, mm_option_type type) {
+    for (const mm_option_desc *d = ops->options; d && d->key; d++)
+        if (d->type == type) return d;
+    return NULL;
+}
+
+/* The value of the option of that type: given, or its fallback; "" if the policy has none such. */
+static const char *value_of(const mm_policy_ops *ops, const mm_option_values *values, mm_option_type type) {
+    const mm_option_desc *d = find_type(ops, type);
+    if (!d) return "";
+    const char *given = values->given[d - ops->options];
+    return given ? given : d->fallback;
+}
+
+static void set_fields(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config) {
+    for (const mm_option_desc *d = ops->options; d && d->key; d++) {
+        const char *given = values->given[d - ops->options], *value = given ? given : d->fallback, *c;
+        if (d->type == MM_OPTION_NUMBER) set_field(config, d, atoi(value));
+        for (int i = 0; d->type == MM_OPTION_CHOICE && choice(d, i, &c) > 0; i++)
+            if (strlen(value) == choice(d, i, &c) && strncmp(c, value, strlen(value)) == 0)
+                set_field(config, d, d->values[i]);
+    }
+}
+
+static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *values, char spec_out[MM_SPEC_CAPACITY]) {
+    const mm_option_desc *d = find_type(ops, MM_OPTION_CODEC);
+    const char *rate = value_of(ops, values, MM_OPTION_RATE), *codec = value_of(ops, values, MM_OPTION_CODEC);
+    if (*rate && values->given[d - ops->options])
+        return mm_fail(MM_ERR_INVALID, "policy %s: rate is short for codec=zfp:rate=%s; give one of codec and rate",
+                       ops->name, rate);
+    int n = *rate ? snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate)
+                  : snprintf(spec_out, MM_SPEC_CAPACITY, "%s", codec);
+    if (n >= MM_SPEC_CAPACITY)
+        return mm_fail(MM_ERR_INVALID, "policy %s: its codec's name is too long, more than %d characters", ops->name,
+                       MM_SPEC_CAPACITY - 1);
+    return MM_OK;
+}
+
+/* The rules in their own language, which the caller frees. NULL: out of memory. */
+static char *rules_text(const mm_policy_ops *ops, const mm_option_values *values, const char *codec) {
+    if (find_type(ops, MM_OPTION_RULES)) return mm_text_format("%s", value_of(ops, values, MM_OPTION_RULES));
+    bool all = strcmp(value_of(ops, values, MM_OPTION_ELIGIBLE), "all") == 0;
+    char *text = mm_text_format(ops->rules, codec);
+    if (!text || !all) return text;
+    char *of_all = mm_text_format("*%s", strchr(text, '='));
+    free(text);
+    return of_all;
+}
+
+static mm_status set_rules(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config) {
+    char codec[MM_SPEC_CAPACITY], specs[MM_MAX_CODECS + 1][MM_SPEC_CAPACITY];
+    MM_TRY(codec_spec(ops, values, codec));
+    char *text = rules_text(ops, values, codec);
+    if (!text) return no_memory(ops);
+    mm_status status = mm_rules_parse(text, config);
+    free(text);
+    if (status != MM_OK || mm_engine_codecs(config, specs, MM_MAX_CODECS + 1) <= MM_MAX_CODECS) return status;
+    mm_rules_fini(config);
+    return mm_fail(MM_ERR_INVALID, "policy %s: its rules name more than %d codecs, the mask among them", ops->name,
+                   MM_MAX_CODECS);
+}
+
+mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config_out) {
+    mm_engine_config config = ops->config;
+    set_fields(ops, values, &config);
+    if (ops->rules || find_type(ops, MM_OPTION_RULES)) MM_TRY(set_rules(ops, values, &config));
+    *config_out = config;
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- and back */
+
+/* The value of an option, which the caller frees. NULL: out of memory. */
+static char *option_text(const mm_option_desc *d, const mm_engine_config *config) {
+    const char *c = "";
+    switch (d->type) {
+    case MM_OPTION_NUMBER:
+        return mm_text_format("%d", get_field(config, d));
+    case MM_OPTION_CHOICE:
+        for (int i = 0; choice(d, i, &c) > 0; i++)
+            if (get_field(config, d) == d->values[i]) return strndup(c, choice(d, i, &c));
+        return strdup("");
+    case MM_OPTION_CODEC:
+        return strdup(mm_rules_codec(config));
+    case MM_OPTION_ELIGIBLE:
+        return strdup(strcmp(config->rules[0].selector.text, "*") == 0 ? "all" : d->fallback);
+    case MM_OPTION_RULES:
+        return mm_rules_print(config);
+    case MM_OPTION_RATE: /* told as the codec */
+        break;
+    }
+    return strdup("");
+}
+
+mm_status mm_options_print(const mm_policy_ops *ops, const mm_engine_config *config, char **spec_out) {
+    char *spec = strdup(ops->name), before = ':';
+    for (const mm_option_desc *d = ops->options; spec && d && d->key; d++) {
+        char *value = option_text(d, config), *longer = NULL;
+        bool bare = ops->takes_text && d == ops->options;
+        if (value && (!*value || (!bare && strcmp(value, d->fallback) == 0))) {
+            free(value);
+            continue;
+        }
+        if (value) longer = mm_text_format("%s%c%s%s%s", spec, before, bare ? "" : d->key, bare ? "" : "=", value);
+        before = ',';
+        free(value);
+        free(spec);
+        spec = longer;
+    }
+    if (!spec) return no_memory(ops);
+    *spec_out = spec;
+    return MM_OK;
+}
