@@ -62,9 +62,9 @@ typedef struct session {
     char holder[256];      /* layer and phase that hold it */
     int64_t data_shift;    /* how far the data is ahead of the iterations, in batches: other batches came before */
     int64_t iteration;     /* how many were run, those of a loaded state included */
-    int64_t
-        diverged_iteration; /* the first whose loss or gradient was not finite, from 1; 0: none. It ends the training, and is as
-                                   if it had never been, unless config.keep_going */
+    /* The first iteration, from 1, whose loss or gradient was not finite; 0: none. It ends the training, and its update is
+     * not taken, unless config.keep_going. */
+    int64_t diverged_iteration;
 } session;
 
 enum { SESSION_ITERATIONS_MAX = 1000000000 };

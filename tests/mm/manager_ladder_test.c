@@ -328,7 +328,7 @@ static void memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_ne
     end(&f);
 }
 
-/* What the device could not give it does not give because a budget was refused. */
+/* A refused budget does not make the device able to give what it could not. */
 static void after_a_refused_budget_memory_that_ran_out_is_still_short(void **state) {
     (void)state;
     fixture f;

@@ -127,6 +127,20 @@ wait_for() {
     fail "$1 never says: $2"
 }
 
+# A network file whose maps are doubled until they are infinite.
+doubling_net() {
+    local i last=conv
+    echo '{"format": "mm net", "version": 1, "name": "doubling",'
+    echo '"input": {"height": 4, "width": 4, "channels": 3, "classes": 10}, "layers": ['
+    echo '{"name": "conv", "op": "conv", "inputs": ["data"], "out_channels": 4, "kernel": 1},'
+    for ((i = 0; i < 140; i++)); do
+        echo "{\"name\": \"twice$i\", \"op\": \"add\", \"inputs\": [\"$last\", \"$last\"]},"
+        last=twice$i
+    done
+    echo "{\"name\": \"fc\", \"op\": \"linear\", \"inputs\": [\"$last\"], \"out_channels\": 10},"
+    echo '{"name": "loss", "op": "loss", "inputs": ["fc"]}]}'
+}
+
 # CIFAR-10's files without its pictures: all black, of label 0; no blocks on disk.
 black_cifar10() { # FOLDER
     mkdir "$1"

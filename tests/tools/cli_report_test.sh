@@ -49,20 +49,9 @@ every_command_has_the_headers_version_() {
     done
 }
 
-# Maps that are doubled until they are infinite.
 a_diverged_row_ends_no_table_() {
-    local last=conv line
-    {
-        echo '{"format": "mm net", "version": 1, "name": "doubling",'
-        echo '"input": {"height": 4, "width": 4, "channels": 3, "classes": 10}, "layers": ['
-        echo '{"name": "conv", "op": "conv", "inputs": ["data"], "out_channels": 4, "kernel": 1},'
-        for ((i = 0; i < 140; i++)); do
-            echo "{\"name\": \"twice$i\", \"op\": \"add\", \"inputs\": [\"$last\", \"$last\"]},"
-            last=twice$i
-        done
-        echo "{\"name\": \"fc\", \"op\": \"linear\", \"inputs\": [\"$last\"], \"out_channels\": 10},"
-        echo '{"name": "loss", "op": "loss", "inputs": ["fc"]}]}'
-    } >doubling.json
+    local line
+    doubling_net >doubling.json
     expect 0 bench --net file:doubling.json,tiny --batch 4 --policies naive,liveness --iterations 3 --json rows --quiet
     mapfile -t lines < <(values rows status)
     [[ ${lines[*]} == "diverged diverged ok ok" ]] || fail "${lines[*]}"
@@ -219,7 +208,8 @@ a_bench_that_is_interrupted_prints_its_rows_() {
     trap - EXIT
     ((status == 130)) || fail "status $status"
     [[ $(values rows policy) == naive && $(values rows status) == interrupted ]] || fail "not the row of what ran"
-    says out interrupted
+    says out "  interrupted"
+    [[ $(<out) != *$'\n    interrupted'* ]] || fail "the status has a line of its own"
 }
 
 # ---------------------------------------------------------------- progress
