@@ -164,7 +164,7 @@ static mm_status open_parts(mm_manager *m) {
                                .codec_threads = o->codec_threads,
                                .timed = o->measure_times};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
-    o->device = m->device->ops->name;
+    o->device = m->device->name; /* as the caller named it, whose string it was */
     mm_device_description description;
     mm_device_describe(m->device, &description);
     m->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};

@@ -287,8 +287,8 @@ typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 /* Zeroes are the defaults. Later versions add members, at the end only: whoever sets members by name, and leaves the rest
  * zero, compiles with any of them; and what was compiled with an older header runs with a newer library. */
 typedef struct mm_options {
-    const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU, which becomes the
-                                 calling thread's current one (cudaSetDevice) */
+    const char *device;       /* "host" (default); "cuda" where the build has it: the first GPU; "cuda:1": the second.
+                                 See "Devices and threads" */
     int64_t device_bytes;     /* the budget: for all that plans place in the arena, and external tensors. Reserved at
                                  creation, never exceeded. Required. A budget above what the device has free is
                                  refused; if the device gives less all the same, see "When memory is short" */
@@ -309,6 +309,14 @@ typedef struct mm_options {
     mm_event_fn event_fn;
     void *event_ctx;
 } mm_options;
+
+/* Devices and threads. A device's name is its kind, or KIND:N with N from 0 ("cuda" is "cuda:0"; GPUs are numbered as
+ * CUDA_VISIBLE_DEVICES leaves them). A name that is none, or a GPU that does not answer, is refused with how many there
+ * are. Managers on several GPUs may run at a time, in one thread by turns or in several.
+ * The manager's own threads have its GPU as their current device. In the caller's threads each call makes it current,
+ * and leaves what was current before (cudaSetDevice, or a context of the driver's) as it was. So the caller's own
+ * launches between mm_layer_begin and mm_layer_end need cudaSetDevice(N) before, unless N is 0 and nothing else was
+ * set. */
 
 /* When memory is short. There are three cases: the device gives less than it says it has free; mm_budget_set makes the
  * budget smaller; memory runs out in the middle of an iteration, which then fails with MM_ERR_NOMEM (abort it, and run

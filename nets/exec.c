@@ -39,7 +39,17 @@ static bool stepped_down(nets_exec *exec) {
 
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
+/* Its handles and workspaces would be another device's. */
+static mm_status check_device(const nets_exec *exec) {
+    const nets_backend *backend = exec->backend;
+    const mm_device *device = mm_compute_stream(exec->manager)->device;
+    if (strcmp(backend->ops->name, device->ops->name) == 0 && backend->ordinal == device->ordinal) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "net %s: operations of device %s:%d for a manager on device %s:%d",
+                   nets_net_name(exec->net), backend->ops->name, backend->ordinal, device->ops->name, device->ordinal);
+}
+
 static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
+    MM_TRY(check_device(exec));
     MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, exec->optimizer.id, &exec->lowered));
     MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
     exec->prepared = true;

@@ -17,20 +17,25 @@ static const nets_backend_ops *const BACKENDS[] = {
 #endif
 };
 
-static mm_status open_on(const nets_backend_ops *ops, const nets_backend_config *config, nets_backend **backend_out) {
+static mm_status open_on(const nets_backend_ops *ops, int ordinal, const nets_backend_config *config,
+                         nets_backend **backend_out) {
     if (config->threads != 0 && ops != &nets_host_backend_ops)
         return mm_fail(MM_ERR_INVALID, "%d threads: device %s does not compute on this machine's CPUs, as host does",
                        config->threads, ops->name);
-    MM_TRY(ops->open(config, backend_out));
+    MM_TRY(ops->open(ordinal, config, backend_out));
+    (*backend_out)->ordinal = ordinal;
     (*backend_out)->no_fuse = config->no_fuse;
     return MM_OK;
 }
 
 mm_status nets_backend_open(const char *device, const nets_backend_config *config, nets_backend **backend_out) {
     const nets_backend_config defaults = {0};
+    const mm_device_ops *kind;
+    int ordinal;
+    MM_TRY(mm_device_find(device, &kind, &ordinal));
     for (size_t i = 0; i < sizeof BACKENDS / sizeof BACKENDS[0]; i++)
-        if (strcmp(BACKENDS[i]->name, device) == 0)
-            return open_on(BACKENDS[i], config ? config : &defaults, backend_out);
+        if (strcmp(BACKENDS[i]->name, kind->name) == 0)
+            return open_on(BACKENDS[i], ordinal, config ? config : &defaults, backend_out);
     return mm_fail(MM_ERR_NOT_FOUND, "no network operations for device %s", device);
 }
 
@@ -45,13 +50,17 @@ mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bo
     config.untimed = true;
     config.workspace_limit_bytes = 1;
     config.algorithms_path = NULL;
-    return nets_backend_open(backend->ops->name, &config, bound_out);
+    return open_on(backend->ops, backend->ordinal, &config, bound_out);
 }
 
 mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
     if (!impl) return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
-    return impl->create(backend, desc, op_out);
+    bool entered = false;
+    if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
+    mm_status status = impl->create(backend, desc, op_out);
+    if (entered) backend->ops->leave(backend);
+    return status;
 }
 
 void nets_op_destroy(nets_op *op) {
@@ -63,5 +72,9 @@ int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase) {
 }
 
 mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream) {
-    return phase == MM_FORWARD ? op->impl->forward(op, args, stream) : op->impl->backward(op, args, stream);
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    mm_status status = phase == MM_FORWARD ? op->impl->forward(op, args, stream) : op->impl->backward(op, args, stream);
+    mm_device_leave(stream->device, entered);
+    return status;
 }

@@ -118,18 +118,22 @@ typedef struct nets_op_impl {
 } nets_op_impl;
 
 typedef struct nets_backend_ops {
-    const char *name; /* of the device it computes on */
-    mm_status (*open)(const nets_backend_config *config, nets_backend **backend_out);
+    const char *name; /* of the kind of device that it computes on */
+    mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
     /* Of a backend that times algorithms when ops are created; NULL, or gives NULL: it does not. */
     const nets_backend_config *(*config)(const nets_backend *backend);
+    /* As mm_device_ops.enter and leave, around an op's creation; NULL: nothing is to be entered for it. */
+    mm_status (*enter)(nets_backend *backend, bool *entered_out);
+    void (*leave)(nets_backend *backend);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL: cannot */
 } nets_backend_ops;
 
 /* The first member of every implementation's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
+    int ordinal;  /* of the device, among those of its kind; set by nets_backend_open */
     bool no_fuse; /* of its configuration; set by nets_backend_open */
     int threads;  /* of this machine's CPUs that it computes on; 0: it computes elsewhere */
 };
@@ -137,7 +141,7 @@ struct nets_op {
     const nets_op_impl *impl;
 };
 
-/* The backend for a device, by the device's name; MM_ERR_NOT_FOUND. `config` NULL: all zero; it is copied, its strings
+/* The backend for a device, by the device's name ("cuda:1"); the errors of mm_device_find. `config` NULL: all zero; it is copied, its strings
  * too. Opening needs no device: the workspaces of a net can be known without one. Where
  * they depend on algorithms that only timing can choose, they are those of the algorithms kept at algorithms_path, else
  * the limit (the first, where none is given). Close after its ops were destroyed. */

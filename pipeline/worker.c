@@ -22,6 +22,10 @@ struct mm_worker {
 
 static void *worker_loop(void *arg) {
     mm_worker *w = arg;
+    mm_device *device = w->stream->device;
+    bool entered;
+    mm_status status = mm_device_enter(device, &entered);
+    (void)status; /* each job is refused the same, and tells */
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (w->count == 0 && !w->stopping) pthread_cond_wait(&w->work, &w->lock);
@@ -37,6 +41,7 @@ static void *worker_loop(void *arg) {
         if (w->count == 0) pthread_cond_broadcast(&w->idle);
     }
     pthread_mutex_unlock(&w->lock);
+    mm_device_leave(device, entered);
     return NULL;
 }
 

@@ -21,17 +21,19 @@ typedef struct options {
 /* One device of the build. */
 typedef struct seen {
     const mm_device_ops *ops;
+    char name[16];      /* "cuda", or "cuda:1" where there are several */
     char unusable[512]; /* why; "": it can be used */
     mm_device_description description;
     mm_memory_info memory;
     device_speed speed;
 } seen;
 
-static mm_status look(const options *o, const mm_device_ops *ops, seen *s) {
+static mm_status look(const options *o, const mm_device_ops *ops, const char *name, seen *s) {
     const mm_device_config config = {.codec_threads = (int)o->target.codec_threads};
     mm_device *device;
     *s = (seen){.ops = ops};
-    mm_status status = mm_device_create(ops->name, &config, &device);
+    snprintf(s->name, sizeof s->name, "%s", name);
+    mm_status status = mm_device_create(name, &config, &device);
     if (status == MM_ERR_NOT_FOUND) {
         snprintf(s->unusable, sizeof s->unusable, "%s", mm_last_error());
         return MM_OK;
@@ -59,7 +61,7 @@ static void print_seen(FILE *file, const seen *s) {
         fprintf(file, "%s\n", s->unusable);
         return;
     }
-    fprintf(file, "%s: %s\n", s->ops->name, s->description.model);
+    fprintf(file, "%s: %s\n", s->name, s->description.model);
     fprintf(file, "  %-18s %s free of %s\n", "memory", mm_size_format(s->memory.free_bytes, a, sizeof a),
             mm_size_format(s->memory.total_bytes, b, sizeof b));
     fprintf(file, "  %-18s %d\n", s->ops->cpu_reaches_memory ? "processors" : "multiprocessors",
@@ -78,14 +80,14 @@ static void print_seen(FILE *file, const seen *s) {
 }
 
 static json_t *seen_json(const seen *s) {
-    if (s->unusable[0]) return json_pack("{s:s, s:b, s:s}", "device", s->ops->name, "usable", 0, "reason", s->unusable);
+    if (s->unusable[0]) return json_pack("{s:s, s:b, s:s}", "device", s->name, "usable", 0, "reason", s->unusable);
     json_t *codecs = json_array();
     for (int i = 0; codecs && i < s->speed.n_codecs; i++)
         json_array_append_new(codecs, json_pack("{s:s, s:I, s:I}", "codec", s->speed.codec[i].spec,
                                                 "encode_bytes_per_s", (json_int_t)s->speed.codec[i].encode,
                                                 "decode_bytes_per_s", (json_int_t)s->speed.codec[i].decode));
-    return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "device", s->ops->name,
-                     "usable", 1, "model", s->description.model, "processors", s->description.processors, "free_bytes",
+    return json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "device", s->name, "usable",
+                     1, "model", s->description.model, "processors", s->description.processors, "free_bytes",
                      (json_int_t)s->memory.free_bytes, "total_bytes", (json_int_t)s->memory.total_bytes,
                      "out_bytes_per_s", (json_int_t)s->speed.out, "in_bytes_per_s", (json_int_t)s->speed.in,
                      "both_bytes_per_s", (json_int_t)s->speed.both, "copy_bytes_per_s", (json_int_t)s->speed.copy,
@@ -93,28 +95,49 @@ static json_t *seen_json(const seen *s) {
                      codecs);
 }
 
-/* Every device of the build, or the one named: that this cannot be used is an error. */
+/* That the one named cannot be used is an error. */
+static mm_status show_one(const options *o, const mm_device_ops *ops, const char *name, json_t *all) {
+    seen s;
+    MM_TRY(look(o, ops, name, &s));
+    bool usable = !o->target.device || !s.unusable[0];
+    if (usable) print_seen(json_file_beside(o->json), &s);
+    json_array_append_new(all, seen_json(&s));
+    return usable ? MM_OK : mm_fail(MM_ERR_NOT_FOUND, "%s", s.unusable);
+}
+
+/* By the kind's name where there is one of it, or none answers. */
+static mm_status show_kind(const options *o, const mm_device_ops *ops, json_t *all) {
+    const int count = ops->count();
+    char name[16];
+    if (count <= 1) return show_one(o, ops, ops->name, all);
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s:%d", ops->name, i);
+        MM_TRY(show_one(o, ops, name, all));
+    }
+    return MM_OK;
+}
+
+static mm_status show_devices(const options *o, json_t *all) {
+    const mm_device_ops *ops;
+    int ordinal;
+    if (o->target.device) {
+        MM_TRY(mm_device_find(o->target.device, &ops, &ordinal));
+        return show_one(o, ops, o->target.device, all);
+    }
+    for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) MM_TRY(show_kind(o, ops, all));
+    return MM_OK;
+}
+
+/* Every device that there is, or the one named. What could be told of it is written in any case. */
 static mm_status show(const options *o) {
     json_t *all = json_array();
-    const mm_device_ops *ops;
-    seen s;
-    bool usable = true;
-    for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++) {
-        if (o->target.device && strcmp(o->target.device, ops->name) != 0) continue;
-        mm_status status = look(o, ops, &s);
-        if (status != MM_OK) {
-            json_decref(all);
-            return status;
-        }
-        usable = !o->target.device || !s.unusable[0];
-        if (usable) print_seen(json_file_beside(o->json), &s);
-        json_array_append_new(all, seen_json(&s));
+    mm_status status = show_devices(o, all);
+    if (o->json && json_array_size(all) > 0) {
+        mm_status saved = json_file_save(o->json, all);
+        return status == MM_OK ? saved : status;
     }
-    if (o->json)
-        MM_TRY(json_file_save(o->json, all));
-    else
-        json_decref(all);
-    return usable ? MM_OK : mm_fail(MM_ERR_NOT_FOUND, "%s", s.unusable);
+    json_decref(all);
+    return status;
 }
 
 /* ---------------------------------------------------------------- facts */
@@ -191,7 +214,7 @@ static const char help_text[] =
 int cmd_device(int argc, char **argv) {
     options o = {.target = {.precision = "fp32", .fuse = "on"}};
     const arg table[] = {
-        {"--device", "NAME", "only this one (all)", ARG_TEXT, &o.target.device, 0, 0},
+        {"--device", "NAME", "only this one, as host or cuda:1 (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
         TARGET_CODEC_THREADS_ARG(&o.target),
         {"--json", "FILE", "the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},

@@ -6,6 +6,7 @@
 
 #include "tools/json_file.h"
 #include "tools/table.h"
+#include "tools/target.h"
 
 static int by_value(const void *a, const void *b) {
     const double *x = a, *y = b;
@@ -52,7 +53,7 @@ static void expected_cell(const row *r, char *cell) {
 }
 
 /* The host's own device is issued to as to any other, but who waits for the machine's cores there is anybody. */
-static bool has_host_time(const row *r) { return r->host_seconds > 0 && strcmp(r->device, "host") != 0; }
+static bool has_host_time(const row *r) { return r->host_seconds > 0 && !target_is_host(r->device); }
 
 static double host_seconds_per_layer(const row *r) { return r->layers > 0 ? r->host_seconds / (double)r->layers : 0; }
 

@@ -8,19 +8,25 @@
 #include "mm/device/device.h"
 
 mm_status target_check_device(const char *device) {
-    char known[128] = "";
-    const char *name, *summary;
-    for (size_t i = 0; (name = mm_device_list(i, &summary)); i++) {
-        if (strcmp(name, device) == 0) return MM_OK;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name);
-    }
-    const char *absent = mm_device_absent(device);
-    return mm_fail(MM_ERR_NOT_FOUND, "--device %s: this build has no such device, but: %s%s%s", device, known,
-                   absent ? "; " : "", absent ? absent : "");
+    const mm_device_ops *kind;
+    int ordinal;
+    mm_status status = mm_device_find(device, &kind, &ordinal);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "--device");
+}
+
+static const mm_device_ops *kind_of(const target *t) {
+    const mm_device_ops *kind;
+    int ordinal;
+    return mm_device_find(t->device, &kind, &ordinal) == MM_OK ? kind : NULL;
+}
+
+bool target_is_host(const char *device) {
+    static const char host[] = "host";
+    return strcspn(device, ":") == strlen(host) && strncmp(device, host, strlen(host)) == 0;
 }
 
 mm_status target_allows_link(const target *t) {
-    if (strcmp(t->device, "host") == 0) return MM_OK;
+    if (target_is_host(t->device)) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--link: a link of a given speed is device host's, not %s's", t->device);
 }
 
@@ -64,7 +70,7 @@ mm_status target_init(target *t) {
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
     bool fuse = strcmp(t->fuse, "on") == 0;
     if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
-    MM_TRY(strcmp(t->device, "host") == 0 ? check_host(t) : check_other(t));
+    MM_TRY(target_is_host(t->device) ? check_host(t) : check_other(t));
     const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,
@@ -82,11 +88,8 @@ void target_set_link(target *t, int64_t bytes_per_s) {
 }
 
 int64_t target_staged_bytes(const target *t, const nets_net *net, int64_t batch) {
-    const mm_device_ops *ops;
-    for (size_t i = 0; (ops = mm_device_table(i)); i++)
-        if (strcmp(ops->name, t->device) == 0 && !ops->cpu_reaches_memory)
-            return mm_align(nets_exec_stage_bytes(net, batch));
-    return 0;
+    const mm_device_ops *kind = kind_of(t);
+    return kind && !kind->cpu_reaches_memory ? mm_align(nets_exec_stage_bytes(net, batch)) : 0;
 }
 
 void target_fini(target *t) {
@@ -108,7 +111,7 @@ mm_status target_probe(const target *t) {
 }
 
 mm_status target_issue(const target *t, const char *text, mm_issue *issue_out) {
-    bool automatic = strcmp(text, "auto") == 0, threads = automatic && strcmp(t->device, "host") == 0;
+    bool automatic = strcmp(text, "auto") == 0, threads = automatic && target_is_host(t->device);
     if (!automatic && strcmp(text, "thread") != 0 && strcmp(text, "inline") != 0)
         return mm_fail(MM_ERR_INVALID, "--issue %s: must be auto, thread or inline", text);
     *issue_out = threads || strcmp(text, "thread") == 0 ? MM_ISSUE_THREAD : MM_ISSUE_INLINE;

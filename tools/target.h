@@ -23,7 +23,7 @@ typedef struct target {
 
 /* Rows of a command's table of options: what to compute on, and how. */
 #define TARGET_ARGS(t)                                                                                                 \
-    {"--device", "NAME",       "what to compute on, or whose workspaces to plan for: host, cuda (host)",               \
+    {"--device", "NAME",       "what to compute on, or whose workspaces to plan for: host, cuda, cuda:1 (host)",       \
      ARG_TEXT,   &(t)->device, 0,                                                                                      \
      0},                                                                                                               \
         TARGET_HOW_ARGS(t)
@@ -73,7 +73,10 @@ enum { TARGET_LINK_LEAST = 100000 };
             &(t)->codec_threads, 1, MM_HOST_THREADS_MOST                                                               \
     }
 
-/* MM_ERR_NOT_FOUND: this build has no such device; says which it has. */
+/* By the device's name: whether it is the host's CPU. */
+bool target_is_host(const char *device);
+
+/* The errors of mm_device_find: this build has no such device, or fewer answer. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
 /* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse

@@ -1,4 +1,4 @@
-/* Inside the CUDA device: device_cuda.c (the device, failures), cuda_memory.c (reservations), cuda_stream.c (streams
+/* Inside the CUDA device: device_cuda.c (the device, failures), cuda_gpu.c (GPUs by ordinal), cuda_memory.c (reservations), cuda_stream.c (streams
  * and events), cuda_time.c (when and how long), cuda_work.c (copies, fills, checksums), cuda_checksum.cu,
  * cuda_capture.c.
  *
@@ -18,6 +18,8 @@
 #define CUDA_TRY(call, what) MM_TRY(mm_cuda_check((call), (what)))
 
 /* ---------------------------------------------------------------- the device (device_cuda.c) */
+
+/* Calls of the contract come with the GPU current (mm_device_ops.enter). */
 
 /* The driver's functions of virtual memory, found at run time: nothing links the driver. */
 typedef struct cuda_driver {
@@ -45,6 +47,8 @@ typedef struct cuda_slot {
 
 typedef struct cuda_device {
     mm_device base;
+    int ordinal;
+    mm_cuda_gpu *gpu;
     mm_device_config config;
     cuda_driver driver;
     size_t granule_bytes;
@@ -70,6 +74,9 @@ typedef struct cuda_device {
 
 /* As mm_cuda_check, of the driver's results. */
 mm_status cuda_driver_check(CUresult result, const char *what);
+
+/* cuda_gpu.c: a function of the driver; *function_out is a pointer to it. */
+mm_status cuda_find_function(const char *symbol, void *function_out);
 
 /* ---------------------------------------------------------------- memory (cuda_memory.c) */
 

@@ -34,7 +34,9 @@ static int64_t chunk_bytes(const cuda_range *range, int chunk) {
     return left < range->chunk_bytes ? left : range->chunk_bytes;
 }
 
-static const CUmemLocation this_gpu = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+static CUmemLocation place_of(const cuda_device *device) {
+    return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal};
+}
 
 static void count_mapped(cuda_device *device, int64_t bytes) {
     pthread_mutex_lock(&device->lock);
@@ -45,7 +47,7 @@ static void count_mapped(cuda_device *device, int64_t bytes) {
 /* Nothing may touch it yet. */
 static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
     const cuda_driver *driver = &device->driver;
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = this_gpu};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = place_of(device)};
     CUdeviceptr address = range->base + (CUdeviceptr)chunk_offset(range, chunk);
     size_t bytes = (size_t)chunk_bytes(range, chunk);
     CUmemGenericAllocationHandle handle;
@@ -59,7 +61,7 @@ static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
 }
 
 static mm_status open_access(const cuda_device *device, CUdeviceptr address, int64_t bytes) {
-    const CUmemAccessDesc access = {.location = this_gpu, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {.location = place_of(device), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return cuda_driver_check(device->driver.set_access(address, (size_t)bytes, &access, 1), "cuMemSetAccess");
 }
 
@@ -227,7 +229,7 @@ mm_status cuda_slots_add(cuda_device *device) {
 /* ---------------------------------------------------------------- the contract's */
 
 mm_status cuda_memory_init(cuda_device *device) {
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = this_gpu};
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = place_of(device)};
     size_t free_bytes, total_bytes;
     CUmemAllocationGranularity_flags option = CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
     MM_TRY(cuda_driver_check(device->driver.granularity(&device->granule_bytes, &properties, option),

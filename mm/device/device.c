@@ -1,19 +1,9 @@
 /* The contract's functions: what every device would have to check is checked here, once; the rest is the device's. */
 #include <stdio.h>
-#include <string.h>
 
 #include "mm/device/device.h"
 
 #include "mm/device/host_pool.h"
-
-/* "host, cuda" */
-static void list_devices(char *text, size_t capacity) {
-    size_t used = 0;
-    const mm_device_ops *ops;
-    text[0] = '\0';
-    for (size_t i = 0; (ops = mm_device_table(i)) != NULL && used < capacity; i++)
-        used += (size_t)snprintf(text + used, capacity - used, "%s%s", i > 0 ? ", " : "", ops->name);
-}
 
 static mm_status config_check(const mm_device_config *config) {
     if (config->link_out_bytes_per_s < 0 || config->link_in_bytes_per_s < 0)
@@ -32,36 +22,68 @@ static mm_status config_check(const mm_device_config *config) {
 mm_status mm_device_create(const char *name, const mm_device_config *config, mm_device **device_out) {
     static const mm_device_config defaults;
     const mm_device_ops *ops;
-    char known[128];
+    int ordinal;
+    mm_device *device;
     if (config == NULL) config = &defaults;
     MM_TRY(config_check(config));
-    for (size_t i = 0; (ops = mm_device_table(i)) != NULL; i++)
-        if (strcmp(ops->name, name) == 0) return ops->create(config, device_out);
-    const char *absent = mm_device_absent(name);
-    list_devices(known, sizeof known);
-    return mm_fail(MM_ERR_NOT_FOUND, "no device '%s' in this build, which has: %s%s%s", name, known,
-                   absent != NULL ? "; " : "", absent != NULL ? absent : "");
+    MM_TRY(mm_device_find(name, &ops, &ordinal));
+    MM_TRY(ops->create(ordinal, config, &device));
+    snprintf(device->name, sizeof device->name, "%s", name);
+    device->ordinal = ordinal;
+    *device_out = device;
+    return MM_OK;
 }
 
 void mm_device_destroy(mm_device *device) {
     if (device != NULL) device->ops->destroy(device);
 }
 
+/* ---------------------------------------------------------------- the thread's current device */
+
+mm_status mm_device_enter(mm_device *device, bool *entered_out) {
+    *entered_out = false;
+    return device->ops->enter != NULL ? device->ops->enter(device, false, entered_out) : MM_OK;
+}
+
+void mm_device_leave(mm_device *device, bool entered) {
+    if (entered) device->ops->leave(device);
+}
+
+static mm_status leave(mm_device *device, bool entered, mm_status status) {
+    mm_device_leave(device, entered);
+    return status;
+}
+
+/* For calls that have no status: what they end or ask for they end or ask for without, and mm_last_error stays. */
+static bool enter_silently(mm_device *device) {
+    bool entered = false;
+    if (device->ops->enter != NULL && device->ops->enter(device, true, &entered) != MM_OK) return false;
+    return entered;
+}
+
 /* ---------------------------------------------------------------- memory */
 
 mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out) {
+    bool entered;
     if (kind != MM_MEMORY_DEVICE && kind != MM_MEMORY_PINNED)
         return mm_fail(MM_ERR_INVALID, "reserve: no memory kind %d", (int)kind);
     if (bytes <= 0) return mm_fail(MM_ERR_INVALID, "reserve: %lld bytes asked, at least 1 needed", (long long)bytes);
-    return device->ops->reserve(device, kind, bytes, memory_out);
+    MM_TRY(mm_device_enter(device, &entered));
+    return leave(device, entered, device->ops->reserve(device, kind, bytes, memory_out));
 }
 
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes) {
-    if (bytes > 0) device->ops->trim(device, memory, bytes);
+    if (bytes <= 0) return;
+    bool entered = enter_silently(device);
+    device->ops->trim(device, memory, bytes);
+    mm_device_leave(device, entered);
 }
 
 mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes) {
-    return bytes > 0 && device->ops->restore != NULL ? device->ops->restore(device, memory, bytes) : MM_OK;
+    bool entered;
+    if (bytes <= 0 || device->ops->restore == NULL) return MM_OK;
+    MM_TRY(mm_device_enter(device, &entered));
+    return leave(device, entered, device->ops->restore(device, memory, bytes));
 }
 
 bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {
@@ -72,10 +94,17 @@ bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes
 }
 
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes) {
-    if (memory != NULL) device->ops->release(device, kind, memory, bytes);
+    if (memory == NULL) return;
+    bool entered = enter_silently(device);
+    device->ops->release(device, kind, memory, bytes);
+    mm_device_leave(device, entered);
 }
 
-void mm_device_memory_info(mm_device *device, mm_memory_info *info_out) { device->ops->memory_info(device, info_out); }
+void mm_device_memory_info(mm_device *device, mm_memory_info *info_out) {
+    bool entered = enter_silently(device);
+    device->ops->memory_info(device, info_out);
+    mm_device_leave(device, entered);
+}
 
 void mm_device_describe(mm_device *device, mm_device_description *description_out) {
     device->ops->describe(device, description_out);
@@ -86,57 +115,99 @@ void mm_device_charge_alloc(mm_device *device) { device->ops->charge_alloc(devic
 /* ---------------------------------------------------------------- streams */
 
 mm_status mm_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out) {
-    return device->ops->stream_create(device, name, priority, stream_out);
+    bool entered;
+    MM_TRY(mm_device_enter(device, &entered));
+    return leave(device, entered, device->ops->stream_create(device, name, priority, stream_out));
 }
 
 void mm_stream_destroy(mm_stream *stream) {
-    if (stream != NULL) stream->device->ops->stream_destroy(stream);
+    if (stream == NULL) return;
+    mm_device *device = stream->device;
+    bool entered = enter_silently(device);
+    device->ops->stream_destroy(stream);
+    mm_device_leave(device, entered);
 }
 
 static mm_status same_device(const mm_stream *stream, const mm_event *event) {
     if (stream->device == event->device) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "a stream of device %s and an event of another device %s", stream->device->ops->name,
-                   event->device->ops->name);
+    return mm_fail(MM_ERR_INVALID, "a stream of device %s and an event of another device %s", stream->device->name,
+                   event->device->name);
 }
 
 mm_status mm_stream_wait(mm_stream *stream, mm_event *event) {
+    bool entered;
     MM_TRY(same_device(stream, event));
-    return stream->device->ops->stream_wait(stream, event);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->stream_wait(stream, event));
 }
 
-mm_status mm_stream_sync(mm_stream *stream) { return stream->device->ops->stream_sync(stream); }
+mm_status mm_stream_sync(mm_stream *stream) {
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->stream_sync(stream));
+}
 
-void mm_stream_reset(mm_stream *stream) { stream->device->ops->stream_reset(stream); }
+void mm_stream_reset(mm_stream *stream) {
+    bool entered = enter_silently(stream->device);
+    stream->device->ops->stream_reset(stream);
+    mm_device_leave(stream->device, entered);
+}
 
 void *mm_stream_handle(mm_stream *stream) {
-    return stream != NULL && stream->device->ops->stream_handle != NULL ? stream->device->ops->stream_handle(stream)
-                                                                        : NULL;
+    if (stream == NULL || stream->device->ops->stream_handle == NULL) return NULL;
+    bool entered = enter_silently(stream->device);
+    void *handle = stream->device->ops->stream_handle(stream);
+    mm_device_leave(stream->device, entered);
+    return handle;
 }
 
 void mm_stream_stats_get(mm_stream *stream, mm_stream_stats *stats_out) {
+    bool entered = enter_silently(stream->device);
     stream->device->ops->stream_stats(stream, stats_out);
+    mm_device_leave(stream->device, entered);
 }
 
 /* ---------------------------------------------------------------- events */
 
 mm_status mm_event_create(mm_device *device, mm_event **event_out) {
-    return device->ops->event_create(device, event_out);
+    bool entered;
+    MM_TRY(mm_device_enter(device, &entered));
+    return leave(device, entered, device->ops->event_create(device, event_out));
 }
 
 void mm_event_destroy(mm_event *event) {
-    if (event != NULL) event->device->ops->event_destroy(event);
+    if (event == NULL) return;
+    mm_device *device = event->device;
+    bool entered = enter_silently(device);
+    device->ops->event_destroy(event);
+    mm_device_leave(device, entered);
 }
 
 mm_status mm_event_record(mm_event *event, mm_stream *stream) {
+    bool entered;
     MM_TRY(same_device(stream, event));
-    return event->device->ops->event_record(event, stream);
+    MM_TRY(mm_device_enter(event->device, &entered));
+    return leave(event->device, entered, event->device->ops->event_record(event, stream));
 }
 
-mm_status mm_event_sync(mm_event *event) { return event->device->ops->event_sync(event); }
+mm_status mm_event_sync(mm_event *event) {
+    bool entered;
+    MM_TRY(mm_device_enter(event->device, &entered));
+    return leave(event->device, entered, event->device->ops->event_sync(event));
+}
 
-bool mm_event_done(mm_event *event) { return event->device->ops->event_done(event); }
+bool mm_event_done(mm_event *event) {
+    bool entered = enter_silently(event->device), done = event->device->ops->event_done(event);
+    mm_device_leave(event->device, entered);
+    return done;
+}
 
-int64_t mm_event_ns(mm_event *event) { return event->device->ops->event_ns(event); }
+int64_t mm_event_ns(mm_event *event) {
+    bool entered = enter_silently(event->device);
+    int64_t ns = event->device->ops->event_ns(event);
+    mm_device_leave(event->device, entered);
+    return ns;
+}
 
 /* ---------------------------------------------------------------- work */
 
@@ -147,46 +218,63 @@ static mm_status range_check(const char *what, const void *memory, int64_t bytes
 }
 
 mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
+    bool entered;
     if (kind != MM_COPY_DEVICE && kind != MM_COPY_OUT && kind != MM_COPY_IN)
         return mm_fail(MM_ERR_INVALID, "copy: no copy kind %d", (int)kind);
     MM_TRY(range_check("copy to", dst, bytes));
     MM_TRY(range_check("copy from", src, bytes));
-    return stream->device->ops->copy_async(stream, dst, src, bytes, kind);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->copy_async(stream, dst, src, bytes, kind));
 }
 
 mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes) {
+    bool entered;
     MM_TRY(range_check("fill", dst, bytes));
-    return stream->device->ops->fill_async(stream, dst, byte, bytes);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->fill_async(stream, dst, byte, bytes));
 }
 
 mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
+    bool entered;
     MM_TRY(range_check("checksum", src, bytes));
-    return stream->device->ops->checksum_async(stream, src, bytes, sum_out);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->checksum_async(stream, src, bytes, sum_out));
 }
 
 /* ---------------------------------------------------------------- captured work */
 
 static mm_status captures_check(const mm_stream *stream) {
     if (stream->device->ops->capture_begin != NULL) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "device %s does not capture work", stream->device->ops->name);
+    return mm_fail(MM_ERR_UNSUPPORTED, "device %s does not capture work", stream->device->name);
 }
 
 mm_status mm_capture_begin(mm_stream *stream) {
+    bool entered;
     MM_TRY(captures_check(stream));
-    return stream->device->ops->capture_begin(stream);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->capture_begin(stream));
 }
 
+/* A capture is ended in any case. */
 mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out) {
     MM_TRY(captures_check(stream));
-    return stream->device->ops->capture_end(stream, replay_out);
+    bool entered = enter_silently(stream->device);
+    return leave(stream->device, entered, stream->device->ops->capture_end(stream, replay_out));
 }
 
 mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream) {
+    bool entered;
     if (replay->device != stream->device)
-        return mm_fail(MM_ERR_INVALID, "a stream of device %s and work captured on another", stream->device->ops->name);
-    return replay->device->ops->replay_launch(replay, stream);
+        return mm_fail(MM_ERR_INVALID, "a stream of device %s and work captured on another, %s", stream->device->name,
+                       replay->device->name);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, replay->device->ops->replay_launch(replay, stream));
 }
 
 void mm_replay_destroy(mm_replay *replay) {
-    if (replay != NULL) replay->device->ops->replay_destroy(replay);
+    if (replay == NULL) return;
+    mm_device *device = replay->device;
+    bool entered = enter_silently(device);
+    device->ops->replay_destroy(replay);
+    mm_device_leave(device, entered);
 }

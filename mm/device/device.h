@@ -9,7 +9,11 @@
  * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again. On CUDA a
  * fault of the device poisons all of it: every call fails from there on, until the process ends (device_cuda.h).
  *
- * Threads: every function may be called from any thread, a given stream's enqueuing functions from one at a time. */
+ * Threads: every function may be called from any thread, a given stream's enqueuing functions from one at a time. Where
+ * threads have a current device (CUDA), each function makes its device that, and what was current before again. Whoever
+ * enqueues work by other means than these functions does the same: mm_device_enter.
+ *
+ * Names: a device is KIND or KIND:ORDINAL ("host", "cuda", "cuda:1"); KIND alone is ordinal 0. */
 #ifndef MM_DEVICE_DEVICE_H
 #define MM_DEVICE_DEVICE_H
 
@@ -56,14 +60,21 @@ typedef struct mm_stream_stats {
 } mm_stream_stats;
 
 typedef struct mm_device_ops {
-    const char *name, *summary;
-    bool cpu_reaches_memory; /* device memory may be read and written by the CPU */
-    bool knows_free_memory;  /* more than mm_memory_info.free_bytes is never given; the host's is what nobody has asked
+    const char *name, *summary; /* the kind */
+    bool cpu_reaches_memory;    /* device memory may be read and written by the CPU */
+    bool knows_free_memory; /* more than mm_memory_info.free_bytes is never given; the host's is what nobody has asked
                                 for, whoever has it */
-    bool always_timed;       /* events know when they completed, whatever mm_device_config.timed says */
+    bool always_timed;      /* events know when they completed, whatever mm_device_config.timed says */
 
-    mm_status (*create)(const mm_device_config *config, mm_device **device_out);
+    int (*count)(void); /* how many answer; 0: none, or the hardware cannot be asked */
+    mm_status (*create)(int ordinal, const mm_device_config *config, mm_device **device_out);
     void (*destroy)(mm_device *device);
+    /* Makes the device the calling thread's current one. *entered_out: it was not, and leave is to be called, which
+     * makes what was current again. `silent`: a failure leaves mm_last_error as it is. Both NULL: threads have no
+     * current device. All others but create, destroy, describe and charge_alloc are called between the two, except
+     * where entering was refused and the function has no status. */
+    mm_status (*enter)(mm_device *device, bool silent, bool *entered_out);
+    void (*leave)(mm_device *device);
     void (*describe)(mm_device *device, mm_device_description *description_out);
     mm_status (*reserve)(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
     void (*release)(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
@@ -103,6 +114,8 @@ typedef struct mm_device_ops {
 /* The first member of every implementation's struct. */
 struct mm_device {
     const mm_device_ops *ops;
+    char name[16]; /* as it was asked for: "cuda:1" */
+    int ordinal;
 };
 struct mm_stream {
     mm_device *device;
@@ -117,14 +130,24 @@ struct mm_replay {
 /* The i-th device of this build, NULL past the last. */
 const mm_device_ops *mm_device_table(size_t i);
 
-/* What to do about a device that other builds have; NULL for any other name. */
-const char *mm_device_absent(const char *name);
+/* What a device's name says. MM_ERR_NOT_FOUND: this build has no such kind (the message lists those it has), or fewer of
+ * it answer (the message says how many). MM_ERR_INVALID: the ordinal is no number. Needs no hardware: where none can be
+ * asked, any ordinal is taken. */
+MM_CHECKED mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *ordinal_out);
+/* MM_ERR_NOT_FOUND: of the kind, `count` answer, and not this one. */
+mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count);
 
-/* A device by name; MM_ERR_NOT_FOUND lists those there are, or says that no such hardware answers. `config` NULL: all
- * zero. */
+/* A device by name; the errors of mm_device_find, and MM_ERR_NOT_FOUND where no such hardware answers. `config` NULL:
+ * all zero. */
 MM_CHECKED mm_status mm_device_create(const char *name, const mm_device_config *config, mm_device **device_out);
 /* All streams and events of it must be gone, all memory released. NULL is legal. */
 void mm_device_destroy(mm_device *device);
+
+/* Makes the device the calling thread's current one, where threads have such: for launches and libraries' calls. Leave
+ * with *entered_out. They nest. */
+MM_CHECKED mm_status mm_device_enter(mm_device *device, bool *entered_out);
+/* What was current before the enter is again. */
+void mm_device_leave(mm_device *device, bool entered);
 
 /* Address range of exactly `bytes` (> 0), 4096-byte aligned, zeroed on first touch. MM_ERR_NOMEM with the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);

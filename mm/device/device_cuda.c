@@ -19,37 +19,15 @@ mm_status cuda_driver_check(CUresult result, const char *what) { return mm_cuda_
 
 /* ---------------------------------------------------------------- life */
 
-static mm_status find_gpu(void) {
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0) return MM_OK;
-    cudaGetLastError();
-    return mm_fail(MM_ERR_NOT_FOUND,
-                   "cuda: no GPU answers (%s); see what nvidia-smi and CUDA_VISIBLE_DEVICES say, or use the "
-                   "device 'host'",
-                   error == cudaSuccess ? "there are none" : cudaGetErrorString(error));
-}
-
-static mm_status find_function(const char *symbol, void *function_out) {
-    enum { VERSION = 12000 }; /* of CUDA, that the functions are wanted of */
-    enum cudaDriverEntryPointQueryResult found;
-    void *function;
-    CUDA_TRY(cudaGetDriverEntryPointByVersion(symbol, &function, VERSION, cudaEnableDefault, &found), symbol);
-    if (found != cudaDriverEntryPointSuccess || function == NULL)
-        return mm_fail(MM_ERR_UNSUPPORTED, "cuda: the driver has no %s; one of CUDA 12 or later is needed", symbol);
-    *(void **)function_out = function;
-    return MM_OK;
-}
-
 static mm_status find_driver(cuda_driver *driver) {
-    MM_TRY(find_function("cuMemGetAllocationGranularity", &driver->granularity));
-    MM_TRY(find_function("cuMemAddressReserve", &driver->address_reserve));
-    MM_TRY(find_function("cuMemAddressFree", &driver->address_free));
-    MM_TRY(find_function("cuMemCreate", &driver->create));
-    MM_TRY(find_function("cuMemRelease", &driver->release));
-    MM_TRY(find_function("cuMemMap", &driver->map));
-    MM_TRY(find_function("cuMemUnmap", &driver->unmap));
-    return find_function("cuMemSetAccess", &driver->set_access);
+    MM_TRY(cuda_find_function("cuMemGetAllocationGranularity", &driver->granularity));
+    MM_TRY(cuda_find_function("cuMemAddressReserve", &driver->address_reserve));
+    MM_TRY(cuda_find_function("cuMemAddressFree", &driver->address_free));
+    MM_TRY(cuda_find_function("cuMemCreate", &driver->create));
+    MM_TRY(cuda_find_function("cuMemRelease", &driver->release));
+    MM_TRY(cuda_find_function("cuMemMap", &driver->map));
+    MM_TRY(cuda_find_function("cuMemUnmap", &driver->unmap));
+    return cuda_find_function("cuMemSetAccess", &driver->set_access);
 }
 
 /* Each way from pinned memory, over the PCI Express that GPUs of this architecture came with. (55.2 GB/s of the
@@ -60,40 +38,45 @@ static int64_t link_rate(int architecture) {
 }
 
 /* Twice a clock, the bus. */
-static mm_status find_memory_rate(int64_t *bytes_per_s_out) {
+static mm_status find_memory_rate(int ordinal, int64_t *bytes_per_s_out) {
     int kilohertz, bits;
-    CUDA_TRY(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0), "cudaDeviceGetAttribute");
-    CUDA_TRY(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, 0), "cudaDeviceGetAttribute");
+    CUDA_TRY(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, ordinal), "cudaDeviceGetAttribute");
+    CUDA_TRY(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, ordinal), "cudaDeviceGetAttribute");
     *bytes_per_s_out = INT64_C(2000) * kilohertz * (bits / 8);
     return MM_OK;
 }
 
 static mm_status describe_gpu(cuda_device *device) {
     struct cudaDeviceProp properties;
-    CUDA_TRY(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    CUDA_TRY(cudaGetDeviceProperties(&properties, device->ordinal), "cudaGetDeviceProperties");
     snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
     device->description.processors = properties.multiProcessorCount;
     device->description.link_bytes_per_s = link_rate(properties.major);
     atomic_store(&device->registers, properties.canUseHostPointerForRegisteredMem && properties.hostRegisterSupported);
-    MM_TRY(find_memory_rate(&device->description.memory_bytes_per_s));
-    return MM_OK;
+    return find_memory_rate(device->ordinal, &device->description.memory_bytes_per_s);
 }
 
-static void cuda_destroy(mm_device *base) {
-    cuda_device *device = (cuda_device *)base;
+static void close_parts(cuda_device *device) {
     cuda_time_fini(device);
     if (device->service != NULL) cuda_stream_destroy(device->service);
     assert(atomic_load(&device->alive) == 0);
     cuda_memory_fini(device);
+}
+
+static void cuda_destroy(mm_device *base) {
+    cuda_device *device = (cuda_device *)base;
+    bool entered = false;
+    if (device->gpu != NULL) (void)!mm_cuda_gpu_enter(device->gpu, true, &entered);
+    close_parts(device);
+    if (entered) mm_cuda_gpu_leave(device->gpu);
+    mm_cuda_gpu_close(device->gpu);
     pthread_mutex_destroy(&device->time_lock);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }
 
-/* The first of those that CUDA_VISIBLE_DEVICES leaves: the current device of every thread that says nothing. */
-static mm_status open_gpu(cuda_device *device) {
-    MM_TRY(find_gpu());
-    CUDA_TRY(cudaSetDevice(0), "cudaSetDevice");
+/* With the GPU current. */
+static mm_status open_parts(cuda_device *device) {
     MM_TRY(find_driver(&device->driver));
     MM_TRY(describe_gpu(device));
     MM_TRY(cuda_stream_create(&device->base, "mm-service", 0, &device->service));
@@ -101,14 +84,24 @@ static mm_status open_gpu(cuda_device *device) {
     return cuda_memory_init(device);
 }
 
-static mm_status cuda_create(const mm_device_config *config, mm_device **device_out) {
+static mm_status open_device(cuda_device *device) {
+    bool entered;
+    MM_TRY(mm_cuda_gpu_open(device->ordinal, &device->gpu));
+    MM_TRY(mm_cuda_gpu_enter(device->gpu, false, &entered));
+    mm_status status = open_parts(device);
+    if (entered) mm_cuda_gpu_leave(device->gpu);
+    return status;
+}
+
+static mm_status cuda_create(int ordinal, const mm_device_config *config, mm_device **device_out) {
     cuda_device *device = calloc(1, sizeof *device);
     if (device == NULL) return mm_fail(MM_ERR_NOMEM, "cuda: no memory for the device's %zu bytes", sizeof *device);
     device->base.ops = &mm_device_cuda_ops;
+    device->ordinal = ordinal;
     device->config = *config;
     pthread_mutex_init(&device->lock, NULL);
     pthread_mutex_init(&device->time_lock, NULL);
-    mm_status status = open_gpu(device);
+    mm_status status = open_device(device);
     if (status != MM_OK) {
         cuda_destroy(&device->base);
         return status;
@@ -116,6 +109,12 @@ static mm_status cuda_create(const mm_device_config *config, mm_device **device_
     *device_out = &device->base;
     return MM_OK;
 }
+
+static mm_status cuda_enter(mm_device *base, bool silent, bool *entered_out) {
+    return mm_cuda_gpu_enter(((cuda_device *)base)->gpu, silent, entered_out);
+}
+
+static void cuda_leave(mm_device *base) { mm_cuda_gpu_leave(((cuda_device *)base)->gpu); }
 
 static void cuda_describe(mm_device *base, mm_device_description *description_out) {
     cuda_device *device = (cuda_device *)base;
@@ -132,11 +131,14 @@ static void cuda_charge_alloc(mm_device *base) {
 
 const mm_device_ops mm_device_cuda_ops = {
     .name = "cuda",
-    .summary = "an NVIDIA GPU, the first that CUDA_VISIBLE_DEVICES leaves",
+    .summary = "an NVIDIA GPU; cuda:N is the one of that number, from 0, of those that CUDA_VISIBLE_DEVICES leaves",
     .cpu_reaches_memory = false,
     .knows_free_memory = true,
+    .count = mm_cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
     .describe = cuda_describe,
     .reserve = cuda_reserve,
     .release = cuda_release,

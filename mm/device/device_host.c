@@ -27,7 +27,7 @@ static int64_t heap_bytes(void) {
 mm_status mm_device_host_create(const mm_device_config *config, mm_device **device_out) {
     host_device *device = calloc(1, sizeof *device);
     if (device == NULL) return mm_fail(MM_ERR_NOMEM, "host device: no memory for its %zu bytes", sizeof *device);
-    device->base.ops = &mm_device_host_ops;
+    device->base = (mm_device){.ops = &mm_device_host_ops, .name = "host"};
     if (config != NULL) device->config = *config;
     device->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&device->lock, NULL);
@@ -194,12 +194,20 @@ static void host_charge_alloc(mm_device *base) {
     while (mm_now_ns() < end_ns) continue;
 }
 
+static int host_count(void) { return 1; }
+
+static mm_status host_create(int ordinal, const mm_device_config *config, mm_device **device_out) {
+    (void)ordinal;
+    return mm_device_host_create(config, device_out);
+}
+
 const mm_device_ops mm_device_host_ops = {
     .name = "host",
     .summary = "this machine's CPU: streams are threads, device memory is an arena, the link's bandwidth can be set",
     .cpu_reaches_memory = true,
     .always_timed = true,
-    .create = mm_device_host_create,
+    .count = host_count,
+    .create = host_create,
     .destroy = host_destroy,
     .describe = host_describe,
     .reserve = host_reserve,

@@ -1,6 +1,7 @@
-/* The one table of devices. A device that needs more than this machine's C library is an entry behind a define of its
+/* The one table of devices, and the one place that reads their names. A device that needs more than this machine's C library is an entry behind a define of its
  * own, MM_DEVICE_<NAME>, that BUILD sets (with the sources and the libraries it needs) when its flag is on: no other
  * file knows which devices a build has. */
+#include <stdio.h>
 #include <string.h>
 
 #include "mm/device/device_host.h"
@@ -18,10 +19,68 @@ static const mm_device_ops *const devices[] = {
 
 const mm_device_ops *mm_device_table(size_t i) { return i < sizeof devices / sizeof devices[0] ? devices[i] : NULL; }
 
-const char *mm_device_absent(const char *name) {
+/* ---------------------------------------------------------------- names: KIND or KIND:ORDINAL */
+
+static bool is_kind(const char *kind, const char *name, size_t length) {
+    return strlen(kind) == length && strncmp(kind, name, length) == 0;
+}
+
+/* What to do about a device that other builds have; "" for any other name. */
+static const char *absent(const char *name, size_t length) {
 #ifndef MM_DEVICE_CUDA
-    if (strcmp(name, "cuda") == 0) return "build with --config=cuda, which needs the CUDA toolkit";
+    if (is_kind("cuda", name, length)) return "; build with --config=cuda, which needs the CUDA toolkit";
 #endif
-    (void)name;
-    return NULL;
+    (void)name, (void)length;
+    return "";
+}
+
+static mm_status fail_unknown(const char *name, size_t length) {
+    char known[128] = "";
+    for (size_t i = 0, used = 0; mm_device_table(i) != NULL && used < sizeof known; i++)
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", mm_device_table(i)->name);
+    return mm_fail(MM_ERR_NOT_FOUND, "no device '%s' in this build, which has: %s%s", name, known,
+                   absent(name, length));
+}
+
+/* "there are 2, cuda:0 to cuda:1" */
+static void tell_count(const char *kind, int count, char *text, size_t capacity) {
+    if (count > 1)
+        snprintf(text, capacity, "there are %d, %s:0 to %s:%d", count, kind, kind, count - 1);
+    else
+        snprintf(text, capacity, count == 1 ? "there is 1, %s:0" : "no %s answers here", kind);
+}
+
+mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count) {
+    char there[64];
+    tell_count(kind, count, there, sizeof there);
+    return mm_fail(MM_ERR_NOT_FOUND, "no device '%s:%d': %s", kind, ordinal, there);
+}
+
+/* -1: no number from 0 to 9999. */
+static int read_ordinal(const char *digits) {
+    enum { DIGITS_MOST = 4 };
+    size_t length = strspn(digits, "0123456789");
+    int ordinal = 0;
+    if (length == 0 || length > DIGITS_MOST || digits[length] != '\0') return -1;
+    while (*digits != '\0') ordinal = ordinal * 10 + (*digits++ - '0');
+    return ordinal;
+}
+
+mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *ordinal_out) {
+    const size_t length = strcspn(name, ":");
+    const mm_device_ops *ops;
+    for (size_t i = 0; (ops = mm_device_table(i)) != NULL && !is_kind(ops->name, name, length); i++) continue;
+    if (ops == NULL) return fail_unknown(name, length);
+    const int ordinal = name[length] == ':' ? read_ordinal(name + length + 1) : 0;
+    const int count = ordinal == 0 ? 1 : ops->count();
+    if (ordinal < 0) {
+        char there[64];
+        tell_count(ops->name, count, there, sizeof there);
+        return mm_fail(MM_ERR_INVALID, "device '%s': a number from 0 must follow '%s:'; %s", name, ops->name, there);
+    }
+    if (count > 0 && ordinal >= count) return mm_device_fail_ordinal(ops->name, ordinal, count);
+    *ops_out = ops;
+    *ordinal_out = ordinal;
+    return MM_OK;
 }

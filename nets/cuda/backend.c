@@ -46,18 +46,20 @@ mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHand
 
 static void close_cuda(nets_backend *backend) {
     nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
+    bool entered = false;
+    if (cuda->gpu) (void)!mm_cuda_gpu_enter(cuda->gpu, true, &entered);
     if (cuda->dnn) cudnnDestroy(cuda->dnn);
     if (cuda->lt) cublasLtDestroy(cuda->lt);
+    if (entered) mm_cuda_gpu_leave(cuda->gpu);
+    mm_cuda_gpu_close(cuda->gpu);
     nets_cuda_choices_fini(&cuda->choices);
     free(cuda);
 }
 
 /* The device and the libraries whose algorithms are chosen, as one word. */
-static mm_status name_device(char name[128]) {
+static mm_status name_device(int ordinal, char name[128]) {
     struct cudaDeviceProp properties;
-    int device;
-    MM_TRY(mm_cuda_check(cudaGetDevice(&device), "cudaGetDevice"));
-    MM_TRY(mm_cuda_check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties"));
+    MM_TRY(mm_cuda_check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties"));
     snprintf(name, 128, "%.80s/cudnn-%zu/cublas-%zu", properties.name, cudnnGetVersion(), cublasLtGetVersion());
     for (char *c = name; *c; c++)
         if (*c <= ' ') *c = '_';
@@ -69,9 +71,27 @@ static mm_status make_handles(nets_cuda_backend *cuda) {
     return nets_cuda_blas_check(cublasLtCreate(&cuda->lt), "opening the library");
 }
 
-static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config) {
+static mm_status enter(nets_backend *backend, bool *entered_out) {
+    const nets_cuda_backend *cuda = (const nets_cuda_backend *)backend;
+    *entered_out = false;
+    return cuda->gpu ? mm_cuda_gpu_enter(cuda->gpu, false, entered_out) : MM_OK;
+}
+
+static void leave(nets_backend *backend) { mm_cuda_gpu_leave(((nets_cuda_backend *)backend)->gpu); }
+
+/* Handles are of the GPU that is current when they are made. */
+static mm_status open_gpu(nets_cuda_backend *cuda, int ordinal) {
+    bool entered;
+    MM_TRY(mm_cuda_gpu_open(ordinal, &cuda->gpu));
+    MM_TRY(enter(&cuda->base, &entered));
+    mm_status status = make_handles(cuda);
+    if (entered) leave(&cuda->base);
+    return status;
+}
+
+static mm_status fill(nets_cuda_backend *cuda, int ordinal, const nets_backend_config *config) {
     char device[128] = "";
-    int devices = 0;
+    const int devices = mm_cuda_count();
     cuda->config = *config;
     const int64_t limit = config->workspace_limit_bytes;
     cuda->terms = (nets_conv_terms){config->deterministic, limit, limit};
@@ -79,19 +99,17 @@ static mm_status fill(nets_cuda_backend *cuda, const nets_backend_config *config
         cuda->terms.limit_bytes = cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
         cuda->terms.tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
     }
-    if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
-    (void)cudaGetLastError(); /* that there is none is no error here */
-    if (devices) MM_TRY(name_device(device));
+    if (devices) MM_TRY(name_device(ordinal, device));
     MM_TRY(nets_cuda_choices_init(&cuda->choices, config, device));
     cuda->config.algorithms_path = cuda->choices.path;
-    return devices && !config->untimed ? make_handles(cuda) : MM_OK;
+    return devices && !config->untimed ? open_gpu(cuda, ordinal) : MM_OK;
 }
 
-static mm_status open_cuda(const nets_backend_config *config, nets_backend **backend_out) {
+static mm_status open_cuda(int ordinal, const nets_backend_config *config, nets_backend **backend_out) {
     nets_cuda_backend *cuda = calloc(1, sizeof *cuda);
     if (!cuda) return mm_fail(MM_ERR_NOMEM, "no memory for CUDA's network operations");
     cuda->base.ops = &nets_cuda_backend_ops;
-    mm_status status = fill(cuda, config);
+    mm_status status = fill(cuda, ordinal, config);
     if (status != MM_OK) {
         close_cuda(&cuda->base);
         return status;
@@ -111,6 +129,8 @@ const nets_backend_ops nets_cuda_backend_ops = {
     .close = close_cuda,
     .update = nets_cuda_update_step,
     .config = config_of,
+    .enter = enter,
+    .leave = leave,
     .impls =
         {
             [NETS_CONV] = &nets_cuda_conv,

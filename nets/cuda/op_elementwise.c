@@ -143,8 +143,7 @@ static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd, [NETS_ADA
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
 /* One launch for as many tensors as an argument can list. The last one counts the iteration, unless it is halted. */
-mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
-    (void)backend;
+static mm_status enqueue_updates(const nets_update_args *args, mm_stream *stream) {
     uint32_t *halted = args->optimizer.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
     nets_cuda_update update = {.optimizer = args->optimizer, .lr = args->lr, .step = args->step, .halted = halted};
     for (int pass = halted ? 0 : 1; pass < 2; pass++) /* all gradients are looked at before any is used */
@@ -161,6 +160,15 @@ mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *a
         }
     if (args->step) nets_cuda_update_count(args->step, halted, mm_cuda_stream(stream));
     return nets_cuda_launched("the update");
+}
+
+mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
+    bool entered;
+    (void)backend;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    mm_status status = enqueue_updates(args, stream);
+    mm_device_leave(stream->device, entered);
+    return status;
 }
 
 const nets_op_impl nets_cuda_relu_op = {create_relu, destroy, NULL, relu_forward, relu_backward};

@@ -14,6 +14,7 @@
 
 typedef struct nets_cuda_backend {
     nets_backend base;
+    mm_cuda_gpu *gpu;           /* what dnn and lt are of; NULL: they are NULL */
     nets_backend_config config; /* its strings are the choices' */
     nets_conv_terms terms;      /* of a convolution's gradients */
     nets_cuda_choices choices;

@@ -74,7 +74,8 @@ static void close_host(nets_backend *backend) {
 }
 
 /* It computes in float32 and times nothing: of the options, the threads alone make a difference. */
-static mm_status open_host(const nets_backend_config *config, nets_backend **backend_out) {
+static mm_status open_host(int ordinal, const nets_backend_config *config, nets_backend **backend_out) {
+    (void)ordinal;
     nets_host_backend *host = calloc(1, sizeof *host);
     if (!host) return mm_fail(MM_ERR_NOMEM, "no memory for the host's network operations");
     mm_status status = init_host(config, host);

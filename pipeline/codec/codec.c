@@ -3,27 +3,30 @@
 #include <stdio.h>
 #include <string.h>
 
-static mm_status fail_unknown(const char *spec, const char *device) {
+static mm_status fail_unknown(const char *spec, const char *kind) {
     char names[256] = "";
     size_t used = 0;
     for (size_t i = 0; mm_codec_table(i); i++) {
-        if (strcmp(mm_codec_table(i)->device, device) != 0) continue;
+        if (strcmp(mm_codec_table(i)->device, kind) != 0) continue;
         int n = snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", mm_codec_table(i)->name);
         if (n < 0 || (size_t)n >= sizeof names - used) break;
         used += (size_t)n;
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "codec '%s' for device '%s': there are %s", spec, device, used ? names : "none");
+    return mm_fail(MM_ERR_NOT_FOUND, "codec '%s' for device '%s': there are %s", spec, kind, used ? names : "none");
 }
 
 mm_status mm_codec_create(const char *spec, const char *device, mm_codec **codec_out) {
     const size_t name_length = strcspn(spec, ":");
+    const mm_device_ops *kind;
+    int ordinal;
+    MM_TRY(mm_device_find(device, &kind, &ordinal));
     for (size_t i = 0; mm_codec_table(i); i++) {
         const mm_codec_ops *ops = mm_codec_table(i);
-        if (strcmp(ops->device, device) != 0) continue;
+        if (strcmp(ops->device, kind->name) != 0) continue;
         if (strlen(ops->name) != name_length || strncmp(ops->name, spec, name_length) != 0) continue;
         return ops->create(spec[name_length] ? spec + name_length + 1 : "", codec_out);
     }
-    return fail_unknown(spec, device);
+    return fail_unknown(spec, kind->name);
 }
 
 void mm_codec_destroy(mm_codec *codec) {
@@ -44,12 +47,20 @@ int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape) {
 
 mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, mm_codec_counters *counters) {
-    return codec->ops->encode(codec, stream, shape, src, dst, scratch, counters);
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    mm_status status = codec->ops->encode(codec, stream, shape, src, dst, scratch, counters);
+    mm_device_leave(stream->device, entered);
+    return status;
 }
 
 mm_status mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, mm_codec_counters *counters) {
     if (!codec->ops->flags.gives_value)
         return mm_fail(MM_ERR_UNSUPPORTED, "codec %s keeps no values to decode", codec->spec);
-    return codec->ops->decode(codec, stream, shape, src, dst, scratch, counters);
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    mm_status status = codec->ops->decode(codec, stream, shape, src, dst, scratch, counters);
+    mm_device_leave(stream->device, entered);
+    return status;
 }

@@ -37,7 +37,7 @@ typedef struct mm_codec_flags {
 
 typedef struct mm_codec_ops {
     const char *name, *summary; /* "zfp"; the summary teaches its parameters */
-    const char *device;         /* which device's streams it enqueues on */
+    const char *device;         /* the kind of device on whose streams it enqueues */
     mm_codec_flags flags;
     /* `params`: what follows the name in the spec, "rate=4", or "". Fills codec->spec with the canonical form. */
     mm_status (*create)(const char *params, mm_codec **codec_out);
@@ -60,7 +60,7 @@ struct mm_codec {
 /* The i-th codec of this build, NULL past the last. */
 const mm_codec_ops *mm_codec_table(size_t i);
 
-/* A codec by its spec, "zfp:rate=4", for a device by its name. MM_ERR_NOT_FOUND lists those there are, MM_ERR_INVALID
+/* A codec by its spec, "zfp:rate=4", for a device by its name; the errors of mm_device_find. MM_ERR_NOT_FOUND lists those there are, MM_ERR_INVALID
  * says what is wrong with a parameter and its range. */
 MM_CHECKED mm_status mm_codec_create(const char *spec, const char *device, mm_codec **codec_out);
 void mm_codec_destroy(mm_codec *codec);

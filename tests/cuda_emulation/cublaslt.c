@@ -10,6 +10,7 @@
 #include "tests/cuda_emulation/libraries.h"
 
 struct cublasLtContext {
+    int device;
     int unused;
 };
 
@@ -53,12 +54,14 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) return CUBLAS_STATUS_NOT_INITIALIZED;
     *handle = calloc(1, sizeof **handle);
+    if (*handle) (*handle)->device = cuda_emulation_device();
     return *handle ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    cublasStatus_t status = status_of(cuda_emulation_on(handle->device));
     free(handle);
-    return CUBLAS_STATUS_SUCCESS;
+    return status;
 }
 
 /* ---------------------------------------------------------------- what is opaque */
@@ -354,10 +357,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *of, void *workspace,
                               size_t bytes, cudaStream_t stream) {
-    (void)handle;
     algorithm made;
     product p;
     ENTER("cublasLtMatmul");
+    cublasStatus_t on = status_of(cuda_emulation_on(handle->device));
+    if (on != CUBLAS_STATUS_SUCCESS) return on;
     TAKE(of, made);
     const kind *k = kind_of(&made);
     if (!take_product(desc, a_layout, b_layout, c_layout, d_layout, &p) || !k || bytes < k->bytes ||

@@ -59,12 +59,20 @@ static cudnnStatus_t drop(void *made) {
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || !devices) return CUDNN_STATUS_NOT_INITIALIZED;
-    return make(handle, sizeof **handle);
+    cudnnStatus_t status = make(handle, sizeof **handle);
+    if (status == CUDNN_STATUS_SUCCESS) (*handle)->device = cuda_emulation_device();
+    return status;
 }
 
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return drop(handle); }
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+    cudnnStatus_t status = dnn_status(cuda_emulation_on(handle->device));
+    (void)drop(handle);
+    return status;
+}
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
+    cudnnStatus_t status = dnn_status(cuda_emulation_on(handle->device));
+    if (status != CUDNN_STATUS_SUCCESS) return status;
     handle->stream = stream;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -196,7 +204,8 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, conv_job j, int number, const
     j.time = (double)find(list, number)->time;
     j.beta = *(const float *)beta;
     j.workspace = workspace;
-    return conv_enqueue(handle->stream, &j);
+    status = dnn_status(cuda_emulation_on(handle->device));
+    return status == CUDNN_STATUS_SUCCESS ? conv_enqueue(handle->stream, &j) : status;
 }
 
 /* Fills found[] from the list: all, or those that `limit` allows first. */
@@ -236,6 +245,7 @@ static cudnnStatus_t enqueue(cudnnHandle_t handle, conv_job j, int number, const
     atomic_fetch_add(&timed, 1);                                                                                       \
     if (!x_data || !y_data || !w_data || !workspace) return CUDNN_STATUS_BAD_PARAM;                                    \
     cudnnStatus_t launched = dnn_status(cuda_emulation_launch_check(handle->stream));                                  \
+    if (launched == CUDNN_STATUS_SUCCESS) launched = dnn_status(cuda_emulation_on(handle->device));                    \
     if (launched != CUDNN_STATUS_SUCCESS) return launched;                                                             \
     LIST(of, x, y, w, conv, workspace_bytes, wanted, got, found)
 

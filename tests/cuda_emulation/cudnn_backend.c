@@ -348,5 +348,6 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     j.tf32 = e->numbers[0] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     j.time = e->time * TIMES[j.of] * atomic_load(&slowness);
     atomic_fetch_add(&executed, 1);
-    return conv_enqueue(handle->stream, &j);
+    status = dnn_status(cuda_emulation_on(handle->device));
+    return status == CUDNN_STATUS_SUCCESS ? conv_enqueue(handle->stream, &j) : status;
 }

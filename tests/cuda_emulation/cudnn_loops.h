@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 struct cudnnContext {
+    int device;
     cudaStream_t stream;
 };
 

@@ -25,6 +25,10 @@ cudaError_t cuda_emulation_enter(const char *name);
 /* In what cuda_emulation_enqueue runs: as if it had taken so much longer. Events tell it of all streams. */
 void cuda_emulation_pass(int64_t ns);
 
+/* The thread's current device; cudaErrorInvalidResourceHandle, and a stray (control.h), unless it is that one. */
+int cuda_emulation_device(void);
+cudaError_t cuda_emulation_on(int device);
+
 /* What cudaGetLastError returns next on this thread: a launch returns nothing itself. */
 void cuda_emulation_set_last_error(cudaError_t error);
 

@@ -22,6 +22,12 @@
     X(cudaGetDeviceCount)                                                                                              \
     X(cudaSetDevice)                                                                                                   \
     X(cudaGetDevice)                                                                                                   \
+    X(cudaInitDevice)                                                                                                  \
+    X(cuCtxGetCurrent)                                                                                                 \
+    X(cuCtxPushCurrent)                                                                                                \
+    X(cuCtxPopCurrent)                                                                                                 \
+    X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuDevicePrimaryCtxRelease)                                                                                       \
     X(cudaGetDeviceProperties)                                                                                         \
     X(cudaDeviceGetAttribute)                                                                                          \
     X(cudaDeviceSynchronize)                                                                                           \
@@ -97,6 +103,8 @@ typedef enum runtime_call {
 cudaError_t runtime_enter(runtime_call call);
 /* Keeps an error for cudaGetLastError, and gives it. */
 cudaError_t runtime_failed(cudaError_t error);
+/* The same of a call that only chooses the thread's context: the device's error is not told by it. */
+cudaError_t runtime_enter_context(runtime_call call);
 /* Also refused while this thread captures, as what may synchronise is: the capture is then invalid. */
 cudaError_t runtime_enter_unsafe(runtime_call call);
 
@@ -113,10 +121,16 @@ cudaError_t runtime_enter_unsafe(runtime_call call);
 
 /* ---------------------------------------------------------------- the machine (runtime_device.c) */
 
+enum { RUNTIME_DEVICES = 4 }; /* at most */
+
 typedef struct runtime_state {
     pthread_mutex_t lock;
     pthread_cond_t progress; /* a recording is done, a stream has finished something */
     int devices;
+    bool has_context[RUNTIME_DEVICES];
+    int retained[RUNTIME_DEVICES]; /* how often the primary context is */
+    size_t used_bytes[RUNTIME_DEVICES];
+    long strays; /* calls that used what is another device's */
     size_t total_bytes, others_bytes;
     cudaError_t fault;
     cuda_emulation_alive alive;
@@ -126,11 +140,26 @@ typedef struct runtime_state {
 
 extern runtime_state runtime;
 
+/* The calling thread's current device; a thread that has chosen none gets device 0, and the context there. Without the
+ * lock. */
+int runtime_device(void);
+/* As if no thread had chosen a device: but threads other than this one keep what they have. */
+void runtime_forget_contexts(void);
+/* cudaErrorInvalidResourceHandle, counted as a stray, unless the device is the calling thread's current one. CUDA is as
+ * strict with launches and recordings; elsewhere it lets the call pass, or makes a context on a device that was not
+ * meant. Without the lock. */
+cudaError_t runtime_on(int device);
+#define ON(device)                                                                                                     \
+    do {                                                                                                               \
+        cudaError_t on_ = runtime_on(device);                                                                          \
+        if (on_ != cudaSuccess) return on_;                                                                            \
+    } while (0)
+
 /* ---------------------------------------------------------------- memory (runtime_memory.c) */
 
-/* Between them the CPU may touch device memory; they nest, over all threads. Under the lock. */
-void memory_open_locked(void);
-void memory_close_locked(void);
+/* Between them the CPU may touch the device's memory; they nest, over all threads. Under the lock. */
+void memory_open_locked(int device);
+void memory_close_locked(int device);
 
 /* ---------------------------------------------------------------- work (runtime_stream.c, runtime_event.c) */
 
@@ -181,17 +210,19 @@ typedef struct capture {
 
 struct CUstream_st {
     cudaStream_t next_alive;
+    int device;
     pthread_t thread;
     pthread_cond_t work;
     task *head, *tail;
     long queued, finished;
     bool stopping, urgent;
-    bool open;        /* device memory, for it */
+    bool open;        /* its device's memory, for it */
     capture *capture; /* it takes part in, at `place` */
     int place;
 };
 
 struct CUevent_st {
+    int device;
     bool timed;
     recording *last;
     long captured; /* the number of the capture that it was recorded in last; 0: in none */

@@ -29,11 +29,11 @@ cudaError_t runtime_failed(cudaError_t error) {
     return error;
 }
 
-cudaError_t runtime_enter(runtime_call call) {
+static cudaError_t enter(runtime_call call, bool asks_device) {
     atomic_fetch_add(&calls[call], 1);
     calls_here[call]++;
     pthread_mutex_lock(&runtime.lock);
-    cudaError_t error = runtime.fault;
+    cudaError_t error = asks_device ? runtime.fault : cudaSuccess;
     if (order.left > 0 && order.call == call && --order.left == 0) {
         order.failed = true;
         error = order.error;
@@ -41,6 +41,10 @@ cudaError_t runtime_enter(runtime_call call) {
     pthread_mutex_unlock(&runtime.lock);
     return runtime_failed(error);
 }
+
+cudaError_t runtime_enter(runtime_call call) { return enter(call, true); }
+
+cudaError_t runtime_enter_context(runtime_call call) { return enter(call, false); }
 
 cudaError_t runtime_enter_unsafe(runtime_call call) {
     cudaError_t error = runtime_enter(call);
@@ -66,7 +70,8 @@ long cuda_emulation_calls_here(const char *name) {
     long sum = 0;
     if (name) return calls_here[find(name)];
     for (int i = 0; i < CALLS; i++) sum += calls_here[i];
-    return sum;
+    return sum - calls_here[CALL_cuCtxGetCurrent] - calls_here[CALL_cuCtxPushCurrent] -
+           calls_here[CALL_cuCtxPopCurrent];
 }
 
 long cuda_emulation_dear_calls(void) {
@@ -122,16 +127,25 @@ void cuda_emulation_fault(cudaError_t error) {
 
 void cuda_emulation_reset(void) {
     cuda_emulation_alive alive = cuda_emulation_alive_get();
-    if (alive.streams || alive.events || alive.graphs || alive.ranges || alive.device_bytes || alive.pinned_bytes) {
-        fprintf(stderr,
-                "cuda_emulation_reset: alive are %ld streams, %ld events, %ld graphs, %ld ranges, %zu bytes of device "
-                "memory, %zu pinned bytes\n",
-                alive.streams, alive.events, alive.graphs, alive.ranges, alive.device_bytes, alive.pinned_bytes);
+    if (cuda_emulation_strays()) {
+        fprintf(stderr, "cuda_emulation_reset: %ld calls used what is another device's than the thread's current one\n",
+                cuda_emulation_strays());
+        abort();
+    }
+    if (alive.streams || alive.events || alive.graphs || alive.ranges || alive.contexts || alive.device_bytes ||
+        alive.pinned_bytes) {
+        fprintf(
+            stderr,
+            "cuda_emulation_reset: alive are %ld streams, %ld events, %ld graphs, %ld ranges, %ld uses of contexts, "
+            "%zu bytes of device memory, %zu pinned bytes\n",
+            alive.streams, alive.events, alive.graphs, alive.ranges, alive.contexts, alive.device_bytes,
+            alive.pinned_bytes);
         abort();
     }
     for (int i = 0; i < CALLS; i++) atomic_store(&calls[i], 0);
     memset(calls_here, 0, sizeof calls_here);
     last_error = cudaSuccess;
+    runtime_forget_contexts();
     pthread_mutex_lock(&runtime.lock);
     runtime.fault = cudaSuccess;
     order.left = 0;

@@ -1,11 +1,13 @@
-/* The machine that is emulated. */
+/* The machine that is emulated: its devices, and which of them is a thread's current one. */
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/cuda_emulation/runtime.h"
 
 runtime_state runtime = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .progress = PTHREAD_COND_INITIALIZER,
-    .devices = 1,
+    .devices = 2,
     .total_bytes = (size_t)4 << 30,
     .others_bytes = (size_t)64 << 20,
 };
@@ -32,6 +34,7 @@ static const struct cudaDeviceProp device_properties = {
 };
 
 void cuda_emulation_set_devices(int count) {
+    if (count > RUNTIME_DEVICES) abort();
     pthread_mutex_lock(&runtime.lock);
     runtime.devices = count;
     pthread_mutex_unlock(&runtime.lock);
@@ -51,6 +54,128 @@ cuda_emulation_alive cuda_emulation_alive_get(void) {
     return alive;
 }
 
+/* ---------------------------------------------------------------- contexts */
+
+struct CUctx_st {
+    int device;
+};
+
+/* Primary ones: there are no others here. */
+static struct CUctx_st contexts[RUNTIME_DEVICES] = {{0}, {1}, {2}, {3}};
+
+/* The last is current. */
+static _Thread_local struct {
+    int n;
+    CUcontext at[16];
+} stack;
+
+enum { STACK_MOST = sizeof stack.at / sizeof *stack.at };
+
+static void make_context(int device) {
+    pthread_mutex_lock(&runtime.lock);
+    runtime.has_context[device] = true;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+static void set_current(int device) {
+    make_context(device);
+    if (stack.n == 0) stack.n = 1;
+    stack.at[stack.n - 1] = &contexts[device];
+}
+
+int runtime_device(void) {
+    if (stack.n == 0) set_current(0);
+    return stack.at[stack.n - 1]->device;
+}
+
+cudaError_t runtime_on(int device) {
+    if (runtime_device() == device) return cudaSuccess;
+    pthread_mutex_lock(&runtime.lock);
+    runtime.strays++;
+    pthread_mutex_unlock(&runtime.lock);
+    return runtime_failed(cudaErrorInvalidResourceHandle);
+}
+
+void runtime_forget_contexts(void) {
+    stack.n = 0;
+    pthread_mutex_lock(&runtime.lock);
+    memset(runtime.has_context, 0, sizeof runtime.has_context);
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+int cuda_emulation_device(void) { return runtime_device(); }
+
+cudaError_t cuda_emulation_on(int device) { return runtime_on(device); }
+
+bool cuda_emulation_has_context(int device) {
+    pthread_mutex_lock(&runtime.lock);
+    bool has = runtime.has_context[device];
+    pthread_mutex_unlock(&runtime.lock);
+    return has;
+}
+
+long cuda_emulation_strays(void) {
+    pthread_mutex_lock(&runtime.lock);
+    long strays = runtime.strays;
+    pthread_mutex_unlock(&runtime.lock);
+    return strays;
+}
+
+void cuda_emulation_forget_strays(void) {
+    pthread_mutex_lock(&runtime.lock);
+    runtime.strays = 0;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    CUresult error = (CUresult)runtime_enter_context(CALL_cuCtxGetCurrent);
+    if (error == CUDA_SUCCESS) *context = stack.n > 0 ? stack.at[stack.n - 1] : NULL;
+    return error;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+    CUresult error = (CUresult)runtime_enter_context(CALL_cuCtxPushCurrent);
+    if (error != CUDA_SUCCESS) return error;
+    if (!context || stack.n == STACK_MOST) return CUDA_ERROR_INVALID_VALUE;
+    stack.at[stack.n++] = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context) {
+    CUresult error = (CUresult)runtime_enter_context(CALL_cuCtxPopCurrent);
+    if (stack.n == 0) return CUDA_ERROR_INVALID_VALUE;
+    *context = stack.at[--stack.n];
+    return error;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    CUresult error = (CUresult)runtime_enter(CALL_cuDevicePrimaryCtxRetain);
+    if (error != CUDA_SUCCESS) return error;
+    if (device < 0 || device >= runtime.devices) return CUDA_ERROR_INVALID_VALUE;
+    make_context(device);
+    pthread_mutex_lock(&runtime.lock);
+    runtime.retained[device]++;
+    runtime.alive.contexts++;
+    pthread_mutex_unlock(&runtime.lock);
+    *context = &contexts[device];
+    return CUDA_SUCCESS;
+}
+
+/* The runtime's own use keeps the context. */
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    CUresult error = (CUresult)runtime_enter(CALL_cuDevicePrimaryCtxRelease);
+    pthread_mutex_lock(&runtime.lock);
+    bool ours = device >= 0 && device < RUNTIME_DEVICES && runtime.retained[device] > 0;
+    if (ours) {
+        runtime.retained[device]--;
+        runtime.alive.contexts--;
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return ours ? error : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---------------------------------------------------------------- devices */
+
 static cudaError_t check_device(int device) {
     if (runtime.devices == 0) return runtime_failed(cudaErrorNoDevice);
     return device >= 0 && device < runtime.devices ? cudaSuccess : runtime_failed(cudaErrorInvalidDevice);
@@ -65,13 +190,23 @@ cudaError_t cudaGetDeviceCount(int *count) {
 
 cudaError_t cudaSetDevice(int device) {
     ENTER(cudaSetDevice);
-    return check_device(device);
+    cudaError_t error = check_device(device);
+    if (error == cudaSuccess) set_current(device);
+    return error;
+}
+
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
+    ENTER(cudaInitDevice);
+    if (device_flags != 0 || flags != 0) return runtime_failed(cudaErrorInvalidValue);
+    cudaError_t error = check_device(device);
+    if (error == cudaSuccess) make_context(device);
+    return error;
 }
 
 cudaError_t cudaGetDevice(int *device) {
     ENTER(cudaGetDevice);
-    *device = 0;
-    return check_device(0);
+    *device = stack.n > 0 ? stack.at[stack.n - 1]->device : 0; /* makes no context */
+    return check_device(*device);
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {

@@ -17,6 +17,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags) {
     ENTER(cudaEventCreateWithFlags);
     cudaEvent_t event = calloc(1, sizeof *event);
     if (!event) return runtime_failed(cudaErrorMemoryAllocation);
+    event->device = runtime_device();
     event->timed = !(flags & cudaEventDisableTiming);
     pthread_mutex_lock(&runtime.lock);
     runtime.alive.events++;
@@ -29,6 +30,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     cudaError_t error = runtime_enter(CALL_cudaEventDestroy);
     if (!event) return runtime_failed(cudaErrorInvalidResourceHandle);
+    if (error == cudaSuccess) error = runtime_on(event->device);
     pthread_mutex_lock(&runtime.lock);
     if (event->last) recording_release(event->last);
     runtime.alive.events--;
@@ -40,6 +42,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     cudaError_t error = runtime_enter_unsafe(CALL_cudaEventSynchronize);
     if (!event) return runtime_failed(cudaErrorInvalidResourceHandle);
+    ON(event->device);
     pthread_mutex_lock(&runtime.lock);
     if (error == cudaSuccess && event->captured) error = cudaErrorCapturedEvent;
     if (event->last && !event->captured) {
@@ -56,6 +59,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     ENTER_UNSAFE(cudaEventQuery);
     if (!event) return runtime_failed(cudaErrorInvalidResourceHandle);
+    ON(event->device);
     pthread_mutex_lock(&runtime.lock);
     cudaError_t error = event->captured                     ? cudaErrorCapturedEvent
                         : event->last && !event->last->done ? cudaErrorNotReady
@@ -75,6 +79,8 @@ static cudaError_t elapsed_locked(float *ms, cudaEvent_t start, cudaEvent_t end)
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
     ENTER(cudaEventElapsedTime);
     if (!start || !end) return runtime_failed(cudaErrorInvalidResourceHandle);
+    ON(start->device);
+    ON(end->device);
     pthread_mutex_lock(&runtime.lock);
     cudaError_t error = elapsed_locked(ms, start, end);
     pthread_mutex_unlock(&runtime.lock);

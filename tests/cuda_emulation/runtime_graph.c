@@ -6,7 +6,7 @@
 
 /* Shared by its executables. */
 struct CUgraph_st {
-    int references;
+    int references, device;
     task *head, *tail;
 };
 
@@ -96,6 +96,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     ENTER(cudaStreamBeginCapture);
     /* Thread-local is the mode that is used: other threads' captures may be under way. */
     if (!stream || mode != cudaStreamCaptureModeThreadLocal || own.number) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
     capture *of = calloc(1, sizeof *of);
     struct CUgraph_st *graph = calloc(1, sizeof *graph);
     if (!of || !graph) {
@@ -107,6 +108,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     bool captured = stream->capture != NULL;
     if (!captured) {
         graph->references = 1;
+        graph->device = stream->device;
         runtime.alive.graphs++;
         *of =
             (capture){.number = ++runtime.captures, .origin = stream, .streams = 1, .stream = {stream}, .graph = graph};
@@ -133,6 +135,7 @@ static bool joined(const capture *of) {
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph_out) {
     cudaError_t error = runtime_enter(CALL_cudaStreamEndCapture);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    if (error == cudaSuccess) error = runtime_on(stream->device);
     pthread_mutex_lock(&runtime.lock);
     capture *of = stream->capture;
     if (!of || of->origin != stream) {
@@ -172,6 +175,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     ENTER(cudaGraphInstantiate);
     const unsigned long long known = cudaGraphInstantiateFlagUseNodePriority;
     if (!graph || (flags & ~known) != 0) return runtime_failed(cudaErrorInvalidValue);
+    ON(graph->device);
     cudaGraphExec_t exec = calloc(1, sizeof *exec);
     if (!exec) return runtime_failed(cudaErrorMemoryAllocation);
     pthread_mutex_lock(&runtime.lock);
@@ -187,7 +191,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
     ENTER(cudaGraphUpload);
-    return exec && stream ? cudaSuccess : runtime_failed(cudaErrorInvalidValue);
+    if (!exec || !stream) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
+    return runtime_on(exec->graph->device);
 }
 
 static void graph_run(void *arg) {
@@ -201,6 +207,8 @@ static void graph_done(void *arg) { graph_release_locked(arg); }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     ENTER(cudaGraphLaunch);
     if (!exec || !stream) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
+    ON(exec->graph->device);
     pthread_mutex_lock(&runtime.lock);
     exec->graph->references++;
     task *t = task_create(TASK_RUN, graph_run, exec->graph, graph_done);

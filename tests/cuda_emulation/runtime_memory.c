@@ -18,6 +18,7 @@ enum {
 
 /* Physical memory. It goes once it is released and mapped nowhere. */
 typedef struct physical {
+    int device;
     size_t bytes;
     int mapped; /* granules */
     bool released;
@@ -33,12 +34,13 @@ typedef struct range {
     char *base;
     size_t bytes, granules;
     bool plain; /* of cudaMalloc */
+    int device; /* of what is accessible in it; -1: nothing was yet */
     granule granule[];
 } range;
 
 /* Under runtime.lock. */
 static range *ranges;
-static long opened;
+static long opened[RUNTIME_DEVICES];
 
 /* ---------------------------------------------------------------- protection */
 
@@ -49,21 +51,21 @@ static void protect(const range *r, size_t first, size_t end, int protection) {
     }
 }
 
-static void protect_all_locked(int protection) {
+static void protect_all_locked(int device, int protection) {
     for (const range *r = ranges; r; r = r->next)
-        for (size_t first = 0, end; first < r->granules; first = end) {
+        for (size_t first = 0, end; first < r->granules && r->device == device; first = end) {
             bool accessible = r->granule[first].accessible;
             for (end = first + 1; end < r->granules && r->granule[end].accessible == accessible;) end++;
             if (accessible) protect(r, first, end, protection);
         }
 }
 
-void memory_open_locked(void) {
-    if (opened++ == 0) protect_all_locked(PROT_READ | PROT_WRITE);
+void memory_open_locked(int device) {
+    if (opened[device]++ == 0) protect_all_locked(device, PROT_READ | PROT_WRITE);
 }
 
-void memory_close_locked(void) {
-    if (--opened == 0) protect_all_locked(PROT_NONE);
+void memory_close_locked(int device) {
+    if (--opened[device] == 0) protect_all_locked(device, PROT_NONE);
 }
 
 /* ---------------------------------------------------------------- ranges */
@@ -104,6 +106,7 @@ static range *range_create(size_t bytes) {
     prefer_huge_pages(r->base, bytes);
     r->bytes = bytes;
     r->granules = granules;
+    r->device = -1;
     pthread_mutex_lock(&runtime.lock);
     r->next = ranges;
     ranges = r;
@@ -122,20 +125,35 @@ static void range_destroy_locked(range *r) {
     runtime.alive.ranges--;
 }
 
+/* Whose device memory it is; -1: nobody's. */
+static int device_of(const void *memory) {
+    pthread_mutex_lock(&runtime.lock);
+    const range *r = find_locked(memory);
+    int device = r ? r->device : -1;
+    pthread_mutex_unlock(&runtime.lock);
+    return device;
+}
+
 /* ---------------------------------------------------------------- physical memory */
 
-static size_t free_bytes_locked(void) {
-    size_t used = runtime.others_bytes + runtime.alive.device_bytes;
+static size_t free_bytes_locked(int device) {
+    size_t used = runtime.others_bytes + runtime.used_bytes[device];
     return runtime.total_bytes > used ? runtime.total_bytes - used : 0;
 }
 
-static physical *physical_create(size_t bytes) {
+static void use_locked(int device, size_t bytes) {
+    runtime.used_bytes[device] += bytes;
+    runtime.alive.device_bytes += bytes;
+}
+
+static physical *physical_create(int device, size_t bytes) {
     physical *memory = NULL;
     pthread_mutex_lock(&runtime.lock);
-    if (bytes <= free_bytes_locked()) memory = calloc(1, sizeof *memory);
+    if (bytes <= free_bytes_locked(device)) memory = calloc(1, sizeof *memory);
     if (memory) {
+        memory->device = device;
         memory->bytes = bytes;
-        runtime.alive.device_bytes += bytes;
+        use_locked(device, bytes);
     }
     pthread_mutex_unlock(&runtime.lock);
     return memory;
@@ -143,7 +161,7 @@ static physical *physical_create(size_t bytes) {
 
 static void physical_drop_locked(physical *memory) {
     if (!memory->released || memory->mapped > 0) return;
-    runtime.alive.device_bytes -= memory->bytes;
+    use_locked(memory->device, -memory->bytes);
     free(memory);
 }
 
@@ -171,6 +189,7 @@ static void unmap_locked(range *r, size_t first, size_t end) {
 
 /* Memory comes as garbage: what others left in it. */
 static void make_accessible_locked(range *r, size_t first, size_t end) {
+    r->device = r->granule[first].memory->device;
     protect(r, first, end, PROT_READ | PROT_WRITE);
     check_memory_opened(r->base + first * GRANULE, (end - first) * GRANULE, true);
     for (size_t g = first; g < end; g++) {
@@ -178,7 +197,7 @@ static void make_accessible_locked(range *r, size_t first, size_t end) {
             memset(r->base + g * GRANULE, GARBAGE, GRANULE);
         r->granule[g].accessible = true;
     }
-    if (opened == 0) protect(r, first, end, PROT_NONE);
+    if (opened[r->device] == 0) protect(r, first, end, PROT_NONE);
 }
 
 /* ---------------------------------------------------------------- the driver's virtual memory */
@@ -189,15 +208,15 @@ static void make_accessible_locked(range *r, size_t first, size_t end) {
         if (enter_ != cudaSuccess) return (CUresult)enter_;                                                            \
     } while (0)
 
-static bool is_this_device(const CUmemLocation *location) {
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == 0;
+static bool is_device_there(const CUmemLocation *location) {
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 && location->id < runtime.devices;
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
                                        CUmemAllocationGranularity_flags option) {
     ENTER_DRIVER(cuMemGetAllocationGranularity);
     (void)option;
-    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || !is_this_device(&properties->location))
+    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || !is_device_there(&properties->location))
         return CUDA_ERROR_INVALID_VALUE;
     *granularity = GRANULE;
     return CUDA_SUCCESS;
@@ -235,9 +254,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
                      unsigned long long flags) {
     ENTER_DRIVER(cuMemCreate);
     if (bytes == 0 || bytes % GRANULE != 0 || flags != 0 || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        !is_this_device(&properties->location))
+        !is_device_there(&properties->location))
         return CUDA_ERROR_INVALID_VALUE;
-    physical *memory = physical_create(bytes);
+    physical *memory = physical_create(properties->location.id, bytes);
     if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
     *handle = (CUmemGenericAllocationHandle)(uintptr_t)memory;
     return CUDA_SUCCESS;
@@ -286,12 +305,13 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count) {
     ENTER_DRIVER(cuMemSetAccess);
     size_t first, end;
-    if (count != 1 || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || !is_this_device(&access->location))
+    if (count != 1 || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || !is_device_there(&access->location))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&runtime.lock);
     range *r = find_granules_locked(address, bytes, &first, &end);
-    bool mapped = r != NULL;
-    for (size_t g = first; mapped && g < end; g++) mapped = r->granule[g].memory != NULL;
+    bool mapped = r != NULL; /* and is that device's: no other may reach it here */
+    for (size_t g = first; mapped && g < end; g++)
+        mapped = r->granule[g].memory && r->granule[g].memory->device == access->location.id;
     if (mapped) make_accessible_locked(r, first, end);
     pthread_mutex_unlock(&runtime.lock);
     return mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -315,6 +335,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
     } entries[] = {
         {"cuGetErrorName", (void *)cuGetErrorName},
         {"cuGetErrorString", (void *)cuGetErrorString},
+        {"cuCtxGetCurrent", (void *)cuCtxGetCurrent},
+        {"cuCtxPushCurrent", (void *)cuCtxPushCurrent},
+        {"cuCtxPopCurrent", (void *)cuCtxPopCurrent},
+        {"cuDevicePrimaryCtxRetain", (void *)cuDevicePrimaryCtxRetain},
+        {"cuDevicePrimaryCtxRelease", (void *)cuDevicePrimaryCtxRelease},
         {"cuMemGetAllocationGranularity", (void *)cuMemGetAllocationGranularity},
         {"cuMemAddressReserve", (void *)cuMemAddressReserve},
         {"cuMemAddressFree", (void *)cuMemAddressFree},
@@ -340,8 +365,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     ENTER(cudaMemGetInfo);
+    const int device = runtime_device();
     pthread_mutex_lock(&runtime.lock);
-    *free_bytes = free_bytes_locked();
+    *free_bytes = free_bytes_locked(device);
     *total_bytes = runtime.total_bytes;
     pthread_mutex_unlock(&runtime.lock);
     return cudaSuccess;
@@ -356,7 +382,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (bytes > SIZE_MAX / 2) return runtime_failed(cudaErrorMemoryAllocation);
     const size_t asked = bytes;
     bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
-    physical *memory = physical_create(bytes);
+    physical *memory = physical_create(runtime_device(), bytes);
     range *r = memory ? range_create(bytes) : NULL;
     pthread_mutex_lock(&runtime.lock);
     if (memory) memory->released = true;
@@ -376,6 +402,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 cudaError_t cudaFree(void *memory) {
     cudaError_t error = runtime_enter_unsafe(CALL_cudaFree);
     if (!memory || error == cudaErrorStreamCaptureUnsupported) return error;
+    if (error == cudaSuccess && device_of(memory) >= 0) error = runtime_on(device_of(memory));
     pthread_mutex_lock(&runtime.lock);
     range *r = find_locked(memory);
     bool ours = r && r->plain && r->base == memory;
@@ -489,18 +516,16 @@ static void copy_run(void *arg) {
     }
 }
 
-static bool is_device(const void *memory) {
-    pthread_mutex_lock(&runtime.lock);
-    bool device = find_locked(memory) != NULL;
-    pthread_mutex_unlock(&runtime.lock);
-    return device;
+static cudaError_t check_place(const void *memory) {
+    const int device = device_of(memory);
+    return device < 0 ? cudaSuccess : runtime_on(device);
 }
 
 static bool kind_fits(const void *dst, const void *src, enum cudaMemcpyKind kind) {
     if (kind == cudaMemcpyDefault) return true;
     bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    return is_device(dst) == to && is_device(src) == from;
+    return (device_of(dst) >= 0) == to && (device_of(src) >= 0) == from;
 }
 
 static cudaError_t enqueue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t arg_bytes) {
@@ -517,8 +542,12 @@ static cudaError_t enqueue(cudaStream_t stream, void (*run)(void *arg), const vo
 
 static cudaError_t enqueue_copy(const copy *c, enum cudaMemcpyKind kind, cudaStream_t stream) {
     if (!stream || c->width > c->dst_pitch || c->width > c->src_pitch) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
     if (c->width == 0 || c->height == 0) return cudaSuccess;
     if (!kind_fits(c->dst, c->src, kind)) return runtime_failed(cudaErrorInvalidValue);
+    cudaError_t error = check_place(c->dst);
+    if (error == cudaSuccess) error = check_place(c->src);
+    if (error != cudaSuccess) return error;
     return enqueue(stream, copy_run, c, sizeof *c);
 }
 
@@ -548,18 +577,24 @@ static void fill_run(void *arg) {
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
     ENTER(cudaMemsetAsync);
     if (!stream) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
     if (bytes == 0) return cudaSuccess;
+    cudaError_t error = check_place(memory);
+    if (error != cudaSuccess) return error;
     return enqueue(stream, fill_run, &(fill){memory, bytes, value}, sizeof(fill));
 }
 
 /* Done when it returns. */
 cudaError_t cudaMemset(void *memory, int value, size_t bytes) {
     ENTER_UNSAFE(cudaMemset);
+    const int device = device_of(memory);
+    if (device < 0) return runtime_failed(cudaErrorInvalidValue);
+    ON(device);
     pthread_mutex_lock(&runtime.lock);
-    memory_open_locked();
+    memory_open_locked(device);
     memset(memory, value, bytes);
     check_memory_written(memory, bytes);
-    memory_close_locked();
+    memory_close_locked(device);
     pthread_mutex_unlock(&runtime.lock);
     return cudaSuccess;
 }

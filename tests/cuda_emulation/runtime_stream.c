@@ -52,7 +52,7 @@ void cuda_emulation_pass(int64_t ns) {
 static void open_locked(cudaStream_t stream, bool open) {
     if (open == stream->open) return;
     stream->open = open;
-    open ? memory_open_locked() : memory_close_locked();
+    open ? memory_open_locked(stream->device) : memory_close_locked(stream->device);
 }
 
 static void perform_locked(cudaStream_t stream, task *t) {
@@ -143,6 +143,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
     if (flags != cudaStreamNonBlocking) return runtime_failed(cudaErrorInvalidValue);
     cudaStream_t stream = calloc(1, sizeof *stream);
     if (!stream) return runtime_failed(cudaErrorMemoryAllocation);
+    stream->device = runtime_device();
     pthread_cond_init(&stream->work, NULL);
     sigset_t all, before;
     sigfillset(&all);
@@ -169,6 +170,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     cudaError_t error = runtime_enter(CALL_cudaStreamDestroy);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    if (error == cudaSuccess) error = runtime_on(stream->device);
     pthread_mutex_lock(&runtime.lock);
     if (stream->capture) capture_invalidate(stream->capture);
     stream->stopping = true;
@@ -194,6 +196,7 @@ static cudaError_t refuse_captured_locked(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     cudaError_t error = runtime_enter_unsafe(CALL_cudaStreamSynchronize);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    ON(stream->device);
     pthread_mutex_lock(&runtime.lock);
     cudaError_t refused = refuse_captured_locked(stream);
     if (error == cudaSuccess) error = refused;
@@ -207,6 +210,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     ENTER_UNSAFE(cudaStreamQuery);
     if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    ON(stream->device);
     pthread_mutex_lock(&runtime.lock);
     cudaError_t error = refuse_captured_locked(stream);
     bool busy = stream->finished < stream->queued;
@@ -226,6 +230,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream) {
     cudaError_t error = runtime_enter(CALL_kernel_launch);
     if (error == cudaSuccess && stream && !is_alive(stream)) error = cudaErrorInvalidResourceHandle;
+    if (error == cudaSuccess && stream) error = runtime_on(stream->device);
     return runtime_failed(error);
 }
 
@@ -243,6 +248,7 @@ cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data) {
     ENTER(cudaLaunchHostFunc);
     if (!stream || !fn) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
     task *t = task_create(TASK_RUN, fn, data, NULL);
     return t ? append(stream, t) : runtime_failed(cudaErrorMemoryAllocation);
 }
@@ -252,6 +258,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
     ENTER(cudaStreamWaitEvent);
     if (!stream || !event || flags != cudaEventWaitDefault) return runtime_failed(cudaErrorInvalidValue);
+    ON(stream->device);
     cudaError_t error = cudaSuccess;
     pthread_mutex_lock(&runtime.lock);
     if (event->captured || stream->capture)
@@ -292,6 +299,8 @@ static cudaError_t record_locked(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     ENTER(cudaEventRecord);
     if (!event || !stream) return runtime_failed(cudaErrorInvalidResourceHandle);
+    ON(stream->device);
+    ON(event->device);
     pthread_mutex_lock(&runtime.lock);
     cudaError_t error = record_locked(event, stream);
     pthread_mutex_unlock(&runtime.lock);

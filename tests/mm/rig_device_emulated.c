@@ -23,7 +23,11 @@ static mm_status launch(mm_stream *stream, mm_status (*fn)(void *arg), const voi
     if (!j || arg_bytes > sizeof j->arg) abort();
     j->fn = fn;
     memcpy(j->arg, arg, arg_bytes);
-    return mm_cuda_check(cuda_emulation_enqueue(mm_cuda_stream(stream), run_job, j), "mock step");
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    mm_status status = mm_cuda_check(cuda_emulation_enqueue(mm_cuda_stream(stream), run_job, j), "mock step");
+    mm_device_leave(stream->device, entered);
+    return status;
 }
 
 const rig_device RIG_CUDA_EMULATED = {.name = "cuda", .cpu_reaches_memory = false, .launch = launch};

@@ -345,7 +345,7 @@ static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_g
     }
     f->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + NETS_WORKSPACE_LIMIT_BYTES);
-    cuda_emulation_set_devices(1);
+    cuda_emulation_set_devices(2);
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), WEIGHTS_BYTES + ENGINE_PLAIN_BYTES);
     assert_int_equal(f->warnings, 0);
 }

@@ -28,7 +28,7 @@ every_device_of_the_build_is_told_or_why_it_cannot_be_used_() {
 one_device_can_be_named_() {
     expect 0 device --device host --json seen
     [[ $(values seen device) == host ]] || fail "not the host alone"
-    refused 2 "--device nope: this build has no such device" device --device nope
+    refused 2 "--device: no device 'nope' in this build" device --device nope
     refused 2 "unknown option" device --nope
 }
 

@@ -143,9 +143,9 @@ options_that_do_nothing_together_are_refused_() {
 }
 
 devices_that_are_not_there_are_named_() {
-    for command in train plan bench; do refused 2 "--device nope: this build has no such device" $command --device nope; done
+    for command in train plan bench; do refused 2 "--device: no device 'nope' in this build" $command --device nope; done
     if grep -q cuda err; then skip "this build has cuda"; fi
-    for command in train plan bench; do refused 2 "--device cuda: this build has no such device" $command --device cuda; done
+    for command in train plan bench; do refused 2 "--device: no device 'cuda' in this build" $command --device cuda; done
 }
 
 switches_that_make_no_sense_are_refused_() {

@@ -301,9 +301,12 @@ static void bench_fini(bench *b) {
 
 /* What the options leave open, as the device has it. */
 static mm_status settle(bench *b) {
+    const mm_device_ops *kind;
+    int ordinal;
+    MM_TRY(mm_device_find(b->device_name, &kind, &ordinal));
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         const setting *s = &settings[i];
-        if (strcmp(s->device, b->device_name) != 0) continue;
+        if (strcmp(s->device, kind->name) != 0) continue;
         if (!b->shape_text) b->shape_text = s->shape;
         if (!b->codecs) b->codecs = s->specs;
         if (!b->jobs) b->jobs = s->jobs;
@@ -316,7 +319,7 @@ int main(int argc, char **argv) {
     static bench b = {.device_name = "host", .rounds = 15};
     bool help = false;
     const arg table[] = {
-        {"--device", "NAME", "host or cuda (host)", ARG_TEXT, &b.device_name, 0, 0},
+        {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--shape", "NxHxWxC", "the tensor (128x32x32x64, 128x64x64x128 on cuda)", ARG_TEXT, &b.shape_text, 0, 0},
         {"--codecs", "SPECS", "separated by commas (all that there are goals for)", ARG_TEXT, &b.codecs, 0, 0},
         {"--jobs", "N", "enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},

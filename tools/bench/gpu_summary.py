@@ -42,7 +42,7 @@ def policy_of(row):
 
 def status_of(row):
     """Iterations on a GPU are recorded once and replayed: one that is not says so, for it is slower."""
-    ours = row["device"] == "cuda" and not row["policy"].startswith("pytorch")
+    ours = row["device"].split(":")[0] == "cuda" and not row["policy"].startswith("pytorch")
     stepwise = ours and row["status"] == "ok" and row["iterations"] > 2 and not row["replays"]
     return row["status"][:70] + (", not replayed" if stepwise else "")
 

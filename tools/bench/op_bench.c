@@ -261,7 +261,7 @@ int main(int argc, char **argv) {
     bool help = false;
     bench b = {.device_name = "host", .precision = "fp32", .batch = 8, .jobs = 4, .rounds = 15};
     const arg table[] = {
-        {"--device", "NAME", "host or cuda (host)", ARG_TEXT, &b.device_name, 0, 0},
+        {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--batch", "N", "images (8; a GPU's memory is measured from 128 on)", ARG_COUNT, &b.batch, 1, 4096},
         {"--jobs", "N", "enqueued together (4)", ARG_COUNT, &b.jobs, 1, 1000},
         {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},

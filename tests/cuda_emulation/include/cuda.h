@@ -1,4 +1,4 @@
-/* Of the driver's <cuda.h>, the types and functions of virtual memory; the functions are found through
+/* Of the driver's <cuda.h>, the types and functions of contexts and of virtual memory; the functions are found through
  * cudaGetDriverEntryPointByVersion. See cuda_runtime_api.h. */
 #ifndef TESTS_CUDA_EMULATION_CUDA_H
 #define TESTS_CUDA_EMULATION_CUDA_H
@@ -18,6 +18,8 @@ typedef enum cudaError_enum {
 } CUresult;
 
 typedef unsigned long long CUdeviceptr;
+typedef int CUdevice;
+typedef struct CUctx_st *CUcontext;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef enum CUmemAllocationType_enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1 } CUmemAllocationType;
@@ -57,6 +59,11 @@ typedef struct CUmemAccessDesc_st {
 
 CUresult cuGetErrorName(CUresult error, const char **name);
 CUresult cuGetErrorString(CUresult error, const char **text);
+CUresult cuCtxGetCurrent(CUcontext *context);
+CUresult cuCtxPushCurrent(CUcontext context);
+CUresult cuCtxPopCurrent(CUcontext *context);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
                                        CUmemAllocationGranularity_flags option);
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wanted,
