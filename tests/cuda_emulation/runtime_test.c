@@ -151,6 +151,107 @@ static void device_memory_is_limited_and_told(void **state) {
     assert_int_equal(cudaMalloc(&memory, before + 1), cudaErrorMemoryAllocation);
 }
 
+/* ---------------------------------------------------------------- several devices */
+
+#define STRAYS(call) assert_int_equal(call, cudaErrorInvalidResourceHandle)
+
+static void what_is_another_devices_is_refused_and_counted(void **state) {
+    enum { CALLS = 16 };
+    rig *r = *state; /* on device 0 */
+    cudaStream_t stream;
+    cudaEvent_t event;
+    void *memory;
+    float ms;
+    cudaGraph_t graph;
+    OK(cudaStreamBeginCapture(r->a, cudaStreamCaptureModeThreadLocal));
+    OK(cudaStreamEndCapture(r->a, &graph));
+    OK(cudaSetDevice(1));
+    OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0));
+    OK(cudaEventCreateWithFlags(&event, cudaEventDefault));
+    OK(cudaMalloc(&memory, BYTES));
+    STRAYS(cudaStreamSynchronize(r->a));
+    STRAYS(cudaStreamQuery(r->a));
+    STRAYS(cudaStreamWaitEvent(r->a, event, 0));
+    STRAYS(cudaEventRecord(event, r->a));
+    STRAYS(cudaEventRecord(r->event, stream));
+    STRAYS(cudaEventSynchronize(r->event));
+    STRAYS(cudaEventQuery(r->event));
+    STRAYS(cudaEventElapsedTime(&ms, r->event, r->event));
+    STRAYS(cudaMemsetAsync(memory, 1, 1, r->a));
+    STRAYS(cudaMemsetAsync(r->device, 1, 1, stream));
+    STRAYS(cudaMemcpyAsync(r->host, r->device, 1, cudaMemcpyDeviceToHost, stream));
+    STRAYS(cuda_emulation_enqueue(r->a, free, NULL));
+    STRAYS(cuda_emulation_on(0));
+    STRAYS(cudaStreamBeginCapture(r->a, cudaStreamCaptureModeThreadLocal));
+    STRAYS(cudaGraphInstantiate(&(cudaGraphExec_t){NULL}, graph, 0));
+    STRAYS(cudaLaunchHostFunc(r->a, free, NULL));
+    assert_int_equal(cuda_emulation_strays(), CALLS);
+    cuda_emulation_forget_strays();
+    OK(cudaFree(memory));
+    OK(cudaEventDestroy(event));
+    OK(cudaStreamDestroy(stream));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaSetDevice(0));
+}
+
+static void touch_from_a_stream(void *memory) { *(volatile unsigned char *)memory = 1; }
+
+static void reach_from_device_1(rig *r) {
+    cudaStream_t stream;
+    (void)cudaSetDevice(1);
+    (void)cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0);
+    cudaMemsetAsync(r->device, 0, 0, stream);
+    (void)cudaLaunchHostFunc(stream, touch_from_a_stream, r->device);
+    (void)cudaStreamSynchronize(stream);
+}
+
+static void work_of_one_device_cannot_touch_anothers_memory(void **state) {
+    rig *r = *state;
+    OK(cudaStreamSynchronize(r->a));
+    int status = child_status(reach_from_device_1, r);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+static void each_device_has_memory_of_its_own(void **state) {
+    (void)state;
+    size_t before[2], after, total;
+    void *memory;
+    for (int d = 0; d < 2; d++) {
+        OK(cudaSetDevice(d));
+        OK(cudaMemGetInfo(&before[d], &total));
+    }
+    OK(cudaMalloc(&memory, 1 << 20));
+    OK(cudaMemGetInfo(&after, &total));
+    assert_int_equal(before[1] - after, 1 << 20);
+    OK(cudaSetDevice(0));
+    OK(cudaMemGetInfo(&after, &total));
+    assert_int_equal(before[0], after);
+    OK(cudaSetDevice(1));
+    OK(cudaFree(memory));
+    OK(cudaSetDevice(0));
+}
+
+/* As CUDA's: to ask makes none, to push leaves what was current below. */
+static void contexts_are_made_by_use_and_pushed_on_what_was_current(void **state) {
+    (void)state;
+    CUcontext one, now;
+    int device = -1;
+    assert_int_equal(cudaGetDevice(&device), cudaSuccess);
+    assert_int_equal(device, 0);
+    OK((int)cuDevicePrimaryCtxRetain(&one, 1));
+    assert_true(cuda_emulation_has_context(1));
+    OK((int)cuCtxPushCurrent(one));
+    OK(cudaGetDevice(&device));
+    assert_int_equal(device, 1);
+    OK((int)cuCtxGetCurrent(&now));
+    assert_ptr_equal(now, one);
+    OK((int)cuCtxPopCurrent(&now));
+    OK(cudaGetDevice(&device));
+    assert_int_equal(device, 0);
+    OK((int)cuDevicePrimaryCtxRelease(1));
+    assert_int_equal(cudaSetDevice(2), cudaErrorInvalidDevice);
+}
+
 /* ---------------------------------------------------------------- virtual memory */
 
 static void *driver(const char *name) {
@@ -261,6 +362,10 @@ int main(void) {
         CASE(the_nth_call_fails_as_ordered_and_calls_are_counted),
         CASE(after_a_fault_work_is_passed_over_and_every_call_fails),
         CASE(device_memory_is_limited_and_told),
+        CASE(what_is_another_devices_is_refused_and_counted),
+        CASE(work_of_one_device_cannot_touch_anothers_memory),
+        CASE(each_device_has_memory_of_its_own),
+        CASE(contexts_are_made_by_use_and_pushed_on_what_was_current),
         CASE(chunks_of_a_range_come_and_go),
         CASE(a_captured_fork_and_join_runs_at_each_launch_and_not_before),
         CASE(a_fork_that_is_not_joined_fails_at_the_end),

@@ -24,8 +24,8 @@ typedef struct rig {
     uint64_t sum;
 } rig;
 
-static mm_status open_rig(rig *r, bool timed) {
-    MM_TRY(mm_device_create("cuda", &(mm_device_config){.timed = timed}, &r->device));
+static mm_status open_on(rig *r, const char *name, bool timed) {
+    MM_TRY(mm_device_create(name, &(mm_device_config){.timed = timed}, &r->device));
     for (int i = 0; i < STREAMS; i++) {
         MM_TRY(mm_stream_create(r->device, "fault", -1, &r->stream[i]));
         MM_TRY(mm_event_create(r->device, &r->event[i]));
@@ -33,6 +33,8 @@ static mm_status open_rig(rig *r, bool timed) {
     MM_TRY(mm_device_reserve(r->device, MM_MEMORY_DEVICE, BLOCK_BYTES, (void **)&r->block));
     return mm_device_reserve(r->device, MM_MEMORY_PINNED, PINNED_BYTES, (void **)&r->pinned);
 }
+
+static mm_status open_rig(rig *r, bool timed) { return open_on(r, "cuda", timed); }
 
 static mm_status iterate(rig *r) {
     MM_TRY(mm_fill_async(r->stream[0], r->block, 1, PINNED_BYTES));
@@ -361,6 +363,96 @@ static void a_loop_neither_synchronises_nor_allocates(void **state) {
     close_rig(&r);
 }
 
+/* ---------------------------------------------------------------- ordinals */
+
+static int current(void) {
+    int device = -1;
+    assert_int_equal(cudaGetDevice(&device), cudaSuccess);
+    return device;
+}
+
+static void names_of_devices_that_are_not_there_are_refused_with_how_many_are(void **state) {
+    static const char *const there[] = {"there are 2, cuda:0 to cuda:1", "there is 1, host:0"};
+    static const struct {
+        const char *name;
+        mm_status status;
+        bool host;
+    } cases[] = {
+        {"cuda:2", MM_ERR_NOT_FOUND, false},   {"cuda:99", MM_ERR_NOT_FOUND, false},
+        {"host:1", MM_ERR_NOT_FOUND, true},    {"cuda:x", MM_ERR_INVALID, false},
+        {"cuda:", MM_ERR_INVALID, false},      {"cuda:-1", MM_ERR_INVALID, false},
+        {"cuda:1 ", MM_ERR_INVALID, false},    {"cuda:1:0", MM_ERR_INVALID, false},
+        {"cuda:00000", MM_ERR_INVALID, false}, {"host:", MM_ERR_INVALID, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mm_device *device = NULL;
+        assert_int_equal(mm_device_create(cases[i].name, NULL, &device), cases[i].status);
+        assert_null(device);
+        if (!strstr(mm_last_error(), cases[i].name) || !strstr(mm_last_error(), there[cases[i].host]) ||
+            strchr(mm_last_error(), '\n'))
+            fail_msg("%s: '%s'", cases[i].name, mm_last_error());
+    }
+    const mm_device_ops *kind;
+    int ordinal = -1;
+    assert_int_equal(mm_device_find("host:0", &kind, &ordinal), MM_OK);
+    assert_string_equal(kind->name, "host");
+    cuda_emulation_set_devices(0); /* plans are made for what is elsewhere */
+    assert_int_equal(mm_device_find("cuda:3", &kind, &ordinal), MM_OK);
+    cuda_emulation_set_devices(2);
+    assert_string_equal(kind->name, "cuda");
+    assert_int_equal(ordinal, 3);
+}
+
+static int64_t free_of(const rig *r) {
+    mm_memory_info info;
+    mm_device_memory_info(r->device, &info);
+    return info.free_bytes;
+}
+
+/* Each call would be refused otherwise: control.h, strays. */
+static void a_device_is_its_gpu_whatever_is_current_and_leaves_that_as_it_was(void **state) {
+    (void)state;
+    rig one = {0}, zero = {0};
+    assert_int_equal(open_on(&one, "cuda:1", true), MM_OK);
+    assert_int_equal(use_rig(&one), MM_OK);
+    mm_replay_destroy(one.replay);
+    one.replay = NULL;
+    assert_int_equal(current(), 0);
+    assert_false(cuda_emulation_has_context(0)); /* not even a context on the GPU that nobody uses */
+    const int64_t free_on_one = free_of(&one);
+    assert_int_equal(open_on(&zero, "cuda:0", true), MM_OK);
+    assert_int_equal(free_of(&one), free_on_one);
+    for (int chosen = 0; chosen < 2; chosen++) {
+        assert_int_equal(cudaSetDevice(chosen), cudaSuccess);
+        rig *const rigs[] = {&one, &zero, &one};
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(use_rig(rigs[i]), MM_OK);
+            mm_replay_destroy(rigs[i]->replay);
+            rigs[i]->replay = NULL;
+            assert_int_equal(current(), chosen);
+        }
+    }
+    assert_int_equal(mm_stream_wait(one.stream[0], zero.event[0]), MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "cuda:1"));
+    assert_non_null(strstr(mm_last_error(), "cuda:0"));
+    close_rig(&one);
+    close_rig(&zero);
+    assert_int_equal(current(), 1);
+    assert_int_equal(cuda_emulation_strays(), 0);
+}
+
+static void a_gpu_that_cannot_be_made_current_is_told(void **state) {
+    (void)state;
+    rig r = {0};
+    assert_int_equal(open_rig(&r, false), MM_OK);
+    cuda_emulation_fail("cuCtxPushCurrent", 1, cudaErrorUnknown);
+    assert_int_equal(mm_fill_async(r.stream[0], r.block, 1, 1), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "cuCtxPushCurrent"));
+    assert_int_equal(mm_fill_async(r.stream[0], r.block, 1, 1), MM_OK);
+    close_rig(&r);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -375,6 +467,9 @@ int main(void) {
         CASE(times_stay_exact_however_long_it_ran),
         CASE(destroying_a_stream_waits_for_its_work),
         CASE(a_loop_neither_synchronises_nor_allocates),
+        CASE(names_of_devices_that_are_not_there_are_refused_with_how_many_are),
+        CASE(a_device_is_its_gpu_whatever_is_current_and_leaves_that_as_it_was),
+        CASE(a_gpu_that_cannot_be_made_current_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

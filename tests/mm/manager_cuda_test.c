@@ -53,11 +53,10 @@ typedef struct fixture {
 } fixture;
 
 /* Leaves the steps' operands where replays look for them. */
-static void start(fixture *f, const char *policy, mm_issue issue, mm_options options) {
-    cuda_emulation_reset();
+static void start_beside(fixture *f, const char *policy, mm_issue issue, mm_options options) {
     f->graph = rig_random_graph(SEED, LAYERS, 6);
     rig_need need = rig_needs(f->graph, policy, 0, INT64_MAX);
-    options.device = "cuda";
+    if (!options.device) options.device = "cuda";
     options.policy = policy;
     options.issue = issue;
     options.pinned_bytes = need.pinned_bytes;
@@ -67,10 +66,19 @@ static void start(fixture *f, const char *policy, mm_issue issue, mm_options opt
     expect_ok(policy, rig_bind(&f->rig, f->m));
 }
 
-static void finish(fixture *f) {
+static void start(fixture *f, const char *policy, mm_issue issue, mm_options options) {
+    cuda_emulation_reset();
+    start_beside(f, policy, issue, options);
+}
+
+static void finish_beside(fixture *f) {
     mm_manager_destroy(f->m);
     rig_fini(&f->rig);
     mm_graph_destroy(f->graph);
+}
+
+static void finish(fixture *f) {
+    finish_beside(f);
     cuda_emulation_alive alive = cuda_emulation_alive_get();
     assert_int_equal(alive.streams + alive.events + alive.graphs + alive.ranges, 0);
     assert_int_equal(alive.device_bytes + alive.pinned_bytes, 0);
@@ -95,6 +103,77 @@ static void results_are_those_without_a_manager(void **state) {
                     fail_msg("%s, %s, issue %d: other results", POLICIES[p], FOLLOW_NAMES[how], issue);
                 finish(&f);
             }
+}
+
+/* ---------------------------------------------------------------- several GPUs */
+
+static int current_gpu(void) {
+    int gpu = -1;
+    assert_int_equal(cudaGetDevice(&gpu), cudaSuccess);
+    return gpu;
+}
+
+/* What is another GPU's than the thread's current one is refused: so every thread has the manager's. */
+static void a_second_gpu_gives_the_same_results_and_nothing_touches_the_first(void **state) {
+    (void)state;
+    for (int p = 0; p < POLICIES_N; p++)
+        for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
+            for (follow how = DRAINED; how < FOLLOWS; how++) {
+                fixture f;
+                start(&f, POLICIES[p], (mm_issue)issue,
+                      (mm_options){.device = "cuda:1", .self_check = how == DRAINED, .measure_touched = p == 1});
+                for (int i = 0; i < ITERATIONS; i++) expect_ok(POLICIES[p], iterate(&f.rig, f.m, how));
+                expect_ok(POLICIES[p], mm_manager_sync(f.m));
+                assert_int_equal(current_gpu(), 0);
+                if (rig_digest(&f.rig, f.m) != expected_digest(f.graph, ITERATIONS))
+                    fail_msg("%s, %s, issue %d: other results", POLICIES[p], FOLLOW_NAMES[how], issue);
+                finish(&f);
+                assert_false(cuda_emulation_has_context(0));
+                assert_int_equal(cuda_emulation_strays(), 0);
+            }
+}
+
+static void managers_on_two_gpus_run_by_turns_whatever_is_current(void **state) {
+    (void)state;
+    static const char *const devices[] = {"cuda:0", "cuda:1"};
+    for (follow how = DRAINED; how < FOLLOWS; how++) {
+        fixture f[2];
+        char name[16] = "";
+        cuda_emulation_reset();
+        for (int d = 0; d < 2; d++) {
+            strcpy(name, devices[d]);
+            start_beside(&f[d], "swap-async:when=always", how == REPLAYED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
+                         (mm_options){.device = name, .measure_times = how == DRAINED});
+            strcpy(name, "overwritten"); /* the caller's string is the caller's again */
+        }
+        for (int i = 0; i < ITERATIONS; i++)
+            for (int d = 0; d < 2; d++) {
+                assert_int_equal(cudaSetDevice((i + d) % 2), cudaSuccess);
+                expect_ok(devices[d], iterate(&f[d].rig, f[d].m, how));
+                if (i == 1) expect_ok(devices[d], mm_policy_set(f[d].m, "vdnn-all:when=always"));
+                assert_int_equal(current_gpu(), (i + d) % 2);
+            }
+        for (int d = 0; d < 2; d++) {
+            expect_ok(devices[d], mm_manager_sync(f[d].m));
+            assert_int_equal(rig_digest(&f[d].rig, f[d].m), expected_digest(f[d].graph, ITERATIONS));
+        }
+        finish_beside(&f[0]);
+        finish(&f[1]);
+        assert_int_equal(cuda_emulation_strays(), 0);
+    }
+}
+
+static void a_manager_on_a_gpu_that_is_not_there_is_refused(void **state) {
+    (void)state;
+    static const char *const names[] = {"cuda:2", "cuda:x", "host:1"};
+    cuda_emulation_reset();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        mm_manager *m = NULL;
+        assert_int_not_equal(mm_manager_create(&(mm_options){.device = names[i], .device_bytes = 1 << 20}, &m), MM_OK);
+        assert_null(m);
+        assert_non_null(strstr(mm_last_error(), names[i]));
+        assert_non_null(strstr(mm_last_error(), i < 2 ? "there are 2" : "there is 1"));
+    }
 }
 
 /* ---------------------------------------------------------------- calls */
@@ -388,6 +467,9 @@ static void memory_that_ran_out_is_given_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_without_a_manager),
+        cmocka_unit_test(a_second_gpu_gives_the_same_results_and_nothing_touches_the_first),
+        cmocka_unit_test(managers_on_two_gpus_run_by_turns_whatever_is_current),
+        cmocka_unit_test(a_manager_on_a_gpu_that_is_not_there_is_refused),
         cmocka_unit_test(no_call_of_the_loop_synchronises_or_allocates),
         cmocka_unit_test(a_replayed_iteration_is_one_call),
         cmocka_unit_test(the_computation_goes_before_side_streams_unless_they_are_to_be_equal),

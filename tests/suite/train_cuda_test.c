@@ -237,6 +237,43 @@ static void policies_change_between_replays(void **state) {
     suite_net_fini(&s);
 }
 
+/* On one GPU it is skipped. Both train at a time, under a lossy policy: kernels of all sorts. */
+static void a_second_gpu_gives_the_first_ones_bits(void **state) {
+    (void)state;
+    static const char *const devices[] = {"cuda:0", "cuda:1"}, policy[] = "hybrid:rate=8,when=always";
+    suite_net s;
+    outcome o[2];
+    suite_net_init_dropped(&s, "cuda:1", BATCH);
+    for (way w = BLOCKING; w < WAYS; w++) {
+        training t[2];
+        for (int d = 0; d < 2; d++) start(&t[d], &s, devices[d], policy, w);
+        for (int half = 0; half < 2; half++)
+            for (int d = 0; d < 2; d++) iterate(&t[d], ITERATIONS / 2, o[d].losses + half * ITERATIONS / 2);
+        for (int d = 0; d < 2; d++) {
+            o[d].weights = weights_of(&t[d], &o[d].n);
+            finish(&t[d]);
+        }
+        expect_same(&o[1], &o[0], ITERATIONS, policy, w);
+        for (int d = 0; d < 2; d++) free(o[d].weights);
+    }
+    suite_net_fini(&s);
+}
+
+static void operations_of_another_gpu_than_the_managers_are_refused(void **state) {
+    (void)state;
+    suite_net s;
+    suite_net_init_dropped(&s, "cuda:1", BATCH);
+    training t = {.s = &s, .backend = suite_backend_on(&s, "cuda:0")};
+    const mm_options options = {.device = "cuda:1", .device_bytes = BUDGET};
+    expect_ok(mm_manager_create(&options, &t.manager));
+    assert_int_equal(nets_exec_create_on(s.net, s.batch, NETS_TRAIN, t.manager, t.backend, &SUITE_SGD, &t.exec),
+                     MM_ERR_INVALID);
+    assert_non_null(strstr(mm_last_error(), "cuda:0"));
+    assert_non_null(strstr(mm_last_error(), "cuda:1"));
+    finish(&t);
+    suite_net_fini(&s);
+}
+
 /* Blocking iterations among those that are submitted, and iterations that are undone. */
 static void staged_batches_come_in_whatever_runs_them(void **state) {
     (void)state;
@@ -319,6 +356,8 @@ int main(void) {
         cmocka_unit_test(lossy_policies_give_the_same_bits_recorded_and_not),
         cmocka_unit_test(ten_steps_agree_with_the_host),
         cmocka_unit_test(policies_change_between_replays),
+        cmocka_unit_test(a_second_gpu_gives_the_first_ones_bits),
+        cmocka_unit_test(operations_of_another_gpu_than_the_managers_are_refused),
         cmocka_unit_test(staged_batches_come_in_whatever_runs_them),
         cmocka_unit_test(a_label_that_is_no_class_is_told_when_collected),
         cmocka_unit_test(evaluation_shares_the_weights),

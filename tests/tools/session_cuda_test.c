@@ -16,13 +16,15 @@ typedef struct subject {
     target target;
 } subject;
 
-static void subject_init(subject *u, const char *net) {
+static void subject_init_on(subject *u, const char *net, const char *device) {
     *u = (subject){.target = TARGET_DEFAULTS};
-    u->target.device = "cuda";
+    u->target.device = device;
     cuda_emulation_reset();
     expect_ok(nets_zoo_build(net, &u->net));
     expect_ok(target_init(&u->target));
 }
+
+static void subject_init(subject *u, const char *net) { subject_init_on(u, net, "cuda"); }
 
 static void subject_fini(subject *u) {
     target_fini(&u->target);
@@ -131,14 +133,6 @@ static void without_a_budget_batches_come_in_beside_the_computation_where_much_i
     subject_fini(&u);
 }
 
-/* Of CUDA, on this thread. */
-static long all_calls(void) {
-    long calls = 0;
-    const char *name;
-    for (size_t i = 0; (name = cuda_emulation_name(i)); i++) calls += cuda_emulation_calls_here(name);
-    return calls;
-}
-
 /* The calls of an iteration, when those that come only once are over. */
 static long train(const subject *u, mm_issue issue, row *found) {
     enum { WARM_UP = 2, COUNTED = 2 };
@@ -148,10 +142,10 @@ static long train(const subject *u, mm_issue issue, row *found) {
     config.issue = issue;
     expect_ok(session_init(&s, &config));
     expect_ok(session_train(&s, &run, &(row){0}));
-    long before = all_calls();
+    long before = cuda_emulation_calls_here(NULL);
     run.iterations += COUNTED;
     expect_ok(session_train(&s, &run, found));
-    long calls = (all_calls() - before) / COUNTED;
+    long calls = (cuda_emulation_calls_here(NULL) - before) / COUNTED;
     session_fini(&s);
     return calls;
 }
@@ -169,11 +163,32 @@ static void a_replayed_iteration_takes_the_host_fewer_calls_than_layers(void **s
     subject_fini(&u);
 }
 
+static void a_row_has_the_device_as_it_was_asked_for(void **state) {
+    (void)state;
+    subject u;
+    row found = {0};
+    subject_init_on(&u, "resnet8", "cuda:1");
+    (void)train(&u, MM_ISSUE_INLINE, &found);
+    assert_string_equal(found.device, "cuda:1");
+    assert_true(found.replays > 0);
+    assert_false(cuda_emulation_has_context(0));
+    subject_fini(&u);
+    for (int host = 0; host < 2; host++) {
+        target t = TARGET_DEFAULTS;
+        t.device = host ? "host:1" : "cuda:2";
+        assert_int_equal(target_init(&t), MM_ERR_NOT_FOUND);
+        assert_non_null(strstr(mm_last_error(), host ? "--device: no device 'host:1': there is 1" : "there are 2"));
+        target_fini(&t);
+    }
+    assert_true(target_is_host("host:0") && target_is_host("host") && !target_is_host("hos"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_that_will_be_switched_to_fit_whatever_the_budget),
         cmocka_unit_test(a_manager_plans_what_was_planned_without_one),
         cmocka_unit_test(a_replayed_iteration_takes_the_host_fewer_calls_than_layers),
+        cmocka_unit_test(a_row_has_the_device_as_it_was_asked_for),
         cmocka_unit_test(without_a_budget_batches_come_in_beside_the_computation_where_much_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
