@@ -67,7 +67,7 @@ static mm_status open_state(train *t) {
     if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
         args_texts_fini(&t->switch_texts);
     /* Another device has none to set. */
-    if (strcmp(t->target.device, "host") != 0 && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
+    if (!target_is_host(t->target.device) && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
     return MM_OK;
 }
 
