@@ -81,7 +81,7 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
 /* ---------------------------------------------------------------- life */
 
 /* Nothing lies behind the last member: what a caller has behind its own last one is a later version's. */
-_Static_assert(offsetof(mm_options, event_ctx) + sizeof(void *) == sizeof(mm_options), "no padding at the end");
+_Static_assert(offsetof(mm_options, facts) + sizeof(mm_facts *) == sizeof(mm_options), "no padding at the end");
 
 /* Options as the caller's header has them, as this one does. */
 static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {

@@ -19,9 +19,10 @@ typedef struct mm_record {
     void **fixed; /* per tensor: where a persistent or external one lies; NULL for managed ones */
     mm_recompute_fn recompute;
     void *recompute_ctx;
-    bool covered; /* its plan is in the coverage */
-    bool has_run; /* under this plan */
-    bool refused; /* it could not be recorded */
+    bool covered;      /* its plan is in the coverage */
+    bool has_run;      /* under this plan */
+    bool refused;      /* it could not be recorded */
+    bool told_untimed; /* the log has it that mm_options.facts are not of this graph */
 } mm_record;
 
 struct mm_manager {

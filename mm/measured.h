@@ -6,7 +6,7 @@
 
 typedef struct mm_measured {
     const mm_plan *plan;
-    const mm_facts *facts;     /* whose codecs the plan's segments name */
+    const mm_facts *facts;         /* whose codecs the plan's segments name */
     const mm_execution *execution; /* mm_execution_ns */
 } mm_measured;
 

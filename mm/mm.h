@@ -284,6 +284,18 @@ typedef struct mm_event_info {
 /* Called on the thread that drives the manager, with no lock held. Must not call the manager. */
 typedef void (*mm_event_fn)(void *ctx, const mm_event_info *event);
 
+/* Measured times of a graph's steps, codecs and copies, by the names of layers and tensors. */
+typedef struct mm_facts mm_facts;
+
+/* Reads and checks a file of facts, as the mm command's `bench --facts` writes it. The caller owns the facts; any number of
+ * managers and threads may read them. In mm_options they serve a manager: for a graph of the same layers, tensors and
+ * sizes as the one that they were measured of, every plan is made by the measured times, of substitutes too. For any other
+ * graph they are left out, with a message in the log: a warning, or MM_LOG_INFO for a graph without a backward pass, where
+ * policies have nothing to choose. MM_ERR_IO, MM_ERR_FORMAT: the message names the file and the place. */
+MM_API MM_CHECKED mm_status mm_facts_load(const char *path, mm_facts **facts_out);
+/* No manager may have the facts. NULL is legal. */
+MM_API void mm_facts_destroy(mm_facts *facts);
+
 /* Zeroes are the defaults. Later versions add members, at the end only: whoever sets members by name, and leaves the rest
  * zero, compiles with any of them; and what was compiled with an older header runs with a newer library. */
 typedef struct mm_options {
@@ -308,6 +320,9 @@ typedef struct mm_options {
     mm_log log;
     mm_event_fn event_fn;
     void *event_ctx;
+    const mm_facts
+        *facts; /* measured times (mm_facts_load), which plans are made by; the manager borrows them until it is
+                              destroyed. NULL: plans are made by what the device tells of its memory and link */
 } mm_options;
 
 /* Devices and threads. A device's name is its kind, or KIND:N with N from 0 ("cuda" is "cuda:0"; GPUs are numbered as

@@ -26,7 +26,7 @@ typedef struct mm_rates {
 MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device);
 
 /* Codecs that the policy asks for, as on `device`, and the facts that follow from them; no times. A caller may add
- * measured ones to planned->facts (mm_facts_load) before it plans. */
+ * measured ones to planned->facts (mm_facts_apply) before it plans. */
 MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const char *device);
 /* Adds them to the facts that have none of their own. */

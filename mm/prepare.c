@@ -37,9 +37,28 @@ int mm_record_unable(const mm_record *r) {
     return -1;
 }
 
+static bool has_backward(const mm_graph *graph) {
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if (mm_graph_step(graph, s)->phase == MM_BACKWARD) return true;
+    return false;
+}
+
+/* Measured times, if there are any of this graph. */
+static mm_status take_facts(const mm_manager *m, mm_record *r) {
+    if (!m->options.facts) return MM_OK;
+    mm_status status = mm_facts_apply(m->options.facts, r->graph, MM_FACTS_TIMES, r->planned.facts);
+    if (status != MM_ERR_FORMAT) return status;
+    if (!r->told_untimed)
+        mm_log_send(&m->options.log, has_backward(r->graph) ? MM_LOG_WARNING : MM_LOG_INFO,
+                    "%s is planned without measured times: %s", mm_graph_name(r->graph), mm_last_error());
+    r->told_untimed = true;
+    return MM_OK;
+}
+
 static mm_status make_plan(const mm_manager *m, mm_attempt *a, mm_record *r) {
     mm_limits limits = mm_manager_limits(m);
     MM_TRY(mm_planned_init(&r->planned, &a->policy, r->graph, m->options.device));
+    MM_TRY(take_facts(m, r));
     mm_planned_tell(&r->planned, &m->rates);
     if (a->least_workspaces) mm_facts_put_least_workspace_first(r->planned.facts);
     MM_TRY(mm_planned_make(&r->planned, &a->policy, r->graph, &limits));
@@ -54,7 +73,10 @@ static mm_status make_plan(const mm_manager *m, mm_attempt *a, mm_record *r) {
 
 /* Plans a graph with the directory as it is now. `before`: its record until now, or what is known of a new graph. */
 static mm_status record_init(const mm_manager *m, mm_attempt *a, const mm_record *before, mm_record *r) {
-    *r = (mm_record){.graph = before->graph, .recompute = before->recompute, .recompute_ctx = before->recompute_ctx};
+    *r = (mm_record){.graph = before->graph,
+                     .recompute = before->recompute,
+                     .recompute_ctx = before->recompute_ctx,
+                     .told_untimed = before->told_untimed};
     r->fixed = calloc((size_t)mm_graph_tensors(r->graph) + 1, sizeof *r->fixed);
     mm_status status = r->fixed ? make_plan(m, a, r)
                                 : mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(r->graph));

@@ -162,6 +162,7 @@ static mm_status run_source(bench *b, const char *path) {
     b->source = &source;
     mm_status status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
     b->source = NULL;
+    facts_source_close(&source);
     return status;
 }
 
@@ -217,18 +218,25 @@ static mm_status read_link(bench *b) {
     return MM_OK;
 }
 
-static mm_status check_source(const bench *b, const char *path) {
-    facts_source source;
-    MM_TRY(facts_source_open(path, &source));
-    if (source.is_machine) return MM_OK;
-    target_tell_threads(&b->target, path, source.threads);
+static mm_status check_subject(const bench *b, const facts_source *source) {
+    if (source->is_machine) return MM_OK;
+    target_tell_threads(&b->target, source->path, source->threads);
     if (b->net_list || b->batch_list)
         return mm_fail(MM_ERR_INVALID,
                        "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
                        "rates",
-                       path);
-    if (!source.net[0]) return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", path);
+                       source->path);
+    if (!source->net[0])
+        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
     return MM_OK;
+}
+
+static mm_status check_source(const bench *b, const char *path) {
+    facts_source source;
+    MM_TRY(facts_source_open(path, &source));
+    mm_status status = check_subject(b, &source);
+    facts_source_close(&source);
+    return status;
 }
 
 static mm_status check_sources(const bench *b) {

@@ -21,6 +21,7 @@ typedef struct plan_command {
     nets_net *network;
     plan_case *cases; /* one for each policy */
     int n_cases;
+    facts_source source; /* what --facts names */
     explain_bound image; /* with explain */
 } plan_command;
 
@@ -30,13 +31,14 @@ static mm_status plan_one(plan_command *c, const char *policy) {
     plan_case *one = &c->cases[c->n_cases];
     *one = (plan_case){.net = c->net,
                        .target = c->target,
-                       .facts = c->facts,
+                       .facts = c->facts ? &c->source : NULL,
                        .batch = c->batch,
                        .budget_bytes = c->budget_bytes,
                        .pinned_bytes = c->pinned_bytes,
                        .searched = c->max_batch};
     if (c->max_batch) {
-        MM_TRY(max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->pinned_bytes, c->facts, &one->found));
+        MM_TRY(
+            max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->pinned_bytes, one->facts, &one->found));
         one->batch = one->found.batch > 0 ? one->found.batch : 1;
     }
     MM_TRY(plan_case_init(one, c->network, policy));
@@ -57,6 +59,7 @@ static void fini(plan_command *c) {
     free(c->cases);
     args_texts_fini(&c->policies);
     target_fini(&c->target);
+    facts_source_close(&c->source);
     nets_net_destroy(c->network);
 }
 
@@ -130,11 +133,10 @@ static mm_status save_picture(const plan_command *c) {
 /* ---------------------------------------------------------------- the command */
 
 /* A machine's rates are of any batch, measured facts of one. */
-static mm_status check_facts(const plan_command *c, const char *path) {
-    facts_source source;
-    MM_TRY(facts_source_open(path, &source));
-    if (source.is_machine) return MM_OK;
-    target_tell_threads(&c->target, path, source.threads);
+static mm_status open_facts(plan_command *c, const char *path) {
+    MM_TRY(facts_source_open(path, &c->source));
+    if (c->source.is_machine) return MM_OK;
+    target_tell_threads(&c->target, path, c->source.threads);
     if (!c->max_batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
 }
@@ -144,7 +146,7 @@ static mm_status check(plan_command *c) {
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
-    if (c->facts) MM_TRY(check_facts(c, c->facts));
+    if (c->facts) MM_TRY(open_facts(c, c->facts));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--facts", c->facts, FILE_READ},

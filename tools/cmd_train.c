@@ -23,7 +23,7 @@ typedef struct policy_switch {
 
 typedef struct train {
     /* as given */
-    const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *issue;
+    const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *facts, *issue;
     int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     double lr, momentum, weight_decay;
     target target;
@@ -38,6 +38,7 @@ typedef struct train {
     const char *policy_now;
     const volatile sig_atomic_t *interrupted; /* the iteration under way is finished, and the state saved if asked */
     nets_net *network;
+    facts_source source; /* what --facts names */
     FILE *log;
     arg options[TRAIN_STATE_OPTIONS + 1]; /* of the run, which its state says */
     nets_safetensors_file *state;         /* loaded; NULL: none */
@@ -164,6 +165,7 @@ static mm_status check_files(const train *t) {
     const named_file files[] = {{"--save", t->save, FILE_WRITTEN},
                                 {"--json", t->json, FILE_WRITTEN},
                                 {"--log", t->log_path, FILE_WRITTEN},
+                                {"--facts", t->facts, FILE_READ},
                                 {"--load", over ? NULL : t->load, FILE_READ},
                                 {"--net", files_net(t->net), FILE_READ},
                                 {"--algorithms", t->target.algorithms, FILE_KEPT},
@@ -182,6 +184,18 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
+static mm_status open_facts(train *t) {
+    if (!t->facts) return MM_OK;
+    MM_TRY(facts_source_open(t->facts, &t->source));
+    if (t->source.is_machine)
+        return mm_fail(MM_ERR_INVALID,
+                       "--facts %s: a machine's rates; this takes measured times, which 'mm bench --facts' writes",
+                       t->facts);
+    t->source.for_run = true;
+    target_tell_threads(&t->target, t->facts, t->source.threads);
+    return MM_OK;
+}
+
 static mm_status configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     MM_TRY(check_data(t));
@@ -194,6 +208,7 @@ static mm_status configure(train *t, session_config *config) {
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
     MM_TRY(check_files(t));
+    MM_TRY(open_facts(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .test_data = t->test_data,
@@ -209,6 +224,7 @@ static mm_status configure(train *t, session_config *config) {
                                .no_ladder = t->no_ladder,
                                .self_check = t->self_check,
                                .measure = !t->no_measure,
+                               .facts = t->facts ? &t->source : NULL,
                                .stop = t->interrupted,
                                .issue = issue,
                                .texts = &t->texts};
@@ -402,6 +418,8 @@ int cmd_train(int argc, char **argv) {
         {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t.save_every, 0, 0},
         {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t.log_path, 0, 0},
         {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
+        {"--facts", "FILE", "plan by the times that 'mm bench --facts' measured of this network and batch", ARG_TEXT,
+         &t.facts, 0, 0},
         {"--no-measure", NULL, "do not measure the peak (which touches all bytes that plans take)", ARG_FLAG,
          &t.no_measure, 0, 0},
         {"--keep-going", NULL, "train on with a loss or gradient that is NaN or infinite, updates included", ARG_FLAG,
@@ -429,6 +447,7 @@ int cmd_train(int argc, char **argv) {
     args_texts_fini(&t.switch_texts);
     if (t.log) fclose(t.log);
     target_fini(&t.target);
+    facts_source_close(&t.source);
     nets_net_destroy(t.network);
     if (status != MM_OK) {
         texts_fini(&t.texts);

@@ -292,24 +292,12 @@ static void conclude(const collector *c, mm_facts *facts) {
 
 mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {
     const collector *c = ctx;
-    const mm_facts *from = c->facts;
-    if (facts->n_steps != from->n_steps || facts->n_tensors != from->n_tensors)
-        return mm_fail(MM_ERR_INVALID, "facts of %s: measured of another graph", mm_graph_name(graph));
-    for (int s = 0; s < facts->n_steps; s++)
-        facts->variants[facts->variant_first[s]].ns = from->variants[from->variant_first[s]].ns;
-    for (int codec = 0; codec < facts->n_codecs; codec++) {
-        int known = mm_facts_codec(from, facts->codecs[codec].spec);
-        for (int t = 0; known >= 0 && t < facts->n_tensors; t++) {
-            mm_code_facts *to = &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)t];
-            to->encode_ns = mm_facts_code(from, known, t)->encode_ns;
-            to->decode_ns = mm_facts_code(from, known, t)->decode_ns;
-        }
-    }
+    MM_TRY(mm_facts_apply(c->facts, graph, MM_FACTS_TIMES, facts));
     conclude(c, facts);
     return MM_OK;
 }
 
 mm_status collector_save(const collector *c, const char *path) {
     if (c->steps_from != COLLECT_NONE) conclude(c, c->facts); /* else they are a machine's */
-    return mm_facts_save(path, c->lowered->graph, c->facts);
+    return mm_facts_write(c->facts, c->lowered->graph, path);
 }

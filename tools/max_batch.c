@@ -5,7 +5,8 @@
 typedef struct search {
     const nets_net *net;
     const target *target;
-    const char *policy, *facts_path;
+    const char *policy;
+    const facts_source *facts;
     int64_t budget_bytes, pinned_bytes;
     int64_t fits, fits_bytes; /* the largest batch known to fit, 0: none, and what its plan needs */
     int64_t over, over_bytes; /* the smallest above it known not to; 0: none */
@@ -14,7 +15,7 @@ typedef struct search {
 
 static mm_status probe(search *s, int64_t batch) {
     requirement r;
-    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, s->facts_path));
+    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, s->facts));
     mm_status status = requirement_limit_pinned(&r, s->pinned_bytes);
     int64_t bytes = r.planned.plan->peak_bytes, pinned = r.planned.plan->pinned_bytes;
     requirement_fini(&r);
@@ -93,11 +94,11 @@ static mm_status find_below(search *s, const search *bound) {
 }
 
 mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
-                         int64_t pinned_bytes, const char *facts_path, max_batch *found_out) {
+                         int64_t pinned_bytes, const facts_source *facts, max_batch *found_out) {
     search s = {.net = net,
                 .target = target,
                 .policy = policy,
-                .facts_path = facts_path,
+                .facts = facts,
                 .budget_bytes = budget_bytes,
                 .pinned_bytes = pinned_bytes};
     struct target untimed = *target;

@@ -113,7 +113,7 @@ static void print_search(FILE *file, const plan_case *c) {
 static void print_prediction(FILE *file, const plan_case *c) {
     if (c->untimed)
         fprintf(file, "  %-22s none: %s has no times of %s; 'mm bench --facts' with this policy measures them\n",
-                "predicted step", c->facts, c->untimed);
+                "predicted step", c->facts->path, c->untimed);
     else
         fprintf(file, "  %-22s %14.3f  ms, %.1f images/s, %d%% of side streams hidden\n", "predicted step",
                 (double)c->sim.iteration_ns * 1e-6, (double)c->batch * 1e9 / (double)c->sim.iteration_ns,

@@ -11,7 +11,8 @@
 #include "tools/requirement.h"
 
 typedef struct plan_case {
-    const char *net, *facts; /* as asked for; facts: file, or NULL */
+    const char *net;           /* as asked for */
+    const facts_source *facts; /* borrowed; NULL: no times */
     target target;
     int64_t batch, budget_bytes, pinned_bytes; /* budget, pinned 0: none */
     bool searched;                             /* the batch is the largest that fits, as found; 1 if none does */

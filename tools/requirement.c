@@ -14,13 +14,13 @@ static void give_link(mm_facts *facts, int64_t bytes_per_s) {
 }
 
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
-                      const char *policy_spec, int64_t base_bytes, const char *facts_path) {
+                      const char *policy_spec, int64_t base_bytes, const facts_source *facts) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
     MM_TRY(nets_lower(net, target->backend, batch, mode, NETS_SGD, &r->lowered));
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
-    if (facts_path) MM_TRY(facts_source_load(facts_path, r->lowered->graph, r->planned.facts));
-    if (facts_path && target->link_bytes_per_s > 0) give_link(r->planned.facts, target->link_bytes_per_s);
+    if (facts) MM_TRY(facts_source_fill(facts, r->lowered->graph, r->planned.facts));
+    if (facts && !facts->for_run && target->link_bytes_per_s > 0) give_link(r->planned.facts, target->link_bytes_per_s);
     mm_planned_tell(&r->planned, &target->rates);
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
@@ -32,9 +32,9 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
 }
 
 mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
-                           const char *policy, int64_t base_bytes, const char *facts_path) {
+                           const char *policy, int64_t base_bytes, const facts_source *facts) {
     memset(r, 0, sizeof *r);
-    mm_status status = make(r, net, batch, mode, target, policy, base_bytes, facts_path);
+    mm_status status = make(r, net, batch, mode, target, policy, base_bytes, facts);
     if (status != MM_OK) requirement_fini(r);
     return status;
 }

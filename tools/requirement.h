@@ -4,6 +4,7 @@
 
 #include "mm/planning.h"
 #include "nets/lower.h"
+#include "tools/facts_source.h"
 #include "tools/target.h"
 
 typedef struct requirement {
@@ -25,10 +26,10 @@ MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holde
                                         const requirement_free *free);
 
 /* Lowers and plans, with the lowest peak that the policy can reach. base_bytes 0: what the graph's own persistent
- * tensors take. facts_path: times to go with it (facts_source.h), or NULL. The net must outlive it. */
+ * tensors take. facts: times to go with it (facts_source.h), or NULL. The net must outlive it. */
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
                                       const target *target, const char *policy, int64_t base_bytes,
-                                      const char *facts_path);
+                                      const facts_source *facts);
 /* Plans anew, as the policy does within these limits; if nothing of it fits them, with the lowest peak within the
  * pinned memory. staged_bytes: of a buffer beside the persistent tensors (target_staged_bytes), or 0. */
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,

@@ -36,6 +36,7 @@ typedef struct session_config {
     bool measure;       /* touched bytes */
     bool measure_times;
     mm_issue issue;
+    const facts_source *facts;         /* measured, for_run, of the training graph; borrowed; NULL: none */
     const volatile sig_atomic_t *stop; /* nonzero: no further iteration; NULL: never */
     int64_t alloc_cost_ns;
     texts *texts; /* borrowed: keeps what rows name, and must outlive them; NULL: rows name no policy_now */

@@ -38,13 +38,21 @@ static mm_status make_room(session *s) {
     return MM_OK;
 }
 
+/* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. */
+static mm_status require(const session *s, int64_t batch, nets_mode mode, int p, int64_t base_bytes, requirement *r) {
+    const session_config *c = &s->config;
+    const char *policy = c->policies.text[p];
+    mm_status status = requirement_init(r, c->net, batch, mode, &c->target, policy, base_bytes, c->facts);
+    if (!c->facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
+    return requirement_init(r, c->net, batch, mode, &c->target, policy, base_bytes, NULL);
+}
+
 mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
     MM_TRY(make_room(s));
     for (int p = 0; p < s->config.policies.n; p++) {
         requirement *r = &s->requirements[s->n_requirements];
         MM_TRY(session_go_on(s));
-        MM_TRY(requirement_init(r, s->config.net, batch, mode, &s->config.target, s->config.policies.text[p],
-                                *base_bytes, NULL));
+        MM_TRY(require(s, batch, mode, p, *base_bytes, r));
         s->n_requirements++;
         *base_bytes = r->base_bytes;
         MM_TRY(raise_by(s, p, r));

@@ -40,8 +40,21 @@ mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_
     return MM_OK;
 }
 
+static void destroy_names(mm_facts_names *names, int n_steps, int n_tensors) {
+    if (!names) return;
+    for (int s = 0; names->layers && s < n_steps; s++) free(names->layers[s]);
+    for (int t = 0; names->tensors && t < n_tensors; t++) free(names->tensors[t]);
+    free(names->layers);
+    free(names->phases);
+    free(names->tensors);
+    free(names->path);
+    free(names->graph);
+    free(names);
+}
+
 void mm_facts_destroy(mm_facts *facts) {
     if (!facts) return;
+    destroy_names(facts->names, facts->n_steps, facts->n_tensors);
     free(facts->variant_first);
     free(facts->variants);
     free(facts->codecs);

@@ -34,7 +34,22 @@ typedef struct mm_code_facts {
     int64_t split_rows, split_bytes;
 } mm_code_facts;
 
-typedef struct mm_facts {
+/* What facts are of that were read from a file (mm_facts_load): steps and tensors by their names. */
+typedef struct mm_facts_names {
+    char *path;       /* of the file */
+    char *graph;      /* the name of the graph that they were measured of; "" if the file does not say */
+    int steps_of_all; /* that graph's */
+    int tensors_of_all;
+    int64_t tensor_bytes;
+    char **layers;    /* per step, sorted by layer, then phase */
+    mm_phase *phases; /* per step */
+    char **tensors;   /* per tensor */
+} mm_facts_names;
+
+/* Facts are of one graph: arrays go by its steps and tensors. Or they were read from a file, and `names` says what
+ * they are of; mm_facts_apply makes facts of a graph of them. */
+struct mm_facts {
+    mm_facts_names *names; /* NULL: of a graph */
     int n_steps;
     int *variant_first; /* n_steps + 1 entries: step s has variants [variant_first[s], variant_first[s + 1]) */
     mm_variant *variants;
@@ -57,7 +72,7 @@ typedef struct mm_facts {
     int threads;         /* of the machine's CPUs that steps were measured on; 0: not known, or another device */
     int64_t piece_bytes; /* a code on its way over the link goes in pieces of so many bytes of the map, or more
                             (mm/core/program.h) */
-} mm_facts;
+};
 
 /* Of a map: its copy takes 20 us and more on the links of today's GPUs, even compressed four times, so that the two
  * launches and the event of each piece are small beside it; and maps of some tens of MiB still get several pieces. */
@@ -73,7 +88,6 @@ enum { MM_FAR_PS_MOST = 1000000 };
 /* A variant for each workspace that the graph allows a step, the declared one first, without times; room for n_codecs
  * codecs. */
 MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
-void mm_facts_destroy(mm_facts *facts);
 
 /* Puts each step's variant with the least workspace first, which is the one that policies take. False if it was so. */
 bool mm_facts_put_least_workspace_first(mm_facts *facts);
@@ -85,10 +99,21 @@ const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor t
 /* Whether the link with both ways busy has at least a tenth of its rate one way alone (or that is not known). */
 bool mm_facts_link_is_possible(const mm_facts *facts);
 
-/* The facts as a text file (JSON): steps by layer name and phase, codes by tensor name and codec spec, so that they
- * can be applied to a graph built elsewhere. Load fills in what the file has for this graph and leaves the rest;
- * MM_ERR_FORMAT if it is not such a file or is for another graph. Save writes atomically. */
-MM_CHECKED mm_status mm_facts_load(const char *path, const mm_graph *graph, mm_facts *facts);
-MM_CHECKED mm_status mm_facts_save(const char *path, const mm_graph *graph, const mm_facts *facts);
+/* How much of the facts is taken. */
+typedef enum mm_facts_part {
+    MM_FACTS_ALL,   /* sizes of workspaces and codes and unknown codecs, too: to plan for another device */
+    MM_FACTS_TIMES, /* for a plan that is run: sizes and codecs are those of `facts`, and must be those of `from` */
+} mm_facts_part;
+
+/* Fills in what `from` has of this graph and leaves the rest. `from` was read from a file, or is of an equal graph.
+ * MM_ERR_FORMAT: it is of another graph, or its sizes are others; nothing is changed. */
+MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_facts *facts);
+
+/* Writes the facts of a graph to a file (JSON), atomically: steps by layer name and phase, codes by tensor name and
+ * codec spec. mm_facts_load reads it. MM_ERR_INVALID: two layers have one name and phase. */
+MM_CHECKED mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path);
+
+/* A fingerprint of the graph, with the numbers of its steps and tensors: the sum of all tensors' bytes. It may wrap. */
+int64_t mm_facts_tensor_bytes(const mm_graph *graph);
 
 #endif

@@ -28,12 +28,6 @@
 static const char format_name[] = "mm facts";
 enum { FORMAT_VERSION = 1 };
 
-static int64_t tensor_bytes_sum(const mm_graph *graph) {
-    uint64_t sum = 0; /* a fingerprint: it may wrap */
-    for (int t = 0; t < mm_graph_tensors(graph); t++) sum += (uint64_t)mm_graph_tensor(graph, t)->bytes;
-    return (int64_t)(sum & INT64_MAX);
-}
-
 /* ---------------------------------------------------------------- save */
 
 static json_t *variant_json(const mm_variant *v) {
@@ -88,7 +82,7 @@ static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
     return json_pack(
         "{s:s, s:i, s:{s:s, s:i, s:i, s:I}, s:{s:I, s:I, s:I, s:I}, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:o, s:o}",
         "format", format_name, "version", FORMAT_VERSION, "graph", "name", mm_graph_name(graph), "steps",
-        facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)tensor_bytes_sum(graph), "link",
+        facts->n_steps, "tensors", facts->n_tensors, "tensor_bytes", (json_int_t)mm_facts_tensor_bytes(graph), "link",
         "out_bytes_per_s", (json_int_t)facts->out_bytes_per_s, "in_bytes_per_s", (json_int_t)facts->in_bytes_per_s,
         "out_both_bytes_per_s", (json_int_t)facts->out_both_bytes_per_s, "in_both_bytes_per_s",
         (json_int_t)facts->in_both_bytes_per_s, "contention_permille", facts->contention_permille,
@@ -129,23 +123,26 @@ static mm_status write_atomically(const char *path, const json_t *json) {
 
 /* ---------------------------------------------------------------- load */
 
-typedef struct step_key {
+/* An entry of the file's "steps". */
+typedef struct step_entry {
     const char *layer;
     mm_phase phase;
-    int step;
-} step_key;
+    const json_t *variants;
+} step_entry;
 
-/* What a file says, until all of it is known to be good. */
 typedef struct loader {
     const char *path;
-    const mm_graph *graph;
-    mm_facts *facts;              /* new */
-    step_key *keys;               /* steps by layer name and phase */
-    const json_t **step_variants; /* per step; NULL: the file has none */
+    mm_facts *facts;
+    step_entry *steps;
+    json_t *tensors; /* name: its index */
 } loader;
 
 static mm_status bad(const loader *l, const char *where, const char *what) {
     return mm_fail(MM_ERR_FORMAT, "facts file %s: %s%s%s", l->path, where, *where ? ": " : "", what);
+}
+
+static mm_status no_memory(const loader *l) {
+    return mm_fail(MM_ERR_NOMEM, "out of memory for facts file %s", l->path);
 }
 
 static mm_status get_integer(const loader *l, const json_t *object, const char *where, const char *key, int64_t low,
@@ -159,6 +156,15 @@ static mm_status get_integer(const loader *l, const json_t *object, const char *
         return mm_fail(MM_ERR_FORMAT, "facts file %s: %s: %s is %lld, must be %lld to %lld", l->path, where, key,
                        (long long)integer, (long long)low, (long long)high);
     *out = integer;
+    return MM_OK;
+}
+
+/* The same, of an int. */
+static mm_status get_int(const loader *l, const json_t *object, const char *where, const char *key, int low, int high,
+                         int *out) {
+    int64_t integer;
+    MM_TRY(get_integer(l, object, where, key, low, high, &integer));
+    *out = (int)integer;
     return MM_OK;
 }
 
@@ -176,120 +182,138 @@ static const int64_t MAX_BYTES = INT64_C(1) << 62;
 static mm_status load_header(loader *l, const json_t *root) {
     const char *format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, format_name) != 0) return bad(l, "", "this is no file of facts");
-    int64_t version, steps, tensors, bytes;
+    int64_t version;
     MM_TRY(get_integer(l, root, "format", "version", FORMAT_VERSION, FORMAT_VERSION, &version));
     const json_t *graph = json_object_get(root, "graph");
-    MM_TRY(get_integer(l, graph, "graph", "steps", 0, INT32_MAX, &steps));
-    MM_TRY(get_integer(l, graph, "graph", "tensors", 0, INT32_MAX, &tensors));
-    MM_TRY(get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &bytes));
-    if (steps == mm_graph_steps(l->graph) && tensors == mm_graph_tensors(l->graph) &&
-        bytes == tensor_bytes_sum(l->graph))
-        return MM_OK;
-    return mm_fail(MM_ERR_FORMAT,
-                   "facts file %s is for another graph: %lld steps, %lld tensors, %lld bytes; %s has %d, %d, %lld",
-                   l->path, (long long)steps, (long long)tensors, (long long)bytes, mm_graph_name(l->graph),
-                   mm_graph_steps(l->graph), mm_graph_tensors(l->graph), (long long)tensor_bytes_sum(l->graph));
+    const char *name = json_string_value(json_object_get(graph, "name"));
+    mm_facts_names *names = l->facts->names = calloc(1, sizeof *names);
+    if (!names || !(names->path = strdup(l->path)) || !(names->graph = strdup(name ? name : ""))) return no_memory(l);
+    MM_TRY(get_int(l, graph, "graph", "steps", 0, INT32_MAX, &names->steps_of_all));
+    MM_TRY(get_int(l, graph, "graph", "tensors", 0, INT32_MAX, &names->tensors_of_all));
+    return get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &names->tensor_bytes);
 }
 
 static mm_status load_link(loader *l, const json_t *root) {
     const json_t *link = json_object_get(root, "link");
     mm_facts *f = l->facts;
-    int64_t contention, link_contention = 0;
     MM_TRY(get_integer(l, link, "link", "out_bytes_per_s", 0, MAX_BYTES, &f->out_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "in_bytes_per_s", 0, MAX_BYTES, &f->in_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "out_both_bytes_per_s", 0, MAX_BYTES, &f->out_both_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "in_both_bytes_per_s", 0, MAX_BYTES, &f->in_both_bytes_per_s));
     if (!mm_facts_link_is_possible(f)) return bad(l, "link", "less than a tenth of a rate is left with both ways busy");
-    MM_TRY(get_integer(l, root, "device", "contention_permille", 0, MM_CONTENTION_MOST, &contention));
+    MM_TRY(get_int(l, root, "device", "contention_permille", 0, MM_CONTENTION_MOST, &f->contention_permille));
     if (json_object_get(root, "link_contention_permille")) /* older files have none */
-        MM_TRY(get_integer(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST, &link_contention));
-    f->contention_permille = (int)contention;
-    f->link_contention_permille = (int)link_contention;
+        MM_TRY(get_int(l, root, "device", "link_contention_permille", 0, MM_CONTENTION_MOST,
+                       &f->link_contention_permille));
     MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));
     if (json_object_get(root, "alloc_ns")) /* older files have none */
         MM_TRY(get_integer(l, root, "device", "alloc_ns", 0, MM_ALLOC_NS_MOST, &f->alloc_ns));
-    int64_t threads = 0;
-    if (json_object_get(root, "threads")) MM_TRY(get_integer(l, root, "device", "threads", 0, INT32_MAX, &threads));
-    f->threads = (int)threads;
+    if (json_object_get(root, "threads")) MM_TRY(get_int(l, root, "device", "threads", 0, INT32_MAX, &f->threads));
     if (!json_object_get(root, "cache_bytes")) return MM_OK; /* nor these */
     MM_TRY(get_integer(l, root, "device", "cache_bytes", 0, MAX_BYTES, &f->cache_bytes));
     return get_integer(l, root, "device", "far_ps_per_byte", 0, MM_FAR_PS_MOST, &f->far_ps_per_byte);
 }
 
 static int by_layer_and_phase(const void *a, const void *b) {
-    const step_key *x = a, *y = b;
+    const step_entry *x = a, *y = b;
     int order = strcmp(x->layer, y->layer);
     return order ? order : (int)x->phase - (int)y->phase;
 }
 
-static mm_status index_steps(loader *l) {
-    int n = mm_graph_steps(l->graph);
-    for (int s = 0; s < n; s++) {
-        const mm_step_info *info = mm_graph_step(l->graph, s);
-        l->keys[s] = (step_key){mm_graph_layer(l->graph, info->layer)->name, info->phase, s};
-    }
-    qsort(l->keys, (size_t)n, sizeof *l->keys, by_layer_and_phase);
-    for (int s = 1; s < n; s++)
-        if (by_layer_and_phase(&l->keys[s - 1], &l->keys[s]) == 0)
-            return mm_fail(MM_ERR_INVALID, "graph %s has two layers named %s: facts cannot tell them apart",
-                           mm_graph_name(l->graph), l->keys[s].layer);
-    return MM_OK;
-}
-
-/* Finds the step that an entry of "steps" is about, and keeps the entry's variants for it. */
-static mm_status load_step(loader *l, const json_t *entry) {
-    const char *layer = json_string_value(json_object_get(entry, "layer"));
+static mm_status read_step(const loader *l, const json_t *entry, step_entry *out) {
     const char *phase = json_string_value(json_object_get(entry, "phase"));
-    const json_t *variants = json_object_get(entry, "variants");
-    if (!layer || !phase) return bad(l, "steps", "an entry has no layer or phase");
-    if (json_array_size(variants) == 0) return bad(l, layer, "has no variants");
-    for (int p = MM_FORWARD; p <= MM_UPDATE; p++) {
-        if (strcmp(phase, mm_phase_name(p)) != 0) continue;
-        step_key wanted = {.layer = layer, .phase = p};
-        const step_key *found =
-            bsearch(&wanted, l->keys, (size_t)mm_graph_steps(l->graph), sizeof wanted, by_layer_and_phase);
-        if (!found) break;
-        if (l->step_variants[found->step]) return bad(l, layer, "has two entries for one phase");
-        l->step_variants[found->step] = variants;
-        return MM_OK;
-    }
-    return mm_fail(MM_ERR_FORMAT, "facts file %s is for another graph: %s has no step %s %s", l->path,
-                   mm_graph_name(l->graph), layer, phase);
+    out->layer = json_string_value(json_object_get(entry, "layer"));
+    out->variants = json_object_get(entry, "variants");
+    if (!out->layer || !phase) return bad(l, "steps", "an entry has no layer or phase");
+    if (json_array_size(out->variants) == 0) return bad(l, out->layer, "has no variants");
+    for (int p = MM_FORWARD; p <= MM_UPDATE; p++)
+        if (strcmp(phase, mm_phase_name(p)) == 0) {
+            out->phase = p;
+            return MM_OK;
+        }
+    return mm_fail(MM_ERR_FORMAT, "facts file %s: %s: there is no phase %s", l->path, out->layer, MM_BRIEF(phase));
 }
 
-static mm_status load_variant(const loader *l, const json_t *entry, int step, mm_variant *out) {
+static mm_status load_variant(const loader *l, const json_t *entry, const step_entry *step, mm_variant *out) {
     char where[256];
-    int64_t id;
-    mm_graph_step_name(l->graph, step, where, sizeof where);
-    MM_TRY(get_integer(l, entry, where, "id", INT32_MIN, INT32_MAX, &id));
-    out->id = (int32_t)id;
+    snprintf(where, sizeof where, "%.200s %s", step->layer, mm_phase_name(step->phase));
+    MM_TRY(get_int(l, entry, where, "id", INT32_MIN, INT32_MAX, &out->id));
     MM_TRY(get_bool(l, entry, where, "deterministic", &out->deterministic));
     MM_TRY(get_integer(l, entry, where, "workspace_bytes", 0, MAX_BYTES, &out->workspace_bytes));
     return get_integer(l, entry, where, "ns", 0, MM_NS_MOST, &out->ns);
 }
 
-/* The new facts' variants: the file's where it has any, else those of `old`. */
-static mm_status load_variants(loader *l, const mm_facts *old) {
-    size_t n = 0;
-    for (int s = 0; s < old->n_steps; s++) {
-        l->facts->variant_first[s] = (int)n;
-        n += l->step_variants[s] ? json_array_size(l->step_variants[s])
-                                 : (size_t)(old->variant_first[s + 1] - old->variant_first[s]);
-        if (n > INT32_MAX) return bad(l, "steps", "too many variants");
+/* Steps that take no time would be predicted to run infinitely fast. A zero alone means "not known". */
+static mm_status check_timed(const loader *l) {
+    const mm_facts *f = l->facts;
+    for (int v = 0; v < f->variant_first[f->n_steps]; v++)
+        if (f->variants[v].ns > 0) return MM_OK;
+    return f->n_steps == 0 ? MM_OK : bad(l, "steps", "ns is 0 in every entry: no step was measured");
+}
+
+static mm_status fill_steps(loader *l) {
+    mm_facts *f = l->facts;
+    int n = 0;
+    for (int s = 0; s < f->n_steps; s++) {
+        const step_entry *step = &l->steps[s];
+        if (!(f->names->layers[s] = strdup(step->layer))) return no_memory(l);
+        f->names->phases[s] = step->phase;
+        for (size_t v = 0; v < json_array_size(step->variants); v++)
+            MM_TRY(load_variant(l, json_array_get(step->variants, v), step, &f->variants[n++]));
+        f->variant_first[s + 1] = n;
     }
-    l->facts->variant_first[old->n_steps] = (int)n;
-    mm_variant *variants = realloc(l->facts->variants, (n + 1) * sizeof *variants);
-    if (!variants) return mm_fail(MM_ERR_NOMEM, "out of memory for loading facts");
-    l->facts->variants = variants;
-    for (int s = 0; s < old->n_steps; s++) {
-        for (int v = l->facts->variant_first[s]; v < l->facts->variant_first[s + 1]; v++) {
-            int i = v - l->facts->variant_first[s];
-            if (l->step_variants[s])
-                MM_TRY(load_variant(l, json_array_get(l->step_variants[s], (size_t)i), s, &variants[v]));
-            else
-                variants[v] = old->variants[old->variant_first[s] + i];
-        }
+    return check_timed(l);
+}
+
+static mm_status load_steps(loader *l, const json_t *steps) {
+    size_t n = json_array_size(steps), variants = 0;
+    mm_facts *f = l->facts;
+    if (n > INT32_MAX) return bad(l, "steps", "too many");
+    l->steps = calloc(n + 1, sizeof *l->steps);
+    f->variant_first = calloc(n + 1, sizeof *f->variant_first);
+    f->names->layers = calloc(n + 1, sizeof *f->names->layers);
+    f->names->phases = calloc(n + 1, sizeof *f->names->phases);
+    if (!l->steps || !f->variant_first || !f->names->layers || !f->names->phases) return no_memory(l);
+    for (size_t s = 0; s < n; s++) {
+        MM_TRY(read_step(l, json_array_get(steps, s), &l->steps[s]));
+        variants += json_array_size(l->steps[s].variants);
     }
+    qsort(l->steps, n, sizeof *l->steps, by_layer_and_phase);
+    for (size_t s = 1; s < n; s++)
+        if (by_layer_and_phase(&l->steps[s - 1], &l->steps[s]) == 0)
+            return bad(l, l->steps[s].layer, "has two entries for one phase");
+    if (variants > INT32_MAX) return bad(l, "steps", "too many variants");
+    f->variants = calloc(variants + 1, sizeof *f->variants);
+    if (!f->variants) return no_memory(l);
+    f->n_steps = (int)n;
+    return fill_steps(l);
+}
+
+/* Gives each tensor that any codec has a code of an index. */
+static mm_status index_tensors(loader *l, const json_t *codecs) {
+    mm_facts *f = l->facts;
+    const char *name;
+    json_t *entry;
+    l->tensors = json_object();
+    for (size_t c = 0; c < json_array_size(codecs); c++) {
+        json_t *codes = json_object_get(json_array_get(codecs, c), "codes");
+        json_object_foreach(
+            codes, name,
+            entry) if (!json_object_get(l->tensors, name) &&
+                       json_object_set_new(l->tensors, name, json_integer((json_int_t)json_object_size(l->tensors))) !=
+                           0) return no_memory(l);
+    }
+    size_t n = json_object_size(l->tensors), n_codecs = json_array_size(codecs);
+    if (n > INT32_MAX || n_codecs > INT32_MAX / (n + 1)) return bad(l, "codecs", "too many codes");
+    f->names->tensors = calloc(n + 1, sizeof *f->names->tensors);
+    f->codecs = calloc(n_codecs + 1, sizeof *f->codecs);
+    f->codes = calloc(n_codecs * n + 1, sizeof *f->codes);
+    if (!l->tensors || !f->names->tensors || !f->codecs || !f->codes) return no_memory(l);
+    f->n_tensors = (int)n;
+    f->n_codecs = (int)n_codecs;
+    for (size_t i = 0; i < n_codecs * n; i++) f->codes[i].code_bytes = -1;
+    json_object_foreach(l->tensors, name,
+                        entry) if (!(f->names->tensors[json_integer_value(entry)] = strdup(name))) return no_memory(l);
     return MM_OK;
 }
 
@@ -297,11 +321,8 @@ static mm_status load_codes(loader *l, const json_t *codes, int codec) {
     const char *name;
     json_t *entry;
     json_object_foreach((json_t *)codes, name, entry) {
-        mm_tensor tensor;
-        if (mm_graph_find_tensor(l->graph, name, &tensor) != MM_OK)
-            return mm_fail(MM_ERR_FORMAT, "facts file %s is for another graph: %s has no tensor %s", l->path,
-                           mm_graph_name(l->graph), name);
-        mm_code_facts *code = &l->facts->codes[(size_t)codec * (size_t)l->facts->n_tensors + (size_t)tensor];
+        size_t tensor = (size_t)json_integer_value(json_object_get(l->tensors, name));
+        mm_code_facts *code = &l->facts->codes[(size_t)codec * (size_t)l->facts->n_tensors + tensor];
         char where[256];
         snprintf(where, sizeof where, "codec %s: %.128s", l->facts->codecs[codec].spec, name);
         MM_TRY(get_integer(l, entry, where, "code_bytes", 1, MAX_BYTES, &code->code_bytes));
@@ -312,16 +333,7 @@ static mm_status load_codes(loader *l, const json_t *codes, int codec) {
     return MM_OK;
 }
 
-/* Steps that take no time would be predicted to run infinitely fast. A zero alone means "not known". */
-static mm_status check_timed(const loader *l, const json_t *steps) {
-    for (int s = 0; s < l->facts->n_steps; s++)
-        for (int v = l->facts->variant_first[s]; l->step_variants[s] && v < l->facts->variant_first[s + 1]; v++)
-            if (l->facts->variants[v].ns > 0) return MM_OK;
-    return json_array_size(steps) == 0 ? MM_OK : bad(l, "steps", "ns is 0 in every entry: no step was measured");
-}
-
-/* Into the slot of that spec; else into an empty one: there is one for each codec of the file. */
-static mm_status load_codec(loader *l, const json_t *entry) {
+static mm_status load_codec(loader *l, const json_t *entry, int codec) {
     const char *spec = json_string_value(json_object_get(entry, "spec"));
     if (!spec || !*spec) return bad(l, "codecs", "a spec is missing");
     if (strlen(spec) >= MM_SPEC_CAPACITY)
@@ -329,8 +341,7 @@ static mm_status load_codec(loader *l, const json_t *entry) {
                        MM_BRIEF(spec), strlen(spec), MM_SPEC_CAPACITY - 1);
     const json_t *codes = json_object_get(entry, "codes");
     if (!json_is_object(codes)) return bad(l, spec, "has no codes");
-    int codec = mm_facts_codec(l->facts, spec);
-    if (codec < 0) codec = mm_facts_codec(l->facts, "");
+    if (mm_facts_codec(l->facts, spec) >= 0) return bad(l, spec, "has two entries");
     mm_codec_facts *c = &l->facts->codecs[codec];
     snprintf(c->spec, sizeof c->spec, "%s", spec);
     MM_TRY(get_bool(l, entry, spec, "lossless", &c->lossless));
@@ -340,30 +351,14 @@ static mm_status load_codec(loader *l, const json_t *entry) {
     return load_codes(l, codes, codec);
 }
 
-/* How many codecs of the file the facts have no slot for. */
-static int missing_slots(const mm_facts *old, const json_t *codecs) {
-    int unknown = 0, empty = 0;
-    for (size_t i = 0; i < json_array_size(codecs); i++) {
-        const char *spec = json_string_value(json_object_get(json_array_get(codecs, i), "spec"));
-        unknown += !spec || mm_facts_codec(old, spec) < 0;
-    }
-    for (int c = 0; c < old->n_codecs; c++) empty += old->codecs[c].spec[0] == '\0';
-    return unknown > empty ? unknown - empty : 0;
-}
-
-static mm_status load_all(loader *l, const json_t *root, const mm_facts *old) {
+static mm_status load_all(loader *l, const json_t *root) {
+    MM_TRY(load_header(l, root));
     const json_t *steps = json_object_get(root, "steps"), *codecs = json_object_get(root, "codecs");
     if (!json_is_array(steps) || !json_is_array(codecs)) return bad(l, "", "steps or codecs are missing");
-    MM_TRY(mm_facts_create(l->graph, old->n_codecs + missing_slots(old, codecs), &l->facts));
-    memcpy(l->facts->codecs, old->codecs, (size_t)old->n_codecs * sizeof *old->codecs);
-    memcpy(l->facts->codes, old->codes, (size_t)old->n_codecs * (size_t)old->n_tensors * sizeof *old->codes);
-    l->facts->piece_bytes = old->piece_bytes;
     MM_TRY(load_link(l, root));
-    MM_TRY(index_steps(l));
-    for (size_t i = 0; i < json_array_size(steps); i++) MM_TRY(load_step(l, json_array_get(steps, i)));
-    MM_TRY(load_variants(l, old));
-    MM_TRY(check_timed(l, steps));
-    for (size_t i = 0; i < json_array_size(codecs); i++) MM_TRY(load_codec(l, json_array_get(codecs, i)));
+    MM_TRY(load_steps(l, steps));
+    MM_TRY(index_tensors(l, codecs));
+    for (int c = 0; c < l->facts->n_codecs; c++) MM_TRY(load_codec(l, json_array_get(codecs, (size_t)c), c));
     return MM_OK;
 }
 
@@ -381,30 +376,46 @@ static mm_status parse(const char *path, json_t **root_out) {
     return mm_fail(MM_ERR_FORMAT, "facts file %s, line %d: %s", path, error.line, error.text);
 }
 
-mm_status mm_facts_load(const char *path, const mm_graph *graph, mm_facts *facts) {
+mm_status mm_facts_load(const char *path, mm_facts **facts_out) {
     json_t *root;
+    MM_TRY(mm_check_given(path, "mm_facts_load", "path"));
+    MM_TRY(mm_check_given(facts_out, "mm_facts_load", "facts_out"));
     MM_TRY(parse(path, &root));
-    size_t n = (size_t)mm_graph_steps(graph) + 1;
-    loader l = {.path = path,
-                .graph = graph,
-                .keys = malloc(n * sizeof *l.keys),
-                .step_variants = calloc(n, sizeof *l.step_variants)};
-    mm_status status = l.keys && l.step_variants ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for loading facts");
-    if (status == MM_OK) status = load_header(&l, root);
-    if (status == MM_OK) status = load_all(&l, root, facts);
-    if (status == MM_OK) {
-        mm_facts old = *facts;
-        *facts = *l.facts;
-        *l.facts = old;
-    }
-    mm_facts_destroy(l.facts);
-    free(l.keys);
-    free(l.step_variants);
+    loader l = {.path = path, .facts = calloc(1, sizeof *l.facts)};
+    mm_status status = l.facts ? load_all(&l, root) : no_memory(&l);
+    json_decref(l.tensors);
     json_decref(root);
+    free(l.steps);
+    if (status == MM_OK)
+        *facts_out = l.facts;
+    else
+        mm_facts_destroy(l.facts);
     return status;
 }
 
-mm_status mm_facts_save(const char *path, const mm_graph *graph, const mm_facts *facts) {
+/* ---------------------------------------------------------------- the file written */
+
+/* By its name and phase a step is found again. */
+static mm_status check_names(const mm_graph *graph) {
+    int n = mm_graph_steps(graph);
+    step_entry *steps = malloc(((size_t)n + 1) * sizeof *steps);
+    if (!steps) return mm_fail(MM_ERR_NOMEM, "out of memory for saving facts");
+    for (int s = 0; s < n; s++) {
+        const mm_step_info *info = mm_graph_step(graph, s);
+        steps[s] = (step_entry){mm_graph_layer(graph, info->layer)->name, info->phase, NULL};
+    }
+    qsort(steps, (size_t)n, sizeof *steps, by_layer_and_phase);
+    mm_status status = MM_OK;
+    for (int s = 1; status == MM_OK && s < n; s++)
+        if (by_layer_and_phase(&steps[s - 1], &steps[s]) == 0)
+            status = mm_fail(MM_ERR_INVALID, "graph %s has two layers named %s: facts cannot tell them apart",
+                             mm_graph_name(graph), steps[s].layer);
+    free(steps);
+    return status;
+}
+
+mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path) {
+    MM_TRY(check_names(graph));
     json_t *json = facts_json(graph, facts);
     if (!json) return mm_fail(MM_ERR_NOMEM, "facts of %s: out of memory, or a name is not UTF-8", mm_graph_name(graph));
     mm_status status = write_atomically(path, json);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/status.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/small_graph.h"
 
@@ -66,9 +67,22 @@ static void write_device(const fixture *f, int out_both, int contention, const c
 
 static void write_file(const fixture *f, const char *rest) { write_device(f, 90, 5, rest); }
 
+/* Reads the file, for a graph. */
+static mm_status load_part(const char *path, const mm_graph *graph, mm_facts_part part, mm_facts *facts) {
+    mm_facts *file;
+    MM_TRY(mm_facts_load(path, &file));
+    mm_status status = mm_facts_apply(file, graph, part, facts);
+    mm_facts_destroy(file);
+    return status;
+}
+
+static mm_status load(const char *path, const mm_graph *graph, mm_facts *facts) {
+    return load_part(path, graph, MM_FACTS_ALL, facts);
+}
+
 static void expect_format_error(fixture *f, const char *words) {
     mm_facts before = *f->facts;
-    mm_status status = mm_facts_load(f->path, f->g.graph, f->facts);
+    mm_status status = load(f->path, f->g.graph, f->facts);
     if (status != MM_ERR_FORMAT) fail_msg("%s: %s", words, mm_status_name(status));
     if (!strstr(mm_last_error(), words)) fail_msg("no '%s' in: %s", words, mm_last_error());
     assert_non_null(strstr(mm_last_error(), f->path));
@@ -129,9 +143,9 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->cache_bytes = (int64_t)seed << 40;
         facts->far_ps_per_byte = 10 * (int64_t)seed;
         facts->link_contention_permille = (int)seed;
-        assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
+        assert_int_equal(mm_facts_write(facts, graph, f->path), MM_OK);
         assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
-        assert_int_equal(mm_facts_load(f->path, graph, loaded), MM_OK);
+        assert_int_equal(load(f->path, graph, loaded), MM_OK);
         assert_same_facts(facts, loaded);
         mm_facts_destroy(loaded);
         mm_facts_destroy(facts);
@@ -142,7 +156,7 @@ static void save_then_load_gives_the_same_facts(void **state) {
 static void saved_file_is_readable_by_others(void **state) {
     fixture *f = *state;
     struct stat status;
-    assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(mm_facts_write(f->facts, f->g.graph, f->path), MM_OK);
     assert_int_equal(stat(f->path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0644);
 }
@@ -159,7 +173,7 @@ static void what_the_file_leaves_out_stays(void **state) {
                   "\"codecs\": [{\"spec\": \"theirs\", \"lossless\": true, \"fixed_size\": true,"
                   " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 9,"
                   " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6}}}]");
-    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
     const mm_facts *facts = f->facts;
     assert_int_equal(facts->variants[facts->variant_first[LOSS_F]].ns, 123);
     assert_int_equal(facts->variant_first[CONV_B + 1] - facts->variant_first[CONV_B], 2);
@@ -181,15 +195,54 @@ static void what_the_file_leaves_out_stays(void **state) {
     assert_int_equal(facts->piece_bytes, 1000);
 }
 
+/* A plan that is run takes no size from a file. */
+static void times_alone_are_taken_where_sizes_are_the_same(void **state) {
+    fixture *f = *state;
+    mm_facts *facts = f->facts;
+    strcpy(facts->codecs[0].spec, "mine");
+    facts->codes[f->g.map] = (mm_code_facts){.code_bytes = 77, .scratch_bytes = 5};
+    facts->variants[facts->variant_first[CONV_B]].ns = 10;
+    facts->codes[f->g.map].encode_ns = 7;
+    facts->out_bytes_per_s = 100;
+    assert_int_equal(mm_facts_write(facts, f->g.graph, f->path), MM_OK);
+
+    facts->variants[facts->variant_first[CONV_B]].ns = 0;
+    facts->codes[f->g.map].encode_ns = 0;
+    facts->codecs[0].lossless = true; /* the file says otherwise */
+    facts->out_bytes_per_s = 0;
+    if (load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(facts->variants[facts->variant_first[CONV_B]].ns, 10);
+    assert_int_equal(facts->codes[f->g.map].encode_ns, 7);
+    assert_true(facts->codecs[0].lossless);
+    assert_int_equal(facts->out_bytes_per_s, 100);
+
+    facts->codes[f->g.map].code_bytes = 78;
+    mm_facts before = *facts;
+    assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_ERR_FORMAT);
+    assert_non_null(
+        strstr(mm_last_error(), "the mine code of map takes 77 bytes and 5 of scratch there, 78 and 5 here"));
+    facts->codes[f->g.map].code_bytes = 77;
+    facts->variants[facts->variant_first[CONV_B]].workspace_bytes++;
+    assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_ERR_FORMAT);
+    assert_non_null(strstr(mm_last_error(), "conv backward has other workspaces there than here"));
+    assert_memory_equal(&before, facts, sizeof before);
+
+    strcpy(facts->codecs[0].spec, "another"); /* the file's codec is not this plan's */
+    facts->variants[facts->variant_first[CONV_B]].workspace_bytes--;
+    assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_OK);
+    assert_int_equal(facts->n_codecs, 1);
+    assert_string_equal(facts->codecs[0].spec, "another");
+}
+
 static void codec_takes_the_slot_of_its_spec_or_an_empty_one(void **state) {
     fixture *f = *state;
     write_file(f, "\"steps\": [], \"codecs\": [{\"spec\": \"theirs\", \"lossless\": true, \"fixed_size\": true,"
                   " \"gives_value\": true, \"gives_sign\": false, \"codes\": {}}]");
-    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
     assert_int_equal(f->facts->n_codecs, 1);
     assert_string_equal(f->facts->codecs[0].spec, "theirs");
     f->facts->codecs[0].lossless = false;
-    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
     assert_int_equal(f->facts->n_codecs, 1);
     assert_true(f->facts->codecs[0].lossless);
 }
@@ -201,7 +254,8 @@ static void file_of_another_graph_is_refused(void **state) {
     random_graph_options options = {.seed = 5, .layers = 5, .max_channels = 4};
     assert_int_equal(random_graph_create(&options, &other), MM_OK);
     assert_int_equal(mm_facts_create(other, 0, &facts), MM_OK);
-    assert_int_equal(mm_facts_save(f->path, other, facts), MM_OK);
+    facts->variants[0].ns = 1;
+    assert_int_equal(mm_facts_write(facts, other, f->path), MM_OK);
     expect_format_error(f, "another graph");
     mm_facts_destroy(facts);
     mm_graph_destroy(other);
@@ -209,12 +263,15 @@ static void file_of_another_graph_is_refused(void **state) {
 
 static void names_that_the_graph_lacks_are_refused(void **state) {
     fixture *f = *state;
-    write_file(f, "\"steps\": [{\"layer\": \"pool\", \"phase\": \"forward\", \"variants\": [{}]}], \"codecs\": []");
+#define VARIANTS                                                                                                       \
+    "\"variants\": [{\"id\": 0, \"deterministic\": true, \"workspace_bytes\": 0, \"ns\": 1}]}], \"codecs\": []"
+    write_file(f, "\"steps\": [{\"layer\": \"pool\", \"phase\": \"forward\", " VARIANTS);
     expect_format_error(f, "no step pool forward");
-    write_file(f, "\"steps\": [{\"layer\": \"relu\", \"phase\": \"update\", \"variants\": [{}]}], \"codecs\": []");
+    write_file(f, "\"steps\": [{\"layer\": \"relu\", \"phase\": \"update\", " VARIANTS);
     expect_format_error(f, "no step relu update");
     write_file(f, "\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": true,"
-                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"elsewhere\": {}}}]");
+                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"elsewhere\": {\"code_bytes\": 9,"
+                  " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6}}}]");
     expect_format_error(f, "no tensor elsewhere");
 }
 
@@ -249,6 +306,11 @@ static void corrupt_files_are_refused(void **state) {
         {"\"steps\": [], \"codecs\": [{}]", "spec is missing"},
         {"\"steps\": [], \"codecs\": [{\"spec\": \"c\"}]", "has no codes"},
         {"\"steps\": [], \"steps\": []", "duplicate"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"sideways\", \"variants\": [{}]}], \"codecs\": []",
+         "conv: there is no phase sideways"},
+        {"\"steps\": [{\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{}]},"
+         " {\"layer\": \"conv\", \"phase\": \"forward\", \"variants\": [{}]}], \"codecs\": []",
+         "conv: has two entries for one phase"},
         {"\"steps\": [", "line 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -276,12 +338,12 @@ static void what_simulations_refuse_is_refused(void **state) {
                   " \"deterministic\": true, \"workspace_bytes\": 1, \"ns\": 1000000000001}]}], \"codecs\": []");
     expect_format_error(f, "ns is 1000000000001");
     write_device(f, 10, MM_CONTENTION_MOST, nothing);
-    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
 }
 
 static void every_cut_of_a_file_is_refused(void **state) {
     fixture *f = *state;
-    assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(mm_facts_write(f->facts, f->g.graph, f->path), MM_OK);
     FILE *file = fopen(f->path, "r");
     char text[8192];
     size_t n = fread(text, 1, sizeof text, file);
@@ -291,13 +353,13 @@ static void every_cut_of_a_file_is_refused(void **state) {
     while (n-- > 0) {
         text[n] = '\0';
         write_text(f, text);
-        assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_ERR_FORMAT);
+        assert_int_equal(load(f->path, f->g.graph, f->facts), MM_ERR_FORMAT);
     }
 }
 
 static void missing_file_says_its_name(void **state) {
     fixture *f = *state;
-    assert_int_equal(mm_facts_load(f->path, f->g.graph, f->facts), MM_ERR_IO);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_ERR_IO);
     assert_non_null(strstr(mm_last_error(), f->path));
 }
 
@@ -305,11 +367,11 @@ static void save_that_fails_leaves_nothing(void **state) {
     fixture *f = *state;
     char path[4200];
     snprintf(path, sizeof path, "%s/nowhere/facts.json", f->directory);
-    assert_int_equal(mm_facts_save(path, f->g.graph, f->facts), MM_ERR_IO);
+    assert_int_equal(mm_facts_write(f->facts, f->g.graph, path), MM_ERR_IO);
     assert_non_null(strstr(mm_last_error(), path));
     /* A directory cannot be replaced by a file; the new file must not stay. */
     assert_int_equal(mkdir(f->path, 0755), 0);
-    assert_int_equal(mm_facts_save(f->path, f->g.graph, f->facts), MM_ERR_IO);
+    assert_int_equal(mm_facts_write(f->facts, f->g.graph, f->path), MM_ERR_IO);
     assert_int_equal(rmdir(f->path), 0);
 }
 
@@ -322,8 +384,7 @@ static void layers_of_one_name_are_refused(void **state) {
     for (int i = 0; i < 2; i++) small_step(graph, small_layer(graph, "twin", MM_LAYER_OTHER), MM_FORWARD, &use, 1, 0);
     assert_int_equal(mm_graph_freeze(graph), MM_OK);
     assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
-    assert_int_equal(mm_facts_save(f->path, graph, facts), MM_OK);
-    assert_int_equal(mm_facts_load(f->path, graph, facts), MM_ERR_INVALID);
+    assert_int_equal(mm_facts_write(facts, graph, f->path), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "twin"));
     mm_facts_destroy(facts);
     mm_graph_destroy(graph);
@@ -333,12 +394,19 @@ static void layers_of_one_name_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(save_then_load_gives_the_same_facts), CASE(saved_file_is_readable_by_others),
-        CASE(what_the_file_leaves_out_stays),      CASE(codec_takes_the_slot_of_its_spec_or_an_empty_one),
-        CASE(file_of_another_graph_is_refused),    CASE(names_that_the_graph_lacks_are_refused),
-        CASE(what_simulations_refuse_is_refused),  CASE(corrupt_files_are_refused),
-        CASE(every_cut_of_a_file_is_refused),      CASE(missing_file_says_its_name),
-        CASE(save_that_fails_leaves_nothing),      CASE(layers_of_one_name_are_refused),
+        CASE(save_then_load_gives_the_same_facts),
+        CASE(saved_file_is_readable_by_others),
+        CASE(what_the_file_leaves_out_stays),
+        CASE(times_alone_are_taken_where_sizes_are_the_same),
+        CASE(codec_takes_the_slot_of_its_spec_or_an_empty_one),
+        CASE(file_of_another_graph_is_refused),
+        CASE(names_that_the_graph_lacks_are_refused),
+        CASE(what_simulations_refuse_is_refused),
+        CASE(corrupt_files_are_refused),
+        CASE(every_cut_of_a_file_is_refused),
+        CASE(missing_file_says_its_name),
+        CASE(save_that_fails_leaves_nothing),
+        CASE(layers_of_one_name_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

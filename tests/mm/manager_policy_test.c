@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "mm/measured.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 21, LAYERS = 10, BUDGET = 1 << 20 };
@@ -335,6 +337,74 @@ static void lists_name_all_there_is(void **state) {
     }
 }
 
+/* ---------------------------------------------------------------- facts */
+
+typedef struct told {
+    int warnings;
+    char last[512];
+} told;
+
+static void note_warning(void *ctx, mm_log_level level, const char *message) {
+    told *t = ctx;
+    if (level != MM_LOG_WARNING) return;
+    t->warnings++;
+    snprintf(t->last, sizeof t->last, "%s", message);
+}
+
+/* A file of facts in which each step of the graph takes so much. */
+static mm_facts *facts_of(const mm_graph *graph, int64_t step_ns) {
+    char path[4096];
+    mm_facts *facts;
+    const char *root = getenv("TEST_TMPDIR");
+    snprintf(path, sizeof path, "%s/facts-%s-%lld", root ? root : "/tmp", mm_graph_name(graph), (long long)step_ns);
+    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = step_ns + v;
+    facts->out_bytes_per_s = facts->in_bytes_per_s = 12345;
+    if (mm_facts_write(facts, graph, path) != MM_OK) fail_msg("%s", mm_last_error());
+    mm_facts_destroy(facts);
+    if (mm_facts_load(path, &facts) != MM_OK) fail_msg("%s", mm_last_error());
+    unlink(path);
+    return facts;
+}
+
+static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);
+    mm_facts *facts = facts_of(graph, 1000);
+    told t = {0};
+    mm_options options = {.device_bytes = BUDGET,
+                          .measure_times = true,
+                          .facts = facts,
+                          .log = {.fn = note_warning, .ctx = &t, .level = MM_LOG_WARNING}};
+    mm_manager *m = rig_manager(&options);
+    mm_measured measured;
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+    assert_int_equal(t.warnings, 0);
+    static const char *const policies[] = {"liveness", "freelunch:codec=raw,eligible=all"};
+    for (int i = 0; i < 2; i++) { /* of each plan, not the first alone */
+        assert_int_equal(mm_policy_set(m, policies[i]), MM_OK);
+        assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
+        for (int v = 0; v < measured.facts->variant_first[measured.facts->n_steps]; v++)
+            assert_int_equal(measured.facts->variants[v].ns, 1000 + v);
+        assert_int_equal(measured.facts->out_bytes_per_s, 12345);
+    }
+    mm_manager_destroy(m);
+    m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, other), MM_OK); /* without, and that is told once */
+    assert_int_equal(t.warnings, 1);
+    if (!strstr(t.last, "is planned without measured times: facts file") || !strstr(t.last, "is for another graph"))
+        fail_msg("%s", t.last);
+    assert_int_equal(mm_policy_set(m, "liveness"), MM_OK);
+    assert_int_equal(t.warnings, 1);
+    assert_int_equal(mm_measured_get(m, other, &measured), MM_OK);
+    for (int v = 0; v < measured.facts->variant_first[measured.facts->n_steps]; v++)
+        assert_int_equal(measured.facts->variants[v].ns, 0);
+    mm_manager_destroy(m);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+    mm_graph_destroy(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
@@ -346,6 +416,7 @@ int main(void) {
         cmocka_unit_test(a_graph_that_is_not_frozen_is_refused),
         cmocka_unit_test(events_and_log_tell_what_happened_in_order),
         cmocka_unit_test(lists_name_all_there_is),
+        cmocka_unit_test(plans_are_made_by_the_facts_that_the_manager_was_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,7 +189,10 @@ bad_sources_are_refused_() {
     refused 1 "cannot open nowhere: No such file" bench --simulate nowhere
     echo "{" >broken
     refused 1 "facts file broken, line " bench --simulate broken
-    echo '{"format": "mm facts"}' >nameless
+    echo '{"format": "mm facts"}' >short
+    refused 1 "facts file short: format: version is missing" bench --simulate short
+    expect 0 "${simulate[@]}" --policies liveness --facts named
+    sed 's/"name": ".* train .*"/"name": "mine"/' named >nameless
     refused 1 "nameless does not say of which network" bench --simulate nameless
     sed 's/"launch_ns": [0-9]*/"launch_ns": -1/' "$machine" >negative
     refused 1 "machine file negative: launch_ns is -1, must be 0 to" "${simulate[@]/#$machine/negative}"

@@ -528,6 +528,23 @@ own_data() { # IMAGES LABELS
 
 own=(train --net resnet8@4x4,classes=4 --quiet --batch 4 --threads 1) # what 8 images teach hangs on the last bit
 
+measured_times_are_planned_by_() {
+    local plan=(--net tiny --batch 4 --policy hybrid:when=needed --budget) least
+    expect 0 bench --net tiny --batch 4 --iterations 3 --policies liveness,hybrid:when=always --facts facts --quiet
+    least=$(minimum tiny 4 hybrid)
+    expect 0 plan "${plan[@]}" $((least + 4096)) --facts facts --json planned
+    expect 0 train "${plan[@]}" $((least + 4096)) --facts facts --json row --iterations 2 --quiet
+    [[ ! -s err ]] || fail "$(<err)"
+    [[ $(values row minimum_bytes) == $(values planned minimum_bytes) ]] || fail "other minima"
+    [[ $(values row predicted_peak_bytes) == $(values planned predicted_peak_bytes) ]] || fail "other plans"
+    refused 1 "facts file facts is for another graph" train --net tiny --batch 8 --facts facts --iterations 2 --quiet
+    sed 's/"workspace_bytes": 0/"workspace_bytes": 64/' facts >others
+    refused 1 "has other workspaces there than here" "${tiny[@]}" --facts others --iterations 2
+    echo '{"format": "mm machine"' >broken
+    refused 1 "facts file broken, line" "${tiny[@]}" --facts broken --iterations 2
+    refused 2 "--save and --facts name the same file, facts" "${tiny[@]}" --facts facts --save facts
+}
+
 codec_threads_change_no_bit_() {
     expect 0 "${net[@]}" --policy freelunch:rate=4,eligible=all,when=always --iterations 3 --save one
     expect 0 "${net[@]}" --policy freelunch:rate=4,eligible=all,when=always --iterations 3 --save three --codec-threads 3

@@ -181,7 +181,7 @@ largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
         expect 1 plan --net tiny --policy $policy --budget 4MiB --batch $((batch + 1)) --facts "$machine"
     done
     refused 1 "cannot open none.json" plan --net tiny --max-batch --budget 1MiB --facts none.json
-    echo '{"format": "mm facts"}' >facts
+    expect 0 bench --simulate "$machine" --net tiny --batch 8 --policies liveness --facts facts --quiet
     refused 2 "--facts facts: of one batch, cannot go with --max-batch" plan --net tiny --max-batch --budget 1MiB \
         --facts facts
 }
