@@ -72,9 +72,16 @@ static bool is_file(const named_file *f) {
     return f->path && !(strcmp(f->option, "--json") == 0 && strcmp(f->path, "-") == 0);
 }
 
+static mm_status check_written(const named_file *f) {
+    if (strcmp(f->path, "-") == 0)
+        return mm_fail(MM_ERR_INVALID, "%s -: only --json can go to standard output; a file of that name is ./-",
+                       f->option);
+    return nets_safetensors_writable(f->path);
+}
+
 mm_status files_check(const named_file *files, int n) {
     for (int i = 0; i < n; i++) {
-        if (is_file(&files[i]) && files[i].use == FILE_WRITTEN) MM_TRY(nets_safetensors_writable(files[i].path));
+        if (is_file(&files[i]) && files[i].use == FILE_WRITTEN) MM_TRY(check_written(&files[i]));
         for (int j = 0; j < i; j++) {
             bool clash =
                 is_file(&files[i]) && is_file(&files[j]) && (files[i].use != FILE_READ || files[j].use != FILE_READ);

@@ -33,7 +33,7 @@ typedef struct data_files {
 void files_data(const char *spec, data_files *files_out);
 
 /* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that
- * what is written first, or was there to be read, would be lost. */
+ * what is written first, or was there to be read, would be lost; or it is "-", which only --json may be. */
 MM_CHECKED mm_status files_check(const named_file *files, int n);
 
 #endif

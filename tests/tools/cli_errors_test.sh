@@ -261,6 +261,10 @@ outputs_that_cannot_be_written_are_refused_before_the_first_step_() {
     refused 1 "folder: cannot be written" plan --net tiny --json folder
     refused 1 "folder: cannot be written" bench --net tiny --json folder
     refused 1 "none/x: cannot be written" bench --net tiny --facts none/x
+    for option in --save --log; do
+        refused 2 "$option -: only --json can go to standard output; a file of that name is ./-" "${train[@]}" $option -
+    done
+    refused 2 "--facts -: only --json" bench --net tiny --facts -
     [[ $(ls) == $'err\nfolder\nout' ]] || fail "left behind: $(ls)"
 }
 
