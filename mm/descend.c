@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/advice.h"
 #include "mm/manager.h"
+#include "mm/refusal.h"
 #include "policies/fallback.h"
 
 bool mm_manager_is_short(const mm_manager *m) {

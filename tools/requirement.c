@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/advice.h"
+#include "mm/refusal.h"
 #include "mm/core/status.h"
 #include "tools/facts_source.h"
 

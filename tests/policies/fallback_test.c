@@ -1,4 +1,5 @@
-/* What may stand in for a policy: only what can be meant, weaker first, and never lossy for lossless. */
+/* What may stand in for a policy: only what can be meant, weaker first, and never lossy for lossless. And which is
+ * advised where one is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 
 #include "mm/core/status.h"
 #include "pipeline/codec/codec.h"
+#include "policies/advice.h"
 #include "policies/fallback.h"
 
 static const char *const POLICIES[] = {
@@ -178,6 +180,64 @@ static void a_long_policy_has_all_rungs_in_full(void **state) {
     mm_fallback_fini(&brief);
 }
 
+/* ---------------------------------------------------------------- advice */
+
+/* What policies take, by their configurations: a pretended planner. */
+typedef struct world {
+    struct taken {
+        const char *spec; /* as published */
+        int64_t needed, always, pinned;
+    } taken[4]; /* others cannot be had */
+} world;
+
+static mm_trial pretend(void *ctx, const mm_policy *policy) {
+    const world *w = ctx;
+    mm_trial t = {.bytes = INT64_MAX, .lossy = *mm_rules_codec(&policy->config) != '\0'};
+    for (int i = 0; i < 4 && w->taken[i].spec; i++) {
+        mm_policy own;
+        assert_int_equal(mm_policy_parse(w->taken[i].spec, &own), MM_OK);
+        own.config.when = policy->config.when;
+        if (mm_policy_equal(&own, policy)) {
+            t.bytes = policy->config.when == MM_WHEN_ALWAYS ? w->taken[i].always : w->taken[i].needed;
+            t.pinned_bytes = w->taken[i].pinned;
+        }
+        mm_policy_fini(&own);
+    }
+    return t;
+}
+
+static void advise(world w, bool published_only, mm_advice_kind kind, const char *spec, int64_t bytes) {
+    const mm_limits limits = {.device_bytes = 100, .pinned_bytes = 10};
+    mm_advice advice = {.kind = MM_ADVICE_NONE};
+    assert_int_equal(mm_advice_find(&limits, published_only, pretend, &w, &advice), MM_OK);
+    assert_int_equal(advice.kind, kind);
+    if (spec) assert_string_equal(advice.policy.spec, spec);
+    if (spec) assert_int_equal(advice.takes.bytes, bytes);
+    mm_policy_fini(&advice.policy);
+}
+
+static void the_first_that_fits_is_advised_and_a_lossless_one_before_the_others(void **state) {
+    (void)state;
+    advise((world){{{"liveness", 90, 90, 0}, {"recompute", 20, 20, 0}}}, false, MM_ADVICE_FITS, "liveness", 90);
+    advise((world){{{"liveness", 101, 101, 0}, {"recompute:mode=sqrt", 60, 100, 0}}}, false, MM_ADVICE_FITS,
+           "recompute:mode=sqrt", 100);
+    advise((world){{{"swap", 90, 120, 10}, {"freelunch", 80, 110, 0}}}, false, MM_ADVICE_FITS, "swap", 90);
+    advise((world){{{"swap", 101, 120, 10}, {"freelunch", 80, 130, 0}}}, false, MM_ADVICE_FITS, "freelunch", 80);
+    advise((world){{{"rules:*=compress(zfp:rate=4);*=swap", 101, 100, 0}}}, false, MM_ADVICE_FITS,
+           "rules:*=compress(zfp:rate=4);*=swap", 100);
+}
+
+static void where_none_fits_more_pinned_memory_is_advised_or_what_needs_least(void **state) {
+    (void)state;
+    advise((world){{{"swap", 50, 50, 11}, {"recompute", 101, 101, 0}}}, false, MM_ADVICE_PINNED, "swap", 50);
+    advise((world){{{"liveness", 130, 130, 0}, {"recompute", 110, 120, 0}}}, false, MM_ADVICE_NEEDS_LEAST, "recompute",
+           110);
+    advise((world){{{"liveness", 130, 130, 0}, {"recompute", 90, 120, 0}}}, true, MM_ADVICE_NEEDS_LEAST, "recompute",
+           120);
+    advise((world){{{"recompute", 120, 120, 0}, {"hybrid", 115, 119, 0}}}, false, MM_ADVICE_NEEDS_LEAST, "hybrid", 115);
+    advise((world){0}, false, MM_ADVICE_NONE, NULL, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_stands_in_is_lossy_only_as_the_policy_is),
@@ -186,6 +246,8 @@ int main(void) {
         cmocka_unit_test(steps_come_in_the_order_from_later_decodes_to_stronger_policies),
         cmocka_unit_test(segments_run_again_come_after_cheap_layers_and_before_the_computation_waits),
         cmocka_unit_test(what_does_the_same_as_the_policy_is_not_named_again),
+        cmocka_unit_test(the_first_that_fits_is_advised_and_a_lossless_one_before_the_others),
+        cmocka_unit_test(where_none_fits_more_pinned_memory_is_advised_or_what_needs_least),
         cmocka_unit_test(a_long_policy_has_all_rungs_in_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* Which policy would do where one does not fit. */
-#ifndef MM_ADVICE_H
-#define MM_ADVICE_H
+/* A refusal says which policy would fit. */
+#ifndef MM_REFUSAL_H
+#define MM_REFUSAL_H
 
 #include "mm/planning.h"
 
@@ -16,9 +16,8 @@ typedef struct mm_refused {
 
 /* To be called with the refusal of a policy (MM_ERR_INFEASIBLE, its message the last error): adds to the message a
  * policy that would fit the limits, a lossless one before the others, or, if none was found, one that would with more
- * pinned memory, or else the one that needs least device memory within the pinned memory that there is, and how much.
- * Each policy is planned once, as published; of the best without loss, and the best with, all that when=needed tries.
- * Returns MM_ERR_INFEASIBLE. */
+ * pinned memory, or else the one that needs least device memory within the pinned memory that there is, and how much
+ * (policies/advice.h). Returns MM_ERR_INFEASIBLE. */
 MM_CHECKED mm_status mm_advise(const mm_refused *refused);
 
 #endif

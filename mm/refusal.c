@@ -1,0 +1,62 @@
+#include "mm/refusal.h"
+
+#include <stdio.h>
+
+#include "mm/core/status.h"
+#include "policies/advice.h"
+
+/* Whether whoever was refused can run the plan, memory aside. */
+static bool can_run(const mm_refused *r, const mm_plan *plan) {
+    for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
+    return true;
+}
+
+/* An mm_trial_fn. */
+static mm_trial try_policy(void *ctx, const mm_policy *policy) {
+    const mm_refused *r = ctx;
+    mm_trial t = {.bytes = INT64_MAX};
+    mm_planned planned;
+    if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
+    mm_planned_tell(&planned, &r->rates);
+    for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
+    bool made = mm_planned_make(&planned, policy, r->graph, &r->limits) == MM_OK;
+    if (made && can_run(r, planned.plan)) {
+        t.bytes = planned.plan->peak_bytes;
+        t.pinned_bytes = planned.plan->pinned_bytes;
+    }
+    mm_planned_fini(&planned);
+    return t;
+}
+
+/* The refusal and, behind it, the advice. */
+static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
+    const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
+    switch (advice->kind) {
+    case MM_ADVICE_FITS:
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, spec, lossy);
+    case MM_ADVICE_PINNED:
+        return mm_fail(MM_ERR_INFEASIBLE,
+                       "%s; no policy would fit with %s of pinned memory; with %s, policy %s%s would", refusal,
+                       MM_SIZE_TOLD(r->limits.pinned_bytes), MM_SIZE_TOLD(advice->takes.pinned_bytes), spec, lossy);
+    case MM_ADVICE_NEEDS_LEAST:
+        if (r->descended) break;
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %s", refusal, spec, lossy,
+                       MM_SIZE_TOLD(advice->takes.bytes));
+    case MM_ADVICE_NONE:
+        break;
+    }
+    return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+}
+
+mm_status mm_advise(const mm_refused *refused) {
+    char refusal[MM_MESSAGE_CAPACITY];
+    snprintf(refusal, sizeof refusal, "%s", mm_last_error());
+    mm_refused ctx = *refused;
+    mm_advice advice = {.kind = MM_ADVICE_NONE};
+    if (mm_advice_find(&refused->limits, refused->descended, try_policy, &ctx, &advice) != MM_OK)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* which says more than that there is no advice */
+    mm_status status = tell(refused, refusal, &advice);
+    mm_policy_fini(&advice.policy);
+    return status;
+}
