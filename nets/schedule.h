@@ -1,4 +1,4 @@
-/* The learning rate over time: steps. */
+/* The learning rate over time. */
 #ifndef NETS_SCHEDULE_H
 #define NETS_SCHEDULE_H
 
@@ -6,14 +6,27 @@
 
 enum { NETS_SCHEDULE_STEPS = 8 };
 
-/* `rate`, multiplied by `factor` at each of the iterations `at[0 .. n)`, which increase. */
+typedef enum nets_schedule_id {
+    NETS_SCHEDULE_STEP,   /* `rate`, multiplied by `factor` at each of the iterations `at[0 .. n)`, which increase */
+    NETS_SCHEDULE_COSINE, /* rises to `rate` in equal parts over `warmup` iterations, then falls as half a cosine, to
+                             reach zero after `iterations`: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts */
+    NETS_SCHEDULES
+} nets_schedule_id;
+
+/* All zero but for the rate: constant. */
 typedef struct nets_schedule {
+    nets_schedule_id id;
     float rate, factor;
     int n;
     int64_t at[NETS_SCHEDULE_STEPS];
+    int64_t warmup, iterations;
 } nets_schedule;
 
-/* MM_ERR_INVALID: a rate or factor that is not positive and finite, too many steps, steps that do not increase. */
+/* Reads "constant" or "cosine[,warmup=N]" into the id and the warmup. MM_ERR_INVALID: says what there is. */
+MM_CHECKED mm_status nets_schedule_parse(const char *text, nets_schedule *schedule);
+
+/* MM_ERR_INVALID: a rate or factor that is not positive and finite, too many steps, steps that do not increase, a warmup
+ * as long as all iterations. */
 MM_CHECKED mm_status nets_schedule_check(const nets_schedule *schedule);
 
 /* The rate of an iteration, from 0. */

@@ -239,7 +239,7 @@ char *args_text(const arg *a) {
     case ARG_TEXTS:
         return join(a->target);
     case ARG_NUMBER:
-        return number_text(*(const double *)a->target);
+        return *(const double *)a->target < a->min ? strdup("") : number_text(*(const double *)a->target);
     case ARG_COUNT:
     case ARG_SIZE: {
         long long count = *(const int64_t *)a->target,

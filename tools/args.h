@@ -49,7 +49,7 @@ const arg *args_find(const arg *table, const char *name);
  * as it is. Else the text must live as long as what it is set for. */
 MM_CHECKED mm_status args_set(const arg *a, const char *text);
 
-/* An option's value as args_set takes it, to be freed; "" for one below its least. NULL: out of memory. No flags. */
+/* An option's value as args_set takes it, to be freed; "" for one below its least, which is none. NULL: out of memory. No flags. */
 char *args_text(const arg *a);
 
 /* Splits "a,b,c"; a policy's own commas bind closer: "naive,freelunch:rate=4,depth=2" is two (a piece without a name of

@@ -17,7 +17,6 @@ static session_config configure(bench *b, const nets_net *net, int64_t batch, co
                              .target = b->target,
                              .pinned_bytes = b->pinned_bytes,
                              .seed = (uint64_t)b->seed,
-                             .optimizer = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .issue = b->issue,
                              .same_batches = b->same_batches,
                              .keep_going = true, /* the speed is that of any other loss */

@@ -20,7 +20,7 @@ _Static_assert(NETS_STATE_LAST == NETS_STATE + 1, "all states are among the part
 /* A parameter's part as the file has it. */
 static nets_safetensors_tensor describe(const session *s, int index, nets_part part, char name[NAME_CAPACITY]) {
     const nets_param *param = nets_net_param(s->config.net, index);
-    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.optimizer.id);
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.target.optimizer.id);
     if (part == NETS_VALUE)
         snprintf(name, NAME_CAPACITY, "%s", param->name);
     else
@@ -35,7 +35,7 @@ static nets_safetensors_tensor describe_count(const session *s, int i) {
     static const nets_safetensors_tensor COUNTS[] = {
         {.name = "rng", .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {RNG_WORDS}},
         {.name = NETS_STEP_NAME, .dtype = NETS_SAFETENSORS_U32, .rank = 1, .dims = {1}}};
-    int n = nets_optimizer_traits_of(s->config.optimizer.id)->counts ? 2 : 1;
+    int n = nets_optimizer_traits_of(s->config.target.optimizer.id)->counts ? 2 : 1;
     return i < n ? COUNTS[i] : (nets_safetensors_tensor){0};
 }
 
@@ -140,12 +140,12 @@ static mm_status take(session *s, const nets_safetensors_file *file, void *piece
     for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < N_PARTS; p++) {
             char name[NAME_CAPACITY];
-            if (!has_part(s, i, PARTS[p])) continue;
+            if (!has_part(s, i, PARTS[p]) || (PARTS[p] != NETS_VALUE && s->config.reset_optimizer)) continue;
             nets_safetensors_tensor want = describe(s, i, PARTS[p], name);
             bool there = PARTS[p] == NETS_VALUE || nets_safetensors_find(file, name);
             if (there) MM_TRY(take_one(s, file, &want, piece));
         }
-    for (int i = 0; describe_count(s, i).name; i++) {
+    for (int i = 0; i < (s->config.reset_optimizer ? 1 : 2) && describe_count(s, i).name; i++) {
         nets_safetensors_tensor want = describe_count(s, i);
         if (nets_safetensors_find(file, want.name)) MM_TRY(take_one(s, file, &want, piece));
     }

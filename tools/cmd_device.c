@@ -151,7 +151,6 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
                              .batch = o->batch,
                              .target = o->target,
                              .seed = 1,
-                             .optimizer = {.momentum = 0.9f, .weight_decay = 1e-4f},
                              .same_batches = true,
                              .measure_times = true};
     config.policies.text[config.policies.n++] = policy;

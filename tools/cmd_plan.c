@@ -207,6 +207,7 @@ int cmd_plan(int argc, char **argv) {
         {"--svg", "FILE", "the same as a picture", ARG_TEXT, &c.svg, 0, 0},
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
+        TARGET_OPTIMIZER_ARG(&c.target),
         {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
         {0},

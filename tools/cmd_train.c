@@ -25,10 +25,11 @@ typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *facts, *issue;
     int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
-    double lr, momentum, weight_decay;
+    const char *lr_schedule;
+    double lr, momentum, weight_decay; /* below their least: as the optimizer has it */
     target target;
     arg_texts switch_texts, lr_texts;
-    bool eval, keep_going, no_ladder, self_check, no_measure, quiet, help;
+    bool eval, keep_going, no_ladder, self_check, no_measure, quiet, reset_optimizer, help;
     const arg *table;
     int argc;
     char **argv;
@@ -44,8 +45,9 @@ typedef struct train {
     nets_safetensors_file *state;         /* loaded; NULL: none */
     session_period save_period;           /* of epochs: in epochs */
     bool save_epochs;
-    int64_t saved_iteration; /* that the file of --save holds; 0: it was not written yet */
-    texts texts;             /* that the row names */
+    int64_t saved_iteration;                           /* that the file of --save holds; 0: it was not written yet */
+    char optimizer_text[NETS_OPTIMIZER_TEXT_CAPACITY]; /* with all options, for the state */
+    texts texts;                                       /* that the row names */
 } train;
 
 /* ---------------------------------------------------------------- what the run's state says */
@@ -54,6 +56,35 @@ static bool uses_lossy(const train *t) {
     bool lossy = train_state_lossy(t->policy);
     for (int i = 0; i < t->n_switches; i++) lossy |= train_state_lossy(t->switches[i].policy);
     return lossy;
+}
+
+/* How a state's run was updated; a state that does not say is of the time when there was SGD alone. NULL: of weights
+ * alone. */
+static const char *state_optimizer(const train *t) {
+    const char *optimizer = session_state_says(t->state, "optimizer");
+    return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
+}
+
+/* Of a state, what is not given goes on; but another optimizer has its own rate and options, and of steps and a schedule
+ * the one that is given counts. */
+static mm_status open_optimizer(train *t) {
+    const char *then = state_optimizer(t), *now = t->target.optimizer_text ? t->target.optimizer_text : "sgd";
+    const size_t length = strcspn(now, ",");
+    if (args_given(t->argc, t->argv, "--lr-step") && !args_given(t->argc, t->argv, "--lr-schedule"))
+        t->lr_schedule = "";
+    if (args_given(t->argc, t->argv, "--lr-schedule") && !args_given(t->argc, t->argv, "--lr-step"))
+        args_texts_fini(&t->lr_texts);
+    if (args_given(t->argc, t->argv, "--optimizer")) { /* with all options */
+        if (!args_given(t->argc, t->argv, "--momentum")) t->momentum = -1;
+        if (!args_given(t->argc, t->argv, "--weight-decay")) t->weight_decay = -1;
+    }
+    if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
+    if (!t->reset_optimizer)
+        return mm_fail(MM_ERR_INVALID,
+                       "--optimizer %s: %s was trained with %s; --reset-optimizer takes its weights alone", now,
+                       t->load, then);
+    if (!args_given(t->argc, t->argv, "--lr")) t->lr = 0;
+    return MM_OK;
 }
 
 /* Before anything else of the run is looked at. */
@@ -67,6 +98,7 @@ static mm_status open_state(train *t) {
     /* Another policy is not switched as the state's was. */
     if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
         args_texts_fini(&t->switch_texts);
+    MM_TRY(open_optimizer(t));
     /* Another device has none to set. */
     if (!target_is_host(t->target.device) && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
     return MM_OK;
@@ -123,9 +155,28 @@ static mm_status read_switch(train *t, const char *text) {
     return MM_OK;
 }
 
-/* Each --lr-step is an iteration, at which the rate falls to a tenth. */
-static mm_status read_schedule(const train *t, nets_schedule *schedule) {
-    *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f};
+/* Once --optimizer is read: its options may be given one by one. All are then as they are, for the state. */
+static mm_status read_optimizer(train *t) {
+    nets_optimizer *optimizer = &t->target.optimizer;
+    if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
+    if (t->momentum >= 0 && nets_optimizer_set(optimizer, "momentum", t->momentum) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--momentum %g", t->momentum);
+    if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
+    if (t->lr <= 0) t->lr = nets_optimizer_traits_of(optimizer->id)->rate;
+    if (optimizer->id == NETS_SGD) t->momentum = optimizer->momentum;
+    t->weight_decay = optimizer->weight_decay;
+    nets_optimizer_text(optimizer, t->optimizer_text);
+    t->target.optimizer_text = t->optimizer_text;
+    return MM_OK;
+}
+
+/* Each --lr-step is an iteration, at which the rate falls to a tenth. `iterations`: of the whole run. */
+static mm_status read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
+    *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f, .iterations = iterations};
+    if (*t->lr_schedule && t->lr_texts.n > 0)
+        return mm_fail(MM_ERR_INVALID, "--lr-schedule %s and --lr-step: give one of them", t->lr_schedule);
+    if (*t->lr_schedule && nets_schedule_parse(t->lr_schedule, schedule) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--lr-schedule %s", t->lr_schedule);
     for (int i = 0; i < t->lr_texts.n; i++) {
         char *end;
         errno = 0;
@@ -201,6 +252,7 @@ static mm_status configure(train *t, session_config *config) {
     MM_TRY(check_data(t));
     mm_issue issue;
     MM_TRY(target_init(&t->target));
+    MM_TRY(read_optimizer(t));
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
     MM_TRY(mm_policy_check(t->policy));
@@ -217,7 +269,7 @@ static mm_status configure(train *t, session_config *config) {
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,
                                .seed = (uint64_t)t->seed,
-                               .optimizer = {.momentum = (float)t->momentum, .weight_decay = (float)t->weight_decay},
+                               .reset_optimizer = t->reset_optimizer,
                                .whole_epochs = trains_last_batch(t),
                                .evaluate = t->eval,
                                .keep_going = t->keep_going,
@@ -257,10 +309,15 @@ static void say_why_nothing_ran(const train *t, const session *s) {
                 t->load, (long long)s->iteration);
 }
 
+/* How many iterations the run has, those behind a loaded state included. */
+static int64_t last_iteration(const train *t, const session *s) {
+    return t->epochs ? t->epochs * s->train_size.batches - s->data_shift : t->iterations;
+}
+
 /* Trains to the end, with an evaluation after each epoch if asked; one run otherwise. A loaded state that is at the end
  * is only evaluated. */
 static mm_status train_all(train *t, session *s, session_run *run, row *r) {
-    int64_t epoch = s->train_size.batches, end = t->epochs ? t->epochs * epoch - s->data_shift : t->iterations;
+    int64_t epoch = s->train_size.batches, end = last_iteration(t, s);
     row all = {0};
     do {
         int64_t epoch_end = s->iteration + epoch - (s->iteration + s->data_shift) % epoch;
@@ -301,8 +358,8 @@ static mm_status save_at_end(train *t, session *s, mm_status status) {
 
 static mm_status run_session(train *t, session *s, row *r) {
     session_run run = {.hook = apply_switches, .hook_ctx = t, .log = t->log, .quiet = t->quiet, .save = save};
-    MM_TRY(read_schedule(t, &run.schedule));
     if (t->state) MM_TRY(session_load(s, t->state, t->load));
+    MM_TRY(read_schedule(t, last_iteration(t, s), &run.schedule));
     if (t->state) MM_TRY(tell_differences(t, s));
     run.save_period = t->save_period;
     if (t->save_epochs) {
@@ -364,7 +421,7 @@ static const char help_text[] =
     "writes them. They are read while training goes on, not held in memory.\n"
     "\n"
     "A saved state goes on where it stopped, bit for bit: it says its network, data and the place in it, batch, seed,\n"
-    "learning rate and its steps, momentum, weight decay and threads, and policies and budget where a code is lossy.\n"
+    "learning rate and its steps or schedule, optimizer and threads, and policies and budget where a code is lossy.\n"
     "What of it is given with --load and differs is told; --iterations and --epochs count what it has behind it.\n"
     "--save-every saves on the way; a run that is killed while it saves leaves the state before.\n"
     "A loss or gradient that is NaN or infinite ends the training with status diverged and exit 1: that iteration's\n"
@@ -386,9 +443,9 @@ int cmd_train(int argc, char **argv) {
                .issue = "auto",
                .batch = 128,
                .seed = 1,
-               .lr = 0.1,
-               .momentum = 0.9,
-               .weight_decay = 1e-4};
+               .lr_schedule = "",
+               .momentum = -1,
+               .weight_decay = -1};
     const arg table[] = {
         {"--net", "NAME", "network: 'mm nets' lists them (resnet32)", ARG_TEXT, &t.net, 0, 0},
         {"--data", "SPEC", "cifar10:DIR, synthetic[:samples=N], files:IMAGES.npy,LABELS.npy (synthetic)", ARG_TEXT,
@@ -408,10 +465,17 @@ int cmd_train(int argc, char **argv) {
         {"--switch", "ITER:POLICY", "go over to POLICY once ITER iterations are done", ARG_TEXTS, &t.switch_texts, 0,
          0},
         {"--seed", "N", "of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t.seed, 0, 9e15},
-        {"--lr", "X", "learning rate (0.1)", ARG_NUMBER, &t.lr, 1e-9, 1e3},
+        TARGET_OPTIMIZER_ARG(&t.target),
+        {"--reset-optimizer", NULL, "of --load's state take the weights, but not what its optimizer kept", ARG_FLAG,
+         &t.reset_optimizer, 0, 0},
+        {"--lr", "X", "learning rate (sgd 0.1, adamw 0.001)", ARG_NUMBER, &t.lr, 1e-9, 1e3},
         {"--lr-step", "ITER", "divide the learning rate by ten at ITER", ARG_TEXTS, &t.lr_texts, 0, 0},
-        {"--momentum", "X", "of SGD (0.9)", ARG_NUMBER, &t.momentum, 0, 1},
-        {"--weight-decay", "X", "of SGD (0.0001)", ARG_NUMBER, &t.weight_decay, 0, 1},
+        {"--lr-schedule", "HOW",
+         "constant, or cosine[,warmup=N]: up in N iterations, down to 0 over the run (constant)", ARG_TEXT,
+         &t.lr_schedule, 0, 0},
+        {"--momentum", "X", "of sgd (0.9)", ARG_NUMBER, &t.momentum, 0, 1},
+        {"--weight-decay", "X", "of weights, biases and batch norms (sgd 0.0001, adamw 0.01)", ARG_NUMBER,
+         &t.weight_decay, 0, 1},
         {"--eval", NULL, "test accuracy at the end, with --epochs after each", ARG_FLAG, &t.eval, 0, 0},
         {"--load", "FILE", "go on from a saved state (safetensors)", ARG_TEXT, &t.load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t.save, 0, 0},

@@ -43,7 +43,7 @@ static mm_status make(collector *c, const nets_net *net, int64_t batch, const ta
     for (int p = 0; p < policies->n; p++) MM_TRY(add_specs(policies->text[p], specs, &n));
     for (int i = 0; i < n; i++) MM_TRY(mm_codec_create(specs[i], target->device, &c->codecs[i]));
     MM_TRY(learn_cache(c, target));
-    MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, NETS_SGD, &c->lowered));
+    MM_TRY(nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &c->lowered));
     c->threads = target->backend->threads;
     c->far_bytes = calloc((size_t)mm_graph_steps(c->lowered->graph) + 1, sizeof *c->far_bytes);
     if (!c->far_bytes) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");

@@ -17,7 +17,7 @@ static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *fac
 
 mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch, explain_bound *bound_out) {
     nets_lowered *lowered;
-    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, NETS_SGD, &lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &lowered);
     if (status == MM_OK) {
         name_bound(lowered->graph, batch, NULL, bound_out);
         nets_lowered_destroy(lowered);

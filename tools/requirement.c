@@ -16,7 +16,7 @@ static void give_link(mm_facts *facts, int64_t bytes_per_s) {
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
                       const char *policy_spec, int64_t base_bytes, const facts_source *facts) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
-    MM_TRY(nets_lower(net, target->backend, batch, mode, NETS_SGD, &r->lowered));
+    MM_TRY(nets_lower(net, target->backend, batch, mode, target->optimizer.id, &r->lowered));
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
     if (facts) MM_TRY(facts_source_fill(facts, r->lowered->graph, r->planned.facts));
@@ -68,7 +68,7 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
     requirement r = {0};
     char refusal[MM_MESSAGE_CAPACITY];
     snprintf(refusal, sizeof refusal, "%s", mm_last_error());
-    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, NETS_SGD, &r.lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &r.lowered);
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     if (status == MM_OK) {
         const mm_refused who = {.graph = r.lowered->graph,

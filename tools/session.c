@@ -91,7 +91,7 @@ static mm_status open_manager(session *s) {
     for (int g = 0; g < n; g++) {
         MM_TRY(session_go_on(s));
         MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend,
-                                   &c->optimizer, wanted[g].exec));
+                                   &c->target.optimizer, wanted[g].exec));
     }
     MM_TRY(session_memory_stage(s));
     return nets_exec_init(s->train, c->seed);
@@ -121,7 +121,7 @@ mm_status session_init(session *s, const session_config *config) {
     memset(s, 0, sizeof *s);
     s->config = *config;
     host_memory_begin(&s->host_before);
-    s->config.optimizer.only_finite = !config->keep_going;
+    s->config.target.optimizer.only_finite = !config->keep_going;
     mm_status status = init(s);
     if (status != MM_OK) session_fini(s);
     return status;

@@ -25,8 +25,8 @@ typedef struct session_config {
     int64_t pinned_bytes; /* 0: what the policies need, at most half of what is free */
     arg_texts policies;   /* the first to begin with; others that will be switched to */
     uint64_t seed;
-    nets_optimizer optimizer;
-    bool whole_epochs; /* the last smaller batch is trained on too; else left out */
+    bool reset_optimizer; /* of a loaded state, the optimizer's states and count are left out: they begin at zero */
+    bool whole_epochs;    /* the last smaller batch is trained on too; else left out */
     bool evaluate;
     bool same_batches; /* the first ones again and again: no reader holds the device up */
     bool keep_going;   /* a loss that is not finite updates the weights as any other does */

@@ -31,7 +31,7 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
 
 mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
     *s = (simulated){.target = target, .staged_bytes = target_staged_bytes(target, net, batch)};
-    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, NETS_SGD, &s->lowered);
+    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &s->lowered);
     if (status != MM_OK) simulated_fini(s);
     return status;
 }

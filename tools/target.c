@@ -70,6 +70,9 @@ mm_status target_init(target *t) {
         return mm_fail(MM_ERR_INVALID, "--precision %s: must be fp32 or tf32", t->precision);
     bool fuse = strcmp(t->fuse, "on") == 0;
     if (!fuse && strcmp(t->fuse, "off") != 0) return mm_fail(MM_ERR_INVALID, "--fuse %s: must be on or off", t->fuse);
+    const char *optimizer = t->optimizer_text ? t->optimizer_text : "sgd";
+    if (nets_optimizer_parse(optimizer, &t->optimizer) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--optimizer %s", optimizer);
     MM_TRY(target_is_host(t->device) ? check_host(t) : check_other(t));
     const nets_backend_config config = {.precision = tf32 ? NETS_TF32 : NETS_FP32,
                                         .deterministic = t->deterministic,

@@ -10,12 +10,14 @@
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: nowhere */
     bool deterministic;
-    int64_t threads;          /* of the host device; 0: all CPUs that the process may use */
-    int64_t codec_threads;    /* that a codec's operation is shared out among on it; 0: 1 */
-    int64_t workspace_bytes;  /* that one convolution may take; 0: as the device has it */
-    int64_t link_bytes_per_s; /* of the host device's link, each way; 0: as memcpy */
-    nets_backend *backend;    /* made of these; of all that a command plans and runs: what it times, it times once */
-    mm_rates rates;           /* that a manager on the device plans by: whoever plans without one does, too */
+    int64_t threads;            /* of the host device; 0: all CPUs that the process may use */
+    int64_t codec_threads;      /* that a codec's operation is shared out among on it; 0: 1 */
+    int64_t workspace_bytes;    /* that one convolution may take; 0: as the device has it */
+    int64_t link_bytes_per_s;   /* of the host device's link, each way; 0: as memcpy */
+    const char *optimizer_text; /* NULL: "sgd" */
+    nets_optimizer optimizer;   /* that text, read: what graphs that train are updated by */
+    nets_backend *backend;      /* made of these; of all that a command plans and runs: what it times, it times once */
+    mm_rates rates;             /* that a manager on the device plans by: whoever plans without one does, too */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
@@ -67,6 +69,12 @@ enum { TARGET_LINK_LEAST = 100000 };
             &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0                                                               \
     }
 
+#define TARGET_OPTIMIZER_ARG(t)                                                                                        \
+    {                                                                                                                  \
+        "--optimizer", "NAME[,k=v..]", "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; weight-decay=X of either", \
+            ARG_TEXT, &(t)->optimizer_text, 0, 0                                                                       \
+    }
+
 #define TARGET_CODEC_THREADS_ARG(t)                                                                                    \
     {                                                                                                                  \
         "--codec-threads", "N", "that one encode or decode is shared out among on device host (1)", ARG_COUNT,         \
@@ -80,7 +88,7 @@ bool target_is_host(const char *device);
 MM_CHECKED mm_status target_check_device(const char *device);
 
 /* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse
- * neither on nor off, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's
+ * neither on nor off, no such optimizer, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's
  * speed, or threads. */
 MM_CHECKED mm_status target_init(target *target);
 /* MM_ERR_INVALID: the speed of its link cannot be set. */

@@ -8,8 +8,8 @@
 #include "policies/policy.h"
 
 /* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
-static const char *const RUN_OPTIONS[] = {"--data",    "--batch",    "--seed",         "--lr",
-                                          "--lr-step", "--momentum", "--weight-decay", "--threads"},
+static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
+                                          "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--threads"},
                          *const LOSSY_OPTIONS[] = {"--policy", "--switch", "--budget"};
 
 enum {

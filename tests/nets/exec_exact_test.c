@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,17 +95,16 @@ static void what_a_lossy_code_gave_back_is_not(void **state) {
 
 /* ---------------------------------------------------------------- a map read twice */
 
-static void train_as_reference(const nets_net *net, const char *policy) {
-    const nets_optimizer sgd = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static void train_as_reference(const nets_net *net, const char *policy, const nets_optimizer *optimizer) {
     mm_manager *manager = make_manager(policy);
     nets_exec *exec;
     ref_exec ref;
     float *images;
     int32_t *labels;
-    expect_ok(nets_exec_create(net, BATCH, NETS_TRAIN, manager, "host", &sgd, &exec));
+    expect_ok(nets_exec_create(net, BATCH, NETS_TRAIN, manager, "host", optimizer, &exec));
     expect_ok(nets_exec_init(exec, 11));
-    ref_init(&ref, net, BATCH, NETS_TRAIN, (ref_options){0}, 11, NULL);
-    ref.optimizer = sgd;
+    ref_init(&ref, net, BATCH, NETS_TRAIN, (ref_options){.optimizer = optimizer->id}, 11, NULL);
+    ref.optimizer = *optimizer;
     ref_batch(net, BATCH, 4, &images, &labels);
     for (int i = 0; i < ITERATIONS; i++) {
         nets_result result;
@@ -116,6 +116,14 @@ static void train_as_reference(const nets_net *net, const char *policy) {
         const nets_param *param = nets_net_param(net, p);
         assert_memory_equal(nets_exec_param(exec, p, NETS_VALUE), ref_tensor(&ref, param->name),
                             (size_t)param->elems * 4);
+        for (int k = 0; param->learned && k < NETS_OPTIMIZER_STATES; k++) {
+            const char *state = nets_optimizer_traits_of(optimizer->id)->states[k];
+            char name[256];
+            if (!state) continue;
+            snprintf(name, sizeof name, "%s.%s", state, param->name);
+            assert_memory_equal(nets_exec_param(exec, p, NETS_STATE + k), ref_tensor(&ref, name),
+                                (size_t)param->elems * 4);
+        }
     }
     free(images);
     free(labels);
@@ -138,7 +146,13 @@ static void a_net_of_layers_that_read_one_map_twice_trains_as_the_reference(void
         "rules:rules=relu=mask;*=swap,when=always",
     };
     nets_net *net = ref_repeated_net(0.3f);
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) train_as_reference(net, policies[i]);
+    static const char *const optimizers[] = {"sgd", "adamw"};
+    for (int o = 0; o < 2; o++) {
+        nets_optimizer optimizer;
+        expect_ok(nets_optimizer_parse(optimizers[o], &optimizer));
+        for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
+            train_as_reference(net, policies[i], &optimizer);
+    }
     nets_net_destroy(net);
 }
 

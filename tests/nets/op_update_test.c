@@ -272,6 +272,44 @@ static void schedule_steps_at_its_iterations(void **state) {
     assert_true(fabsf(nets_schedule_rate(&schedule, 1000) - 0.001f) < 1e-9f);
 }
 
+static void schedule_of_a_cosine_rises_and_falls(void **state) {
+    (void)state;
+    nets_schedule schedule = {.rate = 0.8f, .iterations = 24};
+    assert_int_equal(nets_schedule_parse("cosine,warmup=4", &schedule), MM_OK);
+    assert_int_equal(nets_schedule_check(&schedule), MM_OK);
+    static const struct {
+        int64_t iteration;
+        double rate;
+    } expected[] = {{0, 0.2},
+                    {1, 0.4},
+                    {3, 0.8},
+                    {4, 0.8},
+                    {9, 0.4 * (1 + 0.70710678118654752)},
+                    {14, 0.4},
+                    {23, 0.4 * (1 - 0.98768834059513777)},
+                    {24, 0},
+                    {30, 0}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        assert_true(fabs(nets_schedule_rate(&schedule, expected[i].iteration) - expected[i].rate) < 1e-7);
+    for (int i = 4; i < 23; i++) assert_true(nets_schedule_rate(&schedule, i + 1) < nets_schedule_rate(&schedule, i));
+    schedule = (nets_schedule){.rate = 0.5f, .iterations = 2};
+    assert_int_equal(nets_schedule_parse("cosine", &schedule), MM_OK);
+    assert_true(nets_schedule_rate(&schedule, 0) == 0.5f && nets_schedule_rate(&schedule, 1) == 0.25f);
+    schedule = (nets_schedule){.rate = 0.5f, .iterations = 2};
+    assert_int_equal(nets_schedule_parse("constant", &schedule), MM_OK);
+    assert_true(nets_schedule_rate(&schedule, 0) == 0.5f && nets_schedule_rate(&schedule, 5) == 0.5f);
+    static const char *const bad[] = {"",
+                                      "cos",
+                                      "cosines",
+                                      "cosine,warmup=",
+                                      "cosine,warmup=-1",
+                                      "cosine,warmup=2x",
+                                      "cosine,cold=1",
+                                      "constant,warmup=1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (nets_schedule_parse(bad[i], &schedule) != MM_ERR_INVALID) fail_msg("%s is read", bad[i]);
+}
+
 static void schedule_out_of_order_or_not_positive_is_refused(void **state) {
     (void)state;
     const nets_schedule bad[] = {
@@ -280,6 +318,7 @@ static void schedule_out_of_order_or_not_positive_is_refused(void **state) {
         {.rate = 0.1f, .n = 1, .factor = -1},
         {.rate = 0.1f, .n = 2, .factor = 0.1f, .at = {5, 5}},
         {.rate = 0.1f, .n = NETS_SCHEDULE_STEPS + 1, .factor = 0.1f},
+        {.id = NETS_SCHEDULE_COSINE, .rate = 0.1f, .warmup = 5, .iterations = 5},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(nets_schedule_check(&bad[i]), MM_ERR_INVALID);
@@ -376,6 +415,7 @@ int main(void) {
         cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
         cmocka_unit_test(update_of_very_many_tensors),
         cmocka_unit_test(schedule_steps_at_its_iterations),
+        cmocka_unit_test(schedule_of_a_cosine_rises_and_falls),
         cmocka_unit_test(schedule_out_of_order_or_not_positive_is_refused),
         cmocka_unit_test(initial_convolutions_are_kaiming_normal_by_fan_out),
         cmocka_unit_test(initial_values_in_parts_are_those_of_the_whole),

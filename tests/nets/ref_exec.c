@@ -86,7 +86,8 @@ void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode,
     assert_int_equal(mm_stream_create(ref->device, "ref", 0, &ref->stream), MM_OK);
     const nets_backend_config config = {.no_fuse = options.no_fuse};
     assert_int_equal(nets_backend_open("host", &config, &ref->backend), MM_OK);
-    if (nets_lower(net, ref->backend, batch, mode, NETS_SGD, &ref->lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    if (nets_lower(net, ref->backend, batch, mode, options.optimizer, &ref->lowered) != MM_OK)
+        fail_msg("%s", mm_last_error());
     int n = mm_graph_tensors(ref->lowered->graph);
     ref->root = calloc((size_t)n, sizeof *ref->root);
     ref->storage = calloc((size_t)n, sizeof *ref->storage);
@@ -156,7 +157,8 @@ float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, f
                                            .n_params = ref->n_params,
                                            .lr = rate,
                                            .optimizer = ref->optimizer,
-                                           .rng = data_of(ref, lowered->rng)};
+                                           .rng = data_of(ref, lowered->rng),
+                                           .step = lowered->step < 0 ? NULL : data_of(ref, lowered->step)};
             assert_int_equal(ref->backend->ops->update(ref->backend, &args, ref->stream), MM_OK);
             assert_int_equal(mm_stream_sync(ref->stream), MM_OK);
         } else if (step->op) {

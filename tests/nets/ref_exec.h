@@ -9,7 +9,8 @@ typedef struct ref_options {
     bool share;     /* storage is shared wherever the graph allows it and nobody needs the input later */
     bool sign_mask; /* readers of the sign get the mask */
     bool no_fuse;   /* layer by layer */
-    bool exact;     /* steps are told that everything has the bits that it had, as it has */
+    nets_optimizer_id optimizer;
+    bool exact; /* steps are told that everything has the bits that it had, as it has */
 } ref_options;
 
 typedef struct ref_exec {

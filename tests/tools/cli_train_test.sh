@@ -314,6 +314,59 @@ a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
         --switch 2:liveness --switch 4:freelunch:rate=8,when=always
 }
 
+adamw_has_equal_bits_under_lossless_policies_() {
+    trained reference --optimizer adamw --policy naive
+    for policy in liveness swap:when=always swap-async:when=always recompute:when=always recompute-swap:when=always \
+        freelunch:codec=raw,eligible=all,when=always; do
+        trained state --optimizer adamw --policy $policy
+        equal_tensors reference state
+    done
+    trained sgd --policy naive
+    differ reference sgd
+    [[ $(<reference) == *exp_avg.fc.weight*exp_avg_sq.fc.weight* && $(<reference) != *momentum.* ]] || fail "its states"
+    goes_on_alone 3 --net tiny --batch 4 --optimizer adamw,beta2=0.99,weight-decay=0.1 --lr-step 4
+    [[ $(<in_two) == *'"optimizer":"adamw,weight-decay=0.1,beta1=0.9,beta2=0.99,eps=1e-08"'* ]] || fail "its options"
+}
+
+states_of_another_optimizer_are_refused_() {
+    expect 0 "${tiny[@]}" --iterations 2 --momentum 0.5 --lr 0.3 --save sgd
+    refused 2 "--optimizer adamw: sgd was trained with sgd,momentum=0.5,weight-decay=0.0001; --reset-optimizer takes" \
+        "${tiny[@]}" --load sgd --optimizer adamw
+    expect 0 "${tiny[@]}" --iterations 4 --load sgd --optimizer adamw --reset-optimizer --save adamw
+    [[ $(<adamw) == *'"lr":"0.001"'*'"optimizer":"adamw,weight-decay=0.01,'* ]] || fail "options of another optimizer"
+    refused 2 "--optimizer sgd: adamw was trained with adamw," "${tiny[@]}" --load adamw --optimizer sgd
+    # Anew, its count begins, too: not the bits of one that goes on.
+    expect 0 train --quiet --iterations 6 --load adamw --save on
+    expect 0 train --quiet --iterations 6 --load adamw --reset-optimizer --save anew
+    differ on anew
+    refused 2 "--reset-optimizer: needs --load FILE" "${tiny[@]}" --reset-optimizer
+    refused 2 "--momentum 0.9: optimizer adamw has no option 'momentum'; it has" "${tiny[@]}" --optimizer adamw --momentum 0.9
+    refused 2 "--optimizer adamw,beta1=1: optimizer adamw: beta1 is 1: must be from 0 to below 1" \
+        "${tiny[@]}" --optimizer adamw,beta1=1
+    refused 2 "--optimizer adam: no optimizer 'adam': there are sgd and adamw" plan --optimizer adam
+}
+
+a_rate_falls_as_a_cosine_() {
+    expect 0 "${tiny[@]}" --iterations 6 --lr-schedule constant --save constant
+    expect 0 "${tiny[@]}" --iterations 6 --save reference
+    equal_tensors reference constant
+    expect 0 "${tiny[@]}" --iterations 6 --lr-schedule cosine,warmup=2 --save cosine
+    differ reference cosine
+    # The schedule is that of the whole run: one that was interrupted goes on with it.
+    local run=(--net resnet8 --batch 8 --iterations 300)
+    start train "${run[@]}" --lr-schedule cosine,warmup=9 --optimizer adamw --save half --log log --quiet
+    wait_for log $'\n3,'
+    interrupt
+    expect 0 train "${run[@]:4}" --load half --save in_two --quiet
+    expect 0 train "${run[@]}" --lr-schedule cosine,warmup=9 --optimizer adamw --save at_once --quiet
+    equal at_once in_two
+    differ half in_two
+    refused 2 "--lr-schedule cosine and --lr-step: give one of them" "${tiny[@]}" --lr-schedule cosine --lr-step 3
+    refused 2 "--lr-schedule cos: learning rate's schedule 'cos': must be" "${tiny[@]}" --lr-schedule cos
+    refused 2 "warmup of 6 iterations: must be from 0 to below all 6" "${tiny[@]}" --iterations 6 \
+        --lr-schedule cosine,warmup=6
+}
+
 what_is_said_and_differs_is_told_() {
     local lines
     expect 0 "${tiny[@]}" --iterations 2 --save state --data synthetic:samples=18

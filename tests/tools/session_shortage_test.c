@@ -11,12 +11,7 @@
 enum { ITERATIONS = 6, BATCH = 4 };
 
 static session_config config_of(const nets_net *net, const target *target) {
-    session_config config = {.net = net,
-                             .data = "synthetic:samples=24",
-                             .batch = BATCH,
-                             .target = *target,
-                             .seed = 3,
-                             .optimizer = {.momentum = 0.9f}};
+    session_config config = {.net = net, .data = "synthetic:samples=24", .batch = BATCH, .target = *target, .seed = 3};
     config.policies.text[config.policies.n++] = "liveness";
     return config;
 }
