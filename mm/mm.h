@@ -309,7 +309,7 @@ typedef struct mm_options {
     mm_issue issue;           /* who issues side-stream operations */
     bool no_ladder;           /* if there is less memory than that, fail; no substitute policy is run */
     bool self_check;          /* fill freed memory with poison, and compare checksums of lossless copies; slow */
-    bool measure_times;       /* time every step and operation, for facts (the mm command's bench --facts) */
+    bool measure_times;       /* time every step and operation, for mm_facts_save */
     bool equal_streams;       /* on a GPU: give side streams the priority of the compute stream, which is else higher */
     bool measure_touched;     /* fill with a pattern what plans take of the arena, so that mm_touched_get can count */
     uint64_t delay_seed;      /* host device, for tests: if not 0, side streams are delayed at random, by at most */
@@ -358,6 +358,13 @@ MM_API MM_CHECKED mm_status mm_manager_create_sized(const mm_options *options, s
 MM_CHECKED static inline mm_status mm_manager_create(const mm_options *options, mm_manager **manager_out) {
     return mm_manager_create_sized(options, sizeof *options, manager_out);
 }
+
+/* Writes what a manager created with measure_times measured of a graph under its present plan to a file that
+ * mm_facts_load reads: the mean times of steps, codecs and copies in all iterations but the first. Times of steps beside
+ * codecs and copies contain how these slow them down: `mm bench --facts` measures several policies, and tells both apart.
+ * What the plan does not do keeps the times of mm_options.facts. Between iterations. MM_ERR_ORDER: nothing was measured;
+ * MM_ERR_INVALID: two layers have one name; MM_ERR_IO. */
+MM_API MM_CHECKED mm_status mm_facts_save(mm_manager *manager, const mm_graph *graph, const char *path);
 
 /* Drains, joins its threads, frees. NULL is legal. */
 MM_API void mm_manager_destroy(mm_manager *manager);

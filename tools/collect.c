@@ -68,33 +68,13 @@ void collector_fini(collector *c) {
 
 /* A node's time in a typical iteration. The program has the mean of all but the first, which those that were disturbed
  * are in; a run is told by its median. */
-static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
+static double typical_part(const row *r) {
     double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
-    return (int64_t)((double)mm_execution_ns(m->execution, node) * (part < 1 ? part : 1));
+    return part < 1 ? part : 1;
 }
 
-/* ---------------------------------------------------------------- operations */
-
-static void add_operation(collector *c, const mm_measured *m, const mm_node *node, int64_t ns) {
-    int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
-    const char *spec = m->facts->codecs[m->plan->segments[code].codec].spec;
-    int codec = mm_facts_codec(c->facts, spec);
-    if (codec < 0) return;
-    mm_code_facts *facts = &c->facts->codes[(size_t)codec * (size_t)c->facts->n_tensors + (size_t)node->tensor];
-    *(node->kind == MM_NODE_ENCODE ? &facts->encode_ns : &facts->decode_ns) = ns;
-}
-
-/* A node in pieces is as many copies. */
-static void add_copy(collector *c, const mm_measured *m, int index, int64_t ns) {
-    const mm_node *node = &m->plan->nodes[index];
-    collect_line *copies = &c->copies[node->kind == MM_NODE_OUT];
-    double n = mm_execution_pieces(m->execution, index), bytes = (double)m->plan->segments[node->dst].bytes;
-    if (ns <= 0) return;
-    copies->n += n;
-    copies->bytes += bytes;
-    copies->ns += (double)ns;
-    copies->bytes_bytes += bytes * bytes / n;
-    copies->bytes_ns += bytes * (double)ns / n;
+static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
+    return (int64_t)((double)mm_execution_ns(m->execution, node) * typical_part(r));
 }
 
 /* ---------------------------------------------------------------- steps and contention */
@@ -140,11 +120,10 @@ static void add_steps(collector *c, const mm_measured *m, const int64_t *far_byt
     c->steps_from = rank;
     c->alone_ns = alone ? t->compute : 0;
     c->alone_far_bytes = t->far_bytes;
+    mm_measured_steps(m, typical_part(r), c->facts);
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
-        if (node->kind != MM_NODE_STEP) continue;
-        c->facts->variants[c->facts->variant_first[node->step]].ns = typical_ns(m, i, r);
-        c->far_bytes[node->step] = far_bytes[i];
+        if (node->kind == MM_NODE_STEP) c->far_bytes[node->step] = far_bytes[i];
     }
     int64_t beyond = (int64_t)(r->iteration_seconds_median * 1e9) - t->compute - t->again;
     c->beyond_ns = alone && beyond > 0 ? beyond : 0;
@@ -175,14 +154,7 @@ static void add_run(collector *c, const mm_measured *measured, const int64_t *fa
     add_far(c, &m, far_bytes, &t, r);
     add_steps(c, &m, far_bytes, &t, r);
     add_contention(c, &t, r);
-    for (int i = 0; i < m.plan->n_nodes; i++) {
-        const mm_node *node = &m.plan->nodes[i];
-        int64_t ns = typical_ns(&m, i, r);
-        if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
-            add_operation(c, &m, node, ns);
-        else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
-            add_copy(c, &m, i, ns);
-    }
+    mm_measured_operations(&m, typical_part(r), c->facts, c->copies);
 }
 
 mm_status collector_add(collector *c, session *s, const row *r) {
@@ -197,26 +169,6 @@ mm_status collector_add(collector *c, session *s, const row *r) {
 }
 
 /* ---------------------------------------------------------------- what follows */
-
-/* The constant of the line through all copies of both ways; 0 if they do not tell. */
-static double copy_constant(const collect_line copies[2]) {
-    double up = 0, down = 0;
-    for (int way = 0; way < 2; way++) {
-        const collect_line *l = &copies[way];
-        double spread = l->n * l->bytes_bytes - l->bytes * l->bytes;
-        if (l->n < 2 || spread <= 1e-9 * l->n * l->bytes_bytes) continue;
-        up += l->ns * l->bytes_bytes - l->bytes * l->bytes_ns;
-        down += spread;
-    }
-    return down > 0 && up > 0 ? up / down : 0;
-}
-
-static int64_t copy_rate(const collect_line *copies, double constant) {
-    double ns = copies->ns - copies->n * constant;
-    if (copies->n == 0) return 0;
-    if (ns <= 0.1 * copies->ns) ns = 0.1 * copies->ns; /* copies too small to tell */
-    return (int64_t)(copies->bytes * 1e9 / ns);
-}
 
 /* A disturbed machine may seem to slow compute down without end; simulations take no more than this. */
 static int permille(double part) {
@@ -277,12 +229,10 @@ mm_status collector_measure_link(collector *c, const target *target) {
 }
 
 static void conclude(const collector *c, mm_facts *facts) {
-    double constant = copy_constant(c->copies), far = far_ns(c);
+    double far = far_ns(c);
     take_far_off(c, far, facts);
-    facts->issue_ns = (int64_t)constant;
     facts->threads = c->threads;
-    facts->in_bytes_per_s = copy_rate(&c->copies[0], constant);
-    facts->out_bytes_per_s = copy_rate(&c->copies[1], constant);
+    mm_measured_link(c->copies, facts);
     if (c->both_bytes_per_s > 0) {
         facts->out_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->out_bytes_per_s);
         facts->in_both_bytes_per_s = shared_rate(c->both_bytes_per_s, facts->in_bytes_per_s);

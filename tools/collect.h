@@ -14,14 +14,10 @@
 #ifndef TOOLS_COLLECT_H
 #define TOOLS_COLLECT_H
 
+#include "mm/measured.h"
 #include "tools/requirement.h"
 #include "tools/session.h"
 #include "tools/target.h"
-
-/* Sums of what a line is fitted to. */
-typedef struct collect_line {
-    double n, bytes, ns, bytes_bytes, bytes_ns;
-} collect_line;
 
 /* Of runs with side streams: time that codecs (c) and copies (l) worked beside the computation, and how much longer
  * that took (y), multiplied and summed up. */
@@ -37,7 +33,7 @@ typedef struct collector {
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
     mm_facts *facts;
-    collect_line copies[2];   /* in, and out */
+    mm_copy_line copies[2];   /* in, and out */
     int64_t both_bytes_per_s; /* each way of the link while both are busy; 0: not measured */
     int threads;              /* of the host device; 0: another device */
     int64_t cache_bytes;      /* of the device; 0: not known */

@@ -405,6 +405,61 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
     mm_graph_destroy(other);
 }
 
+static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
+    (void)state;
+    char path[4096];
+    const char *root = getenv("TEST_TMPDIR");
+    snprintf(path, sizeof path, "%s/facts-saved", root ? root : "/tmp");
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    told t = {0};
+    mm_options options = {.device_bytes = BUDGET,
+                          .measure_times = true,
+                          .policy = "freelunch:codec=raw,eligible=all,when=always",
+                          .log = {.fn = note_warning, .ctx = &t, .level = MM_LOG_WARNING}};
+    mm_manager *m = rig_manager(&options);
+    rig r;
+    rig_init(&r, graph, SEED);
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    assert_int_equal(mm_facts_save(m, graph, path), MM_ERR_ORDER);
+    assert_says("no iteration of");
+    for (int i = 0; i < 3; i++) assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+    if (mm_facts_save(m, graph, path) != MM_OK) fail_msg("%s", mm_last_error());
+    mm_measured measured;
+    assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
+    int64_t step_ns = 0, code_ns = 0, saved_step_ns = 0, saved_code_ns = 0;
+    for (int i = 0; i < measured.plan->n_nodes; i++) {
+        mm_node_kind kind = measured.plan->nodes[i].kind;
+        if (kind == MM_NODE_STEP) step_ns += mm_execution_ns(measured.execution, i);
+        if (kind == MM_NODE_ENCODE) code_ns += mm_execution_ns(measured.execution, i);
+    }
+    mm_manager_destroy(m);
+
+    mm_facts *facts;
+    if (mm_facts_load(path, &facts) != MM_OK) fail_msg("%s", mm_last_error());
+    unlink(path);
+    options.facts = facts;
+    m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+    if (t.warnings) fail_msg("%s", t.last);
+    assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
+    const mm_facts *f = measured.facts;
+    for (int v = 0; v < f->variant_first[f->n_steps]; v++) saved_step_ns += f->variants[v].ns;
+    for (int i = 0; i < f->n_codecs * f->n_tensors; i++) saved_code_ns += f->codes[i].encode_ns;
+    assert_true(step_ns > 0 && code_ns > 0);
+    assert_int_equal(saved_step_ns, step_ns);
+    assert_int_equal(saved_code_ns, code_ns);
+    mm_manager_destroy(m);
+    mm_facts_destroy(facts);
+
+    options = (mm_options){.device_bytes = BUDGET};
+    m = rig_manager(&options);
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+    assert_int_equal(mm_facts_save(m, graph, path), MM_ERR_ORDER); /* without measure_times */
+    mm_manager_destroy(m);
+    rig_fini(&r);
+    mm_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
@@ -417,6 +472,7 @@ int main(void) {
         cmocka_unit_test(events_and_log_tell_what_happened_in_order),
         cmocka_unit_test(lists_name_all_there_is),
         cmocka_unit_test(plans_are_made_by_the_facts_that_the_manager_was_given),
+        cmocka_unit_test(what_a_manager_measured_is_saved_and_serves_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

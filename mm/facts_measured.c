@@ -1,0 +1,121 @@
+/* Facts from what a manager measured. */
+#include <string.h>
+
+#include "mm/manager.h"
+#include "mm/measured.h"
+
+void mm_measured_steps(const mm_measured *m, double part, mm_facts *facts) {
+    for (int i = 0; i < m->plan->n_nodes; i++) {
+        const mm_node *node = &m->plan->nodes[i];
+        if (node->kind != MM_NODE_STEP) continue;
+        int32_t id = m->facts->variants[m->facts->variant_first[node->step] + node->variant].id;
+        for (int v = facts->variant_first[node->step]; v < facts->variant_first[node->step + 1]; v++)
+            if (facts->variants[v].id == id)
+                facts->variants[v].ns = (int64_t)((double)mm_execution_ns(m->execution, i) * part);
+    }
+}
+
+static void take_code(const mm_measured *m, const mm_node *node, int64_t ns, mm_facts *facts) {
+    bool encodes = node->kind == MM_NODE_ENCODE;
+    int code = encodes ? node->dst : node->src;
+    int codec = mm_facts_codec(facts, m->facts->codecs[m->plan->segments[code].codec].spec);
+    if (codec < 0) return;
+    mm_code_facts *taken = &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)node->tensor];
+    *(encodes ? &taken->encode_ns : &taken->decode_ns) = ns;
+}
+
+/* A node in pieces is as many copies. */
+static void add_copy(const mm_measured *m, int index, int64_t ns, mm_copy_line *line) {
+    double n = mm_execution_pieces(m->execution, index);
+    double bytes = (double)m->plan->segments[m->plan->nodes[index].dst].bytes;
+    if (ns <= 0) return;
+    line->n += n;
+    line->bytes += bytes;
+    line->ns += (double)ns;
+    line->bytes_bytes += bytes * bytes / n;
+    line->bytes_ns += bytes * (double)ns / n;
+}
+
+void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, mm_copy_line copies[2]) {
+    for (int i = 0; i < m->plan->n_nodes; i++) {
+        const mm_node *node = &m->plan->nodes[i];
+        int64_t ns = (int64_t)((double)mm_execution_ns(m->execution, i) * part);
+        if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
+            take_code(m, node, ns, facts);
+        else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
+            add_copy(m, i, ns, &copies[node->kind == MM_NODE_OUT]);
+    }
+}
+
+/* The constant of the line through all copies of both ways; 0 if they do not tell. */
+static double copy_constant(const mm_copy_line copies[2]) {
+    double up = 0, down = 0;
+    for (int way = 0; way < 2; way++) {
+        const mm_copy_line *l = &copies[way];
+        double spread = l->n * l->bytes_bytes - l->bytes * l->bytes;
+        if (l->n < 2 || spread <= 1e-9 * l->n * l->bytes_bytes) continue;
+        up += l->ns * l->bytes_bytes - l->bytes * l->bytes_ns;
+        down += spread;
+    }
+    return down > 0 && up > 0 ? up / down : 0;
+}
+
+static void take_rate(const mm_copy_line *line, double constant, int64_t *bytes_per_s) {
+    double ns = line->ns - line->n * constant;
+    if (line->n == 0) return;
+    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* copies too small to tell */
+    *bytes_per_s = (int64_t)(line->bytes * 1e9 / ns);
+}
+
+void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
+    double constant = copy_constant(copies);
+    if (copies[0].n + copies[1].n == 0) return;
+    facts->issue_ns = constant < MM_ALLOC_NS_MOST ? (int64_t)constant : MM_ALLOC_NS_MOST;
+    take_rate(&copies[0], constant, &facts->in_bytes_per_s);
+    take_rate(&copies[1], constant, &facts->out_bytes_per_s);
+}
+
+/* ---------------------------------------------------------------- a manager's facts */
+
+/* Facts with the sizes of the plan's, and the times that the manager was given, where those are of the graph. */
+static mm_status begin(const mm_manager *m, const mm_measured *measured, mm_facts **facts_out) {
+    const mm_facts *from = measured->facts;
+    mm_facts *facts;
+    MM_TRY(mm_facts_create(measured->plan->graph, from->n_codecs, &facts));
+    memcpy(facts->codecs, from->codecs, (size_t)from->n_codecs * sizeof *from->codecs);
+    memcpy(facts->codes, from->codes, (size_t)from->n_codecs * (size_t)from->n_tensors * sizeof *from->codes);
+    mm_status status = MM_OK;
+    if (m->options.facts) status = mm_facts_apply(m->options.facts, measured->plan->graph, MM_FACTS_TIMES, facts);
+    if (status == MM_OK || status == MM_ERR_FORMAT) {
+        *facts_out = facts;
+        return MM_OK;
+    }
+    mm_facts_destroy(facts);
+    return status;
+}
+
+/* A rate with both ways busy lies between a tenth of what one way has alone and that: a new rate may leave it beyond. */
+static void drop_impossible(mm_facts *facts) {
+    if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
+}
+
+mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) {
+    mm_measured measured;
+    mm_facts *facts;
+    int64_t ns = 0;
+    MM_TRY(mm_measured_get(m, graph, &measured));
+    MM_TRY(mm_check_given(path, "mm_facts_save", "path"));
+    for (int i = 0; i < measured.plan->n_nodes; i++) ns += mm_execution_ns(measured.execution, i);
+    if (ns == 0)
+        return mm_fail(MM_ERR_ORDER, "mm_facts_save: no iteration of %s was measured under this plan: run at least two",
+                       mm_graph_name(graph));
+    MM_TRY(begin(m, &measured, &facts));
+    mm_copy_line copies[2] = {{0}};
+    mm_measured_steps(&measured, 1, facts);
+    mm_measured_operations(&measured, 1, facts, copies);
+    mm_measured_link(copies, facts);
+    drop_impossible(facts);
+    mm_status status = mm_facts_write(facts, graph, path);
+    mm_facts_destroy(facts);
+    return status;
+}
