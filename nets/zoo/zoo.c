@@ -62,7 +62,7 @@ static bool parse_three(const char *rest, int numbers_out[ZOO_NUMBERS]) {
 
 /* clang-format off */
 static const zoo_entry ZOO[] = {
-    {"alexnet", "AlexNet as torchvision's, 224x224x3, 1000 classes, as all below but for what they say",
+    {"alexnet", "torchvision's AlexNet; 224x224x3 and 1000 classes, if not said below",
      zoo_build_alexnet, {0}, 224, 1000, NULL},
     {"alexnet-2012", "AlexNet as first published: groups, LRN, 227x227", zoo_build_alexnet_2012, {0}, 227, 1000, NULL},
     {"vgg11", "VGG-11 (A)", zoo_build_vgg, {1, 1, 2, 2, 2}, 224, 1000, NULL},

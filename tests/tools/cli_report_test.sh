@@ -93,7 +93,7 @@ every_policy_and_codec_listed_can_be_used_() {
 }
 
 what_is_printed_fits_100_columns_() {
-    local commands=(policies codecs "nets --ops" "nets --net googlenet"
+    local commands=(policies codecs nets "nets --ops" "nets --net googlenet"
         "plan --net resnet20 --batch 4 --explain --policy liveness,freelunch,recompute,swap-async")
     for command in "${commands[@]}"; do
         # shellcheck disable=SC2086 # words
