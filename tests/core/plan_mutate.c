@@ -20,6 +20,7 @@ mm_plan *plan_clone(const mm_plan *plan) {
     clone->nodes = copy(plan->nodes, nodes, nodes + 1, sizeof *plan->nodes);
     clone->segments = copy(plan->segments, segments, segments, sizeof *plan->segments);
     clone->bindings = copy(plan->bindings, bindings, bindings, sizeof *plan->bindings);
+    clone->policy = copy(plan->policy, strlen(plan->policy), strlen(plan->policy) + 1, 1);
     clone->alias = copy(plan->alias, tensors, tensors, sizeof *plan->alias);
     return clone;
 }
