@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/refusal.h"
 #include "mm/core/status.h"
+#include "mm/refusal.h"
 #include "tools/facts_source.h"
 
 /* A speed that was asked for counts, whatever link the facts are of. Each way has it, with both busy too. */

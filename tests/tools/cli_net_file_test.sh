@@ -36,9 +36,9 @@ plan_bench_and_nets_take_a_file_() {
 }
 
 all_that_is_listed_prints_and_comes_back_() {
-    local name summary n=0
+    local name n=0
     "$mm" nets >names
-    while read -r name summary; do
+    while read -r name _; do
         [[ $name != *'<'* ]] || continue
         expect 0 nets --net "$name"
         says out "$name: images of"

@@ -431,7 +431,7 @@ states_are_saved_on_the_way_() {
 }
 
 a_state_loaded_behind_a_switch_has_its_policy_() {
-    local switches=(--switch 1:freelunch:rate=4,when=always --switch 4:liveness --switch 2:freelunch:rate=8,when=always)
+    local switches=(--switch "1:freelunch:rate=4,when=always" --switch 4:liveness --switch "2:freelunch:rate=8,when=always")
     expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --save at_once
     expect 0 "${net[@]}" --iterations 3 "${switches[@]}" --save part
     expect 0 "${net[@]}" --iterations 6 "${switches[@]}" --load part --save in_two
@@ -549,7 +549,7 @@ sigint_ends_an_evaluation_() {
 
 # The pinned memory for it is that which its plan takes in the budget, not that of the least plan.
 a_switch_without_a_budget_is_as_one_with_the_same_given_() {
-    local options=(train --net vgg11@32x32,thin=8 --batch 4 --iterations 2 --policy recompute --switch 1:recompute-swap
+    local options=(train --net "vgg11@32x32,thin=8" --batch 4 --iterations 2 --policy recompute --switch 1:recompute-swap
         --quiet)
     expect 0 "${options[@]}" --json own
     expect 0 "${options[@]}" --budget "$(value own budget_bytes)" --json given
@@ -579,7 +579,7 @@ own_data() { # IMAGES LABELS
     npy "$2" '<i4' 8 "${labels[@]}"
 }
 
-own=(train --net resnet8@4x4,classes=4 --quiet --batch 4 --threads 1) # what 8 images teach hangs on the last bit
+own=(train --net "resnet8@4x4,classes=4" --quiet --batch 4 --threads 1) # what 8 images teach hangs on the last bit
 
 measured_times_are_planned_by_() {
     local plan=(--net tiny --batch 4 --policy hybrid:when=needed --budget) least
