@@ -42,7 +42,8 @@ MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engi
 
 /* The fastest that fits the limits of a set of plans, for growing numbers of maps, by the facts' times, or by nominal
  * ones (nominal.h) if they have none. The set does not depend on the budget, so a larger one never makes the step
- * longer; the plan for all maps as `always` makes it is in it, so the minimum is not above that of `always`.
+ * longer; the plan for all maps as `always` makes it is in it, so the minimum is not above that of
+ * `always` by as much as a unit of alignment.
  * MM_ERR_INFEASIBLE if doing nothing does not fit, and what would need less takes more buffers than are wanted (k). */
 MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                            const mm_engine_config *config, mm_plan **plan_out);

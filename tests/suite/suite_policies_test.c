@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan.h"
 #include "tests/accuracy/codec_fault.h"
 #include "tests/suite/suite_rig.h"
 
@@ -205,8 +206,11 @@ static void run_net(const char *device, const char *name, int64_t batch) {
         char always[192];
         snprintf(always, sizeof always, "%s%cwhen=always", policy->spec, strchr(policy->spec, ':') ? ',' : ':');
         run_budgets(&ref, policy, always, 2);
-        assert_true(suite_needs(&ref.net, policy->spec, 0).device_bytes <=
-                    suite_needs(&ref.net, always, 0).device_bytes);
+        int64_t least = suite_needs(&ref.net, policy->spec, 0).device_bytes,
+                all = suite_needs(&ref.net, always, 0).device_bytes;
+        /* What is better by less than a unit of alignment is not searched for. */
+        if (least >= all + MM_ALIGN)
+            fail_msg("%s needs at least %lld bytes, %s %lld", policy->spec, (long long)least, always, (long long)all);
     }
     free(ref.initial);
     free(ref.first);

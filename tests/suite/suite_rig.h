@@ -9,7 +9,7 @@ enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* threads: of device host, whateve
 static const nets_optimizer SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 static const float SUITE_RATE = 0.02f;
 
-/* Runs a program's tests on each device of this build; what main returns. */
+/* Runs a program's tests on each device of this build, or on the one that MM_SUITE_DEVICE names; what main returns. */
 int suite_on_each_device(int (*run)(const char *device));
 /* A test that finds the device's name as its *state. */
 #define SUITE_TEST(function, device) cmocka_unit_test_prestate(function, (void *)(uintptr_t)(device))
