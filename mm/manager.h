@@ -1,4 +1,4 @@
-/* What manager.c, budget.c, prepare.c, descend.c, iteration.c, replay.c, transfer.c and figures.c share: the manager's
+/* What manager.c, budget.c, prepare.c, descend.c, iteration.c, recording.c, transfer.c and figures.c share: the manager's
  * state. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
@@ -116,7 +116,7 @@ MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *pol
  * as much, are given up for smaller ones, if there are any. The caller's last error stays. */
 void mm_manager_run_out(mm_manager *manager);
 
-/* ---- iteration.c, for replay.c */
+/* ---- iteration.c, for recording.c */
 
 /* Begins an iteration of the graph, `dispatch_begin`'s way; `call` is who asks, for messages. */
 MM_CHECKED mm_status mm_iteration_start(mm_manager *manager, const mm_graph *graph, const char *call,
@@ -129,7 +129,7 @@ void mm_iteration_note_begin(mm_manager *manager, const mm_record *record);
 void mm_iteration_note_end(mm_manager *manager, mm_record *record);
 void mm_iteration_note_abort(mm_manager *manager, const mm_graph *graph);
 
-/* ---- replay.c: under this plan the graph is not recorded, for a reason that goes to the log: as a warning, unless it
+/* ---- recording.c: under this plan the graph is not recorded, for a reason that goes to the log: as a warning, unless it
  * is MM_ERR_UNSUPPORTED, which nothing is wrong with. */
 void mm_replay_refuse(mm_manager *manager, mm_record *record, mm_status status, const char *reason);
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 
 /* The one table of backends. One that needs more than every build has is an entry behind a define of its own,
  * NETS_BACKEND_<NAME>, that BUILD sets when its flag is on. */

@@ -10,7 +10,7 @@
  *       m := beta1 m + (1 - beta1) g;   v := beta2 v + (1 - beta2) g^2;   t := t + 1
  *       w := w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight-decay w)
  *
- * A further one is an entry of optimizer.c's table, and an update in nets/host/op_update.c and nets/cuda. */
+ * A further one is an entry of optimizer.c's table, and an update in nets/host/host_update.c and nets/cuda. */
 #ifndef NETS_OPTIMIZER_H
 #define NETS_OPTIMIZER_H
 
@@ -23,7 +23,7 @@ typedef enum nets_optimizer_id { NETS_SGD, NETS_ADAMW, NETS_OPTIMIZERS } nets_op
 
 enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 4 }; /* at most */
 
-/* An optimizer's constants; the learning rate comes with each iteration (schedule.h). Those that are another
+/* An optimizer's constants; the learning rate comes with each iteration (lr_schedule.h). Those that are another
  * optimizer's are not looked at. All zero: SGD without momentum or decay. */
 typedef struct nets_optimizer {
     nets_optimizer_id id;

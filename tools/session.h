@@ -7,7 +7,7 @@
 
 #include "nets/exec.h"
 #include "nets/io/reader.h"
-#include "nets/schedule.h"
+#include "nets/lr_schedule.h"
 #include "tools/args.h"
 #include "tools/host_memory.h"
 #include "tools/progress.h"

@@ -3,7 +3,7 @@
 #ifndef NETS_CUDA_CUDNN_GRAPH_H
 #define NETS_CUDA_CUDNN_GRAPH_H
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 enum { NETS_CUDNN_DESCRIPTORS = 66 };
 

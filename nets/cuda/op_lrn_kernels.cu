@@ -1,4 +1,4 @@
-/* Local response normalisation across channels: see nets/host/op_lrn.c for the formulas. blockDim.x threads take a
+/* Local response normalisation across channels: see nets/host/host_lrn.c for the formulas. blockDim.x threads take a
  * pixel; its rows lie in shared memory with half a window of zeros on both sides:
  *
  *   pixel of thread row 0:  | squares | terms (backward) |   thread row 1: ...

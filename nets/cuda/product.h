@@ -3,7 +3,7 @@
 #ifndef NETS_CUDA_PRODUCT_H
 #define NETS_CUDA_PRODUCT_H
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 typedef struct nets_product {
     cublasLtHandle_t lt; /* NULL: it is no product, none that can be described, or there is no device */

@@ -7,7 +7,7 @@
 #define NETS_CUDA_VECTOR_H
 
 #include "mm/device/cuda_launch.h"
-#include "nets/cuda/kernels.h"
+#include "nets/cuda/cuda_kernels.h"
 
 /* AT_ONCE: what a thread loads before it stores the first, so that the loads are under way together. Stores between
  * them would keep the compiler from that: it cannot know that places differ, or are one only where a thread reads what

@@ -20,7 +20,7 @@
 #ifndef TESTS_CUDA_EMULATION_CHECK_H
 #define TESTS_CUDA_EMULATION_CHECK_H
 
-#include "tests/cuda_emulation/kernels.h"
+#include "tests/cuda_emulation/emulated_kernels.h"
 
 namespace cuda_emulation {
 

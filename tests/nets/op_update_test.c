@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "nets/init.h"
+#include "nets/lr_schedule.h"
 #include "nets/op.h"
-#include "nets/schedule.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/op_rig.h"
 

@@ -33,7 +33,7 @@
 
 #include "tests/cuda_emulation/vector_types.h"
 
-#include "tests/cuda_emulation/kernels.h"
+#include "tests/cuda_emulation/emulated_kernels.h"
 
 #include "tests/cuda_emulation/intrinsics.h"
 

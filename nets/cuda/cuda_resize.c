@@ -1,7 +1,7 @@
 /* What gives an image another size and has no weights: pooling and upsampling; glue to op_windows_kernels.cu. */
 #include <stdlib.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 /* ---------------------------------------------------------------- pools */
 

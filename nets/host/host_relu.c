@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "nets/host/channels.h"
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 
 enum { WORD_BITS = 32 }; /* of a sign mask */
 

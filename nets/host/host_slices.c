@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
 /* to[i] = from[i] + earlier[i]; without `from`, zeros; without `earlier`, nothing is added. `earlier` may be `to`. */

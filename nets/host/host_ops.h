@@ -19,16 +19,16 @@ static inline mm_host_pool *nets_host_pool(const nets_backend *backend) {
 
 extern const nets_backend_ops nets_host_backend_ops;
 
-extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* op_conv.c */
-extern const nets_op_impl nets_host_linear;                         /* op_linear.c */
-extern const nets_op_impl nets_host_batch_norm;                     /* op_batch_norm.c */
-extern const nets_op_impl nets_host_resize;                         /* op_resize.c */
-extern const nets_op_impl nets_host_lrn;                            /* op_lrn.c */
-extern const nets_op_impl nets_host_relu;                           /* op_relu.c */
-extern const nets_op_impl nets_host_add;                            /* op_elementwise.c */
-extern const nets_op_impl nets_host_concat, nets_host_crop;         /* op_slices.c */
-extern const nets_op_impl nets_host_dropout;                        /* op_dropout.c */
-extern const nets_op_impl nets_host_loss;                           /* op_loss.c */
+extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* host_conv.c */
+extern const nets_op_impl nets_host_linear;                         /* host_linear.c */
+extern const nets_op_impl nets_host_batch_norm;                     /* host_batch_norm.c */
+extern const nets_op_impl nets_host_resize;                         /* host_resize.c */
+extern const nets_op_impl nets_host_lrn;                            /* host_lrn.c */
+extern const nets_op_impl nets_host_relu;                           /* host_relu.c */
+extern const nets_op_impl nets_host_add;                            /* host_elementwise.c */
+extern const nets_op_impl nets_host_concat, nets_host_crop;         /* host_slices.c */
+extern const nets_op_impl nets_host_dropout;                        /* host_dropout.c */
+extern const nets_op_impl nets_host_loss;                           /* host_loss.c */
 
 /* A phase's computation, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
@@ -36,7 +36,7 @@ typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
 /* Enqueues fn(op, args); args are copied. */
 MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
 
-/* op_update.c */
+/* host_update.c */
 MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 
 /* The windows of a convolution or pool. */

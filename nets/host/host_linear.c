@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "nets/host/channels.h"
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
 typedef struct linear_op {

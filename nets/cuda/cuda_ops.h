@@ -1,4 +1,4 @@
-/* The ops of device "cuda": cuDNN and cuBLAS for convolutions and products, own kernels (kernels.h) for the rest.
+/* The ops of device "cuda": cuDNN and cuBLAS for convolutions and products, own kernels (cuda_kernels.h) for the rest.
  * Nothing here allocates or waits when work is enqueued, so that it can be captured in a graph. Internal. */
 #ifndef NETS_CUDA_OPS_H
 #define NETS_CUDA_OPS_H
@@ -8,7 +8,7 @@
 
 #include "mm/device/device_cuda.h"
 #include "nets/cuda/choices.h"
-#include "nets/cuda/kernels.h"
+#include "nets/cuda/cuda_kernels.h"
 #include "nets/op.h"
 #include "nets/op_sizes.h"
 
@@ -28,15 +28,15 @@ typedef struct nets_cuda_backend {
 
 extern const nets_backend_ops nets_cuda_backend_ops;
 
-extern const nets_op_impl nets_cuda_conv, nets_cuda_conv_transpose;               /* op_conv.c */
-extern const nets_op_impl nets_cuda_linear;                                       /* op_linear.c */
-extern const nets_op_impl nets_cuda_batch_norm_op;                                /* op_batch_norm.c */
-extern const nets_op_impl nets_cuda_pool, nets_cuda_upsample_op;                  /* op_resize.c */
-extern const nets_op_impl nets_cuda_relu_op, nets_cuda_add, nets_cuda_dropout_op; /* op_elementwise.c */
-extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                    /* op_slices.c */
-extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                    /* op_rows.c */
+extern const nets_op_impl nets_cuda_conv, nets_cuda_conv_transpose;               /* cuda_conv.c */
+extern const nets_op_impl nets_cuda_linear;                                       /* cuda_linear.c */
+extern const nets_op_impl nets_cuda_batch_norm_op;                                /* cuda_batch_norm.c */
+extern const nets_op_impl nets_cuda_pool, nets_cuda_upsample_op;                  /* cuda_resize.c */
+extern const nets_op_impl nets_cuda_relu_op, nets_cuda_add, nets_cuda_dropout_op; /* cuda_elementwise.c */
+extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                    /* cuda_slices.c */
+extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                    /* cuda_rows.c */
 
-/* op_elementwise.c */
+/* cuda_elementwise.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 
 /* By a ReLU's output, NETS_Y. */

@@ -1,4 +1,4 @@
-#include "nets/schedule.h"
+#include "nets/lr_schedule.h"
 
 #include <errno.h>
 #include <math.h>

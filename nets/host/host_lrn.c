@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
 enum { LEAST_PIXELS = 64 }; /* that are worth a thread */

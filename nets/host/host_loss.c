@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
 enum { PARTS = 64, LEAST_LABELS = 256 }; /* of rows; in one */

@@ -33,7 +33,7 @@ void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *
 /* y = a + b; b NULL: a. */
 void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream);
 
-/* Elements whose word is below the threshold are dropped, the others scaled; see nets/host/op_dropout.c. */
+/* Elements whose word is below the threshold are dropped, the others scaled; see nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
     uint32_t layer, threshold;

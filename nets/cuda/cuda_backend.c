@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 mm_status nets_cuda_launched(const char *what) { return mm_cuda_check(cudaGetLastError(), what); }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 typedef struct elementwise_op {
     nets_op base;

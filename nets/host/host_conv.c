@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "nets/host/channels.h"
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
 /* Primitives and the reorder of their weights, before them (WEIGHTS) or after them (DIFF_WEIGHTS). */

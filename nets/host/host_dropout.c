@@ -2,7 +2,7 @@
  * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). */
 #include <stdlib.h>
 
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 #include "nets/philox.h"
 

@@ -5,7 +5,7 @@
 
 #include "mm/device/device_host.h"
 #include "nets/adamw.h"
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 #include "nets/op_sizes.h"
 

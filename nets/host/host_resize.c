@@ -2,7 +2,7 @@
  * whole factor; on oneDNN. */
 #include <stdlib.h>
 
-#include "nets/host/ops.h"
+#include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
 typedef struct resize_op {

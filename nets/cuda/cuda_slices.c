@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 /* ---------------------------------------------------------------- concat */
 

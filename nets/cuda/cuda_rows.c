@@ -2,7 +2,7 @@
  * and op_loss_kernels.cu. */
 #include <stdlib.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 /* ---------------------------------------------------------------- local response normalisation */
 

@@ -3,7 +3,7 @@
  * The workspace is the scratch of the reductions, and of one with a ReLU alone that ReLU's sign mask. */
 #include <stdlib.h>
 
-#include "nets/cuda/ops.h"
+#include "nets/cuda/cuda_ops.h"
 
 typedef struct batch_norm_op {
     nets_op base;
