@@ -1,0 +1,63 @@
+#!/bin/bash
+# include_graph_test.sh SCRIPT LAYERS README: the tree that holds README passes include_graph.sh; a copy of it with one
+# fault planted does not, and is told of that fault.
+set -euo pipefail
+script=$(realpath "$1") layers=$(realpath "$2") root=$(dirname "$(realpath "$3")")
+tree=$(mktemp -d "${TEST_TMPDIR:-/tmp}/include_graph_test.XXXXXX")
+trap 'rm -rf "$tree"' EXIT
+passed=0 failed=0
+
+verdict() { # CASE, whether it passed
+    if $2; then
+        passed=$((passed + 1))
+    else
+        echo "[  FAILED  ] $1"
+        failed=$((failed + 1))
+    fi
+}
+
+# A fault is a line that a file ends with, or a new file; then, what the script must print of it.
+faults=(
+    'buffers/layout.h|#include "mm/device/device.h"|arithmetic may include only'
+    'mm/core/status.h|#include "policies/policy.h"|core may include only'
+    'mm/planning.h|#include "mm/manager.h"|planning may include only'
+    'nets/net.h|#include "nets/host/host_ops.h"|networks may include only'
+    'mm/mm.h|  #  include "tests/core/random.h"|api may include only'
+    'mm/core/graph.h|#include "mm/core/plan.h"|a circle of files: mm/core/'
+    'tests/core/random.h|#include "tests/suite/suite_rig.h"|a circle of rooms: tests:tests/'
+    'mm/core/graph.c|#include "facts.h"|mm/core/graph.c:[0-9]* includes facts.h, which is no path'
+    'cache/line.h||cache/line.h: no layer'
+    'buffers/schedule.c||one name, several files: buffers/schedule.c policies/schedule.c'
+)
+
+echo "[ RUN      ] the_tree_has_no_upward_edge_and_no_circle"
+if "$script" "$root" "$layers"; then ok=true; else ok=false; fi
+verdict the_tree_has_no_upward_edge_and_no_circle $ok
+
+(cd "$root" && find mm buffers pipeline policies nets tools tests \
+    -regex '.*\.\(c\|h\|cc\|cu\|cuh\)' -exec cp --parents -t "$tree" {} +)
+for fault in "${faults[@]}"; do
+    IFS='|' read -r file line text <<<"$fault"
+    echo "[ RUN      ] planted_in_$file"
+    was=
+    if [[ -e $tree/$file ]]; then
+        was=$(mktemp "$tree/was.XXXXXX")
+        cp "$tree/$file" "$was"
+    fi
+    mkdir -p "$tree/${file%/*}"
+    [[ -z $line ]] || echo "$line" >>"$tree/$file"
+    [[ -e $tree/$file ]] || : >"$tree/$file"
+    ok=false
+    if said=$("$script" "$tree" "$layers" 2>&1); then
+        echo "  nothing was found"
+    elif grep -q "$text" <<<"$said"; then
+        ok=true
+    else
+        printf '  expected: %s\n  found: %s\n' "$text" "$said"
+    fi
+    verdict "planted_in_$file" $ok
+    if [[ $was ]]; then mv "$was" "$tree/$file"; else rm "$tree/$file"; fi
+done
+
+echo "[  PASSED  ] $passed test(s)."
+((failed == 0)) || { echo "[  FAILED  ] $failed test(s)" && exit 1; }
