@@ -1,196 +1,13 @@
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nets/io/net_file.h"
-#include "policies/policy.h"
 #include "tools/commands.h"
-#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/requirement.h"
-#include "tools/session.h"
-#include "tools/train_state.h"
-
-/* With the policy to begin with they are one list. */
-enum { SWITCHES_MAX = ARG_TEXTS_MAX - 1 };
-
-typedef struct policy_switch {
-    int64_t iteration;
-    const char *policy;
-} policy_switch; /* to `policy` once `iteration` are done */
-
-typedef struct train {
-    /* as given */
-    const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *facts, *issue;
-    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
-    const char *lr_schedule;
-    double lr, momentum, weight_decay; /* below their least: as the optimizer has it */
-    target target;
-    arg_texts switch_texts, lr_texts;
-    bool eval, keep_going, no_ladder, self_check, no_measure, quiet, reset_optimizer, help;
-    const arg *table;
-    int argc;
-    char **argv;
-    /* made of it */
-    policy_switch switches[SWITCHES_MAX];
-    int n_switches;
-    const char *policy_now;
-    const volatile sig_atomic_t *interrupted; /* the iteration under way is finished, and the state saved if asked */
-    nets_net *network;
-    facts_source source; /* what --facts names */
-    FILE *log;
-    arg options[TRAIN_STATE_OPTIONS + 1]; /* of the run, which its state says */
-    nets_safetensors_file *state;         /* loaded; NULL: none */
-    session_period save_period;           /* of epochs: in epochs */
-    bool save_epochs;
-    int64_t saved_iteration;                           /* that the file of --save holds; 0: it was not written yet */
-    char optimizer_text[NETS_OPTIMIZER_TEXT_CAPACITY]; /* with all options, for the state */
-    texts texts;                                       /* that the row names */
-} train;
-
-/* ---------------------------------------------------------------- what the run's state says */
-
-static bool uses_lossy(const train *t) {
-    bool lossy = train_state_lossy(t->policy);
-    for (int i = 0; i < t->n_switches; i++) lossy |= train_state_lossy(t->switches[i].policy);
-    return lossy;
-}
-
-/* How a state's run was updated; a state that does not say is of the time when there was SGD alone. NULL: of weights
- * alone. */
-static const char *state_optimizer(const train *t) {
-    const char *optimizer = session_state_says(t->state, "optimizer");
-    return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
-}
-
-/* Of a state, what is not given goes on; but another optimizer has its own rate and options, and of steps and a schedule
- * the one that is given counts. */
-static mm_status open_optimizer(train *t) {
-    const char *then = state_optimizer(t), *now = t->target.optimizer_text ? t->target.optimizer_text : "sgd";
-    const size_t length = strcspn(now, ",");
-    if (args_given(t->argc, t->argv, "--lr-step") && !args_given(t->argc, t->argv, "--lr-schedule"))
-        t->lr_schedule = "";
-    if (args_given(t->argc, t->argv, "--lr-schedule") && !args_given(t->argc, t->argv, "--lr-step"))
-        args_texts_fini(&t->lr_texts);
-    if (args_given(t->argc, t->argv, "--optimizer")) { /* with all options */
-        if (!args_given(t->argc, t->argv, "--momentum")) t->momentum = -1;
-        if (!args_given(t->argc, t->argv, "--weight-decay")) t->weight_decay = -1;
-    }
-    if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
-    if (!t->reset_optimizer)
-        return mm_fail(MM_ERR_INVALID,
-                       "--optimizer %s: %s was trained with %s; --reset-optimizer takes its weights alone", now,
-                       t->load, then);
-    if (!args_given(t->argc, t->argv, "--lr")) t->lr = 0;
-    return MM_OK;
-}
-
-/* Before anything else of the run is looked at. */
-static mm_status open_state(train *t) {
-    arg options[TRAIN_STATE_OPTIONS + 1];
-    if (!t->load) return MM_OK;
-    train_state_options(t->table, true, options);
-    MM_TRY(session_state_open(t->load, options, t->argc, t->argv, &t->state));
-    const char *net = session_state_says(t->state, "version") ? session_state_says(t->state, "net") : NULL;
-    if (net && !args_given(t->argc, t->argv, "--net")) t->net = net;
-    /* Another policy is not switched as the state's was. */
-    if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
-        args_texts_fini(&t->switch_texts);
-    MM_TRY(open_optimizer(t));
-    /* Another device has none to set. */
-    if (!target_is_host(t->target.device) && !args_given(t->argc, t->argv, "--threads")) t->target.threads = 0;
-    return MM_OK;
-}
-
-static mm_status open_net(train *t) {
-    const char *net = session_state_says(t->state, "net");
-    mm_status status = nets_open(t->net, &t->network);
-    if (status != MM_OK && net && t->net == net)
-        return mm_fail_in(status, "%s is a state of net %s; if that is of a file, give it: --net file:PATH", t->load,
-                          net);
-    MM_TRY(status);
-    return MM_OK;
-}
-
-/* An epoch's last smaller batch: trained on where epochs are asked for, or were when the state was made. */
-static bool trains_last_batch(const train *t) {
-    const char *last = session_state_says(t->state, "last_batch");
-    return t->epochs > 0 || (last && strcmp(last, "trained") == 0);
-}
-
-/* Once it is known to be a state of the network. */
-static mm_status tell_differences(const train *t, const session *s) {
-    const char *last = session_state_says(t->state, "last_batch"), *net = session_state_says(t->state, "net");
-    arg options[TRAIN_STATE_OPTIONS + 1];
-    train_state_options(t->table, true, options);
-    if (last && net && strcmp(net, nets_net_name(t->network)) != 0)
-        fprintf(stderr, "mm train: --net %s: %s was trained with %s\n", t->net, t->load, net);
-    if (s->train_last && last && strcmp(last, "trained") != 0)
-        fprintf(stderr,
-                "mm train: --epochs %lld: an epoch's last, smaller batch is trained on, in %s it was left out\n",
-                (long long)t->epochs, t->load);
-    return session_state_tell(t->state, t->load, options, t->argc, t->argv);
-}
-
-/* ---------------------------------------------------------------- options */
-
-static mm_status read_save_every(train *t) {
-    if (!t->save_every) return MM_OK;
-    if (!t->save) return mm_fail(MM_ERR_INVALID, "--save-every %s: needs --save FILE", t->save_every);
-    return train_state_period(t->save_every, &t->save_period, &t->save_epochs);
-}
-
-static mm_status read_switch(train *t, const char *text) {
-    char *colon;
-    if (t->n_switches == SWITCHES_MAX)
-        return mm_fail(MM_ERR_INVALID, "--switch is given more than %d times: give fewer", SWITCHES_MAX);
-    errno = 0;
-    long long iteration = strtoll(text, &colon, 10);
-    if (errno || colon == text || *colon != ':' || iteration < 0)
-        return mm_fail(MM_ERR_INVALID, "--switch %s: must be ITERATION:POLICY, for example 100:freelunch:rate=4", text);
-    if (mm_policy_check(colon + 1) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
-    t->switches[t->n_switches++] = (policy_switch){.iteration = iteration, .policy = colon + 1};
-    return MM_OK;
-}
-
-/* Once --optimizer is read: its options may be given one by one. All are then as they are, for the state. */
-static mm_status read_optimizer(train *t) {
-    nets_optimizer *optimizer = &t->target.optimizer;
-    if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
-    if (t->momentum >= 0 && nets_optimizer_set(optimizer, "momentum", t->momentum) != MM_OK)
-        return mm_fail_in(MM_ERR_INVALID, "--momentum %g", t->momentum);
-    if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
-    if (t->lr <= 0) t->lr = nets_optimizer_traits_of(optimizer->id)->rate;
-    if (optimizer->id == NETS_SGD) t->momentum = optimizer->momentum;
-    t->weight_decay = optimizer->weight_decay;
-    nets_optimizer_text(optimizer, t->optimizer_text);
-    t->target.optimizer_text = t->optimizer_text;
-    return MM_OK;
-}
-
-/* Each --lr-step is an iteration, at which the rate falls to a tenth. `iterations`: of the whole run. */
-static mm_status read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
-    *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f, .iterations = iterations};
-    if (*t->lr_schedule && t->lr_texts.n > 0)
-        return mm_fail(MM_ERR_INVALID, "--lr-schedule %s and --lr-step: give one of them", t->lr_schedule);
-    if (*t->lr_schedule && nets_schedule_parse(t->lr_schedule, schedule) != MM_OK)
-        return mm_fail_in(MM_ERR_INVALID, "--lr-schedule %s", t->lr_schedule);
-    for (int i = 0; i < t->lr_texts.n; i++) {
-        char *end;
-        errno = 0;
-        long long at = strtoll(t->lr_texts.text[i], &end, 10);
-        if (errno || end == t->lr_texts.text[i] || *end || at < 0)
-            return mm_fail(MM_ERR_INVALID, "--lr-step %s: must be an iteration, a whole number from 0 to %lld",
-                           t->lr_texts.text[i], LLONG_MAX);
-        if (i == NETS_SCHEDULE_STEPS)
-            return mm_fail(MM_ERR_INVALID, "--lr-step is given %d times: at most %d", t->lr_texts.n,
-                           NETS_SCHEDULE_STEPS);
-        schedule->at[schedule->n++] = at;
-    }
-    return nets_schedule_check(schedule);
-}
+#include "tools/train.h"
 
 /* A loaded state may lie beyond several switches: the latest of them counts. */
 static mm_status apply_switches(void *ctx, session *s) {
@@ -204,87 +21,6 @@ static mm_status apply_switches(void *ctx, session *s) {
     if (!latest || latest->policy == t->policy_now) return MM_OK;
     MM_TRY(mm_policy_set(s->manager, latest->policy));
     t->policy_now = latest->policy;
-    return MM_OK;
-}
-
-/* A state that is gone on from may be saved over. */
-static mm_status check_files(const train *t) {
-    bool over = t->load && t->save && files_are_same(t->load, t->save);
-    data_files data, test_data;
-    files_data(t->data, &data);
-    files_data(t->test_data, &test_data);
-    const named_file files[] = {{"--save", t->save, FILE_WRITTEN},
-                                {"--json", t->json, FILE_WRITTEN},
-                                {"--log", t->log_path, FILE_WRITTEN},
-                                {"--facts", t->facts, FILE_READ},
-                                {"--load", over ? NULL : t->load, FILE_READ},
-                                {"--net", files_net(t->net), FILE_READ},
-                                {"--algorithms", t->target.algorithms, FILE_KEPT},
-                                {"--data", data.images, FILE_READ},
-                                {"--data", data.labels, FILE_READ},
-                                {"--test-data", test_data.images, FILE_READ},
-                                {"--test-data", test_data.labels, FILE_READ}};
-    return files_check(files, sizeof files / sizeof *files);
-}
-
-static mm_status check_data(const train *t) {
-    if (t->test_data && !t->eval)
-        return mm_fail(MM_ERR_INVALID, "--test-data %s: is what --eval evaluates on; add --eval", t->test_data);
-    if (t->eval && !t->test_data && !nets_reader_has_test(t->data))
-        return mm_fail(MM_ERR_INVALID, "--eval: --data %s has no test set; give one with --test-data", t->data);
-    return MM_OK;
-}
-
-static mm_status open_facts(train *t) {
-    if (!t->facts) return MM_OK;
-    MM_TRY(facts_source_open(t->facts, &t->source));
-    if (t->source.is_machine)
-        return mm_fail(MM_ERR_INVALID,
-                       "--facts %s: a machine's rates; this takes measured times, which 'mm bench --facts' writes",
-                       t->facts);
-    t->source.for_run = true;
-    target_tell_threads(&t->target, t->facts, t->source.threads);
-    return MM_OK;
-}
-
-static mm_status configure(train *t, session_config *config) {
-    if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
-    MM_TRY(check_data(t));
-    mm_issue issue;
-    MM_TRY(target_init(&t->target));
-    MM_TRY(read_optimizer(t));
-    MM_TRY(target_probe(&t->target));
-    MM_TRY(target_issue(&t->target, t->issue, &issue));
-    MM_TRY(mm_policy_check(t->policy));
-    for (int i = 0; i < t->switch_texts.n; i++) MM_TRY(read_switch(t, t->switch_texts.text[i]));
-    MM_TRY(read_save_every(t));
-    MM_TRY(open_net(t));
-    MM_TRY(check_files(t));
-    MM_TRY(open_facts(t));
-    *config = (session_config){.net = t->network,
-                               .data = t->data,
-                               .test_data = t->test_data,
-                               .batch = t->batch,
-                               .target = t->target,
-                               .budget_bytes = t->budget_bytes,
-                               .pinned_bytes = t->pinned_bytes,
-                               .seed = (uint64_t)t->seed,
-                               .reset_optimizer = t->reset_optimizer,
-                               .whole_epochs = trains_last_batch(t),
-                               .evaluate = t->eval,
-                               .keep_going = t->keep_going,
-                               .no_ladder = t->no_ladder,
-                               .self_check = t->self_check,
-                               .measure = !t->no_measure,
-                               .facts = t->facts ? &t->source : NULL,
-                               .stop = t->interrupted,
-                               .issue = issue,
-                               .texts = &t->texts};
-    config->policies.text[config->policies.n++] = t->policy;
-    for (int i = 0; i < t->n_switches; i++) {
-        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
-        config->policies.text[config->policies.n++] = t->switches[i].policy;
-    }
     return MM_OK;
 }
 
@@ -359,8 +95,8 @@ static mm_status save_at_end(train *t, session *s, mm_status status) {
 static mm_status run_session(train *t, session *s, row *r) {
     session_run run = {.hook = apply_switches, .hook_ctx = t, .log = t->log, .quiet = t->quiet, .save = save};
     if (t->state) MM_TRY(session_load(s, t->state, t->load));
-    MM_TRY(read_schedule(t, last_iteration(t, s), &run.schedule));
-    if (t->state) MM_TRY(tell_differences(t, s));
+    MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
+    if (t->state) MM_TRY(train_tell_differences(t, s));
     run.save_period = t->save_period;
     if (t->save_epochs) {
         run.save_period.every *= s->train_size.batches;
@@ -391,14 +127,15 @@ static mm_status advise(const train *t, const session *s, mm_status status) {
 static mm_status run_train(train *t, row *r) {
     session_config config;
     session s;
-    MM_TRY(configure(t, &config));
-    train_state_options(t->table, uses_lossy(t), t->options);
+    MM_TRY(train_configure(t, &config));
+    train_set_options(t);
     mm_status begun = session_init(&s, &config);
     if (session_stopped_early(&s, begun)) {
         session_name_row(&s, r);
         say_why_nothing_ran(t, &s);
         return MM_OK;
     }
+    if (s.refused_data) return train_read_of_state(t, "--data", begun);
     if (begun != MM_OK) return advise(t, &s, begun);
     mm_status status = open_log(t);
     if (status == MM_OK) status = run_session(t, &s, r);
@@ -422,6 +159,7 @@ static const char help_text[] =
     "\n"
     "A saved state goes on where it stopped, bit for bit: it says its network, data and the place in it, batch, seed,\n"
     "learning rate and its steps or schedule, optimizer and threads, and policies and budget where a code is lossy.\n"
+    "Paths of data are absolute in it, with links followed.\n"
     "What of it is given with --load and differs is told; --iterations and --epochs count what it has behind it.\n"
     "--save-every saves on the way; a run that is killed while it saves leaves the state before.\n"
     "A loss or gradient that is NaN or infinite ends the training with status diverged and exit 1: that iteration's\n"
@@ -505,10 +243,11 @@ int cmd_train(int argc, char **argv) {
     t.table = table;
     t.argc = argc;
     t.argv = argv;
-    status = open_state(&t);
+    status = train_open_state(&t);
     if (status == MM_OK) status = run_train(&t, &r);
     args_texts_fini(&t.lr_texts);
     args_texts_fini(&t.switch_texts);
+    free(t.data_path);
     if (t.log) fclose(t.log);
     target_fini(&t.target);
     facts_source_close(&t.source);

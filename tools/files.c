@@ -67,6 +67,25 @@ void files_data(const char *spec, data_files *files_out) {
     files_out->labels = comma + 1;
 }
 
+mm_status files_absolute(const char *spec, char **spec_out) {
+    static const char folder_prefix[] = "cifar10:";
+    char first[PATH_MAX], second[PATH_MAX];
+    data_files files;
+    bool folder = strncmp(spec, folder_prefix, sizeof folder_prefix - 1) == 0;
+    *spec_out = NULL;
+    files_data(spec, &files);
+    if (folder ? !realpath(spec + sizeof folder_prefix - 1, first)
+               : !files.images || !realpath(files.images, first) || !realpath(files.labels, second))
+        return MM_OK;
+    if (!folder && (strchr(first, ',') || strchr(second, ',')))
+        return MM_OK; /* which the reader could not tell apart */
+    int length =
+        folder ? asprintf(spec_out, "%s%s", folder_prefix, first) : asprintf(spec_out, "files:%s,%s", first, second);
+    if (length >= 0) return MM_OK;
+    *spec_out = NULL;
+    return mm_fail(MM_ERR_NOMEM, "out of memory for the path of %s", spec);
+}
+
 /* JSON may go to standard output. */
 static bool is_file(const named_file *f) {
     return f->path && !(strcmp(f->option, "--json") == 0 && strcmp(f->path, "-") == 0);

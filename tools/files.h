@@ -32,6 +32,10 @@ typedef struct data_files {
 } data_files;
 void files_data(const char *spec, data_files *files_out);
 
+/* The same data, "files:..." or "cifar10:...", by absolute paths with links followed, which the caller frees; NULL for
+ * other data, and for files that are not there. MM_ERR_NOMEM. */
+MM_CHECKED mm_status files_absolute(const char *spec, char **spec_out);
+
 /* Before anything is done: MM_ERR_IO: one that is to be written cannot be. MM_ERR_INVALID: it is named twice, so that
  * what is written first, or was there to be read, would be lost; or it is "-", which only --json may be. */
 MM_CHECKED mm_status files_check(const named_file *files, int n);

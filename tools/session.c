@@ -32,7 +32,9 @@ static mm_status open_data(session *s) {
         options.label_map[0] = map[0];
         options.label_map[1] = map[1];
     }
+    s->refused_data = true;
     MM_TRY(nets_reader_create(c->data, &options, &s->train_data));
+    s->refused_data = false;
     nets_reader_size_get(s->train_data, &s->train_size);
     if (!c->evaluate) return MM_OK;
     options.split = NETS_SPLIT_TEST;

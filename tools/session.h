@@ -55,6 +55,7 @@ typedef struct session {
     int64_t minimum_bytes;             /* budget below which the first policy does not run */
     int64_t need_bytes[ARG_TEXTS_MAX]; /* the same for each policy */
     bool refused_switch;               /* it is one that will be switched to that does not fit */
+    bool refused_data;                 /* the training data could not be opened */
     requirement *requirements;         /* of each graph and policy, until the manager is made */
     int n_requirements;
     int64_t pinned_most_bytes, pinned_needed_bytes;

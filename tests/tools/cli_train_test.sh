@@ -394,11 +394,17 @@ a_state_without_a_version_says_only_how_far_it_is_() {
 }
 
 states_that_say_what_cannot_be_are_refused_() {
-    expect 0 "${tiny[@]}" --iterations 2 --save state
+    expect 0 "${tiny[@]}" --iterations 2 --save state --lr-step 7
+    sed 's/"lr-step":"7"/"lr-step":"x"/' state >decay
     sed 's/"version":"1"/"version":"9"/' state >newer
     refused 1 "newer: a state of version 9, this mm reads up to 1" train --load newer
     sed 's/"batch":"4"/"batch":"0"/' state >wrong
     refused 1 "wrong: what it says of its run cannot be: --batch 0" train --load wrong
+    refused 1 "decay: what it says of its run cannot be: --lr-step x: must be an iteration" train --load decay --quiet
+    sed 's/"data":"synthetic"/"data":"synthetik"/' state >data
+    refused 1 "data: what it says of its run cannot be: unknown data 'synthetik'" train --load data --quiet
+    sed 's/"optimizer":"sgd/"optimizer":"sgx/' state >optimizer
+    refused 1 "optimizer: what it says of its run cannot be: " train --load optimizer --quiet
     sed 's/"position":"8"/"position":"x"/' state >place
     refused 1 "its position is 'x', not a count" train --load place --quiet
     sed 's/"net":"tiny"/"net":"mine"/' state >mine
@@ -613,6 +619,15 @@ data_of_ones_own_trains_and_is_evaluated_() {
     expect 0 "${own[@]}" --data files:x.npy,y.npy --iterations 2 --save part
     expect 0 "${own[@]}" --data files:x.npy,y.npy --iterations 3 --load part --save whole2
     equal whole whole2
+    mkdir elsewhere
+    (cd elsewhere && expect 0 "${own[@]}" --iterations 3 --load ../part --save whole3) || exit 1
+    equal whole elsewhere/whole3
+    expect 0 "${own[@]}" --data files:./x.npy,elsewhere/../y.npy --iterations 3 --load part
+    [[ ! -s err ]] || fail "the same data is told as other data"
+    mv x.npy z.npy
+    refused 1 "part: what it says of its run cannot be: " "${own[@]}" --iterations 3 --load part
+    says err "/x.npy"
+    mv z.npy x.npy
     expect 0 "${own[@]}" --data synthetic --test-data files:x.npy,y.npy --iterations 1 --eval
     expect 0 bench --net resnet8@4x4,classes=4 --data files:x.npy,y.npy --batch 4 --iterations 1 --quiet
 }

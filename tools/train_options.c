@@ -1,0 +1,174 @@
+#include "tools/train.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nets/io/net_file.h"
+#include "policies/policy.h"
+#include "tools/files.h"
+
+/* Iterations, or epochs, which are the period's unit then: "100", "1epoch", "5epochs". */
+static mm_status read_save_every(train *t) {
+    const char *text = t->save_every;
+    char *end;
+    if (!text) return MM_OK;
+    if (!t->save) return mm_fail(MM_ERR_INVALID, "--save-every %s: needs --save FILE", text);
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    t->save_epochs = strcmp(end, "epoch") == 0 || strcmp(end, "epochs") == 0;
+    if (errno || end == text || (*end && !t->save_epochs) || n < 1 || n > SESSION_ITERATIONS_MAX)
+        return mm_fail(MM_ERR_INVALID, "--save-every %s: must be iterations or epochs, from 1 to %d: 100, 1epoch", text,
+                       SESSION_ITERATIONS_MAX);
+    t->save_period = (session_period){.every = n};
+    return MM_OK;
+}
+
+static mm_status read_switch(train *t, const char *text) {
+    char *colon;
+    if (t->n_switches == SWITCHES_MAX)
+        return mm_fail(MM_ERR_INVALID, "--switch is given more than %d times: give fewer", SWITCHES_MAX);
+    errno = 0;
+    long long iteration = strtoll(text, &colon, 10);
+    if (errno || colon == text || *colon != ':' || iteration < 0)
+        return mm_fail(MM_ERR_INVALID, "--switch %s: must be ITERATION:POLICY, for example 100:freelunch:rate=4", text);
+    if (mm_policy_check(colon + 1) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
+    t->switches[t->n_switches++] = (policy_switch){.iteration = iteration, .policy = colon + 1};
+    return MM_OK;
+}
+
+/* Once --optimizer is read: its options may be given one by one. All are then as they are, for the state. */
+static mm_status read_optimizer(train *t) {
+    nets_optimizer *optimizer = &t->target.optimizer;
+    if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
+    if (t->momentum >= 0 && nets_optimizer_set(optimizer, "momentum", t->momentum) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--momentum %g", t->momentum);
+    if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
+    if (t->lr <= 0) t->lr = nets_optimizer_traits_of(optimizer->id)->rate;
+    if (optimizer->id == NETS_SGD) t->momentum = optimizer->momentum;
+    t->weight_decay = optimizer->weight_decay;
+    nets_optimizer_text(optimizer, t->optimizer_text);
+    t->target.optimizer_text = t->optimizer_text;
+    return MM_OK;
+}
+
+/* Each --lr-step is an iteration, at which the rate falls to a tenth. `iterations`: of the whole run. */
+static mm_status read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
+    *schedule = (nets_schedule){.rate = (float)t->lr, .factor = 0.1f, .iterations = iterations};
+    if (*t->lr_schedule && t->lr_texts.n > 0)
+        return mm_fail(MM_ERR_INVALID, "--lr-schedule %s and --lr-step: give one of them", t->lr_schedule);
+    if (*t->lr_schedule && nets_schedule_parse(t->lr_schedule, schedule) != MM_OK)
+        return mm_fail_in(MM_ERR_INVALID, "--lr-schedule %s", t->lr_schedule);
+    for (int i = 0; i < t->lr_texts.n; i++) {
+        char *end;
+        errno = 0;
+        long long at = strtoll(t->lr_texts.text[i], &end, 10);
+        if (errno || end == t->lr_texts.text[i] || *end || at < 0)
+            return mm_fail(MM_ERR_INVALID, "--lr-step %s: must be an iteration, a whole number from 0 to %lld",
+                           t->lr_texts.text[i], LLONG_MAX);
+        if (i == NETS_SCHEDULE_STEPS)
+            return mm_fail(MM_ERR_INVALID, "--lr-step is given %d times: at most %d", t->lr_texts.n,
+                           NETS_SCHEDULE_STEPS);
+        schedule->at[schedule->n++] = at;
+    }
+    return nets_schedule_check(schedule);
+}
+
+mm_status train_read_schedule(const train *t, int64_t iterations, nets_schedule *schedule) {
+    return train_read_of_state(t, t->lr_texts.n > 0 ? "--lr-step" : "--lr-schedule",
+                               read_schedule(t, iterations, schedule));
+}
+
+static mm_status open_net(train *t) {
+    const char *net = session_state_says(t->state, "net");
+    mm_status status = nets_open(t->net, &t->network);
+    if (status != MM_OK && net && t->net == net)
+        return mm_fail_in(status, "%s is a state of net %s; if that is of a file, give it: --net file:PATH", t->load,
+                          net);
+    MM_TRY(status);
+    return MM_OK;
+}
+
+/* A state that is gone on from may be saved over. */
+static mm_status check_files(const train *t) {
+    bool over = t->load && t->save && files_are_same(t->load, t->save);
+    data_files data, test_data;
+    files_data(t->data, &data);
+    files_data(t->test_data, &test_data);
+    const named_file files[] = {{"--save", t->save, FILE_WRITTEN},
+                                {"--json", t->json, FILE_WRITTEN},
+                                {"--log", t->log_path, FILE_WRITTEN},
+                                {"--facts", t->facts, FILE_READ},
+                                {"--load", over ? NULL : t->load, FILE_READ},
+                                {"--net", files_net(t->net), FILE_READ},
+                                {"--algorithms", t->target.algorithms, FILE_KEPT},
+                                {"--data", data.images, FILE_READ},
+                                {"--data", data.labels, FILE_READ},
+                                {"--test-data", test_data.images, FILE_READ},
+                                {"--test-data", test_data.labels, FILE_READ}};
+    return files_check(files, sizeof files / sizeof *files);
+}
+
+static mm_status check_data(const train *t) {
+    if (t->test_data && !t->eval)
+        return mm_fail(MM_ERR_INVALID, "--test-data %s: is what --eval evaluates on; add --eval", t->test_data);
+    if (t->eval && !t->test_data && !nets_reader_has_test(t->data))
+        return mm_fail(MM_ERR_INVALID, "--eval: --data %s has no test set; give one with --test-data", t->data);
+    return MM_OK;
+}
+
+static mm_status open_facts(train *t) {
+    if (!t->facts) return MM_OK;
+    MM_TRY(facts_source_open(t->facts, &t->source));
+    if (t->source.is_machine)
+        return mm_fail(MM_ERR_INVALID,
+                       "--facts %s: a machine's rates; this takes measured times, which 'mm bench --facts' writes",
+                       t->facts);
+    t->source.for_run = true;
+    target_tell_threads(&t->target, t->facts, t->source.threads);
+    return MM_OK;
+}
+
+mm_status train_configure(train *t, session_config *config) {
+    if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
+    MM_TRY(check_data(t));
+    MM_TRY(files_absolute(t->data, &t->data_path));
+    mm_issue issue;
+    MM_TRY(target_init(&t->target));
+    MM_TRY(read_optimizer(t));
+    MM_TRY(target_probe(&t->target));
+    MM_TRY(target_issue(&t->target, t->issue, &issue));
+    MM_TRY(train_read_of_state(t, "--policy", mm_policy_check(t->policy)));
+    for (int i = 0; i < t->switch_texts.n; i++)
+        MM_TRY(train_read_of_state(t, "--switch", read_switch(t, t->switch_texts.text[i])));
+    MM_TRY(read_save_every(t));
+    MM_TRY(open_net(t));
+    MM_TRY(check_files(t));
+    MM_TRY(open_facts(t));
+    *config = (session_config){.net = t->network,
+                               .data = t->data,
+                               .test_data = t->test_data,
+                               .batch = t->batch,
+                               .target = t->target,
+                               .budget_bytes = t->budget_bytes,
+                               .pinned_bytes = t->pinned_bytes,
+                               .seed = (uint64_t)t->seed,
+                               .reset_optimizer = t->reset_optimizer,
+                               .whole_epochs = train_has_last_batch(t),
+                               .evaluate = t->eval,
+                               .keep_going = t->keep_going,
+                               .no_ladder = t->no_ladder,
+                               .self_check = t->self_check,
+                               .measure = !t->no_measure,
+                               .facts = t->facts ? &t->source : NULL,
+                               .stop = t->interrupted,
+                               .issue = issue,
+                               .texts = &t->texts};
+    config->policies.text[config->policies.n++] = t->policy;
+    for (int i = 0; i < t->n_switches; i++) {
+        if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it never comes */
+        config->policies.text[config->policies.n++] = t->switches[i].policy;
+    }
+    return MM_OK;
+}
