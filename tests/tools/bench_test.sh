@@ -6,6 +6,9 @@
 machine=$(realpath "$2")
 orders=$(realpath "$3")
 link_orders=$(realpath "$4")
+codec_bench=$(realpath "$5")
+workflow=$(realpath "$6")
+gradients=$(realpath "$7")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -339,6 +342,25 @@ vgg16 262.42
 resnet18 53.84
 resnet152 366.97
 END
+}
+
+# ---------------------------------------------------------------- the other benches
+
+# json_alone TABLE PROGRAM ARGUMENT...: with --json -, standard output has JSON and nothing else, stderr the TABLE.
+json_alone() {
+    local table=$1
+    shift
+    "$@" --json - >out 2>err </dev/null || fail "$*: failed"
+    [[ $(head -c 2 out) == "[" && $(tail -c 2 out) == "]" ]] || fail "$*: not JSON alone"
+    says err "$table"
+    "$@" >out 2>/dev/null </dev/null || fail "$*: failed"
+    says out "$table"
+}
+
+benches_keep_their_tables_from_their_json_() {
+    json_alone "median" "$codec_bench" --shape 1x8x8x4 --codecs zfp:rate=4 --rounds 1
+    json_alone "unplanned allocations" "$workflow" --net tiny --batch 4 --rounds 1
+    json_alone "minimum cosine" "$gradients" --net tiny --batch 4 --iterations 1 --quiet
 }
 
 run_cases

@@ -134,15 +134,16 @@ static double of_copy(const bench *b, const entry *e) { return e->summary.median
 static double of_libzfp(const entry *e) { return e->summary.median / e->peer->summary.median; }
 
 static void print(const bench *b) {
-    printf("%s: %s float32, %.1f MB, n = %" PRId64 " of %" PRId64 " jobs\n", b->device_name, b->shape_text,
-           (double)b->bytes / 1e6, b->rounds, b->jobs);
-    printf("%-36s %-8s %8s %8s %8s GB/s %9s %9s\n", "codec", "", "min", "median", "p95", "/copy", "/libzfp");
+    FILE *const file = json_file_beside(b->json);
+    fprintf(file, "%s: %s float32, %.1f MB, n = %" PRId64 " of %" PRId64 " jobs\n", b->device_name, b->shape_text,
+            (double)b->bytes / 1e6, b->rounds, b->jobs);
+    fprintf(file, "%-36s %-8s %8s %8s %8s GB/s %9s %9s\n", "codec", "", "min", "median", "p95", "/copy", "/libzfp");
     for (int i = 0; i < b->n_entries; i++) {
         const entry *e = &b->entries[i];
-        printf("%-36s %-8s %8.2f %8.2f %8.2f      %9.3f", e->spec, e->direction, e->summary.min, e->summary.median,
-               e->summary.p95, of_copy(b, e));
-        if (e->peer) printf(" %9.1f", of_libzfp(e));
-        printf("\n");
+        fprintf(file, "%-36s %-8s %8.2f %8.2f %8.2f      %9.3f", e->spec, e->direction, e->summary.min,
+                e->summary.median, e->summary.p95, of_copy(b, e));
+        if (e->peer) fprintf(file, " %9.1f", of_libzfp(e));
+        fprintf(file, "\n");
     }
 }
 
@@ -324,7 +325,7 @@ int main(int argc, char **argv) {
         {"--codecs", "SPECS", "separated by commas (all that there are goals for)", ARG_TEXT, &b.codecs, 0, 0},
         {"--jobs", "N", "enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},
         {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
-        {"--json", "FILE", "the figures, as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "codec_bench [OPTIONS]",

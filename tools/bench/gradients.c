@@ -36,7 +36,7 @@ typedef struct bench {
 
 /* ---------------------------------------------------------------- one comparison */
 
-static mm_status print_summary(const bench *b, int n, bool conv_only) {
+static mm_status print_summary(FILE *file, const bench *b, int n, bool conv_only) {
     samples cosines = {0}, errors = {0}, noises = {0};
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < n; i++) {
@@ -48,11 +48,11 @@ static mm_status print_summary(const bench *b, int n, bool conv_only) {
     if (status == MM_OK) {
         const double noise = samples_summarize(&noises).median;
         const double error = samples_summarize(&errors).median;
-        samples_print_head(conv_only ? "convolutions" : "all layers");
-        samples_print(&cosines, "cosine", 1, "", 0, NULL);
-        samples_print(&errors, "relative error", 1, "", error / noise, "another batch's");
-        printf("  minimum cosine %.6f, at %s\n", gradient_worst(b->figures, n, conv_only)->cosine,
-               nets_net_param(b->net, gradient_worst(b->figures, n, conv_only)->param)->name);
+        samples_print_head(file, conv_only ? "convolutions" : "all layers");
+        samples_print(file, &cosines, "cosine", 1, "", 0, NULL);
+        samples_print(file, &errors, "relative error", 1, "", error / noise, "another batch's");
+        fprintf(file, "  minimum cosine %.6f, at %s\n", gradient_worst(b->figures, n, conv_only)->cosine,
+                nets_net_param(b->net, gradient_worst(b->figures, n, conv_only)->param)->name);
     }
     samples_fini(&cosines);
     samples_fini(&errors);
@@ -61,14 +61,16 @@ static mm_status print_summary(const bench *b, int n, bool conv_only) {
 }
 
 static mm_status report(const bench *b, int64_t iteration, const char *policy, int n) {
-    printf("\niteration %lld, %s, %s, batch %lld\n", (long long)iteration, policy, b->net_name, (long long)b->batch);
-    printf("  %-34s %8s %11s %10s %11s %14s\n", "gradient of", "elements", "norm", "cosine", "rel. error",
-           "another batch");
+    FILE *const file = json_file_beside(b->json);
+    fprintf(file, "\niteration %lld, %s, %s, batch %lld\n", (long long)iteration, policy, b->net_name,
+            (long long)b->batch);
+    fprintf(file, "  %-34s %8s %11s %10s %11s %14s\n", "gradient of", "elements", "norm", "cosine", "rel. error",
+            "another batch");
     for (int i = 0; i < n; i++) {
         const gradient_figure *f = &b->figures[i];
         const nets_param *param = nets_net_param(b->net, f->param);
-        printf("  %-34s %8lld %11.4g %10.6f %11.4g %14.4g\n", param->name, (long long)param->elems, f->norm, f->cosine,
-               f->relative_error, b->noise[i].relative_error);
+        fprintf(file, "  %-34s %8lld %11.4g %10.6f %11.4g %14.4g\n", param->name, (long long)param->elems, f->norm,
+                f->cosine, f->relative_error, b->noise[i].relative_error);
         json_t *row = json_pack("{ss sI ss sI ss ss sI sf sf sf sf}", "net", b->net_name, "batch", (json_int_t)b->batch,
                                 "policy", policy, "iteration", (json_int_t)iteration, "parameter", param->name, "kind",
                                 nets_op_name(nets_net_layer(b->net, param->layer)->op), "elements",
@@ -77,8 +79,8 @@ static mm_status report(const bench *b, int64_t iteration, const char *policy, i
         if (!row || json_array_append_new(b->rows, row) != 0)
             return mm_fail(MM_ERR_NOMEM, "no memory for the rows, or a figure that is no number");
     }
-    MM_TRY(print_summary(b, n, false));
-    return print_summary(b, n, true);
+    MM_TRY(print_summary(file, b, n, false));
+    return print_summary(file, b, n, true);
 }
 
 static mm_status compare_at(const bench *b, int64_t iteration, const gradient_batch *batch) {
@@ -93,7 +95,7 @@ static mm_status compare_at(const bench *b, int64_t iteration, const gradient_ba
         const int n = gradient_compare(b->net, b->exact_gradients, b->gradients, b->figures);
         MM_TRY(report(b, iteration, b->policies.text[i], n));
     }
-    fflush(stdout);
+    fflush(json_file_beside(b->json));
     return MM_OK;
 }
 
@@ -200,7 +202,7 @@ int main(int argc, char **argv) {
         {"--iterations", "I,J", "at which to compare, from 1 (1,100,1000)", ARG_TEXT, &b.iteration_list, 0, 0},
         {"--rate", "LR", "learning rate (0.1)", ARG_NUMBER, &b.rate, 0, 100},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
-        {"--json", "FILE", "the figures, as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };

@@ -193,7 +193,7 @@ static mm_status measure_copy(bench *b) {
     if (status == MM_OK) status = measure(b, enqueue_copy, memory, MM_FORWARD, &seconds);
     if (status == MM_OK) {
         b->copy_bytes_per_s = 2.0 * COPY_BYTES / samples_summarize(&seconds).median;
-        samples_print(&seconds, "copy of 256 MiB", 1e6, "us", 0, NULL);
+        samples_print(stdout, &seconds, "copy of 256 MiB", 1e6, "us", 0, NULL);
         printf("  %.3g GB/s, read and written\n", b->copy_bytes_per_s * 1e-9);
     }
     samples_fini(&seconds);
@@ -208,7 +208,8 @@ static mm_status measure_phase(bench *b, const subject *s, rig *r, mm_phase phas
     mm_status status = measure(b, enqueue_op, r, phase, &seconds);
     if (status == MM_OK) {
         double rate = (double)needed_bytes(r, phase) / samples_summarize(&seconds).median;
-        samples_print(&seconds, label, 1e6, "us", rate / b->copy_bytes_per_s, s->bound ? "the copy's bytes/s" : NULL);
+        samples_print(stdout, &seconds, label, 1e6, "us", rate / b->copy_bytes_per_s,
+                      s->bound ? "the copy's bytes/s" : NULL);
     }
     samples_fini(&seconds);
     return status;
@@ -246,7 +247,7 @@ static mm_status open_all(bench *b) {
 
 static mm_status run(bench *b) {
     MM_TRY(open_all(b));
-    samples_print_head("ops");
+    samples_print_head(stdout, "ops");
     MM_TRY(measure_copy(b));
     for (size_t i = 0; i < sizeof SUBJECTS / sizeof SUBJECTS[0]; i++)
         MM_TRY(measure_subject(b, &SUBJECTS[i], (nets_op_desc){.n_inputs = SUBJECTS[i].kind == NETS_ADD ? 2 : 1}, 0));

@@ -224,20 +224,21 @@ static mm_status measure(bench *b) {
 static void report(bench *b) {
     const double mutex = samples_summarize(&b->mutex).median, launch = samples_summarize(&b->launch_busy).median;
     const double wake = samples_summarize(&b->launch_idle).median;
-    samples_print_head("peers");
-    samples_print(&b->mutex, "mutex lock + unlock", 1, "ns", 0, NULL);
-    samples_print(&b->launch_busy, "launch on a busy stream", 1, "ns", launch / mutex, "a mutex pair");
-    samples_print(&b->launch_idle, "launch that wakes a sleeping stream", 1, "ns", wake / mutex, "a mutex pair");
+    samples_print_head(stdout, "peers");
+    samples_print(stdout, &b->mutex, "mutex lock + unlock", 1, "ns", 0, NULL);
+    samples_print(stdout, &b->launch_busy, "launch on a busy stream", 1, "ns", launch / mutex, "a mutex pair");
+    samples_print(stdout, &b->launch_idle, "launch that wakes a sleeping stream", 1, "ns", wake / mutex,
+                  "a mutex pair");
     for (int c = 0; c < CONFIGS; c++) {
         run *r = &b->runs[c];
         const double both = samples_summarize(&r->both).median;
         mm_stats stats;
         mm_stats_get(r->manager, &stats);
         printf("\n");
-        samples_print_head(r->config->label);
-        samples_print(&r->begin, "layer_begin", 1, "ns", 0, NULL);
-        samples_print(&r->end, "layer_end", 1, "ns", 0, NULL);
-        samples_print(&r->both, "both", 1, "ns", both / GOAL_NS, "the goal of 5 us");
+        samples_print_head(stdout, r->config->label);
+        samples_print(stdout, &r->begin, "layer_begin", 1, "ns", 0, NULL);
+        samples_print(stdout, &r->end, "layer_end", 1, "ns", 0, NULL);
+        samples_print(stdout, &r->both, "both", 1, "ns", both / GOAL_NS, "the goal of 5 us");
         printf("    %.1f mutex pairs, %.1f launches, %.2f wakes; begin waited for a worker in %.1f %% of all steps\n",
                both / mutex, both / launch, both / wake,
                100.0 * (double)stats.host_waits / (double)(stats.iterations * mm_graph_steps(b->graph)));

@@ -66,14 +66,14 @@ static void report(const bench *b, const char *net, const nets_lowered *lowered,
     char title[96];
     snprintf(title, sizeof title, "%s, batch %lld, %d steps, %d tensors", net, (long long)b->batch,
              mm_graph_steps(lowered->graph), mm_graph_tensors(lowered->graph));
-    samples_print_head(title);
-    samples_print(lowering, "lowering", 1e-6, "ms", 0, NULL);
+    samples_print_head(stdout, title);
+    samples_print(stdout, lowering, "lowering", 1e-6, "ms", 0, NULL);
     for (int p = 0; p < b->policies.n; p++) {
         subject *s = &subjects[p];
         printf("  %s: %d nodes, %d segments\n", s->policy_name, s->nodes, s->segments);
-        samples_print(&s->plan, "  plan", 1e-6, "ms", 0, NULL);
-        samples_print(&s->check, "  check", 1e-6, "ms", 0, NULL);
-        samples_print(&s->both, "  plan + check", 1e-6, "ms", samples_summarize(&s->both).median / GOAL_NS,
+        samples_print(stdout, &s->plan, "  plan", 1e-6, "ms", 0, NULL);
+        samples_print(stdout, &s->check, "  check", 1e-6, "ms", 0, NULL);
+        samples_print(stdout, &s->both, "  plan + check", 1e-6, "ms", samples_summarize(&s->both).median / GOAL_NS,
                       "the goal of 1 s");
     }
     printf("\n");

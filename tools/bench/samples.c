@@ -34,12 +34,15 @@ samples_summary samples_summarize(samples *s) {
                              .p95 = s->at[(int64_t)(0.95 * (double)(s->n - 1) + 0.5)]};
 }
 
-void samples_print_head(const char *title) { printf("%-44s %7s %11s %11s %11s\n", title, "n", "min", "median", "p95"); }
+void samples_print_head(FILE *file, const char *title) {
+    fprintf(file, "%-44s %7s %11s %11s %11s\n", title, "n", "min", "median", "p95");
+}
 
-void samples_print(samples *s, const char *label, double scale, const char *unit, double ratio, const char *peer) {
+void samples_print(FILE *file, samples *s, const char *label, double scale, const char *unit, double ratio,
+                   const char *peer) {
     const samples_summary x = samples_summarize(s);
-    printf("  %-42s %7lld %11.6g %11.6g %11.6g %-3s", label, (long long)x.n, x.min * scale, x.median * scale,
-           x.p95 * scale, unit);
-    if (peer) printf("  %.3g x %s", ratio, peer);
-    putchar('\n');
+    fprintf(file, "  %-42s %7lld %11.6g %11.6g %11.6g %-3s", label, (long long)x.n, x.min * scale, x.median * scale,
+            x.p95 * scale, unit);
+    if (peer) fprintf(file, "  %.3g x %s", ratio, peer);
+    fputc('\n', file);
 }

@@ -3,6 +3,7 @@
 #define TOOLS_BENCH_SAMPLES_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "mm/core/status.h"
 
@@ -25,8 +26,9 @@ samples_summary samples_summarize(samples *s);
 
 /* Prints "  label  n  min  median  p95 unit" and, with the two, "  ratio x peer"; peer NULL: none. The values are
  * multiplied by `scale` first. */
-void samples_print(samples *s, const char *label, double scale, const char *unit, double ratio, const char *peer);
+void samples_print(FILE *file, samples *s, const char *label, double scale, const char *unit, double ratio,
+                   const char *peer);
 /* What stands above it. */
-void samples_print_head(const char *title);
+void samples_print_head(FILE *file, const char *title);
 
 #endif

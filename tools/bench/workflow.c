@@ -113,13 +113,14 @@ static json_t *row_of(const bench *b, run *r, const char *label) {
 }
 
 static mm_status report(bench *b) {
+    FILE *const file = json_file_beside(b->json);
     json_t *rows = json_array();
-    printf("%s, batch %lld, %s, codec %s, allocation %lld us, issue %s\n", b->net_name, (long long)b->batch, b->data,
-           b->codec, (long long)b->alloc_cost_us, b->issue);
-    samples_print_head("step");
+    fprintf(file, "%s, batch %lld, %s, codec %s, allocation %lld us, issue %s\n", b->net_name, (long long)b->batch,
+            b->data, b->codec, (long long)b->alloc_cost_us, b->issue);
+    samples_print_head(file, "step");
     for (int v = 0; v < VARIANTS; v++) {
         run *r = &b->runs[v];
-        samples_print(&r->step, variants[v].label, 1e-6, "ms", samples_summarize(&r->ratio).median,
+        samples_print(file, &r->step, variants[v].label, 1e-6, "ms", samples_summarize(&r->ratio).median,
                       variants[OPTIMISED].label);
         json_t *row = row_of(b, r, variants[v].label);
         if (!rows || !row || json_array_append_new(rows, row) != 0) {
@@ -127,21 +128,22 @@ static mm_status report(bench *b) {
             return mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
         }
     }
-    samples_print_head("codecs busy in a step");
-    for (int v = OPTIMISED; v < VARIANTS; v++) samples_print(&b->runs[v].codec, variants[v].label, 1e-6, "ms", 0, NULL);
-    samples_print_head("step longer than liveness's");
+    samples_print_head(file, "codecs busy in a step");
+    for (int v = OPTIMISED; v < VARIANTS; v++)
+        samples_print(file, &b->runs[v].codec, variants[v].label, 1e-6, "ms", 0, NULL);
+    samples_print_head(file, "step longer than liveness's");
     for (int v = OPTIMISED; v < VARIANTS; v++) {
         run *r = &b->runs[v];
-        samples_print(&r->longer, variants[v].label, 1e-6, "ms", 0, NULL);
-        printf("    hidden %.0f %%, of the fastest steps %.0f %%\n", 100 * hidden(r),
-               100 * hidden_at_best(r, &b->runs[LIVENESS]));
+        samples_print(file, &r->longer, variants[v].label, 1e-6, "ms", 0, NULL);
+        fprintf(file, "    hidden %.0f %%, of the fastest steps %.0f %%\n", 100 * hidden(r),
+                100 * hidden_at_best(r, &b->runs[LIVENESS]));
     }
     for (int v = 0; v < VARIANTS; v++) {
         const run *r = &b->runs[v];
         char size[32];
-        printf("  %-22s budget %9s, %lld unplanned allocations an iteration\n", variants[v].label,
-               mm_size_format(r->trainer.budget_bytes, size, sizeof size),
-               (long long)(r->stats.unplanned_allocs / r->stats.iterations));
+        fprintf(file, "  %-22s budget %9s, %lld unplanned allocations an iteration\n", variants[v].label,
+                mm_size_format(r->trainer.budget_bytes, size, sizeof size),
+                (long long)(r->stats.unplanned_allocs / r->stats.iterations));
     }
     if (b->json) return json_file_save(b->json, rows);
     json_decref(rows);
@@ -203,7 +205,7 @@ int main(int argc, char **argv) {
          &b.alloc_cost_us, 0, 1e6},
         {"--issue", "HOW", "thread or inline (thread)", ARG_TEXT, &b.issue, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
-        {"--json", "FILE", "the figures, as an array", ARG_TEXT, &b.json, 0, 0},
+        {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "workflow [OPTIONS]",
