@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/requirement.h"
 #include "tools/table.h"
 
 /* ---------------------------------------------------------------- making */
@@ -102,7 +103,7 @@ static const char *value_text(const grid *g, int v, char text[32]) {
 /* A star marks what another policy ran that stood in. */
 static void add_policy(table *t, const grid *g, int p) {
     table_row(t);
-    table_cell(t, "%s", g->policies[p]);
+    table_cell(t, "%s%s", g->policies[p], requirement_mark(g->policies[p]));
     for (int v = 0; v < g->n_values; v++)
         if (g->images_per_second[p][v] > 0)
             table_cell(t, "%.1f%s", g->images_per_second[p][v], g->stood_in[p][v] ? "*" : "");

@@ -123,7 +123,7 @@ static void print_prediction(FILE *file, const plan_case *c) {
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
-    fprintf(file, "%s, batch %lld, %s\n", c->net, (long long)c->batch, plan->policy);
+    fprintf(file, "%s, batch %lld, %s%s\n", c->net, (long long)c->batch, plan->policy, requirement_mark(plan->policy));
     if (c->searched) print_search(file, c);
     print_size(file, "minimum budget", c->r.minimum_bytes);
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
@@ -166,10 +166,11 @@ json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI ss ss sI sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch, "device",
-        c->target.device, "policy", plan->policy, "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->r.minimum_bytes, "staged_bytes",
-        (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+        "{ss sI ss ss sb sI sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch,
+        "device", c->target.device, "policy", plan->policy, "lossy", (int)requirement_is_lossy(plan->policy),
+        "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes,
+        "minimum_bytes", (json_int_t)c->r.minimum_bytes, "staged_bytes", (json_int_t)c->staged_bytes, "live_peak_bytes",
+        (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",

@@ -99,3 +99,16 @@ void requirement_fini(requirement *r) {
     nets_lowered_destroy(r->lowered);
     memset(r, 0, sizeof *r);
 }
+
+bool requirement_is_lossy(const char *policy) {
+    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
+    const mm_codec_ops *codec;
+    int n = 0;
+    if (mm_policy_codecs(policy, specs, &n) != MM_OK) return false;
+    for (int i = 0; i < n; i++)
+        for (size_t c = 0; (codec = mm_codec_table(c)); c++)
+            if (strncmp(codec->name, specs[i], strcspn(specs[i], ":")) == 0 && !codec->flags.lossless) return true;
+    return false;
+}
+
+const char *requirement_mark(const char *policy) { return requirement_is_lossy(policy) ? " (lossy)" : ""; }

@@ -49,4 +49,9 @@ int64_t requirement_pinned_most(void);
 
 void requirement_fini(requirement *r);
 
+/* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no policy. */
+bool requirement_is_lossy(const char *policy);
+/* What stands behind a policy's name in every table: " (lossy)", or "". */
+const char *requirement_mark(const char *policy);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/json_file.h"
+#include "tools/requirement.h"
 #include "tools/table.h"
 #include "tools/target.h"
 
@@ -94,7 +95,8 @@ static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status)
 
 static void policy_cell(table *t, const row *r) {
     const char *now = row_stand_in(r);
-    table_cell(t, "%s%s%s", r->policy, now ? " -> " : "", now ? now : "");
+    table_cell(t, "%s%s%s%s%s", r->policy, requirement_mark(r->policy), now ? " -> " : "", now ? now : "",
+               now ? requirement_mark(now) : "");
 }
 
 static void hidden_cell(table *t, const row *r) {
@@ -178,7 +180,8 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
 void row_print_line(FILE *file, const row *r) {
     char size[32];
     const char *now = row_stand_in(r);
-    fprintf(file, "%s, batch %lld, %s%s%s", r->net, (long long)r->batch, r->policy, now ? " -> " : "", now ? now : "");
+    fprintf(file, "%s, batch %lld, %s%s%s%s%s", r->net, (long long)r->batch, r->policy, requirement_mark(r->policy),
+            now ? " -> " : "", now ? now : "", now ? requirement_mark(now) : "");
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);
     if (has_speed(r) && is_predicted(r)) {
@@ -226,20 +229,26 @@ static json_t *host_other_bytes(const row *r) {
     return r->host_peak_bytes > 0 ? json_integer(rest > 0 ? rest : 0) : json_null();
 }
 
+static bool is_lossy(const row *r) {
+    return requirement_is_lossy(r->policy) || (r->policy_now && requirement_is_lossy(r->policy_now));
+}
+
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss si sI ss ss sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so sI "
+        "{ss sI ss ss ss si sI ss ss sb sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so "
+        "sI "
         "sI "
         "sI so so so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
         "threads", r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
-        "policy_effective", r->policy_now ? r->policy_now : r->policy, "ladder_steps", (json_int_t)r->ladder_steps,
-        "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
-        "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes", (json_int_t)r->minimum_bytes,
-        "staged_bytes", (json_int_t)r->staged_bytes, "outside_bytes", (json_int_t)r->outside_bytes, "stash_bytes",
-        (json_int_t)r->stash_bytes, "images_per_second", r->images_per_second, "iteration_seconds_median",
-        r->iteration_seconds_median, "iteration_seconds_p95", r->iteration_seconds_p95, "iteration_seconds_predicted",
+        "policy_effective", r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
+        (json_int_t)r->ladder_steps, "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes",
+        (json_int_t)r->peak_bytes, "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes",
+        (json_int_t)r->minimum_bytes, "staged_bytes", (json_int_t)r->staged_bytes, "outside_bytes",
+        (json_int_t)r->outside_bytes, "stash_bytes", (json_int_t)r->stash_bytes, "images_per_second",
+        r->images_per_second, "iteration_seconds_median", r->iteration_seconds_median, "iteration_seconds_p95",
+        r->iteration_seconds_p95, "iteration_seconds_predicted",
         optional(r->iteration_seconds_predicted > 0 ? r->iteration_seconds_predicted : -1), "simulator_error",
         optional(row_error(r)), "simulated", (int)r->simulated, "calibrated", (int)r->calibrated, "codec_hidden_share",
         optional(r->codec_hidden_share), "codec_busy_seconds", r->codec_busy_seconds, "compute_busy_seconds",

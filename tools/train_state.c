@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/codec/codec.h"
-#include "policies/policy.h"
+#include "tools/requirement.h"
 
 /* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
 static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
@@ -18,18 +17,6 @@ enum {
 };
 _Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N <= TRAIN_STATE_OPTIONS, "room for all of them");
 
-/* Whether a policy has a lossy codec. */
-static bool is_lossy(const char *policy) {
-    char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    const mm_codec_ops *codec;
-    int n = 0;
-    if (mm_policy_codecs(policy, specs, &n) != MM_OK) return false;
-    for (int i = 0; i < n; i++)
-        for (size_t c = 0; (codec = mm_codec_table(c)); c++)
-            if (strncmp(codec->name, specs[i], strcspn(specs[i], ":")) == 0 && !codec->flags.lossless) return true;
-    return false;
-}
-
 /* The options that a state says, ending with ARG_END. */
 static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPTIONS + 1]) {
     int n = 0;
@@ -41,8 +28,8 @@ static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPT
 }
 
 static bool uses_lossy(const train *t) {
-    bool lossy = is_lossy(t->policy);
-    for (int i = 0; i < t->n_switches; i++) lossy |= is_lossy(t->switches[i].policy);
+    bool lossy = requirement_is_lossy(t->policy);
+    for (int i = 0; i < t->n_switches; i++) lossy |= requirement_is_lossy(t->switches[i].policy);
     return lossy;
 }
 

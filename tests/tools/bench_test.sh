@@ -40,6 +40,20 @@ throughput_is_printed_against_the_budget_() {
     ((budgets[11] == $(minimum tiny 32 liveness))) || fail "the most is ${budgets[11]}"
 }
 
+lossy_policies_are_marked_in_every_table_() {
+    expect 0 "${simulate[@]}" --policies liveness,freelunch,freelunch:codec=raw,cdma --budgets 8MiB,16MiB --json rows
+    (($(count out $'\ntiny     32  freelunch (lossy) ') == 2)) || fail "not two rows of freelunch marked"
+    (($(count out $'\nfreelunch (lossy) ') == 1)) || fail "not marked in the table over budgets"
+    (($(count out "freelunch, budget") == 0)) || fail "not marked as the rows come"
+    (($(rows_with rows lossy true) == 2)) || fail "$(rows_with rows lossy true) rows say that they are lossy"
+    expect 0 plan --net tiny --batch 8 --policy freelunch,recompute --json planned
+    says out "tiny, batch 8, freelunch (lossy)"
+    [[ $(values planned lossy) == $'true\nfalse' ]] || fail "plan's rows say: $(values planned lossy)"
+    expect 0 "${measure[@]}" --policies freelunch --json rows
+    says out "freelunch (lossy)"
+    [[ $(values rows lossy) == true ]] || fail "the row does not say so"
+}
+
 throughput_is_printed_against_the_batch_() {
     expect 0 "${simulate_any[@]}" --batches 4,16,64 --policies liveness,swap --budgets 3MiB
     says out "tiny, budget 3MiB: images/s by batch"

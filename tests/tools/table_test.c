@@ -194,7 +194,7 @@ static void rows_fit_the_page_whatever_the_policys_length(void **state) {
     FILE *file = begin();
     expect_ok(rows_print(file, rows, 3));
     end(file);
-    says("\n    concat=swap;*=swap,depth=1,when=needed\n");
+    says("\n    concat=swap;*=swap,depth=1,when=needed (lossy)\n");
     says("123456.7");
     says("(no room for outside)\n");
     free(printed);
