@@ -1,5 +1,6 @@
 /* Statistics, touched bytes, and what this build has. */
-#include "mm/manager.h"
+#include "mm/adopt.h"
+#include "mm/arena.h"
 #include "mm/measured.h"
 
 void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
@@ -36,65 +37,27 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Adds what was touched between two places of the arena. */
-static mm_status add_touched(const mm_manager *m, int64_t begin, int64_t end, int64_t *touched) {
-    int64_t bytes;
-    if (begin >= end) return MM_OK;
-    MM_TRY(mm_pool_pattern_count(m->pool, begin, end - begin, &bytes));
-    *touched += bytes;
-    return MM_OK;
-}
-
-mm_status mm_touched_count(const mm_manager *m, int64_t begin, int64_t end, mm_touched *touched_out) {
-    mm_touched touched = {0};
-    int64_t covered = 0, at = begin;
-    for (size_t i = 0; i < m->coverage.n; i++) { /* in order, apart from each other: they and what lies between */
-        const mm_range *r = &m->coverage.ranges[i];
-        int64_t from = r->begin > begin ? r->begin : begin, to = r->end < end ? r->end : end;
-        if (from >= to) continue;
-        MM_TRY(add_touched(m, at, from, &touched.stray_bytes));
-        MM_TRY(add_touched(m, from, to, &covered));
-        at = to;
-    }
-    MM_TRY(add_touched(m, at, end, &touched.stray_bytes));
-    touched.total_bytes = covered + touched.stray_bytes;
-    *touched_out = touched;
-    return MM_OK;
-}
-
-mm_status mm_touched_now(mm_manager *m, mm_touched *touched_out) {
-    mm_touched touched;
-    /* Zeroed when they get their places, before any plan runs. */
-    MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
-    MM_TRY(mm_touched_count(m, 0, m->there_bytes, &touched));
-    MM_TRY(add_touched(m, 0, m->directory.bytes, &touched.persistent_bytes));
-    touched.total_bytes += m->given_back.total_bytes;
-    touched.stray_bytes += m->given_back.stray_bytes;
-    if (touched.total_bytes < m->most_touched) touched.total_bytes = m->most_touched;
-    *touched_out = touched;
-    return MM_OK;
-}
-
 mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     MM_TRY(mm_manager_settle(m, "mm_touched_get"));
     MM_TRY(mm_check_given(touched_out, "mm_touched_get", "touched_out"));
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
-    return mm_touched_now(m, touched_out);
+    return mm_arena_touched(m, touched_out);
 }
 
 mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
     MM_TRY(mm_manager_settle(m, "mm_measured_get"));
-    const mm_record *r = mm_manager_find(m, graph);
+    const mm_ready *r = mm_manager_find(m, graph);
     if (!r || !m->options.measure_times)
         return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
-    *measured_out = (mm_measured){.plan = r->planned.plan, .facts = r->planned.facts, .execution = r->execution};
+    *measured_out = (mm_measured){
+        .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
     return MM_OK;
 }
 
 const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
-    const mm_record *r = mm_manager_find(m, graph);
-    return r ? r->planned.plan : NULL;
+    const mm_ready *r = mm_manager_find(m, graph);
+    return r ? r->prepared->planned.plan : NULL;
 }
 
 int64_t mm_host_wait_ns(mm_manager *m) {

@@ -1,7 +1,5 @@
 #include "mm/refusal.h"
 
-#include <stdio.h>
-
 #include "mm/core/status.h"
 #include "policies/advice.h"
 
@@ -49,9 +47,7 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
     return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
 }
 
-mm_status mm_advise(const mm_refused *refused) {
-    char refusal[MM_MESSAGE_CAPACITY];
-    snprintf(refusal, sizeof refusal, "%s", mm_last_error());
+mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
     if (mm_advice_find(&refused->limits, refused->descended, try_policy, &ctx, &advice) != MM_OK)

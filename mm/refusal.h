@@ -14,10 +14,9 @@ typedef struct mm_refused {
     bool descended;  /* all that may stand in was tried in vain: what needs least is known */
 } mm_refused;
 
-/* To be called with the refusal of a policy (MM_ERR_INFEASIBLE, its message the last error): adds to the message a
- * policy that would fit the limits, a lossless one before the others, or, if none was found, one that would with more
- * pinned memory, or else the one that needs least device memory within the pinned memory that there is, and how much
- * (policies/advice.h). Returns MM_ERR_INFEASIBLE. */
-MM_CHECKED mm_status mm_advise(const mm_refused *refused);
+/* Tells a refusal, given in words, and behind it a policy that would fit the limits, a lossless one before the others; or,
+ * if none was found, one that would with more pinned memory, or else the one that needs least device memory within the
+ * pinned memory that there is, and how much (policies/advice.h). Returns MM_ERR_INFEASIBLE. */
+MM_CHECKED mm_status mm_advise(const mm_refused *refused, const char *refusal);
 
 #endif

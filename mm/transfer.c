@@ -1,5 +1,5 @@
 /* Persistent tensors to and from the CPU, which may not reach the device's memory. */
-#include "mm/manager.h"
+#include "mm/adopt.h"
 
 /* Where the bytes lie. */
 static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,

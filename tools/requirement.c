@@ -66,10 +66,10 @@ mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t 
 mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
                              int64_t pinned_bytes) {
     requirement r = {0};
-    char refusal[MM_MESSAGE_CAPACITY];
-    snprintf(refusal, sizeof refusal, "%s", mm_last_error());
+    mm_failure refusal;
+    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
     mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &r.lowered);
-    mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+    mm_status refused = mm_failure_tell(&refusal);
     if (status == MM_OK) {
         const mm_refused who = {.graph = r.lowered->graph,
                                 .device = target->device,
@@ -78,7 +78,7 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
                                            .base_bytes = mm_planned_base(r.lowered->graph)},
                                 .rates = target->rates,
                                 .recomputes = true};
-        refused = mm_advise(&who);
+        refused = mm_advise(&who, refusal.message);
     }
     requirement_fini(&r);
     return refused;

@@ -71,6 +71,16 @@ void mm_fail_prefix(const char *format, ...) {
     memcpy(last_message, message, sizeof message);
 }
 
+void mm_failure_keep(mm_failure *failure, mm_status status) {
+    failure->status = status;
+    memcpy(failure->message, last_message, sizeof last_message);
+}
+
+mm_status mm_failure_tell(const mm_failure *failure) {
+    if (failure->status != MM_OK) memmove(last_message, failure->message, sizeof last_message);
+    return failure->status;
+}
+
 void mm_log_send(const mm_log *log, mm_log_level level, const char *format, ...) {
     if (!log || !log->fn || level > log->level) return;
     char message[MM_MESSAGE_CAPACITY];

@@ -19,6 +19,17 @@ void mm_fail_prefix(const char *format, ...) MM_PRINTF(1, 2);
 /* MM_ERR_INVALID if the caller of `call`, a function's name, gave NULL for `what`. */
 MM_CHECKED mm_status mm_check_given(const void *pointer, const char *call, const char *what);
 
+/* A failure as a value: kept, or handed to another thread, and told there. */
+typedef struct mm_failure {
+    mm_status status; /* MM_OK: there is none */
+    char message[MM_MESSAGE_CAPACITY];
+} mm_failure;
+
+/* Keeps this thread's last failure, which gave `status`. */
+void mm_failure_keep(mm_failure *failure, mm_status status);
+/* Makes it this thread's last failure and gives its status. Nothing if there is none. */
+mm_status mm_failure_tell(const mm_failure *failure);
+
 #define MM_TRY(expression)                                                                                             \
     do {                                                                                                               \
         mm_status try_status_ = (expression);                                                                          \
