@@ -49,7 +49,7 @@ mm_status mm_layout_sliding(mm_interval *codes, const int32_t *rank, size_t n, i
     return MM_OK;
 }
 
-/* How many items are alive at most at one position. */
+/* The most items alive at one position. */
 static mm_status largest_overlap(const mm_interval *items, size_t n, const key *by_first, int *overlap_out) {
     key *by_last;
     MM_TRY(keys_create(n, &by_last));
@@ -67,11 +67,11 @@ static mm_status largest_overlap(const mm_interval *items, size_t n, const key *
 
 typedef struct buffer {
     int64_t bytes, offset;
-    int64_t busy_until; /* the last position of its last item; below any position if there was none */
+    int64_t busy_until; /* last position of the item placed last; INT64_MIN if it is empty */
 } buffer;
 
-/* Of the buffers free at `position`: the smallest that fits, else the largest. One is free: k is at least the overlap.
- */
+/* Of the buffers free at `position`: the smallest that fits, else the largest. One is free, because k is at least the
+ * overlap. */
 static int closest_buffer(const buffer *buffers, int k, int64_t bytes, int32_t position) {
     int best = -1;
     for (int b = 0; b < k; b++) {

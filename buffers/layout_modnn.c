@@ -1,13 +1,13 @@
-/* moDNN's placement (Chen et al., "moDNN: memory optimal DNN training on GPUs", DATE 2018): a simulated allocator that
- * runs through time; what ends is freed, then what begins takes a hole of exactly its size, else the lowest that fits.
- */
+/* moDNN's placement (Chen et al., "moDNN: memory optimal DNN training on GPUs", DATE 2018): simulates an allocator over
+ * time. At each time it frees the boxes that have ended; then each box that begins takes a hole of exactly its size,
+ * else the lowest hole that fits. */
 #include "buffers/layout_problem.h"
 #include "buffers/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Boxes in the order in which their lives end: counting sort; count has times + 1 entries. */
+/* Counting sort of the boxes by `last`. count: scratch of times + 1 entries. */
 static void sort_by_last(const mm_layout_problem *problem, int32_t *count, int32_t *order_out) {
     memset(count, 0, ((size_t)problem->times + 1) * sizeof *count);
     for (int32_t i = 0; i < problem->n; i++) count[problem->boxes[i].last + 1]++;
@@ -15,7 +15,7 @@ static void sort_by_last(const mm_layout_problem *problem, int32_t *count, int32
     for (int32_t i = 0; i < problem->n; i++) order_out[count[problem->boxes[i].last]++] = i;
 }
 
-/* The ranges have no upper end, so everything fits. */
+/* `ranges` has no upper end, so every box fits. */
 static void simulate(const mm_layout_problem *problem, const int32_t *by_last, mm_ranges *ranges,
                      mm_placement *placement) {
     const mm_box *boxes = problem->boxes;

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
-/* What a search may look at, some 3 ns each: by boxes, and at most. */
+/* Limits of a search's work, in visited tree nodes (mm_layout_search): by box, and in all. Chosen for time: a node took
+ * some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms and QUICK for 6 ms. Any value gives a valid
+ * placement; more work can only lower it. */
 enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {

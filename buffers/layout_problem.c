@@ -25,7 +25,8 @@ static mm_status check(const mm_interval *items, size_t n, int64_t align) {
     return MM_OK;
 }
 
-/* As items mostly come: sorting all of them again and again would be most of what a plan takes. */
+/* Planners mostly pass items that are sorted already. Sorting them again would be most of the time that planning
+ * takes. */
 static bool are_in_order(const mm_box *boxes, int32_t n) {
     for (int32_t i = 1; i < n; i++)
         if (boxes[i].first < boxes[i - 1].first) return false;

@@ -1,12 +1,12 @@
-/* Inside layout only: the items of a placement in the form its algorithms work on. */
+/* Private to layout: the items of a placement in the form that its algorithms work on. */
 #ifndef BUFFERS_LAYOUT_PROBLEM_H
 #define BUFFERS_LAYOUT_PROBLEM_H
 
 #include "buffers/layout.h"
 
-/* An item that takes room. Sizes, offsets and heights are in units of the alignment. Times are ranks among the distinct
- * first positions: two items are alive together exactly if the later one begins while the other is alive, so nothing
- * else matters. */
+/* An item of more than zero bytes. Sizes, offsets and heights are in units of the alignment. A time is a rank among the
+ * distinct `first` positions. Ranks suffice: two items are alive together exactly if the later one begins while the
+ * other is alive. */
 typedef struct mm_box {
     int64_t size;
     int32_t first, last;
@@ -21,7 +21,7 @@ typedef struct mm_layout_problem {
     int64_t lower_bound;
 } mm_layout_problem;
 
-/* Offsets of all boxes; height 0 if there are none. */
+/* Offsets of all boxes. Height 0: there are no boxes. */
 typedef struct mm_placement {
     int64_t *offset;
     int64_t height;
@@ -35,18 +35,18 @@ typedef enum mm_layout_order {
     MM_ORDERS
 } mm_layout_order;
 
-/* Fills in n box indices in that order; ties by box. */
+/* Writes the indices of all n boxes in the given order; ties by index. */
 MM_CHECKED mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out);
 
 MM_CHECKED mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *items, size_t n,
                                             int64_t align);
 void mm_layout_problem_fini(mm_layout_problem *problem);
 
-/* In order of first use, exact fit before first fit. */
+/* moDNN's placement: in order of first use, exact fit before first fit. */
 MM_CHECKED mm_status mm_layout_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
 
-/* Improves *best by a search, until it reaches the lower bound or `work` is used up: a count of what is looked at, so
- * the time is bounded and the result is the same everywhere. Of placements as low as *best it takes its own. */
+/* Improves *best by a search, until it reaches the lower bound or `work` is used up. Work counts visited tree nodes,
+ * not time, so the result is the same on every machine. A first placement as low as *best replaces it. */
 MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);
 
 #endif

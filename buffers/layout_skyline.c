@@ -1,29 +1,29 @@
 /* Placement by a skyline over time, after Sekiyama et al., "Profile-guided memory optimization for deep neural
- * networks" (2018): of the lowest stretch of the skyline take the most important box whose life lies within it, and
- * stand it there; where none does, raise the stretch to its lower neighbour.
+ * networks" (2018). Each round takes the lowest stretch of the skyline, and places the most important box whose life
+ * lies within it. If no box does, the stretch rises to its lower neighbour.
  *
  *      offset  |  c c c                 b is next: the lowest stretch is times 4 to 7, and only b lives within it
  *              | a a a a     d d d
  *              | a a a a _ _ d d d
  *              +---------------------- time
  *
- * The result depends on the order of importance alone. The search changes that order where it failed: a box for which
- * there is no room below the goal becomes more important ("squeaky wheel"). */
+ * The result depends on the order of importance alone. The search changes that order: a box that found no room below
+ * the goal becomes more important ("squeaky wheel" optimisation). */
 #include "buffers/layout_problem.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Times [first, last] at one height; it is known by its first. Stretches cover all times. */
+/* Times [first, last] at one height; `first` is its index. Together stretches cover all times. */
 typedef struct stretch {
     int32_t last;
     int32_t before; /* first time of the stretch before; -1 */
 } stretch;
 
-/* Of the boxes that stand nowhere yet, under a node of a tree whose leaves are the boxes by first. */
+/* A node of the tree of boxes that are not placed yet: minima over the boxes below it. Leaves are boxes by first. */
 typedef struct waiting {
-    int32_t last; /* the earliest; NOBODY: none waits */
-    int32_t rank; /* the most important's place in the order */
+    int32_t last; /* the earliest end; NOBODY: all are placed */
+    int32_t rank; /* the most important one's place in the order */
 } waiting;
 
 enum { NOBODY = INT32_MAX };
@@ -32,16 +32,16 @@ enum { NOBODY = INT32_MAX };
 typedef struct skyline {
     const mm_layout_problem *problem;
     int32_t *order;     /* boxes by importance */
-    int32_t *begin;     /* boxes [begin[t], begin[t + 1]) begin at time t */
-    waiting *boxes;     /* a tree: at box_leaves + b that of box b, at i the lower of 2i and 2i + 1 */
+    int32_t *begin;     /* boxes begin[t] to begin[t + 1] - 1 begin at time t */
+    waiting *boxes;     /* a tree: leaf box_leaves + b is box b; node i has the minima of 2i and 2i + 1 */
     int32_t box_leaves; /* a power of two */
     stretch *stretches; /* by first time */
-    int64_t *heights;   /* such a tree: of the stretch that begins at a time */
+    int64_t *heights;   /* a tree of minima: leaf time_leaves + t is the height of the stretch that begins at t */
     int32_t time_leaves;
     int64_t *offset;
     int64_t height;
     int32_t blocked;          /* after a failure: the place in the order of the box without room */
-    int64_t work, work_limit; /* nodes of trees */
+    int64_t work, work_limit; /* visited nodes of trees */
     uint64_t random;
 } skyline;
 
@@ -91,7 +91,7 @@ static int32_t random_below(skyline *s, int32_t n) {
 
 static int64_t height_of(const skyline *s, int32_t first) { return s->heights[s->time_leaves + first]; }
 
-/* NO_STRETCH: none begins there any more. */
+/* height NO_STRETCH: no stretch begins at `first` any more. */
 static void set_height(skyline *s, int32_t first, int64_t height) {
     int64_t *heights = s->heights;
     int32_t i = s->time_leaves + first;
@@ -103,7 +103,7 @@ static void set_height(skyline *s, int32_t first, int64_t height) {
     }
 }
 
-/* The first of the lowest. */
+/* `first` of the lowest stretch; of equals the earliest. */
 static int32_t lowest_stretch(skyline *s) {
     int32_t i = 1;
     for (; i < s->time_leaves; s->work++) i = 2 * i + (s->heights[2 * i] > s->heights[2 * i + 1]);
@@ -122,7 +122,7 @@ static void level(skyline *s) {
     set_height(s, 0, 0);
 }
 
-/* A box stands on the stretch at `first`, whose rest stays on both sides of it. */
+/* Places a box on the stretch at `first`. What remains of the stretch on either side keeps its height. */
 static void stand(skyline *s, int32_t first, const mm_box *box) {
     const stretch low = s->stretches[first];
     const int64_t height = height_of(s, first);
@@ -155,7 +155,7 @@ static void raise(skyline *s, int32_t first) {
     set_stretch(s, from, last, before);
 }
 
-/* ---------------------------------------------------------------- who waits */
+/* ---------------------------------------------------------------- boxes that are not placed yet */
 
 static waiting lower_of(const waiting *pair) {
     return (waiting){pair[0].last < pair[1].last ? pair[0].last : pair[1].last,
@@ -183,8 +183,8 @@ static void take_out(skyline *s, int32_t box) {
     }
 }
 
-/* Of the boxes [from, end) that wait and whose lives end by `last`, the least place in the order below `best`. Node i
- * has boxes [first, first + size). */
+/* The least place in the order among boxes from to end - 1 that are not placed and end by `last`; `best` if none is
+ * less. Node i covers boxes first to first + size - 1. */
 static int32_t least_rank(skyline *s, int32_t i, int32_t first, int32_t size, int32_t from, int32_t end, int32_t last,
                           int32_t best) {
     s->work++;
@@ -199,7 +199,7 @@ static int32_t least_rank(skyline *s, int32_t i, int32_t first, int32_t size, in
     return best;
 }
 
-/* The place in the order of the most important box that waits and lives within the stretch at `first`; NOBODY. */
+/* Place in the order of the most important unplaced box that lives within the stretch at `first`; NOBODY: none does. */
 static int32_t most_important(skyline *s, int32_t first) {
     int32_t last = s->stretches[first].last;
     return least_rank(s, 1, 0, s->box_leaves, s->begin[first], s->begin[last + 1], last, NOBODY);
@@ -207,8 +207,8 @@ static int32_t most_important(skyline *s, int32_t first) {
 
 /* ---------------------------------------------------------------- placing along the skyline */
 
-/* Places all boxes by s->order below `goal`. If a box finds no room, false and s->blocked; also false, with nothing
- * blocked (-1), when the work is used up. */
+/* Places all boxes below `goal`, by importance. False: s->blocked is the place in the order of a box without room, or
+ * -1 if the work is used up. */
 static bool place(skyline *s, int64_t goal) {
     line_up(s);
     level(s);
@@ -223,7 +223,7 @@ static bool place(skyline *s, int64_t goal) {
         }
         int32_t box = s->order[at];
         int64_t offset = height_of(s, low), end = offset + s->problem->boxes[box].size;
-        if (end > goal) { /* and the skyline never sinks */
+        if (end > goal) { /* no later attempt can be lower: the skyline never sinks */
             s->blocked = at;
             return false;
         }
@@ -245,7 +245,7 @@ static void keep(const skyline *s, mm_placement *best) {
     best->height = s->height;
 }
 
-/* The box at place `from` becomes as important as the one at `to` < from, and that one and those between less. */
+/* Moves the box at place `from` of the order to place `to` < from; those from `to` on move down by one. */
 static void promote(skyline *s, int32_t from, int32_t to) {
     int32_t box = s->order[from];
     memmove(&s->order[to + 1], &s->order[to], (size_t)(from - to) * sizeof *s->order);
@@ -253,7 +253,8 @@ static void promote(skyline *s, int32_t from, int32_t to) {
     s->work += (from - to) / 8;
 }
 
-/* From the present order, repairs what fails below a goal somewhere between the lower bound and the best. */
+/* Searches from the present order: sets a goal between the lower bound and the best, and promotes boxes that block it.
+ * REPAIRS is chosen, not tuned: the work bounds the search, whatever it is. */
 static void search_near(skyline *s, mm_placement *best) {
     enum { REPAIRS = 25 };
     int64_t bound = s->problem->lower_bound, slack = best->height - 1 - bound;
@@ -265,7 +266,7 @@ static void search_near(skyline *s, mm_placement *best) {
         } else if (s->blocked > 0) {
             promote(s, s->blocked, random_below(s, 3) ? random_below(s, s->blocked) : 0);
         } else {
-            return; /* the most important box already */
+            return; /* the most important box has no room, or the work is used up */
         }
     }
 }

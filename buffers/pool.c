@@ -57,18 +57,19 @@ mm_device *mm_pool_device(const mm_pool *pool) { return pool->device; }
  *      pattern_bytes                                bytes
  *     |--- the pattern ---|--- zero, as reserved ---|
  *
- * The pattern is one 32-bit word, repeated from the pool's base on. Memory is compared block by block, since most
- * blocks are wholly untouched. */
+ * The pattern is one 32-bit word, repeated from the pool's base on. Memory is compared block by block, because most
+ * blocks are wholly untouched. BLOCK_BYTES: a page of most systems. PIECE_BYTES: chosen; what one copy to or from a GPU
+ * takes, and so the pinned memory that counting needs. Any multiple of WORD is right for both. */
 
 enum { WORD = 4, BLOCK_BYTES = 4096, PIECE_BYTES = 8 << 20 };
 
-static const uint8_t pattern_word[WORD] = {0xa7, 0xd1, 0x8f, 0x6b}; /* as a float -3.5e26: nothing computes it */
+static const uint8_t pattern_word[WORD] = {0xa7, 0xd1, 0x8f, 0x6b}; /* as an f32 3.5e26: no training computes it */
 static const uint8_t zero_word[WORD];
 
-/* What untouched memory holds. */
+/* The content of untouched memory. */
 typedef struct untouched {
-    uint8_t bytes[BLOCK_BYTES + WORD]; /* so that it can begin at any byte of the word */
-    bool zero;
+    uint8_t bytes[BLOCK_BYTES + WORD]; /* a word more than a block: a block may begin at any byte of the word */
+    bool zero;                         /* zeros rather than the pattern */
 } untouched;
 
 static void untouched_init(untouched *u, bool zero) {
@@ -77,19 +78,19 @@ static void untouched_init(untouched *u, bool zero) {
     u->zero = zero;
 }
 
-/* `offset` is the place of `memory` in the pool. */
+/* offset: that of `memory` in the pool. */
 static void fill_pattern(const untouched *u, uint8_t *memory, int64_t offset, int64_t bytes) {
     const uint8_t *pattern = u->bytes + offset % WORD;
     for (; bytes > BLOCK_BYTES; memory += BLOCK_BYTES, bytes -= BLOCK_BYTES) memcpy(memory, pattern, BLOCK_BYTES);
     memcpy(memory, pattern, (size_t)bytes);
 }
 
-/* Bytes of a part of a word, if it differs. */
+/* `bytes`, less than a word, if any of them differs; else 0. */
 static int64_t count_part(const uint8_t *memory, const uint8_t *pattern, int64_t bytes) {
     return memcmp(memory, pattern, (size_t)bytes) != 0 ? bytes : 0;
 }
 
-/* Bytes of the words that differ; a word cut by the range's ends counts with the bytes that lie inside. */
+/* Bytes of the words that differ. Of a word that the range's end cuts, the bytes inside count. */
 static int64_t count_words(const untouched *u, const uint8_t *memory, int64_t offset, int64_t bytes) {
     const uint8_t *pattern = u->bytes + offset % WORD;
     int64_t begin = (WORD - offset % WORD) % WORD;
@@ -120,11 +121,11 @@ static bool cpu_reaches(const mm_pool *pool) {
 }
 
 /* ---------------------------------------------------------------- memory that the CPU cannot reach
- * is filled and counted piece by piece, through one in pinned memory. */
+ * Memory is filled and counted piece by piece, through a buffer in pinned memory. */
 
 typedef struct pieces {
     mm_stream *stream;
-    uint8_t *pinned; /* PIECE_BYTES of it */
+    uint8_t *pinned; /* PIECE_BYTES */
     int64_t offset, bytes;
 } pieces;
 
@@ -147,7 +148,7 @@ static mm_status with_pieces(const mm_pool *pool, int64_t offset, int64_t bytes,
 
 static mm_status fill_pieces(const mm_pool *pool, const pieces *p, const untouched *u, int64_t *touched) {
     (void)touched;
-    fill_pattern(u, p->pinned, p->offset, PIECE_BYTES); /* serves every piece: multiples of a word */
+    fill_pattern(u, p->pinned, p->offset, PIECE_BYTES); /* every piece has these bytes: PIECE_BYTES is whole words */
     for (int64_t done = 0; done < p->bytes; done += PIECE_BYTES) {
         int64_t now = p->bytes - done < PIECE_BYTES ? p->bytes - done : PIECE_BYTES;
         MM_TRY(mm_copy_async(p->stream, pool->base + p->offset + done, p->pinned, now, MM_COPY_IN));
@@ -155,7 +156,7 @@ static mm_status fill_pieces(const mm_pool *pool, const pieces *p, const untouch
     return mm_stream_sync(p->stream);
 }
 
-/* Whether memory is still zero, found out by the device, which is many times as fast at that as a copy of it. */
+/* True if the memory is all zero. The device compares, by checksum, which is many times as fast as a copy. */
 static mm_status is_zero(const pieces *p, const char *memory, int64_t bytes, bool *zero_out) {
     uint64_t sum;
     MM_TRY(mm_checksum_async(p->stream, memory, bytes, &sum));
@@ -200,14 +201,15 @@ mm_status mm_pool_pattern_extend(mm_pool *pool, int64_t bytes) {
     return MM_OK;
 }
 
-/* Of zeros, where the CPU looks: only at what may have been written, so that no memory is taken by looking. */
+/* Counts against zeros where the CPU reaches: reads only pages that may have been written, because reading an untouched
+ * page would take memory. */
 static void count_written(const mm_pool *pool, const untouched *u, int64_t offset, int64_t bytes, int64_t *touched) {
     const uint8_t *memory = (const uint8_t *)pool->base + offset;
     for (int64_t at = 0, end; mm_device_next_written(pool->device, memory, bytes, &at, &end); at = end)
         *touched += count_touched(u, memory + at, offset + at, end - at);
 }
 
-/* Within what the pattern fills, or beyond it. */
+/* Counts a range that lies wholly within the pattern (zero false) or beyond it (zero true). */
 static mm_status count_part_of(const mm_pool *pool, bool zero, int64_t offset, int64_t bytes, int64_t *touched) {
     if (bytes <= 0) return MM_OK;
     untouched u;

@@ -26,7 +26,7 @@ mm_status mm_ranges_reserve(mm_ranges *ranges, size_t n) {
     return MM_OK;
 }
 
-/* Where something would begin in the span. */
+/* The lowest aligned offset in the span. */
 static int64_t span_low(const mm_span *span, int64_t align) { return (span->begin + align - 1) / align * align; }
 
 static bool span_fits(const mm_span *span, int64_t bytes, int64_t align) {

@@ -1,5 +1,5 @@
-/* Which parts of an address range are free: an address-ordered list of free spans, coalesced. It never looks at the
- * memory, so it serves ranges that the CPU cannot touch, and offsets without any memory. Pure; one thread at a time. */
+/* The free parts of an address range: a list of spans, ordered by address and coalesced. It never touches the memory,
+ * so it serves ranges that the CPU cannot reach, and plain offsets. Not thread-safe. */
 #ifndef BUFFERS_RANGES_H
 #define BUFFERS_RANGES_H
 
@@ -25,14 +25,14 @@ typedef enum mm_fit {
 MM_CHECKED mm_status mm_ranges_init(mm_ranges *ranges, int64_t begin, int64_t end);
 void mm_ranges_fini(mm_ranges *ranges);
 
-/* Makes sure that up to `n` spans need no further memory. k pieces taken leave at most k + 1 free spans. */
+/* Reserves memory for `n` spans. With k pieces taken there are at most k + 1 free spans. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_ranges_reserve(mm_ranges *ranges, size_t n);
 
-/* Takes `bytes` (> 0) at a multiple of `align`. Returns the offset, -1 if no span fits. Taking may split a span: room
- * for one more must be reserved. */
+/* Takes `bytes` (> 0) at a multiple of `align`. Returns the offset; -1 if no span fits. Room for one more span must be
+ * reserved, because taking may split one. */
 int64_t mm_ranges_take(mm_ranges *ranges, int64_t bytes, int64_t align, mm_fit fit);
 
-/* Gives back what was taken, or a part of it. Room for one more span must be reserved. */
+/* Gives back [offset, offset + bytes), all of which must be taken. Room for one more span must be reserved. */
 void mm_ranges_give(mm_ranges *ranges, int64_t offset, int64_t bytes);
 
 #endif

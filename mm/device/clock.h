@@ -1,4 +1,4 @@
-/* The clock that everything is timed by, mm_event_ns too. */
+/* The library's one clock: CLOCK_MONOTONIC in ns. mm_event_ns uses it too. */
 #ifndef MM_DEVICE_CLOCK_H
 #define MM_DEVICE_CLOCK_H
 

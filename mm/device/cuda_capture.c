@@ -1,4 +1,4 @@
-/* Captured work: a CUDA graph. */
+/* Captures and replays, as CUDA graphs. */
 #include <stdlib.h>
 
 #include "mm/device/cuda_internal.h"
@@ -48,7 +48,7 @@ static mm_status make_replay(cuda_stream *stream, cudaGraph_t graph, mm_replay *
     cuda_replay *replay = calloc(1, sizeof *replay);
     if (replay == NULL) return mm_fail(MM_ERR_NOMEM, "cuda: no memory for captured work");
     replay->base.device = &device->base;
-    /* Else all of it has the priority of the stream that it is launched on. */
+    /* Without this flag all nodes run at the priority of the stream that the graph is launched on. */
     mm_status status = mm_cuda_check(
         cudaGraphInstantiate(&replay->exec, graph, cudaGraphInstantiateFlagUseNodePriority), "cudaGraphInstantiate");
     if (status == MM_OK) {

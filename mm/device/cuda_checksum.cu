@@ -1,4 +1,4 @@
-/* The checksum of checksum.h: one block, each thread of which has several lanes, to have as many loads under way. */
+/* The checksum of checksum.h, in one block. Each thread has several lanes, so that as many loads are in flight. */
 #include "mm/device/cuda_launch.h"
 
 #define MM_CHECKSUM_FUNCTION static __device__ inline
@@ -6,7 +6,7 @@
 
 enum { THREADS = 256, LANES = MM_CHECKSUM_LANES / THREADS };
 
-/* Sums over the block; the result is thread 0's. */
+/* Sums over the block; thread 0 gets the result. */
 static __device__ uint64_t block_sum(uint64_t value) {
     __shared__ uint64_t warps[THREADS / 32];
     for (int offset = 16; offset > 0; offset /= 2)

@@ -1,15 +1,16 @@
-/* GPUs by ordinal, and which one is a thread's current one.
+/* GPUs by ordinal, and a thread's current GPU.
  *
- * Threads enter a GPU by pushing its primary context and leave it by popping it, so that they find what was current
- * before: a GPU that they chose (cudaSetDevice), a context of their own, or none. cudaSetDevice could not give the last
- * one back: to set GPU 0 again makes a context there, which takes hundreds of MiB of a GPU that nobody uses. */
+ * A thread enters a GPU by pushing its primary context, and leaves it by popping it. So afterwards it has what was
+ * current before: a GPU that it chose with cudaSetDevice, a context of its own, or none. cudaSetDevice could not
+ * restore "none": setting GPU 0 again would make a context there, which takes hundreds of MiB of a GPU that nobody
+ * uses. */
 #include <stdlib.h>
 
 #include "mm/device/cuda_internal.h"
 
 struct mm_cuda_gpu {
     int ordinal;
-    CUcontext context; /* its primary one, which the runtime uses, too */
+    CUcontext context; /* the primary context, which the runtime uses too */
     CUresult (*get)(CUcontext *);
     CUresult (*push)(CUcontext);
     CUresult (*pop)(CUcontext *);
@@ -18,7 +19,7 @@ struct mm_cuda_gpu {
 };
 
 mm_status cuda_find_function(const char *symbol, void *function_out) {
-    enum { VERSION = 12000 }; /* of CUDA, that the functions are wanted of */
+    enum { VERSION = 12000 }; /* CUDA 12.0, whose variant of a function is looked up */
     enum cudaDriverEntryPointQueryResult found;
     void *function;
     CUDA_TRY(cudaGetDriverEntryPointByVersion(symbol, &function, VERSION, cudaEnableDefault, &found), symbol);
@@ -31,7 +32,7 @@ mm_status cuda_find_function(const char *symbol, void *function_out) {
 int mm_cuda_count(void) {
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
-    (void)cudaGetLastError(); /* that there is none is no error here */
+    (void)cudaGetLastError(); /* no GPU is not an error here */
     return count;
 }
 
@@ -55,7 +56,7 @@ static mm_status find_functions(mm_cuda_gpu *gpu) {
     return cuda_find_function("cuDevicePrimaryCtxRelease", &gpu->release);
 }
 
-/* The runtime makes the context, and keeps it until the process ends: what it knows of the GPU stays valid. */
+/* The runtime makes the primary context and keeps it until the process ends, so its state on the GPU stays valid. */
 static mm_status open_gpu(mm_cuda_gpu *gpu) {
     MM_TRY(find_gpu(gpu->ordinal));
     MM_TRY(find_functions(gpu));

@@ -1,9 +1,9 @@
-/* Inside the CUDA device: device_cuda.c (the device, failures), cuda_gpu.c (GPUs by ordinal), cuda_memory.c (reservations), cuda_stream.c (streams
- * and events), cuda_time.c (when and how long), cuda_work.c (copies, fills, checksums), cuda_checksum.cu,
- * cuda_capture.c.
+/* Private to the CUDA device: device_cuda.c (the device, failures), cuda_gpu.c (GPUs by ordinal), cuda_memory.c and
+ * cuda_pinned.c (reservations), cuda_stream.c (streams and events), cuda_time.c (times), cuda_work.c and
+ * cuda_checksum.cu (copies, fills, checksums), cuda_capture.c (captures).
  *
- * Locks: device->lock and stream->lock, held over no call of CUDA; device->time_lock, held while origin is read or
- * replaced, which only those who ask for times wait for. None is taken while another is held. */
+ * Locks: device->lock and stream->lock are never held over a call of CUDA. device->time_lock is held while the origin
+ * of times is read or replaced; only callers that ask for times wait for it. No lock is taken while another is held. */
 #ifndef MM_DEVICE_CUDA_INTERNAL_H
 #define MM_DEVICE_CUDA_INTERNAL_H
 
@@ -19,9 +19,9 @@
 
 /* ---------------------------------------------------------------- the device (device_cuda.c) */
 
-/* Calls of the contract come with the GPU current (mm_device_ops.enter). */
+/* The functions of the contract are called with the GPU current (mm_device_ops.enter). */
 
-/* The driver's functions of virtual memory, found at run time: nothing links the driver. */
+/* The driver's functions for virtual memory, looked up at run time, because nothing links the driver. */
 typedef struct cuda_driver {
     CUresult (*granularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
     CUresult (*address_reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
@@ -37,7 +37,7 @@ typedef struct cuda_range cuda_range;
 typedef struct cuda_pinned cuda_pinned;
 typedef struct cuda_stream cuda_stream;
 
-/* Where a checksum lands, in pinned memory: host_out is told by a host function once the kernel has written `sum`. */
+/* A checksum's result in pinned memory. The kernel writes `sum`; then a host function copies it to *host_out. */
 typedef struct cuda_slot {
     uint64_t sum;
     uint64_t *host_out;
@@ -52,12 +52,12 @@ typedef struct cuda_device {
     mm_device_config config;
     cuda_driver driver;
     size_t granule_bytes;
-    atomic_bool registers; /* memory that is not CUDA's, at the addresses that it has */
+    atomic_bool registers; /* cudaHostRegister works, and a GPU uses registered memory at its host addresses */
     mm_device_description description;
     int64_t total_bytes, free_at_creation_bytes;
-    mm_stream *service; /* the device's own: zeroes reservations, records base events */
-    atomic_int alive;   /* streams and events, but its own */
-    /* cuda_time.c: an event of the service stream, and when it completed by CLOCK_MONOTONIC. Under time_lock */
+    mm_stream *service; /* internal stream: zeroes reservations, records origins of times */
+    atomic_int alive;   /* streams and events, without the internal ones */
+    /* cuda_time.c, under time_lock: an event that times are measured from, and when it completed (CLOCK_MONOTONIC) */
     cudaEvent_t origin;
     int64_t origin_ns;
     pthread_mutex_t lock, time_lock;
@@ -66,23 +66,23 @@ typedef struct cuda_device {
     cuda_pinned *pinned;
     cuda_slot *free_slots;
     int64_t reserved_bytes, mapped_bytes;
-    /* The capture under way, by its number from 1; 0: none. Its streams are chained from `captured`, its thread's
-     * own. */
+    /* capturing: the number of the capture under way, from 1; 0: none. captured: a list of the streams in it, which
+     * only the capturing thread uses. */
     atomic_long capturing, captures;
     cuda_stream *captured;
 } cuda_device;
 
-/* As mm_cuda_check, of the driver's results. */
+/* mm_cuda_check for results of the driver. */
 mm_status cuda_driver_check(CUresult result, const char *what);
 
-/* cuda_gpu.c: a function of the driver; *function_out is a pointer to it. */
+/* cuda_gpu.c: looks up a function of the driver. function_out: address of a function pointer. MM_ERR_UNSUPPORTED. */
 mm_status cuda_find_function(const char *symbol, void *function_out);
 
 /* ---------------------------------------------------------------- memory (cuda_memory.c) */
 
 mm_status cuda_memory_init(cuda_device *device);
 void cuda_memory_fini(cuda_device *device);
-/* More free slots for checksums. */
+/* Adds a page of free slots for checksums. */
 mm_status cuda_slots_add(cuda_device *device);
 mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out);
 void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes);
@@ -92,7 +92,7 @@ void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
 
 /* ---------------------------------------------------------------- pinned memory (cuda_pinned.c) */
 
-/* own: the device's, released by fini. */
+/* own: memory of the device itself, which cuda_pinned_fini releases. */
 mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out);
 void cuda_pinned_release(cuda_device *device, const void *memory);
 void cuda_pinned_fini(cuda_device *device);
@@ -104,21 +104,22 @@ typedef struct cuda_span cuda_span;
 struct cuda_stream {
     mm_stream base;
     cudaStream_t stream;
-    cudaEvent_t join; /* for the end of a capture */
+    cudaEvent_t join; /* orders the end of a capture after this stream */
     char name[16];
     atomic_long tasks;
-    /* who enqueues: */
-    long capture; /* the number of the capture that it is part of; 0: none */
+    /* used only by the thread that enqueues: */
+    long capture; /* the number of the capture that the stream is part of; 0: none */
     cuda_stream *next_captured;
-    cuda_span *open; /* cuda_time.c: it has begun, and has no end yet */
+    cuda_span *open; /* cuda_time.c: has a begin and no end yet */
     pthread_mutex_t lock;
-    /* cuda_time.c, under the lock: spans that have an end, in order; those to use again; what was read of the first */
+    /* cuda_time.c, under the lock. first to last: spans that have an end and are not added up yet, oldest first;
+     * unused: spans to use again */
     cuda_span *first, *last, *unused;
-    int unread; /* of the former */
+    int unread; /* number of spans from first to last */
     int64_t busy_ns, wait_ns;
 };
 
-/* What an event's last recording was part of: nothing yet, the stream's work, or the capture of that number. */
+/* cuda_event.recorded: one of these, or the number of the capture in which the latest recording was made. */
 enum { CUDA_EVENT_NEVER = 0, CUDA_EVENT_RECORDED = -1 };
 
 typedef struct cuda_event {
@@ -127,9 +128,9 @@ typedef struct cuda_event {
     atomic_long recorded;
 } cuda_event;
 
-/* Puts the stream's name before a failure. */
+/* Puts the stream's name before the message of a failure; returns `status`. */
 mm_status cuda_stream_fail(const cuda_stream *stream, mm_status status);
-/* cudaEventQuery, but for NotReady. */
+/* False if cudaEventQuery says cudaErrorNotReady. Leaves no error behind. */
 bool cuda_event_completed(cudaEvent_t event);
 mm_status cuda_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out);
 void cuda_stream_destroy(mm_stream *base);
@@ -142,20 +143,20 @@ mm_status cuda_event_record(mm_event *base, mm_stream *stream);
 mm_status cuda_event_sync(mm_event *base);
 bool cuda_event_done(mm_event *base);
 
-/* ---------------------------------------------------------------- times (cuda_time.c): nothing unless config.timed */
+/* ---------------------------------------------------------------- times (cuda_time.c): no-ops unless config.timed */
 
 mm_status cuda_time_init(cuda_device *device);
 void cuda_time_fini(cuda_device *device);
 int64_t cuda_event_ns(mm_event *base);
-/* Around what is enqueued: a task begins a span of work if none is under way, a wait or a recording ends it. A mark
- * that CUDA refuses is not made: statistics miss it. */
+/* To be called as work is enqueued. A task opens a span of work unless one is open; a pause (a wait, recording or
+ * synchronisation) ends it. If CUDA refuses an event, the span is missing from the statistics. */
 void cuda_time_task(cuda_stream *stream);
 void cuda_time_pause(cuda_stream *stream);
 void cuda_time_wait_begin(cuda_stream *stream);
 void cuda_time_wait_end(cuda_stream *stream);
 void cuda_time_stream_fini(cuda_stream *stream);
 void cuda_stream_stats(mm_stream *base, mm_stream_stats *stats_out);
-/* mm_stream_handle, and what cuda_stream_stats counts. */
+/* mm_stream_handle; counts as a task. */
 void *cuda_stream_handle(mm_stream *base);
 
 /* ---------------------------------------------------------------- work (cuda_work.c) */
@@ -164,12 +165,12 @@ mm_status cuda_copy_async(mm_stream *stream, void *dst, const void *src, int64_t
 mm_status cuda_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
 mm_status cuda_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 
-/* cuda_checksum.cu: *sum_out, in pinned memory, := the checksum. */
+/* cuda_checksum.cu: writes the checksum to *sum_out, in pinned memory. */
 cudaError_t cuda_checksum_launch(cudaStream_t stream, const void *src, int64_t bytes, uint64_t *sum_out);
 
 /* ---------------------------------------------------------------- captured work (cuda_capture.c) */
 
-/* The stream becomes part of the capture under way. */
+/* Adds the stream to the capture under way. */
 void cuda_capture_join(cuda_stream *stream, long capture);
 mm_status cuda_capture_begin(mm_stream *base);
 mm_status cuda_capture_end(mm_stream *base, mm_replay **replay_out);

@@ -1,14 +1,14 @@
-/* What every .cu file includes in place of <cuda_runtime.h>: kernels are launched through MM_LAUNCH and get their
- * dynamic shared memory through MM_DYNAMIC_SHARED, so that the same files run on the CPU in tests
- * (tests/cuda_emulation, whose <cuda_runtime.h> defines both). */
+/* Every .cu file includes this in place of <cuda_runtime.h>. It launches kernels with MM_LAUNCH, and declares dynamic
+ * shared memory with MM_DYNAMIC_SHARED. In tests the <cuda_runtime.h> of tests/cuda_emulation defines both, so that the
+ * same files run on the CPU. */
 #ifndef MM_DEVICE_CUDA_LAUNCH_H
 #define MM_DEVICE_CUDA_LAUNCH_H
 
 #include <cuda_runtime.h>
 
 #ifndef MM_LAUNCH
-/* kernel: a __global__ function, in parentheses if its template arguments have commas. What the launch itself found
- * wrong is in cudaGetLastError, which launchers return to their callers. */
+/* kernel: a __global__ function, in parentheses if its template arguments have commas. A launch that fails sets
+ * cudaGetLastError; the function that launches returns it. */
 #define MM_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 

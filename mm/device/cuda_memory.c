@@ -1,21 +1,23 @@
-/* Reservations of device memory. It is a range of addresses, mapped in chunks so that parts of it can go and come back
- * without anything moving:
+/* Reservations of device memory. A reservation is a range of addresses, mapped in chunks, so that parts of it can be
+ * given back and mapped again while all addresses stay:
  *
  *      bytes asked for
  *     |-----------------------------------|
  *     | chunk 0 | chunk 1 | chunk 2 | ch 3 |   the last one ends at the granule above
- */
+ * */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "mm/device/cuda_internal.h"
 
+/* A chunk has 16 granules (of 2 MiB on GPUs of today, so 32 MiB). Chosen: smaller chunks are given back more exactly,
+ * and take more calls of the driver. */
 enum { CHUNK_GRANULES = 16, PAGE_BYTES = 4096 };
 
 struct cuda_range {
     cuda_range *next;
     CUdeviceptr base;
-    int64_t bytes, mapped_to; /* asked for; the end of the last chunk */
+    int64_t bytes, mapped_to; /* bytes: as reserved; mapped_to: end of the last chunk */
     int64_t chunk_bytes;
     int chunks;
     bool mapped[]; /* per chunk */
@@ -44,7 +46,7 @@ static void count_mapped(cuda_device *device, int64_t bytes) {
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Nothing may touch it yet. */
+/* Maps a chunk; it cannot be accessed yet (open_access). */
 static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
     const cuda_driver *driver = &device->driver;
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = place_of(device)};
@@ -73,7 +75,7 @@ static void unmap_chunk(cuda_device *device, cuda_range *range, int chunk) {
     count_mapped(device, -bytes);
 }
 
-/* One that was unmapped: its neighbours are in use. */
+/* Maps one chunk again and opens access to it alone, because its neighbours are in use. */
 static mm_status remap_chunk(cuda_device *device, cuda_range *range, int chunk) {
     MM_TRY(map_chunk(device, range, chunk));
     CUdeviceptr address = range->base + (CUdeviceptr)chunk_offset(range, chunk);
@@ -169,18 +171,18 @@ static cuda_range *find_range(cuda_device *device, const void *memory) {
     while (range != NULL && (address < range->base || address >= range->base + (CUdeviceptr)range->bytes))
         range = range->next;
     pthread_mutex_unlock(&device->lock);
-    assert(range != NULL); /* else it is no reservation's */
+    assert(range != NULL); /* the caller passed memory of a reservation */
     return range;
 }
 
-/* Part of a chunk stays mapped, and is made zero. A device that cannot do even that says so to the next call. */
+/* Sets part of a chunk, which stays mapped, to zero. A failure here is final for the GPU; the next call returns it. */
 static void clear(cuda_device *device, const cuda_range *range, int64_t begin, int64_t end) {
     mm_status status = cuda_fill_async(device->service, (void *)(range->base + (CUdeviceptr)begin), 0, end - begin);
     if (status == MM_OK) status = cuda_stream_sync(device->service);
     (void)status;
 }
 
-/* Chunks that lie wholly inside; the last one, where the reservation's end does. */
+/* Unmaps chunks that lie wholly inside, and the last one if the range reaches the reservation's end. */
 void cuda_trim(mm_device *base, void *memory, int64_t bytes) {
     cuda_device *device = (cuda_device *)base;
     cuda_range *range = find_range(device, memory);
@@ -260,7 +262,7 @@ void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t by
         cuda_pinned_release((cuda_device *)base, memory);
 }
 
-/* What CUDA does not tell after a fault is as it was at the creation. */
+/* After a fault of the GPU, cudaMemGetInfo fails; then the figures are those from creation. */
 void cuda_memory_info(mm_device *base, mm_memory_info *info_out) {
     cuda_device *device = (cuda_device *)base;
     size_t free_bytes, total_bytes;

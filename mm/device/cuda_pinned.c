@@ -1,6 +1,6 @@
-/* Pinned memory. CUDA takes small pages one after the other for it, and clears them in one thread: a second for each
- * GiB and a half. Large pieces are mapped here, in huge pages, cleared by several threads as they touch them, and then
- * registered with CUDA; where it does not register, it gives them itself, as it does small ones. */
+/* Pinned memory. cudaHostAlloc takes small pages and clears them in one thread: about a second for 1.5 GiB. So large
+ * blocks are mapped here, in huge pages that several threads touch, and registered with CUDA. Small blocks, and large
+ * ones that CUDA does not register, come from cudaHostAlloc. */
 #include <assert.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,21 +10,23 @@
 
 #include "mm/device/cuda_internal.h"
 
+/* Pages are x86-64's. Chosen: blocks from LARGE_BYTES on are mapped here; up to TOUCHERS threads touch them, one more
+ * for each TOUCHER_BYTES. `mm device` measures the result. */
 enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20, LARGE_BYTES = 16 << 20, TOUCHERS = 8, TOUCHER_BYTES = 64 << 20 };
 
 struct cuda_pinned {
     cuda_pinned *next;
     void *memory;
-    void *given;         /* it lies within: at a page */
-    size_t mapped_bytes; /* of given, which is mapped here and registered; 0: it is CUDA's */
-    bool own;            /* the device's slots */
+    void *given;         /* the allocation that `memory` lies in, from a page on */
+    size_t mapped_bytes; /* size of `given` if it is mapped here and registered; 0: it is from cudaHostAlloc */
+    bool own;            /* slots of the device itself */
 };
 
 static uintptr_t round_up(uintptr_t value, uintptr_t to) { return (value + to - 1) / to * to; }
 
 /* ---------------------------------------------------------------- mapped here */
 
-/* A file's first number, or that after `key`; INT64_MAX: it has none. */
+/* The number at the start of a file's first line that begins with `key`, after it; INT64_MAX if there is none. */
 static int64_t read_number(const char *path, const char *key) {
     char line[128];
     long long value = INT64_MAX;
@@ -36,14 +38,14 @@ static int64_t read_number(const char *path, const char *key) {
     return value;
 }
 
-/* Not above `room`; where there is no such control group, `room`. */
+/* The bytes left in a control group, at most `room`; `room` if there is no such group. */
 static int64_t room_in_group(int64_t room, const char *limit_path, const char *used_path) {
     int64_t limit = read_number(limit_path, ""), used = read_number(used_path, "");
     return limit != INT64_MAX && limit - used < room ? limit - used : room;
 }
 
-/* Whoever touches more than there is, is killed; CUDA says that there is no more. So nearly all of it is left to
- * CUDA. */
+/* A process that touches more memory than there is gets killed, while cudaHostAlloc fails. So a block that takes nearly
+ * all memory is left to cudaHostAlloc. The eighth is chosen: room for what others take meanwhile. */
 static bool has_room(int64_t bytes) {
     int64_t free_kib = read_number("/proc/meminfo", "MemAvailable:");
     int64_t room = free_kib == INT64_MAX ? 0 : free_kib * 1024;
@@ -89,14 +91,14 @@ static void touch_all(char *memory, size_t bytes) {
         if (started[i]) pthread_join(thread[i], NULL);
 }
 
-/* False: it is for CUDA to give. */
+/* False: cudaHostAlloc is to be used. */
 static bool map_and_register(cuda_device *device, size_t bytes, cuda_pinned *pinned) {
     if (!atomic_load(&device->registers) || bytes < LARGE_BYTES || !has_room((int64_t)bytes)) return false;
     size_t mapped = round_up(bytes, PAGE_BYTES) + HUGE_PAGE_BYTES;
     void *given = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (given == MAP_FAILED) return false;
     char *memory = (char *)round_up((uintptr_t)given, HUGE_PAGE_BYTES);
-    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* small ones do, too */
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a refusal leaves small pages, which work too */
     touch_all(memory, bytes);
     if (cudaHostRegister(memory, round_up(bytes, PAGE_BYTES), cudaHostRegisterPortable | cudaHostRegisterMapped) !=
         cudaSuccess) {
@@ -116,7 +118,7 @@ static mm_status alloc(size_t bytes, cuda_pinned *pinned) {
     CUDA_TRY(cudaHostAlloc(&pinned->given, bytes, flags), "cudaHostAlloc");
     pinned->memory = pinned->given;
     if ((uintptr_t)pinned->given % PAGE_BYTES != 0) {
-        /* CUDA cuts small ones from a page that they share. */
+        /* cudaHostAlloc may cut small blocks from a page that they share. */
         CUDA_TRY(cudaFreeHost(pinned->given), "cudaFreeHost");
         CUDA_TRY(cudaHostAlloc(&pinned->given, bytes + PAGE_BYTES, flags), "cudaHostAlloc");
         pinned->memory = (void *)round_up((uintptr_t)pinned->given, PAGE_BYTES);

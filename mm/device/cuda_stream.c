@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- streams */
 
-/* CUDA takes the nearest priority that it has. */
+/* CUDA clamps a priority to the nearest that it has. */
 static mm_status stream_open(int priority, cuda_stream *stream) {
     CUDA_TRY(cudaEventCreateWithFlags(&stream->join, cudaEventDisableTiming), "cudaEventCreate");
     mm_status status = mm_cuda_check(cudaStreamCreateWithPriority(&stream->stream, cudaStreamNonBlocking, priority),
@@ -32,7 +32,7 @@ mm_status cuda_stream_create(mm_device *base, const char *name, int priority, mm
     return MM_OK;
 }
 
-/* Whether it failed was for mm_stream_sync to tell. */
+/* Failures are ignored: mm_stream_sync returned them. */
 void cuda_stream_destroy(mm_stream *base) {
     cuda_stream *stream = (cuda_stream *)base;
     cudaStreamSynchronize(stream->stream);
@@ -64,14 +64,13 @@ mm_status cuda_stream_sync(mm_stream *base) {
     return cuda_stream_fail(stream, mm_cuda_check(cudaStreamSynchronize(stream->stream), "cudaStreamSynchronize"));
 }
 
-/* A failure that CUDA forgets was told by the call that met it; one that it does not forget stays. */
+/* The call that failed has returned its failure. One that CUDA does not clear is final, and cannot be reset. */
 void cuda_stream_reset(mm_stream *base) {
     (void)base;
     cudaGetLastError();
 }
 
-/* Whether a recording of that number is one that work outside of captures, or of the capture under way, can wait
- * for. */
+/* Whether the event can be waited for: it was recorded outside of captures, or in the capture under way. */
 static bool was_recorded(const mm_event *base) {
     const cuda_device *device = (const cuda_device *)base->device;
     long recorded = atomic_load(&((const cuda_event *)base)->recorded);
@@ -133,11 +132,11 @@ mm_status cuda_event_sync(mm_event *base) {
 
 bool cuda_event_completed(cudaEvent_t event) {
     if (cudaEventQuery(event) != cudaErrorNotReady) return true;
-    cudaGetLastError(); /* not one, but it is kept as one */
+    cudaGetLastError(); /* clears cudaErrorNotReady, which CUDA keeps as an error */
     return false;
 }
 
-/* What failed is over. What is captured has not run. */
+/* A recording that failed counts as completed. One in a capture has not run. */
 bool cuda_event_done(mm_event *base) {
     cuda_event *event = (cuda_event *)base;
     if (!was_recorded(base)) return true;

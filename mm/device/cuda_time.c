@@ -1,8 +1,8 @@
-/* When events completed, and how long streams were busy and stood waiting: CUDA tells the time between two events, as a
+/* Completion times of events, and busy and waiting times of streams. CUDA has only the time between two events, as a
  * float of milliseconds.
  *
- * A span of a stream is one between two events of its own: work, from the first task after a pause to the next
- * recording, wait or synchronisation; or a wait. So a stream that has nothing to do is not busy. */
+ * A span is the time between two events on one stream: either work, from the first task after a pause to the next
+ * recording, wait or synchronisation, or a wait. So an idle stream is not counted as busy. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,11 +14,12 @@ struct cuda_span {
     bool is_wait;
 };
 
+/* Chosen. UNREAD_SPANS bounds the events of a stream that nobody asks for statistics. */
 enum { ORIGIN_TRIES = 8, UNREAD_SPANS = 256 };
 
 /* ---------------------------------------------------------------- events' times */
 
-/* A new event on the service stream that has completed, between *before_out and *after_out. */
+/* Records `event` on the service stream and waits for it. It completed between *before_out and *after_out. */
 static mm_status record_origin(cuda_device *device, cudaEvent_t event, int64_t *before_out, int64_t *after_out) {
     cudaStream_t stream = ((cuda_stream *)device->service)->stream;
     *before_out = mm_now_ns();
@@ -28,7 +29,7 @@ static mm_status record_origin(cuda_device *device, cudaEvent_t event, int64_t *
     return MM_OK;
 }
 
-/* The closest of a few: what CUDA takes to record and to tell is the error. */
+/* The origin's error is at most the time that recording and waiting take, so the fastest of ORIGIN_TRIES is used. */
 mm_status cuda_time_init(cuda_device *device) {
     if (!device->config.timed) return MM_OK;
     CUDA_TRY(cudaEventCreateWithFlags(&device->origin, cudaEventDefault), "cudaEventCreate");
@@ -55,7 +56,8 @@ void cuda_time_fini(cuda_device *device) {
     if (device->origin != NULL) cudaEventDestroy(device->origin);
 }
 
-/* A float of milliseconds keeps a microsecond for some ten seconds: the origin moves on before. */
+/* Moves the origin on after ORIGIN_MS. A float of milliseconds resolves a microsecond up to some 10 s (24 bits of
+ * mantissa: 16 s); ORIGIN_MS is chosen well below. */
 static void move_origin_locked(cuda_device *device) {
     int64_t before, after;
     float ms;
@@ -106,7 +108,7 @@ static cuda_span *span_create(void) {
     return NULL;
 }
 
-/* Adds up the spans that are over, the oldest first. */
+/* Adds up the spans that have ended, oldest first. */
 static void read_spans(cuda_stream *stream) {
     for (;;) {
         pthread_mutex_lock(&stream->lock);

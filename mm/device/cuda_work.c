@@ -1,4 +1,4 @@
-/* The work that every device knows: copies, fills, checksums. */
+/* The tasks of the contract: copies, fills, checksums. */
 #include <stdio.h>
 
 #include "mm/device/cuda_internal.h"
@@ -10,7 +10,7 @@ static mm_status work_check(const cuda_stream *stream, cudaError_t error, const 
     return cuda_stream_fail(stream, mm_cuda_check(error, text));
 }
 
-/* Every size is a task, and none of nothing is CUDA's. */
+/* A copy of 0 bytes counts as a task, but is not passed to CUDA. */
 mm_status cuda_copy_async(mm_stream *base, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
     static const enum cudaMemcpyKind kinds[] = {[MM_COPY_DEVICE] = cudaMemcpyDeviceToDevice,
                                                 [MM_COPY_OUT] = cudaMemcpyDeviceToHost,
@@ -50,15 +50,15 @@ static void slot_give(cuda_slot *slot) {
     pthread_mutex_unlock(&slot->device->lock);
 }
 
-/* On a thread of CUDA's: it may not call CUDA. */
+/* Runs on a thread of CUDA, so it may not call CUDA. */
 static void slot_tell(void *arg) {
     cuda_slot *slot = arg;
     *slot->host_out = slot->sum;
     slot_give(slot);
 }
 
-/* A kernel writes to pinned memory only, and whose memory sum_out is, is not known. A slot whose kernel was enqueued is
- * not used again if the rest fails. */
+/* A kernel can write to pinned memory only, and sum_out may be any host memory: so the result passes through a slot. If
+ * the host function cannot be enqueued after the kernel, the slot is lost, because the kernel may still write to it. */
 mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, uint64_t *sum_out) {
     cuda_stream *stream = (cuda_stream *)base;
     cuda_slot *slot;

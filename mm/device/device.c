@@ -1,4 +1,4 @@
-/* The contract's functions: what every device would have to check is checked here, once; the rest is the device's. */
+/* The contract's functions. Checks that are the same for every device are made here; the rest is in the device. */
 #include <stdio.h>
 
 #include "mm/device/device.h"
@@ -54,7 +54,8 @@ static mm_status leave(mm_device *device, bool entered, mm_status status) {
     return status;
 }
 
-/* For calls that have no status: what they end or ask for they end or ask for without, and mm_last_error stays. */
+/* For calls that return no status: they go on even if the device cannot be entered, and mm_last_error stays as it
+ * is. */
 static bool enter_silently(mm_device *device) {
     bool entered = false;
     if (device->ops->enter != NULL && device->ops->enter(device, true, &entered) != MM_OK) return false;
@@ -255,7 +256,7 @@ mm_status mm_capture_begin(mm_stream *stream) {
     return leave(stream->device, entered, stream->device->ops->capture_begin(stream));
 }
 
-/* A capture is ended in any case. */
+/* The capture ends even if the device cannot be entered. */
 mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out) {
     MM_TRY(captures_check(stream));
     bool entered = enter_silently(stream->device);

@@ -1,17 +1,17 @@
-/* The device contract: memory, streams, events. Implementations: device_host.c (the embedded default), device_cuda.c.
+/* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
- * A stream runs its work in order; streams run beside each other. Work is copies, fills, checksums, and whatever a
- * device's own launcher enqueues (device_host.h: a C function). An event marks a place in a stream: mm_event_record
- * puts it there, later recordings replace earlier ones.
+ * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, and what a device's
+ * own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a stream.
+ * mm_event_record puts it there; a later recording replaces an earlier one.
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
- * status, a stream that waits for such an event is poisoned too. So nothing is computed from garbage. mm_stream_sync
- * and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable again. On CUDA a
- * fault of the device poisons all of it: every call fails from there on, until the process ends (device_cuda.h).
+ * status, and a stream that waits for such an event is poisoned too. So nothing is computed from invalid data.
+ * mm_stream_sync and mm_event_sync return the status and set mm_last_error; mm_stream_reset makes the stream usable
+ * again. On CUDA a fault of the GPU is final: every later call fails until the process ends (device_cuda.h).
  *
- * Threads: every function may be called from any thread, a given stream's enqueuing functions from one at a time. Where
- * threads have a current device (CUDA), each function makes its device that, and what was current before again. Whoever
- * enqueues work by other means than these functions does the same: mm_device_enter.
+ * Threads. Every function may be called from any thread. Calls that enqueue on one stream must not overlap. On CUDA,
+ * where each thread has a current device, each function makes its device current and then restores the previous one.
+ * Code that enqueues by other means (kernels, libraries) does the same with mm_device_enter and mm_device_leave.
  *
  * Names: a device is KIND or KIND:ORDINAL ("host", "cuda", "cuda:1"); KIND alone is ordinal 0. */
 #ifndef MM_DEVICE_DEVICE_H
@@ -27,52 +27,52 @@ typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kin
 typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
 
 typedef struct mm_device_config {
-    int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: 0 is as fast as memcpy */
-    int64_t alloc_cost_ns; /* what mm_device_charge_alloc takes (busy): the price of a cudaMalloc */
-    uint64_t delay_seed;   /* host: not 0 delays each task by a random time up to delay_max_ns */
+    int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: simulated rate of the link; 0: as fast as memcpy */
+    int64_t alloc_cost_ns; /* how long mm_device_charge_alloc keeps the caller busy: the price of a cudaMalloc */
+    uint64_t delay_seed;   /* host: if not 0, each task is delayed by a random time up to delay_max_ns */
     int64_t delay_max_ns;
-    int codec_threads; /* host: that one codec's operation is shared out among; 0: 1 */
-    bool timed; /* cuda: events know when they completed, streams how long they were busy; costs about as much as the
-                   events themselves. The host always knows */
+    int codec_threads; /* host: threads for one operation of a codec; 0: 1 */
+    bool timed; /* cuda: record when events completed and how long streams were busy. Costs about as much as the events
+                   themselves. The host always does */
 } mm_device_config;
 
 typedef struct mm_device_description {
     char model[128];
-    /* To plan by where nothing is measured, so that plans do not depend on a measurement: what the device's memory
-     * moves, and the link to pinned memory each way. 0: not known. */
+    /* Nominal rates of the device's memory and of the link to pinned memory, each way; 0: not known. Planners use them
+     * where nothing is measured, so that a plan does not depend on a measurement. */
     int64_t memory_bytes_per_s, link_bytes_per_s;
-    int64_t cache_bytes; /* what lies between the processors and that memory, and all of them share. 0: not known */
+    int64_t cache_bytes; /* last-level cache that all processors share; 0: not known */
     int processors;      /* multiprocessors of a GPU, CPUs of the host */
-    const char *pinned;  /* how large pinned memory is taken; static */
+    const char *pinned;  /* how large blocks of pinned memory are allocated, in a word; static */
 } mm_device_description;
 
 typedef struct mm_memory_info {
     int64_t free_bytes, total_bytes; /* of the device */
-    int64_t reserved_bytes;          /* taken through this mm_device, MM_MEMORY_DEVICE */
-    int64_t outside_bytes;           /* taken on the device by others in this process since it was created; on the
-                                        host: the growth of the C heap; on CUDA by other processes too */
+    int64_t reserved_bytes;          /* MM_MEMORY_DEVICE reserved through this mm_device */
+    int64_t outside_bytes;           /* taken by others since this mm_device was created. Host: growth of the process's
+                                        C heap; CUDA: memory of the GPU that any process took */
 } mm_memory_info;
 
 typedef struct mm_stream_stats {
-    int64_t tasks;   /* run so far; on CUDA enqueued, and each mm_cuda_stream is one */
-    int64_t busy_ns; /* running them; on CUDA this and wait_ns are 0 unless the device is timed */
-    int64_t wait_ns; /* standing at an event that was not complete, with work behind it */
+    int64_t tasks;   /* host: tasks run; CUDA: tasks enqueued, each call of mm_cuda_stream counts as one */
+    int64_t busy_ns; /* time spent running tasks. CUDA: this and wait_ns are 0 unless the device is timed */
+    int64_t wait_ns; /* time spent waiting for events, with tasks queued behind the wait */
 } mm_stream_stats;
 
 typedef struct mm_device_ops {
-    const char *name, *summary; /* the kind */
-    bool cpu_reaches_memory;    /* device memory may be read and written by the CPU */
-    bool knows_free_memory; /* more than mm_memory_info.free_bytes is never given; the host's is what nobody has asked
-                                for, whoever has it */
-    bool always_timed;      /* events know when they completed, whatever mm_device_config.timed says */
+    const char *name, *summary; /* the kind: "host", and one line about it */
+    bool cpu_reaches_memory;    /* the CPU may read and write device memory */
+    bool knows_free_memory;     /* a reservation above mm_memory_info.free_bytes always fails. False for the host, whose
+                                figure counts what is reserved, not what is in use */
+    bool always_timed;          /* events have times, whatever mm_device_config.timed says */
 
-    int (*count)(void); /* how many answer; 0: none, or the hardware cannot be asked */
+    int (*count)(void); /* devices of this kind that answer; 0: none, or the hardware cannot be asked */
     mm_status (*create)(int ordinal, const mm_device_config *config, mm_device **device_out);
     void (*destroy)(mm_device *device);
-    /* Makes the device the calling thread's current one. *entered_out: it was not, and leave is to be called, which
-     * makes what was current again. `silent`: a failure leaves mm_last_error as it is. Both NULL: threads have no
-     * current device. All others but create, destroy, describe and charge_alloc are called between the two, except
-     * where entering was refused and the function has no status. */
+    /* enter makes the device the calling thread's current one; *entered_out: false if it was already. After true, leave
+     * restores the previous one. silent: a failure leaves mm_last_error as it is. Both NULL: threads have no current
+     * device. All functions below but describe and charge_alloc are called between the two. A function that returns no
+     * status is called even if enter failed. */
     mm_status (*enter)(mm_device *device, bool silent, bool *entered_out);
     void (*leave)(mm_device *device);
     void (*describe)(mm_device *device, mm_device_description *description_out);
@@ -130,86 +130,95 @@ struct mm_replay {
 /* The i-th device of this build, NULL past the last. */
 const mm_device_ops *mm_device_table(size_t i);
 
-/* What a device's name says. MM_ERR_NOT_FOUND: this build has no such kind (the message lists those it has), or fewer of
- * it answer (the message says how many). MM_ERR_INVALID: the ordinal is no number. Needs no hardware: where none can be
- * asked, any ordinal is taken. */
+/* Reads a device's name. MM_ERR_NOT_FOUND: this build has no such kind (the message lists those that it has), or no
+ * device with that ordinal answers (the message says how many do). MM_ERR_INVALID: the ordinal is not a number. Needs
+ * no hardware: if none can be asked, any ordinal is accepted. */
 MM_CHECKED mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *ordinal_out);
-/* MM_ERR_NOT_FOUND: of the kind, `count` answer, and not this one. */
+/* Returns MM_ERR_NOT_FOUND with the message that `count` devices of the kind answer, and this ordinal is none of
+ * them. */
 mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count);
 
-/* A device by name; the errors of mm_device_find, and MM_ERR_NOT_FOUND where no such hardware answers. `config` NULL:
- * all zero. */
+/* Opens a device by name. `config` NULL: all zero. The errors of mm_device_find; MM_ERR_INVALID (a negative rate or
+ * time, too many threads), MM_ERR_NOMEM, MM_ERR_DEVICE. The caller destroys it. */
 MM_CHECKED mm_status mm_device_create(const char *name, const mm_device_config *config, mm_device **device_out);
-/* All streams and events of it must be gone, all memory released. NULL is legal. */
+/* Its streams and events must be destroyed first, its memory released. NULL is legal. */
 void mm_device_destroy(mm_device *device);
 
-/* Makes the device the calling thread's current one, where threads have such: for launches and libraries' calls. Leave
- * with *entered_out. They nest. */
+/* Makes the device the calling thread's current one (CUDA; nothing on the host). To be called around launches and calls
+ * of libraries. Pairs nest. */
 MM_CHECKED mm_status mm_device_enter(mm_device *device, bool *entered_out);
-/* What was current before the enter is again. */
+/* Restores the device that was current before. entered: what mm_device_enter set. */
 void mm_device_leave(mm_device *device, bool entered);
 
-/* Address range of exactly `bytes` (> 0), 4096-byte aligned, zeroed on first touch. MM_ERR_NOMEM with the sizes. */
+/* Reserves `bytes` (> 0), aligned to 4096 and zero. The host gives pages as they are touched. MM_ERR_NOMEM; the message
+ * has the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
+/* memory, bytes: as reserved. Nothing may use it any more. */
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
-/* Part of a reservation that is not needed for now: others may have its memory, what is in it is lost. It stays
- * reserved, and must not be used before mm_device_restore. Nothing may be using it. */
+/* Gives the memory behind part of a reservation of device memory to others. Its content is lost; the addresses stay
+ * reserved, and must not be used until mm_device_restore. Nothing may be using them. */
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
-/* Makes all of that part of a reservation usable, whatever of it was trimmed, which is zero then; what was not keeps
- * its bytes.
- * MM_ERR_NOMEM with the sizes where others have the memory now; the part may still be trimmed then. */
+/* Makes part of a reservation of device memory usable again. What was trimmed is zero, the rest keeps its bytes.
+ * MM_ERR_NOMEM: others have the memory; the message has the sizes, and part may still be trimmed. */
 MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
-/* Of part of a reservation that the CPU reaches, from *at on: the next bytes that may have been written since they were
- * reserved or trimmed, *at to *end_out, of which the others are zero. False: none were. */
+/* For memory that the CPU reaches: finds the next bytes at *at or later that may have been written since they were
+ * reserved or trimmed, and sets *at and *end_out to them (offsets in `memory`). Bytes between such ranges are zero.
+ * False: there are no more. */
 bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
 void mm_device_describe(mm_device *device, mm_device_description *description_out);
-/* Takes as long as an allocation on the real device; the pool calls it for every unplanned one. */
+/* Keeps the caller busy for config.alloc_cost_ns. The heap calls it for every allocation and free. */
 void mm_device_charge_alloc(mm_device *device);
 
-/* priority: 0 normal, negative more urgent (a hint). `name` (copied, 15 bytes) names its thread. */
+/* priority: 0 normal, negative more urgent (a hint; the host ignores it). name: copied, 15 bytes; the name of the
+ * stream's thread, and of the stream in messages. The caller destroys it. */
 MM_CHECKED mm_status mm_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
 /* Drains, then frees. NULL is legal. */
 void mm_stream_destroy(mm_stream *stream);
-/* Work enqueued later on `stream` starts after the event's last recording completed. Never blocks the caller. An event
- * never recorded is MM_ERR_ORDER: CUDA itself would not wait at all. */
+/* Tasks enqueued on `stream` after this call start when the event's latest recording has completed. Never blocks the
+ * caller. MM_ERR_ORDER: the event was never recorded (CUDA itself would not wait at all). */
 MM_CHECKED mm_status mm_stream_wait(mm_stream *stream, mm_event *event);
-/* Blocks until all enqueued work is done; returns the stream's status. */
+/* Blocks until all tasks enqueued before the call are done; returns the stream's status. */
 MM_CHECKED mm_status mm_stream_sync(mm_stream *stream);
-/* Of a drained stream: forgets its failure. */
+/* Clears the failure of a drained stream. */
 void mm_stream_reset(mm_stream *stream);
 void mm_stream_stats_get(mm_stream *stream, mm_stream_stats *stats_out);
 
+/* The caller destroys it. */
 MM_CHECKED mm_status mm_event_create(mm_device *device, mm_event **event_out);
-/* NULL is legal. Not while a stream still has a recording of it or a wait for it queued. */
+/* No stream may still have a recording of it or a wait for it queued. NULL is legal. */
 void mm_event_destroy(mm_event *event);
+/* Enqueues a recording: the event completes when all tasks enqueued on `stream` before this call are done. */
 MM_CHECKED mm_status mm_event_record(mm_event *event, mm_stream *stream);
-/* Blocks until the last recording completed; returns the status of what came before it. */
+/* Blocks until the latest recording has completed; returns the status that the stream had there. */
 MM_CHECKED mm_status mm_event_sync(mm_event *event);
-/* Whether the last recording completed (true if never recorded). */
+/* Whether the latest recording has completed; true if there is none. */
 bool mm_event_done(mm_event *event);
-/* When it completed, CLOCK_MONOTONIC; 0 if not timed or not complete. */
+/* When the latest recording completed, by CLOCK_MONOTONIC; 0 if it has not, or if events are not timed. */
 int64_t mm_event_ns(mm_event *event);
 
 MM_CHECKED mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
-/* *sum_out (host memory, valid until the work is done) := a 64-bit checksum of the bytes, the same on every device. */
+/* *sum_out (host memory, must stay valid until the task is done): a 64-bit checksum of the bytes, the same on every
+ * device (checksum.h). */
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
 
-/* Captured work: what is enqueued once, kept, and then run any number of times by one cheap call (a CUDA graph).
- * Addresses and sizes are those of the capture. MM_ERR_UNSUPPORTED where the device cannot (host): run without, then.
+/* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one
+ * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device (host) has
+ * no captures; enqueue the tasks each time.
  *
- * From begin to end, what is enqueued on `stream` is kept and not run, and so is what is enqueued on every other stream
- * of the device from the moment on that it waits for an event recorded in the capture. Only the thread that began may
- * enqueue on them, and it may not synchronise, reserve, release, or wait for events recorded outside: that fails, and
- * so does the end. What is recorded meanwhile counts as never recorded outside. One capture of a device at a time. */
+ * From begin to end, tasks enqueued on `stream` are captured. Another stream of the device joins the capture when it
+ * waits for an event that was recorded in it. Only the thread that began the capture may enqueue on these streams. It
+ * may not synchronise, reserve, release, or wait for events recorded outside the capture: such a call fails, and so
+ * does mm_capture_end. Events recorded in the capture count as never recorded outside. One capture per device at a
+ * time. */
 MM_CHECKED mm_status mm_capture_begin(mm_stream *stream);
-/* Ends it, in any case; streams that joined are ordinary again, and all of their work comes before the replay's end.
- * Ready to run: nothing is allocated at launches. *replay_out is set only on success; nothing is kept otherwise. */
+/* Ends the capture, even if it fails; joined streams are ordinary again. The replay completes after the tasks of all
+ * streams that joined. Launching it allocates nothing. *replay_out is set only on success; the caller destroys it. */
 MM_CHECKED mm_status mm_capture_end(mm_stream *stream, mm_replay **replay_out);
-/* Enqueues all of it as one piece of work of `stream`. */
+/* Enqueues the replay as one task of `stream`. */
 MM_CHECKED mm_status mm_replay_launch(mm_replay *replay, mm_stream *stream);
-/* Nothing of it may be enqueued or running. NULL is legal. */
+/* The replay may be neither enqueued nor running. NULL is legal. */
 void mm_replay_destroy(mm_replay *replay);
 
 #endif

@@ -1,4 +1,4 @@
-/* The CUDA device: the table of its functions, its life, and what CUDA's errors become. */
+/* The CUDA device: its table of functions, creation and destruction, and the translation of CUDA's errors. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 
 mm_status mm_cuda_check(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return MM_OK;
-    cudaGetLastError(); /* it is told here; a later launch must not be blamed for it */
+    cudaGetLastError(); /* clears it, so that a later launch is not blamed */
     return mm_fail(error == cudaErrorMemoryAllocation ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuda: %s: %s, %s", what,
                    cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
-/* The runtime's numbers are the driver's. */
+/* The runtime's error numbers equal the driver's. */
 mm_status cuda_driver_check(CUresult result, const char *what) { return mm_cuda_check((cudaError_t)result, what); }
 
 /* ---------------------------------------------------------------- life */
@@ -30,14 +30,15 @@ static mm_status find_driver(cuda_driver *driver) {
     return cuda_find_function("cuMemSetAccess", &driver->set_access);
 }
 
-/* Each way from pinned memory, over the PCI Express that GPUs of this architecture came with. (55.2 GB/s of the
- * fifth generation were measured with other programs, none of them ours: tools/facts/README.md.) */
+/* Nominal rate to and from pinned memory, each way, by the PCI Express generation of the GPU's architecture.
+ * Generation 3: chosen, what is commonly reached of its 15.75 GB/s; generation 4 has twice the rate. Generation 5:
+ * 55.2 GB/s, measured on an H200 with other programs, none of them ours (tools/facts/README.md). */
 static int64_t link_rate(int architecture) {
     static const int64_t GENERATION_3 = INT64_C(12000000000);
     return architecture >= 9 ? GENERATION_3 * 46 / 10 : architecture == 8 ? GENERATION_3 * 2 : GENERATION_3;
 }
 
-/* Twice a clock, the bus. */
+/* Double data rate: two transfers per clock, each as wide as the bus. */
 static mm_status find_memory_rate(int ordinal, int64_t *bytes_per_s_out) {
     int kilohertz, bits;
     CUDA_TRY(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, ordinal), "cudaDeviceGetAttribute");
@@ -122,7 +123,7 @@ static void cuda_describe(mm_device *base, mm_device_description *description_ou
     description_out->pinned = atomic_load(&device->registers) ? "mapped in huge pages and registered" : "cudaHostAlloc";
 }
 
-/* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */
+/* Spins rather than sleeps, because a cudaMalloc keeps the caller's thread busy too. */
 static void cuda_charge_alloc(mm_device *base) {
     int64_t cost_ns = ((cuda_device *)base)->config.alloc_cost_ns;
     if (cost_ns == 0) return;

@@ -1,8 +1,8 @@
-/* The CUDA device's own: what ops, codecs and their launchers need beside device.h, and only they.
+/* What CUDA ops and codecs need besides device.h; for no other code.
  *
- * Failure. What a call of CUDA refuses is returned from the call of ours that made it, MM_ERR_NOMEM or MM_ERR_DEVICE,
- * with the call and CUDA's words. A fault on the device (a kernel's bad address) ends the process's use of it: every
- * later call fails with the same error, mm_stream_reset mends nothing. */
+ * Failure. If a call of CUDA fails, our call that made it returns MM_ERR_NOMEM or MM_ERR_DEVICE, with CUDA's call and
+ * words in the message. A fault on the GPU (such as a kernel's bad address) is final: every later call in the process
+ * fails with the same error, and mm_stream_reset does not help. */
 #ifndef MM_DEVICE_DEVICE_CUDA_H
 #define MM_DEVICE_DEVICE_CUDA_H
 
@@ -14,27 +14,27 @@
 extern "C" {
 #endif
 
-/* The stream's own handle, for launches and libraries: with its device entered (mm_device_enter). Legal while the stream
- * is. Counts as a task of it. */
+/* The cudaStream_t of a stream, for launches and libraries. The caller has entered the device (mm_device_enter). Valid
+ * while the stream exists. Each call counts as a task in the stream's statistics. */
 cudaStream_t mm_cuda_stream(mm_stream *stream);
 
-/* MM_OK, or a failure that says "cuda: WHAT: cudaErrorName, its words". `what`: the call, or what was launched. Forgets
- * CUDA's own last error. */
+/* MM_OK for cudaSuccess; else MM_ERR_NOMEM or MM_ERR_DEVICE with "cuda: WHAT: cudaErrorName, its description". what:
+ * the call, or what was launched. Clears cudaGetLastError. */
 MM_CHECKED mm_status mm_cuda_check(cudaError_t error, const char *what);
 
-/* ---- GPUs as threads enter them (cuda_gpu.c). A device has one; whoever calls CUDA without a device has one of its
- * own. Any thread may use it. */
+/* ---- A GPU, for threads to enter (cuda_gpu.c). Each mm_device has one. Code that calls CUDA without an mm_device
+ * opens its own. Thread-safe. */
 
 typedef struct mm_cuda_gpu mm_cuda_gpu;
 
-/* How many GPUs answer; 0: none. */
+/* Number of GPUs that answer. */
 int mm_cuda_count(void);
-/* MM_ERR_NOT_FOUND: no such GPU answers. Makes its context, if the process has none there, and makes nothing
- * current. */
+/* Opens a GPU, and makes its primary context if the process has none there. The thread's current GPU stays what it was.
+ * MM_ERR_NOT_FOUND: no such GPU answers. The caller closes it. */
 MM_CHECKED mm_status mm_cuda_gpu_open(int ordinal, mm_cuda_gpu **gpu_out);
 /* NULL is legal. */
 void mm_cuda_gpu_close(mm_cuda_gpu *gpu);
-/* As mm_device_ops.enter and leave. */
+/* See mm_device_ops.enter and leave. */
 MM_CHECKED mm_status mm_cuda_gpu_enter(const mm_cuda_gpu *gpu, bool silent, bool *entered_out);
 void mm_cuda_gpu_leave(const mm_cuda_gpu *gpu);
 

@@ -1,4 +1,4 @@
-/* The host device: the table of its functions, its memory, and time. */
+/* The host device: its table of functions, memory, and time. */
 #include <assert.h>
 #include <errno.h>
 #include <malloc.h>
@@ -18,7 +18,7 @@ void host_sleep_until(int64_t ns) {
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) continue;
 }
 
-/* Bytes that malloc has handed out, to anyone in the process. */
+/* Bytes that malloc has handed out in this process. */
 static int64_t heap_bytes(void) {
     struct mallinfo2 info = mallinfo2();
     return (int64_t)(info.uordblks + info.hblkhd);
@@ -61,8 +61,8 @@ static int64_t free_bytes(const host_device *device) {
     return device->total_bytes - device->reserved_bytes[MM_MEMORY_DEVICE] - device->reserved_bytes[MM_MEMORY_PINNED];
 }
 
-/* mmap promises more than there is; a device does not. So what all reservations sum to stays within the machine's
- * physical memory, and is taken from the account before it is mapped. */
+/* mmap grants more than the machine has; a device does not. So reservations are counted before they are mapped, and
+ * their sum stays within the machine's physical memory. */
 static mm_status account_take(host_device *device, mm_memory_kind kind, int64_t bytes) {
     pthread_mutex_lock(&device->lock);
     int64_t left = free_bytes(device);
@@ -98,7 +98,7 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
 
 enum { PAGE = 4096 };
 
-/* Whole pages inside the range go back to the system, and are zero when they come back; the rest is made so. */
+/* Whole pages inside the range go back to the system, and read as zero afterwards; the rest is set to zero. */
 static void host_trim(mm_device *base, void *memory, int64_t bytes) {
     (void)base;
     uint8_t *end = (uint8_t *)memory + bytes;
@@ -113,17 +113,17 @@ static void host_trim(mm_device *base, void *memory, int64_t bytes) {
     memset(last, 0, (size_t)(end - last));
 }
 
-/* Whether so many pages are in memory. Where the system does not say, they may be. */
+/* in_memory[i], bit 0: whether page i is in memory. All set if the system does not say. */
 static void look_for_pages(uintptr_t page, size_t pages, unsigned char *in_memory) {
     if (mincore((void *)page, pages * PAGE, in_memory) != 0) memset(in_memory, 1, pages);
 }
 
 static bool host_next_written(mm_device *base, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {
     (void)base;
-    enum { PAGES = 4096 }; /* that are looked for at a time */
+    enum { PAGES = 4096 }; /* asked for with one call; chosen, as many bytes of stack as a page */
     unsigned char in_memory[PAGES];
     const uintptr_t begin = (uintptr_t)memory, end = begin + (uintptr_t)bytes;
-    uintptr_t first = 0; /* page of those that are found */
+    uintptr_t first = 0; /* first page of the range that is found; 0: none yet */
     for (uintptr_t part = (begin + (uintptr_t)*at) / PAGE * PAGE; part < end; part += (uintptr_t)PAGES * PAGE) {
         size_t pages = (end - part + PAGE - 1) / PAGE < PAGES ? (end - part + PAGE - 1) / PAGE : PAGES;
         look_for_pages(part, pages, in_memory);
@@ -150,8 +150,8 @@ static void host_release(mm_device *base, mm_memory_kind kind, void *memory, int
 
 static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
     host_device *device = (host_device *)base;
-    /* Negative where others freed what they held at creation. The device's own queues and events are in it: some ten
-     * kilobytes a stream, which grow with the longest queue and do not shrink. */
+    /* Negative if others freed memory that they held when the device was created. Includes the device's own queues and
+     * events: some ten kilobytes a stream, growing with the longest queue. */
     int64_t outside_bytes = heap_bytes() - device->heap_bytes;
     pthread_mutex_lock(&device->lock);
     *info_out = (mm_memory_info){
@@ -163,9 +163,9 @@ static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
     pthread_mutex_unlock(&device->lock);
 }
 
-/* The CPU's name as /proc has it. */
+/* The model is the CPU's name from /proc/cpuinfo. */
 static void host_describe(mm_device *base, mm_device_description *description_out) {
-    static const int64_t memory_bytes_per_s = INT64_C(16000000000); /* about what one core computes by */
+    static const int64_t memory_bytes_per_s = INT64_C(16000000000); /* chosen: about what one core reads and writes */
     int64_t out = ((host_device *)base)->config.link_out_bytes_per_s;
     int64_t in = ((host_device *)base)->config.link_in_bytes_per_s;
     mm_device_description description = {
@@ -179,14 +179,14 @@ static void host_describe(mm_device *base, mm_device_description *description_ou
     while (info != NULL && fgets(line, sizeof line, info) != NULL)
         if (sscanf(line, "model name : %127[^\n]", description.model) == 1) break;
     if (info != NULL) fclose(info);
-    if (out > 0 && in > 0) { /* a link that is as fast as memcpy is not worth telling */
+    if (out > 0 && in > 0) { /* without a simulated link, no rates: the link is a memcpy */
         description.memory_bytes_per_s = memory_bytes_per_s;
         description.link_bytes_per_s = out < in ? out : in;
     }
     *description_out = description;
 }
 
-/* Busy, as a cudaMalloc is: the caller's thread gets nothing else done. */
+/* Spins rather than sleeps, because a cudaMalloc keeps the caller's thread busy too. */
 static void host_charge_alloc(mm_device *base) {
     int64_t cost_ns = ((host_device *)base)->config.alloc_cost_ns;
     if (cost_ns == 0) return;

@@ -1,6 +1,6 @@
-/* The one table of devices, and the one place that reads their names. A device that needs more than this machine's C library is an entry behind a define of its
- * own, MM_DEVICE_<NAME>, that BUILD sets (with the sources and the libraries it needs) when its flag is on: no other
- * file knows which devices a build has. */
+/* The table of devices, and the parser of their names. A device that needs more than the C library stands behind a
+ * define, MM_DEVICE_<NAME>. BUILD sets it, and adds sources and libraries, when the device's flag is on. No other file
+ * knows which devices a build has. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static bool is_kind(const char *kind, const char *name, size_t length) {
     return strlen(kind) == length && strncmp(kind, name, length) == 0;
 }
 
-/* What to do about a device that other builds have; "" for any other name. */
+/* Advice for a device that other builds have; "" for any other name. */
 static const char *absent(const char *name, size_t length) {
 #ifndef MM_DEVICE_CUDA
     if (is_kind("cuda", name, length)) return "; build with --config=cuda, which needs the CUDA toolkit";
@@ -43,7 +43,7 @@ static mm_status fail_unknown(const char *name, size_t length) {
                    absent(name, length));
 }
 
-/* "there are 2, cuda:0 to cuda:1" */
+/* Writes text such as "there are 2, cuda:0 to cuda:1". */
 static void tell_count(const char *kind, int count, char *text, size_t capacity) {
     if (count > 1)
         snprintf(text, capacity, "there are %d, %s:0 to %s:%d", count, kind, kind, count - 1);
@@ -57,7 +57,7 @@ mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count) {
     return mm_fail(MM_ERR_NOT_FOUND, "no device '%s:%d': %s", kind, ordinal, there);
 }
 
-/* -1: no number from 0 to 9999. */
+/* A number from 0 to 9999; -1 if `digits` is none. */
 static int read_ordinal(const char *digits) {
     enum { DIGITS_MOST = 4 };
     size_t length = strspn(digits, "0123456789");

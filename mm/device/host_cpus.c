@@ -1,4 +1,4 @@
-/* How many CPUs this process may use: the scheduler's set, and the limits of its control groups. */
+/* The number of CPUs that this process may use, by the scheduler's set and the limits of its control groups. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { PATH_CAPACITY = 1024 };
 
-/* CPUs that a quota of microseconds in each period makes; 0: no limit. */
+/* CPUs that a quota gives, in microseconds of CPU time per period; 0: no limit. */
 static int cpus_of(long long quota, long long period) {
     if (quota <= 0 || period <= 0) return 0;
     long long cpus = (quota + period - 1) / period;
@@ -22,7 +22,7 @@ static bool read_line(const char *path, char *line, int capacity) {
     return read;
 }
 
-/* "QUOTA PERIOD", or "max PERIOD". */
+/* Reads "QUOTA PERIOD" or "max PERIOD". */
 static int limit_v2(const char *folder) {
     char path[PATH_CAPACITY + 32], line[64];
     long long quota, period;
@@ -57,7 +57,7 @@ static int limit_up_from(const char *root, const char *mount, const char *group,
     }
 }
 
-/* Whether a comma-separated list has the name. */
+/* Whether a comma-separated list contains the name. */
 static bool lists(const char *list, const char *name) {
     size_t length = strlen(name);
     for (const char *at = list; (at = strstr(at, name)); at += length)
@@ -65,7 +65,7 @@ static bool lists(const char *list, const char *name) {
     return false;
 }
 
-/* Lines of "ID:CONTROLLERS:/PATH"; without controllers it is version 2's. */
+/* Lines are "ID:CONTROLLERS:/PATH"; the one without controllers is version 2's. */
 static int limit_of_groups(const char *root) {
     static const char *const V1[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
     char path[PATH_CAPACITY + 32], line[PATH_CAPACITY], *controllers, *group;
@@ -96,7 +96,7 @@ int mm_host_cpus_in(const char *root, int scheduled) {
 
 int mm_host_cpus(void) {
     cpu_set_t set;
-    /* A machine of more CPUs than a set names has more than the most threads, too. */
+    /* This fails if the machine has more CPUs than a cpu_set_t holds, which is more than MM_HOST_THREADS_MOST. */
     int scheduled = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : MM_HOST_THREADS_MOST;
     return mm_host_cpus_in("", scheduled);
 }

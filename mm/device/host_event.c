@@ -25,7 +25,7 @@ mm_status host_failure_report(const host_failure *failure) {
 
 /* ---------------------------------------------------------------- recordings */
 
-/* With one reference, the caller's. */
+/* A new recording with one reference, the caller's. */
 static host_recording *recording_create(void) {
     host_recording *recording = calloc(1, sizeof *recording);
     if (recording == NULL) return NULL;
@@ -90,7 +90,7 @@ mm_status host_event_create(mm_device *base, mm_event **event_out) {
     return MM_OK;
 }
 
-/* What is queued keeps its recording: so this is safe at any time. */
+/* Safe at any time: queued tasks hold references to their recordings. */
 void host_event_destroy(mm_event *base) {
     host_event *event = (host_event *)base;
     host_device *device = (host_device *)base->device;

@@ -1,9 +1,9 @@
-/* Inside the host device: device_host.c (memory, the device), host_stream.c (a thread and its queue), host_event.c
+/* Private to the host device: device_host.c (memory, the device), host_stream.c (a thread and its queue), host_event.c
  * (events and their recordings), host_work.c (copies, fills, checksums).
  *
- * Locks, by rank; one that is held while another is taken ranks lower:
+ * Locks by rank; while a lock is held, only locks of higher rank are taken:
  *     1 event->lock   2 stream->lock   3 recording->lock, device->lock
- * None is held while work runs or anyone sleeps, but for the condition variable's own. */
+ * No lock is held while a task runs, or while a thread sleeps, other than in pthread_cond_wait on that lock. */
 #ifndef MM_DEVICE_HOST_INTERNAL_H
 #define MM_DEVICE_HOST_INTERNAL_H
 
@@ -17,18 +17,18 @@ typedef struct host_device {
     mm_device base;
     mm_device_config config;
     int64_t total_bytes;      /* physical memory of the machine */
-    int64_t heap_bytes;       /* of the C heap, when the device was created */
-    mm_host_pool *codec_pool; /* NULL: codecs have their stream's thread alone */
+    int64_t heap_bytes;       /* allocated in the C heap when the device was created */
+    mm_host_pool *codec_pool; /* NULL: codecs run on their stream's thread alone */
     atomic_int streams_created;
     atomic_int alive; /* streams and events */
     pthread_mutex_t lock;
     int64_t reserved_bytes[2]; /* by mm_memory_kind */
-    int64_t link_free_ns[2];   /* out, in: when all copies given to the link so far will be through */
+    int64_t link_free_ns[2];   /* out, in: when the simulated link will have finished the copies booked so far */
 } host_device;
 
 /* ---------------------------------------------------------------- failures (host_event.c) */
 
-/* A failed task's status and words, on their way to whoever waits for it. */
+/* A failed task's status and message, passed from the stream's thread to those that wait. */
 typedef struct host_failure {
     mm_status status;
     char *message; /* owned; NULL if there was no memory for it */
@@ -36,21 +36,21 @@ typedef struct host_failure {
 
 void host_failure_set(host_failure *failure, mm_status status, const char *message);
 void host_failure_clear(host_failure *failure);
-/* Says it to this thread; MM_OK if there is none. */
+/* Returns the failure's status and sets its message for the calling thread; MM_OK if there is no failure. */
 mm_status host_failure_report(const host_failure *failure);
 
 /* ---------------------------------------------------------------- recordings (host_event.c) */
 
-/* One recording of an event: what a wait captures. Later recordings of the same event are other objects, so each waiter
- * sees the completion, time and failure of the one that was current when it asked, in whatever order they complete.
- * Shared by the event (its last one), the queued record and the waits for it; the last to let go frees it. */
+/* One recording of an event. Each recording is an object of its own, so a waiter sees the completion, time and failure
+ * of the one that was the latest when it asked, in whatever order they complete. Reference-counted: the event (its
+ * latest), the queued task and the waits for it hold one each. */
 typedef struct host_recording {
     atomic_int references;
     pthread_mutex_t lock;
     pthread_cond_t completed;
     bool done;
-    int64_t done_ns;      /* this and failure: written before done, then constant until recorded again */
-    host_failure failure; /* of the stream it was recorded on, at that place */
+    int64_t done_ns;      /* this and failure are set before `done`, and constant until the object is used again */
+    host_failure failure; /* of the stream, when it reached the recording */
 } host_recording;
 
 void host_recording_release(host_recording *recording);
@@ -58,7 +58,7 @@ bool host_recording_done(host_recording *recording);
 void host_recording_wait(host_recording *recording);
 void host_recording_complete(host_recording *recording, const host_failure *failure);
 
-/* The event's last recording, a reference of the caller's own; NULL if there is none. */
+/* The event's latest recording; NULL if there is none. The caller gets a reference, and releases it. */
 host_recording *host_event_last(mm_event *event);
 
 mm_status host_event_create(mm_device *device, mm_event **event_out);
@@ -76,7 +76,7 @@ mm_status host_stream_wait(mm_stream *stream, mm_event *event);
 mm_status host_stream_sync(mm_stream *stream);
 void host_stream_reset(mm_stream *stream);
 void host_stream_stats(mm_stream *stream, mm_stream_stats *stats_out);
-/* Queues a record, with the caller's reference if that succeeds. */
+/* Enqueues the recording. On success the stream takes over the caller's reference. */
 mm_status host_stream_record(mm_stream *stream, host_recording *recording);
 
 /* ---------------------------------------------------------------- work (host_work.c) */

@@ -5,9 +5,10 @@
  *   takes tasks                                takes tasks
  *   closes the run, waits for active == 0      active - 1
  *
- * A helper that wakes late finds the run closed and never touches it. Who waits looks for a moment first: from one
- * layer's operation to the next it is microseconds, and to wake a thread that sleeps takes 50 of them on a virtual
- * machine. No longer: what runs beside (codecs, copies) has the core then. */
+ * A helper that wakes late finds the run closed and never touches it. A thread that waits spins for SPIN_NS first,
+ * because the next operation of a layer follows within microseconds, and waking a sleeping thread takes about 50 us on
+ * a virtual machine. It does not spin longer, so that codecs and copies get the core. SPIN_NS is chosen below those 50
+ * us; LOOKS, the looks between two readings of the clock, is chosen too. */
 #include "mm/device/host_pool.h"
 
 #include <pthread.h>
@@ -28,22 +29,22 @@ typedef struct pool_helper {
 } pool_helper;
 
 struct mm_host_pool {
-    int threads, started; /* started: helpers that run; -1: they did not start, and will not be tried again */
+    int threads, started; /* started: helpers that run; -1: none could be started, and it is not tried again */
     char name[16];
     pool_helper *helpers;
-    atomic_bool busy;        /* a caller's */
-    _Atomic uint64_t round;  /* counts runs; changes under the lock */
-    _Atomic int64_t next;    /* the task to be taken */
+    atomic_bool busy;        /* a caller has the pool */
+    _Atomic uint64_t round;  /* number of runs; changes under the lock */
+    _Atomic int64_t next;    /* the next task to take */
     _Atomic int active;      /* helpers in this run; changes under the lock */
     pthread_mutex_t lock;    /* guards what follows */
-    pthread_cond_t work;     /* helpers sleep here */
-    pthread_cond_t finished; /* the caller */
+    pthread_cond_t work;     /* helpers wait here */
+    pthread_cond_t finished; /* the caller waits here */
     bool open, stopping;
     int sleeping;
     int64_t tasks;
     mm_host_pool_fn fn;
     void *ctx;
-    int64_t failed; /* the first task that did; `tasks`: none */
+    int64_t failed; /* lowest number of a failed task; `tasks` if none has failed */
     mm_status status;
     char message[512];
 };
@@ -121,7 +122,7 @@ static void *helper_main(void *arg) {
     }
 }
 
-/* Signals are for the application's threads. */
+/* Helpers block all signals, so that the application's threads get them. */
 static void start_helpers(mm_host_pool *pool) {
     sigset_t all, before;
     pool->helpers = calloc((size_t)pool->threads, sizeof *pool->helpers);
@@ -203,7 +204,7 @@ void mm_host_pool_destroy(mm_host_pool *pool) {
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
-    atomic_fetch_add(&pool->round, 1); /* for those that look */
+    atomic_fetch_add(&pool->round, 1); /* ends the spinning of helpers */
     pthread_mutex_unlock(&pool->lock);
     pthread_cond_broadcast(&pool->work);
     for (int i = 0; i < pool->started; i++) pthread_join(pool->helpers[i].thread, NULL);

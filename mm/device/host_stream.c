@@ -1,16 +1,15 @@
 /* A stream of the host device: one thread that runs the tasks of one queue.
  *
- * Two buffers hold tasks one behind the other. Callers append to `filling`; when the thread has nothing left, it swaps
- * the two and runs all of `running` in place. So the thread takes the lock to fetch once a batch, and a caller wakes it
- * (the only system call of an enqueue) only when it really sleeps.
+ * Two buffers hold tasks one behind the other. Callers append to `filling`. When the thread has run all of `running`,
+ * it swaps the two. So it takes the lock once for a batch, and a caller makes a system call only if the thread sleeps.
  *
- * It sleeps at once. Spinning for 5, 20 or 50 us first, three streams on two cores: steps of 20 to 50 us became up to
- * three times slower (faster, 5 us only, where the caller synced after each); at 300 us a step nothing showed above the
- * noise.
+ * A thread without tasks sleeps at once. Spinning first for 5, 20 or 50 us was measured, with three streams on two
+ * cores: steps of 20 to 50 us became up to three times slower (5 us was faster if the caller synchronised after each
+ * step); steps of 300 us did not change beyond noise.
  *
  *      filling  | task | arg ...    | task | task | arg ... |      free      |   under the lock
- *      running  | task | arg ... | task |               free                |   the thread's alone
- */
+ *      running  | task | arg ... | task |               free                |   used by the thread alone
+ * */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +24,11 @@ typedef enum task_kind { TASK_CALL, TASK_WAIT, TASK_RECORD } task_kind;
 
 typedef struct host_task {
     union {
-        mm_status (*fn)(void *arg); /* CALL, with its argument behind this struct */
+        mm_status (*fn)(void *arg); /* CALL; the argument follows this struct */
         host_recording *recording;  /* WAIT, RECORD: holds a reference */
     };
     task_kind kind;
-    uint32_t bytes; /* from this task to the next, a multiple of 16 */
+    uint32_t bytes; /* distance to the next task, a multiple of 16 */
     unsigned char arg[];
 } host_task;
 
@@ -44,18 +43,18 @@ typedef struct host_stream {
     mm_stream base;
     pthread_t thread;
     char name[16];
-    task_buffer running;   /* the thread's */
-    uint64_t delay_random; /* the thread's: state of the delays' generator */
+    task_buffer running;   /* used by the thread alone */
+    uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t work;  /* the thread sleeps here */
+    pthread_cond_t work;  /* the thread waits here */
     pthread_cond_t progress;
     task_buffer filling;
     bool idle, stopping;
     int64_t queued, finished; /* tasks of all kinds, since creation */
     int64_t calls_pending;    /* TASK_CALLs queued and not finished */
     int64_t calls_since_ns;   /* when calls_pending last rose from 0 */
-    int syncing;              /* callers that wait for progress */
+    int syncing;              /* number of callers in mm_stream_sync */
     host_failure failure;     /* the first since the last reset; only the thread sets it */
     mm_stream_stats stats;
 } host_stream;
@@ -72,7 +71,7 @@ static mm_status buffer_grow(host_stream *stream, task_buffer *buffer) {
     return MM_OK;
 }
 
-/* Under the lock. The task's bytes and kind are set, the rest is the caller's. */
+/* Appends a task and sets its bytes and kind; the caller sets the rest. Under the lock. */
 static mm_status append_locked(host_stream *stream, task_kind kind, size_t arg_bytes, host_task **task_out) {
     task_buffer *buffer = &stream->filling;
     size_t bytes = (sizeof(host_task) + arg_bytes + 15) / 16 * 16;
@@ -153,7 +152,7 @@ static void delay(host_stream *stream) {
     host_sleep_until(mm_now_ns() + (int64_t)delay_ns);
 }
 
-/* The first failure stays. Only this thread sets it, so it may read it without the lock. */
+/* Keeps the first failure. Only this thread sets it, so it reads it without the lock. */
 static void poison(host_stream *stream, mm_status status, const char *message) {
     if (stream->failure.status != MM_OK) return;
     pthread_mutex_lock(&stream->lock);
@@ -161,7 +160,7 @@ static void poison(host_stream *stream, mm_status status, const char *message) {
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* How long it ran; -1 if it was skipped. */
+/* Returns how long the task ran, in ns; -1 if it was skipped. */
 static int64_t run_call(host_stream *stream, host_task *task) {
     if (stream->failure.status != MM_OK) return -1;
     delay(stream);
@@ -172,13 +171,13 @@ static int64_t run_call(host_stream *stream, host_task *task) {
     return busy_ns;
 }
 
-/* A poisoned stream waits too: an event that completes still means that all before it is over. */
+/* A poisoned stream waits too, so that a completed event still means that all tasks before it are over. */
 static void run_wait(host_stream *stream, host_recording *recording) {
     if (!host_recording_done(recording)) {
         int64_t start_ns = mm_now_ns();
         host_recording_wait(recording);
         pthread_mutex_lock(&stream->lock);
-        /* All calls before this wait have finished: those pending are behind it. */
+        /* All calls before this wait have finished, so the pending ones come after it. */
         if (stream->calls_pending > 0) {
             int64_t since_ns = start_ns > stream->calls_since_ns ? start_ns : stream->calls_since_ns;
             stream->stats.wait_ns += mm_now_ns() - since_ns;
@@ -232,7 +231,7 @@ static void run_batch(host_stream *stream) {
 static void *stream_main(void *arg) {
     host_stream *stream = arg;
     pthread_setname_np(pthread_self(), stream->name);
-    prctl(PR_SET_TIMERSLACK, 1UL); /* delays and the link's rate sleep to the ns asked for */
+    prctl(PR_SET_TIMERSLACK, 1UL); /* ns: delays and the simulated link sleep exactly */
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->filling.used == 0 && !stream->stopping) {
@@ -272,7 +271,7 @@ static mm_status buffer_init(host_stream *stream, task_buffer *buffer) {
     return MM_OK;
 }
 
-/* Signals are for the application's threads. */
+/* The thread blocks all signals, so that the application's threads get them. */
 static mm_status thread_start(host_stream *stream) {
     sigset_t all, before;
     sigfillset(&all);
@@ -284,7 +283,7 @@ static mm_status thread_start(host_stream *stream) {
 }
 
 mm_status host_stream_create(mm_device *base, const char *name, int priority, mm_stream **stream_out) {
-    (void)priority; /* more than normal takes a privilege */
+    (void)priority; /* a priority above normal needs a privilege */
     host_device *device = (host_device *)base;
     mm_status status;
     host_stream *stream = calloc(1, sizeof *stream);
@@ -317,7 +316,7 @@ void host_stream_destroy(mm_stream *base) {
     atomic_fetch_sub(&device->alive, 1);
 }
 
-/* What is enqueued while it waits is not waited for. */
+/* Tasks enqueued during the call are not waited for. */
 static void wait_finished_locked(host_stream *stream, int64_t target) {
     stream->syncing++;
     while (stream->finished < target) pthread_cond_wait(&stream->progress, &stream->lock);
@@ -333,7 +332,7 @@ mm_status host_stream_sync(mm_stream *base) {
     return status;
 }
 
-/* Who learned from an event that the stream is drained may be ahead of `finished` by a moment. */
+/* A caller that learned from an event that the stream is drained may come before `finished` counts the last task. */
 void host_stream_reset(mm_stream *base) {
     host_stream *stream = (host_stream *)base;
     pthread_mutex_lock(&stream->lock);

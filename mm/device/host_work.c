@@ -1,4 +1,4 @@
-/* The work that every device knows: copies, fills, checksums. Tasks like any other (mm_host_launch). */
+/* The tasks of the contract: copies, fills, checksums, enqueued with mm_host_launch. */
 #include <endian.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ typedef struct copy_task {
     mm_copy_kind kind;
 } copy_task;
 
-/* The link carries one copy after the other in each direction, whichever streams they are on. Returns when this one
- * will be through. */
+/* The simulated link does one copy at a time in each direction, for all streams. Returns when this one will have
+ * finished, in ns; 0 if no rate is set. */
 static int64_t link_book(host_device *device, mm_copy_kind kind, int64_t bytes) {
     int64_t rate = kind == MM_COPY_OUT ? device->config.link_out_bytes_per_s : device->config.link_in_bytes_per_s;
     if (rate == 0) return 0;
