@@ -71,7 +71,7 @@ static int touchers(size_t bytes) {
     size_t most = 1 + bytes / TOUCHER_BYTES;
     if (most > TOUCHERS) most = TOUCHERS;
     size_t here = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? (size_t)CPU_COUNT(&cpus) : 1;
-    return (int)(most < here ? most : here);
+    return here > 1 ? (int)(most < here ? most : here) : 1;
 }
 
 static void touch_all(char *memory, size_t bytes) {

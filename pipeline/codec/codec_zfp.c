@@ -34,6 +34,7 @@ static zfp_part part_of(const zfp_job *job, int64_t from, int64_t to) {
     if (from > 0) {
         shape.dims[0] = from;
         known_to_do = mm_zfp_codec_layout(job->codec, &shape, &part.layout);
+        (void)known_to_do;
         part.byte = part.layout.code_bytes;
         part.elem = from * shape.dims[1] * shape.dims[2] * shape.dims[3];
     }

@@ -293,7 +293,7 @@ static void a_lossy_code_of_a_relus_output_has_the_exact_mask_beside_it(void **s
     for (int i = 0; i < p.plan->n_nodes; i++) {
         const mm_node *n = &p.plan->nodes[i];
         if (n->kind != MM_NODE_STEP ||
-            strcmp(mm_graph_layer(graph, mm_graph_step(graph, n->step)->layer)->name, "relu"))
+            strcmp(mm_graph_layer(graph, mm_graph_step(graph, n->step)->layer)->name, "relu") != 0)
             continue;
         const mm_segment *read = &p.plan->segments[p.plan->bindings[n->first_binding]];
         bool backward = mm_graph_step(graph, n->step)->phase == MM_BACKWARD;

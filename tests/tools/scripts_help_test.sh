@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every script tells what it is for and its version, and does nothing else.
+# Every script tells what it is for and its version, and does nothing else. What tools/lint and .ci/run find, they tell.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
@@ -24,16 +24,71 @@ every_script_has_help_and_a_version_() {
         chmod +x "bin/$name"
     done
     version="mm $(sed -n 's/^#define MM_VERSION "\(.*\)"$/\1/p' "$header")"
-    for script in "$root"/tools/* "$root"/tools/bench/*; do
+    for script in "$root"/.ci/run "$root"/tools/* "$root"/tools/bench/*; do
         [[ -f $script && $(head -c 2 "$script") == "#!" ]] && scripts+=("${script#"$root/"}")
     done
-    ((${#scripts[@]} >= 11)) || fail "only ${#scripts[@]} scripts: ${scripts[*]}"
+    ((${#scripts[@]} >= 13)) || fail "only ${#scripts[@]} scripts: ${scripts[*]}"
     for script in "${scripts[@]}"; do
         ask "$script" --help
         says out "${script##*/}"
         ask "$script" --version
         [[ $(<out) == "$version" ]] || fail "$script --version: $(<out), expected $version"
     done
+}
+
+# tree SCRIPT...: a tree of its own with these scripts.
+tree() {
+    mkdir -p .ci tools
+    local script
+    for script in "$@"; do cp "$root/$script" "$script"; done
+}
+
+ci_fails_if_lint_or_a_test_does_and_ends_with_the_count_() {
+    local lint tests status
+    tree .ci/run
+    echo 'exit 0' >tools/deps
+    for lint in 0 1; do
+        for tests in 0 1; do
+            printf 'echo linted\nexit %s\n' $lint >tools/lint
+            printf 'echo == tests\necho took 1:00\necho 5 passed, %s failed, 0 skipped\nexit %s\n' $tests $tests >tools/test
+            chmod +x tools/*
+            status=0
+            .ci/run >out 2>&1 || status=$?
+            ((status == (lint || tests))) || fail "lint $lint, tests $tests: status $status"
+            says out "linted"
+            [[ $(tail -n 1 out) == "5 passed, $tests failed, 0 skipped" ]] || fail "ends with $(tail -n 1 out)"
+            [[ $(tail -n 2 out | head -n 1) == "tools/lint $( ((lint)) && echo FAILED || echo found)"* ]] ||
+                fail "lint $lint is not told of"
+        done
+    done
+}
+
+# shellcheck disable=SC2016 # a script's text
+lint_finds_what_was_planted_() {
+    local tool
+    for tool in git shellcheck; do command -v $tool >/dev/null || skip "there is no $tool"; done
+    tree tools/lint .clang-format .clang-tidy
+    printf '#include <string.h>\n\nint mm_two(void);\n\nint mm_two(void) { return 2; }\n' >two.c
+    printf '#!/bin/bash\necho "$1"\n' >say
+    export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
+    git init -q . && git add -A && git commit -qm clean
+    tools/lint >out 2>&1 || fail "a clean tree is refused"
+    says out "shellcheck: 2 files"
+    ! grep -q "NOT CHECKED" out || skip "there is no clang of the version that the tree is formatted with"
+
+    planted 'echo $1' say SC2086
+    planted 'int  mm_three(void);' two.c clang-format-violations
+    planted 'int mm_is(const char *a) { return strcmp(a, "x") && *a; }' two.c suspicious-string-compare
+    planted 'int mm_zero(int a) { return a / 0; }' two.c DivideZero
+}
+
+# planted LINE FILE TEXT: with this line tools/lint fails, and says TEXT.
+planted() {
+    cp "$2" was
+    echo "$1" >>"$2"
+    if tools/lint >out 2>&1; then fail "nothing found in: $1"; fi
+    says out "$3"
+    mv was "$2"
 }
 
 run_cases
