@@ -9,6 +9,8 @@ static mm_status advise(const mm_plan_set *set, const mm_wish *wish, const mm_re
                                 .device = set->sources.device,
                                 .limits = wish->limits,
                                 .rates = set->sources.rates,
+                                .add_times = set->sources.facts ? mm_times_measured : NULL,
+                                .times = set->sources.facts,
                                 .recomputes = refusal->recomputes,
                                 .descended = descended};
     return mm_advise(&refused, refusal->failure.message);

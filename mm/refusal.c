@@ -1,7 +1,9 @@
 #include "mm/refusal.h"
 
+#include "mm/core/simulate.h"
 #include "mm/core/status.h"
 #include "policies/advice.h"
+#include "policies/nominal.h"
 
 /* Whether whoever was refused can run the plan, memory aside. */
 static bool can_run(const mm_refused *r, const mm_plan *plan) {
@@ -10,18 +12,39 @@ static bool can_run(const mm_refused *r, const mm_plan *plan) {
     return true;
 }
 
+mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+    return mm_facts_apply(ctx, graph, MM_FACTS_TIMES, facts);
+}
+
+/* The predicted step of a plan; INT64_MAX: it cannot be predicted. Its facts get nominal times if they have none. */
+static int64_t predict(const mm_refused *r, mm_planned *planned) {
+    mm_simulation simulation;
+    if (mm_nominal_is_due(planned->facts)) mm_nominal_times(r->graph, planned->facts);
+    if (mm_program_simulate(planned->program, planned->facts, &simulation) != MM_OK) return INT64_MAX;
+    int64_t ns = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return ns;
+}
+
+static bool has_times(const mm_refused *r, mm_facts *facts) {
+    mm_status status = r->add_times ? r->add_times(r->times, r->graph, facts) : MM_ERR_FORMAT;
+    return status == MM_OK || status == MM_ERR_FORMAT;
+}
+
 /* An mm_trial_fn. */
 static mm_trial try_policy(void *ctx, const mm_policy *policy) {
     const mm_refused *r = ctx;
     mm_trial t = {.bytes = INT64_MAX};
     mm_planned planned;
     if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
+    bool timed = has_times(r, planned.facts);
     mm_planned_tell(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
-    bool made = mm_planned_make(&planned, policy, r->graph, &r->limits) == MM_OK;
+    bool made = timed && mm_planned_make(&planned, policy, r->graph, &r->limits) == MM_OK;
     if (made && can_run(r, planned.plan)) {
         t.bytes = planned.plan->peak_bytes;
         t.pinned_bytes = planned.plan->pinned_bytes;
+        t.step_ns = predict(r, &planned);
     }
     mm_planned_fini(&planned);
     return t;

@@ -3,19 +3,26 @@
 #include "mm/core/status.h"
 #include "policies/strategies.h"
 
-/* In the order in which they are named: without loss, then the others. A policy that fits as published (when=always)
- * fits in its default form, too. */
+/* Of equal ones the first is advised; what is lossless comes first. A policy that fits as published (when=always) fits in
+ * its default form, too. */
+enum { LIVENESS, SWAP_ASYNC = 2 };
 static const struct proposal {
     const mm_policy_ops *ops;
     mm_recompute_mode mode;
     const char *codec; /* rules: for all maps that it takes, the others swapped; NULL: the policy's own rules */
+    bool waits;        /* it copies what swap-async copies, and waits more: for where that does not fit */
 } proposals[] = {
-    {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL},       {&mm_policy_recompute, MM_RECOMPUTE_COST, NULL},
-    {&mm_policy_swap_async, MM_RECOMPUTE_COST, NULL},     {&mm_policy_recompute, MM_RECOMPUTE_SQRT, NULL},
-    {&mm_policy_recompute_swap, MM_RECOMPUTE_SQRT, NULL}, {&mm_policy_vdnn_all, MM_RECOMPUTE_COST, NULL},
-    {&mm_policy_swap, MM_RECOMPUTE_COST, NULL},           {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL},
-    {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL},         {&mm_policy_cdma, MM_RECOMPUTE_COST, NULL},
-    {&mm_policy_rules, MM_RECOMPUTE_COST, "zfp:rate=4"},
+    [LIVENESS] = {&mm_policy_liveness, MM_RECOMPUTE_COST, NULL, false},
+    {&mm_policy_recompute, MM_RECOMPUTE_COST, NULL, false},
+    [SWAP_ASYNC] = {&mm_policy_swap_async, MM_RECOMPUTE_COST, NULL, false},
+    {&mm_policy_recompute, MM_RECOMPUTE_SQRT, NULL, false},
+    {&mm_policy_recompute_swap, MM_RECOMPUTE_SQRT, NULL, false},
+    {&mm_policy_vdnn_all, MM_RECOMPUTE_COST, NULL, true},
+    {&mm_policy_swap, MM_RECOMPUTE_COST, NULL, true},
+    {&mm_policy_cdma, MM_RECOMPUTE_COST, NULL, true},
+    {&mm_policy_freelunch, MM_RECOMPUTE_COST, NULL, false},
+    {&mm_policy_hybrid, MM_RECOMPUTE_COST, NULL, false},
+    {&mm_policy_rules, MM_RECOMPUTE_COST, "zfp:rate=4", false},
 };
 enum { PROPOSALS = sizeof proposals / sizeof *proposals };
 
@@ -53,7 +60,8 @@ typedef struct search {
     bool published_only;
     mm_trial_fn try_policy;
     void *ctx;
-    mm_trial published[PROPOSALS]; /* of those that were tried as published */
+    mm_trial published[PROPOSALS]; /* as published */
+    int n_published;               /* of them were tried */
 } search;
 
 static mm_status try_proposal(const search *s, int proposal, mm_when when, mm_trial *takes_out) {
@@ -69,34 +77,86 @@ static bool is_within(const mm_trial *t, int64_t device_bytes, int64_t pinned_by
     return t->bytes <= device_bytes && t->pinned_bytes <= pinned_bytes;
 }
 
-/* The first that fits; else what needs least. */
-static mm_status find(search *s, choice *found) {
-    const int64_t device = s->limits->device_bytes, pinned = s->limits->pinned_bytes;
-    choice best[2] = {nothing, nothing}; /* without loss, with */
-    for (int p = 0; p < PROPOSALS; p++) {
-        mm_trial *t = &s->published[p];
-        MM_TRY(try_proposal(s, p, MM_WHEN_ALWAYS, t));
-        *found = (choice){p, *t};
-        if (is_within(t, device, pinned)) return MM_OK;
-        if (is_within(t, best[t->lossy].takes.bytes - 1, pinned)) best[t->lossy] = *found;
+static bool fits(const search *s, const mm_trial *t) {
+    return is_within(t, s->limits->device_bytes, s->limits->pinned_bytes);
+}
+
+/* Whether a proposal of that kind fits as published within so much pinned memory, and may be the fastest that does. */
+static bool is_rival(const search *s, int proposal, bool lossy, int64_t pinned_bytes) {
+    const int64_t device = s->limits->device_bytes;
+    const mm_trial *t = &s->published[proposal];
+    if (proposals[proposal].waits && is_within(&s->published[SWAP_ASYNC], device, pinned_bytes)) return false;
+    return t->lossy == lossy && is_within(t, device, pinned_bytes);
+}
+
+/* The fastest of them as published. */
+static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
+    choice best = nothing;
+    for (int p = 0; p < s->n_published; p++)
+        if (is_rival(s, p, lossy, pinned_bytes) && (best.proposal < 0 || s->published[p].step_ns < best.takes.step_ns))
+            best = (choice){p, s->published[p]};
+    return best;
+}
+
+/* Tries all as published, until a lossy one comes and a lossless one fits. */
+static mm_status try_published(search *s) {
+    bool lossless_fits = false;
+    while (s->n_published < PROPOSALS) {
+        mm_trial *t = &s->published[s->n_published];
+        MM_TRY(try_proposal(s, s->n_published++, MM_WHEN_ALWAYS, t));
+        lossless_fits |= !t->lossy && fits(s, t);
+        if (lossless_fits && t->lossy) break;
+        if (fits(s, &s->published[LIVENESS])) break; /* nothing is faster */
     }
-    for (int lossy = 0; lossy < 2 && !s->published_only; lossy++) {
-        choice c = {.proposal = best[lossy].proposal};
-        if (c.proposal < 0) continue;
-        MM_TRY(try_proposal(s, c.proposal, MM_WHEN_NEEDED, &c.takes));
-        *found = c;
-        if (is_within(&c.takes, device, pinned)) return MM_OK;
-        if (is_within(&c.takes, best[lossy].takes.bytes - 1, pinned)) best[lossy] = c;
-    }
-    *found = best[best[1].takes.bytes < best[0].takes.bytes];
     return MM_OK;
 }
 
-/* The first that would fit as published if there were pinned memory enough. */
+/* Of those of one kind that fit as published the fastest in its default form. */
+static mm_status find_fastest(search *s, bool lossy, choice *found) {
+    choice best = fastest(s, lossy, s->limits->pinned_bytes);
+    const bool again = best.proposal > LIVENESS && !s->published_only;
+    for (int p = 0; again && p < s->n_published; p++) {
+        choice c = {.proposal = p};
+        if (!is_rival(s, p, lossy, s->limits->pinned_bytes)) continue;
+        MM_TRY(try_proposal(s, p, MM_WHEN_NEEDED, &c.takes));
+        if (fits(s, &c.takes) && c.takes.step_ns < best.takes.step_ns) best = c;
+    }
+    *found = best;
+    return MM_OK;
+}
+
+/* Of those of one kind what needs least, in its default form if that needs less. */
+static mm_status find_least(search *s, bool lossy, choice *found) {
+    const int64_t pinned = s->limits->pinned_bytes;
+    *found = nothing;
+    for (int p = 0; p < s->n_published; p++) {
+        const mm_trial *t = &s->published[p];
+        if (t->lossy == lossy && is_within(t, found->takes.bytes - 1, pinned)) *found = (choice){p, *t};
+    }
+    choice c = *found;
+    if (c.proposal < 0 || s->published_only) return MM_OK;
+    MM_TRY(try_proposal(s, c.proposal, MM_WHEN_NEEDED, &c.takes));
+    if (is_within(&c.takes, found->takes.bytes - 1, pinned)) *found = c;
+    return MM_OK;
+}
+
+static mm_status find(search *s, choice *found) {
+    choice least = nothing;
+    MM_TRY(try_published(s));
+    for (int lossy = 0; lossy < 2; lossy++) {
+        MM_TRY(find_fastest(s, lossy, found));
+        if (found->proposal < 0) MM_TRY(find_least(s, lossy, found));
+        if (fits(s, &found->takes)) return MM_OK;
+        if (found->takes.bytes < least.takes.bytes) least = *found;
+    }
+    *found = least;
+    return MM_OK;
+}
+
+/* The fastest that would fit as published if there were pinned memory enough. */
 static choice find_pinning(const search *s) {
-    for (int p = 0; p < PROPOSALS; p++)
-        if (is_within(&s->published[p], s->limits->device_bytes, INT64_MAX)) return (choice){p, s->published[p]};
-    return nothing;
+    const choice lossless = fastest(s, false, INT64_MAX);
+    return lossless.proposal >= 0 ? lossless : fastest(s, true, INT64_MAX);
 }
 
 mm_status mm_advice_find(const mm_limits *limits, bool published_only, mm_trial_fn try_policy, void *ctx,

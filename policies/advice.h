@@ -7,6 +7,7 @@
 /* What a policy takes within limits, or, if it does not fit, at the least. */
 typedef struct mm_trial {
     int64_t bytes, pinned_bytes; /* bytes INT64_MAX: it cannot be had */
+    int64_t step_ns;             /* predicted */
     bool lossy;
 } mm_trial;
 
@@ -26,9 +27,10 @@ typedef struct mm_advice {
     mm_trial takes;
 } mm_advice;
 
-/* The first policy that fits, a lossless one before the others. Each is tried once as published, which does not depend on
- * the limits; the best without loss, and the best with, then by all that when=needed tries, unless `published_only`.
- * MM_ERR_NOMEM. */
+/* A policy that fits: a lossless one before the others, and of those the one whose predicted step is shortest. Each is
+ * tried as published, which does not depend on the limits; those that fit are tried again in their default form
+ * (when=needed), in which they are advised, unless `published_only`. Where none fits as published, the default form of the
+ * best without loss, then of the best with, may. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_advice_find(const mm_limits *limits, bool published_only, mm_trial_fn try_policy, void *ctx,
                                     mm_advice *advice_out);
 

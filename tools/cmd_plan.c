@@ -162,7 +162,7 @@ static mm_status advise(const plan_command *c) {
     mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, c->n_cases > 1 ? "none of these fits" : "this does not fit");
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
     return requirement_advise(c->network, c->batch, &c->target, c->budget_bytes,
-                              c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX);
+                              c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX, c->facts ? &c->source : NULL);
 }
 
 static mm_status run_plan(plan_command *c) {

@@ -121,7 +121,8 @@ static mm_status open_log(train *t) {
 /* A budget, if one is given, that is too small for the policy may do for another. */
 static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
-    return requirement_advise(t->network, t->batch, &t->target, s->config.budget_bytes, s->pinned_most_bytes);
+    return requirement_advise(t->network, t->batch, &t->target, s->config.budget_bytes, s->pinned_most_bytes,
+                              s->config.facts);
 }
 
 static mm_status run_train(train *t, row *r) {

@@ -13,14 +13,28 @@ static void give_link(mm_facts *facts, int64_t bytes_per_s) {
     facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }
 
+/* What is known of a graph's times. */
+typedef struct times {
+    const facts_source *facts;
+    const target *target;
+} times;
+
+/* An mm_times_fn. */
+static mm_status add_times(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+    const times *t = ctx;
+    MM_TRY(facts_source_fill(t->facts, graph, facts));
+    if (!t->facts->for_run && t->target->link_bytes_per_s > 0) give_link(facts, t->target->link_bytes_per_s);
+    return MM_OK;
+}
+
 static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
                       const char *policy_spec, int64_t base_bytes, const facts_source *facts) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
     MM_TRY(nets_lower(net, target->backend, batch, mode, target->optimizer.id, &r->lowered));
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
-    if (facts) MM_TRY(facts_source_fill(facts, r->lowered->graph, r->planned.facts));
-    if (facts && !facts->for_run && target->link_bytes_per_s > 0) give_link(r->planned.facts, target->link_bytes_per_s);
+    const times known = {facts, target};
+    if (facts) MM_TRY(add_times(&known, r->lowered->graph, r->planned.facts));
     mm_planned_tell(&r->planned, &target->rates);
     r->base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
@@ -64,7 +78,8 @@ mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t 
 }
 
 mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
-                             int64_t pinned_bytes) {
+                             int64_t pinned_bytes, const facts_source *facts) {
+    const times known = {facts, target};
     requirement r = {0};
     mm_failure refusal;
     mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
@@ -77,6 +92,8 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
                                            .pinned_bytes = pinned_bytes,
                                            .base_bytes = mm_planned_base(r.lowered->graph)},
                                 .rates = target->rates,
+                                .add_times = facts ? add_times : NULL,
+                                .times = &known,
                                 .recomputes = true};
         refused = mm_advise(&who, refusal.message);
     }

@@ -39,9 +39,10 @@ MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int
  * it needs so. Where the policy cannot do with less, the plan still takes more. */
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
-/* With a refusal as the last error: MM_ERR_INFEASIBLE, and the message says which policy would fit (mm_advise). */
+/* With a refusal as the last error: MM_ERR_INFEASIBLE, and the message says which policy would fit (mm_advise). facts:
+ * what was planned by, or NULL. */
 MM_CHECKED mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
-                                        int64_t pinned_bytes);
+                                        int64_t pinned_bytes, const facts_source *facts);
 
 /* Offloaded maps get the pinned memory that the plan needs; where nobody says, at the most this: half of what is free
  * of the machine's memory now. 0 where that is not known. */

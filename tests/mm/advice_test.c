@@ -166,6 +166,38 @@ static void a_change_that_is_refused_names_it_too_and_changes_nothing(void **sta
     mm_graph_destroy(graph);
 }
 
+/* Of a graph whose steps are quick, and whose link is so slow that nothing is worth a copy. */
+static mm_facts *slow_link(const mm_graph *graph) {
+    mm_facts *facts;
+    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = 1000;
+    facts->out_bytes_per_s = facts->in_bytes_per_s = 12345;
+    return facts;
+}
+
+static void it_goes_by_the_facts_that_the_manager_was_given(void **state) {
+    (void)state;
+    int by_rates = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        mm_graph *graph = rig_random_graph(seed, LAYERS, 8);
+        mm_facts *facts = slow_link(graph);
+        const int64_t budget = least_of(graph, "recompute:when=always", 0);
+        mm_options options = {.device_bytes = budget, .pinned_bytes = PINNED, .policy = "liveness", .no_ladder = true};
+        for (int given = 0; budget < rig_minimum(graph, "liveness") && given < 2; given++) {
+            options.facts = given ? facts : NULL;
+            mm_manager *m = rig_manager(&options);
+            assert_int_equal(mm_recompute_set(m, graph, run_again, NULL), MM_ERR_INFEASIBLE);
+            const bool swaps = strstr(mm_last_error(), "swap") || strstr(mm_last_error(), "vdnn");
+            if (given && swaps) fail_msg("by facts: %s", mm_last_error());
+            by_rates += swaps;
+            mm_manager_destroy(m);
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    assert_true(by_rates > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_policy_that_is_named_fits),
@@ -174,6 +206,7 @@ int main(void) {
         cmocka_unit_test(without_pinned_memory_nothing_that_swaps_is_named),
         cmocka_unit_test(where_only_pinned_memory_is_missing_that_is_said),
         cmocka_unit_test(below_what_any_needs_the_least_is_named_and_does),
+        cmocka_unit_test(it_goes_by_the_facts_that_the_manager_was_given),
         cmocka_unit_test(a_change_that_is_refused_names_it_too_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

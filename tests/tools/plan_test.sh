@@ -139,6 +139,27 @@ where_nothing_fits_a_policy_that_would_is_named_() {
     [[ ! -s err ]] || fail "one fits"
 }
 
+# The one that is named is the fastest of those without loss, by the same times as the plans.
+the_policy_that_is_named_is_the_fastest_by_the_facts_given_() {
+    local named policy budget ns
+    local -a plan=(plan --net resnet8 --batch 32)
+    expect 0 "${plan[@]}" --policy liveness --json row.json
+    budget=$(($(value row.json minimum_bytes) * 95 / 100))
+    expect 1 "${plan[@]}" --policy liveness --budget $budget
+    cp err by_rates
+    plan+=(--budget $budget --facts "$machine")
+    expect 1 "${plan[@]}" --policy liveness
+    differ err by_rates
+    named=$(<err) named=${named#*; policy } named=${named% would fit}
+    expect 0 "${plan[@]}" --policy "$named" --json row.json
+    ns=$(value row.json iteration_seconds_predicted)
+    for policy in recompute recompute:mode=sqrt swap-async recompute-swap vdnn-all swap; do
+        expect 0 "${plan[@]}" --policy $policy --json row.json
+        awk -v a="$ns" -v b="$(value row.json iteration_seconds_predicted)" 'BEGIN { exit !(a <= b) }' ||
+            fail "$named takes $ns s, $policy $(value row.json iteration_seconds_predicted) s"
+    done
+}
+
 # ---------------------------------------------------------------- the largest batch
 
 largest_batch_fits_and_the_next_does_not_() {
