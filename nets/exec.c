@@ -276,13 +276,13 @@ static bool take_back(nets_exec *exec, const nets_slot *slot) {
 
 /* Gives an iteration up that could not be enqueued: what is enqueued of it ends before its slot is used again. */
 static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
+    mm_failure first;
+    mm_failure_keep(&first, status);
     mm_iteration_abort(exec->manager);
-    char message[512];
-    snprintf(message, sizeof message, "%s", mm_last_error());
     mm_status synced = mm_stream_sync(it->stream), settled = mm_manager_sync(exec->manager);
     (void)synced, (void)settled; /* what counts is what failed first */
     it->undone = take_back(exec, it->slot);
-    return mm_fail(status, "%s", message);
+    return mm_failure_tell(&first);
 }
 
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
@@ -337,16 +337,13 @@ static mm_status bad_label(const nets_exec *exec, int32_t at) {
 
 /* The iterations behind one that failed did not run either. */
 static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status status) {
+    mm_failure failure;
+    mm_failure_keep(&failure, status);
     nets_exec_drop(exec);
-    char message[512];
-    snprintf(message, sizeof message, "%s", mm_last_error());
     mm_status settled = mm_manager_sync(exec->manager); /* tells the same failure, unless it was told already */
-    if (settled != MM_OK) {
-        status = settled;
-        snprintf(message, sizeof message, "%s", mm_last_error());
-    }
+    if (settled != MM_OK) mm_failure_keep(&failure, settled);
     take_back(exec, slot);
-    return mm_fail(status, "%s", message);
+    return mm_failure_tell(&failure);
 }
 
 /* Updates are halted since: those behind it have changed running statistics at most. */

@@ -30,10 +30,10 @@ void nets_staging_fini(nets_staging *staging) {
     mm_event_destroy(staging->arrived);
     mm_event_destroy(staging->taken);
     if (staging->buffer) {
-        char message[512];
-        snprintf(message, sizeof message, "%s", mm_last_error());
+        mm_failure before;
+        mm_failure_keep(&before, MM_ERR_INFEASIBLE);
         /* Else it stays: no harm is done, and nothing is to be told. */
-        if (mm_persistent_remove(staging->manager, staging->name) != MM_OK) mm_fail_set("%s", message);
+        if (mm_persistent_remove(staging->manager, staging->name) != MM_OK) mm_failure_tell(&before);
     }
     memset(staging, 0, sizeof *staging);
 }

@@ -1,8 +1,6 @@
 #include "pipeline/dispatch.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/device/clock.h"
 #include "mm/device/trace.h"
@@ -10,27 +8,18 @@
 
 /* ---------------------------------------------------------------- failures and progress */
 
-/* Keeps the first failure with its message, and wakes whoever waits for progress. */
+/* Keeps the first failure, and wakes whoever waits for progress. */
 static void fail_iteration(mm_dispatch *d, mm_status status) {
     pthread_mutex_lock(&d->lock);
-    if (d->failed == MM_OK) {
-        d->failed = status;
-        strncpy(d->message, mm_last_error(), sizeof d->message - 1);
-    }
+    if (d->failure.status == MM_OK) mm_failure_keep(&d->failure, status);
     pthread_cond_broadcast(&d->progress);
     pthread_mutex_unlock(&d->lock);
     mm_unplanned_stop(d->execution);
 }
 
-/* The iteration's failure, told once more to this thread. Called under the lock. */
-static mm_status tell_failure(mm_dispatch *d) {
-    if (d->failed == MM_OK) return MM_OK;
-    return mm_fail(d->failed, "%s", d->message);
-}
-
 mm_status mm_dispatch_failure(mm_dispatch *d) {
     pthread_mutex_lock(&d->lock);
-    mm_status status = tell_failure(d);
+    mm_status status = mm_failure_tell(&d->failure);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -38,19 +27,19 @@ mm_status mm_dispatch_failure(mm_dispatch *d) {
 /* Blocks until piece `seq` of a stream has been issued, or the iteration has failed. */
 static mm_status wait_issued(mm_dispatch *d, mm_stream_id stream, int32_t seq, bool training_thread) {
     pthread_mutex_lock(&d->lock);
-    if (d->issued[stream] < seq && d->failed == MM_OK) {
+    if (d->issued[stream] < seq && d->failure.status == MM_OK) {
         int64_t start = mm_now_ns();
-        while (d->issued[stream] < seq && d->failed == MM_OK) pthread_cond_wait(&d->progress, &d->lock);
+        while (d->issued[stream] < seq && d->failure.status == MM_OK) pthread_cond_wait(&d->progress, &d->lock);
         if (training_thread) d->waited_ns += mm_now_ns() - start;
     }
-    mm_status status = tell_failure(d);
+    mm_status status = mm_failure_tell(&d->failure);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
 
 static bool has_failed(mm_dispatch *d) {
     pthread_mutex_lock(&d->lock);
-    bool failed = d->failed != MM_OK;
+    bool failed = d->failure.status != MM_OK;
     pthread_mutex_unlock(&d->lock);
     return failed;
 }
@@ -205,7 +194,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
         d->issued[s] = -1;
         for (int t = 0; t < MM_STREAM_COUNT; t++) d->joined[s][t] = -1;
     }
-    d->failed = MM_OK;
+    d->failure.status = MM_OK;
     d->inline_compute = false;
     d->execution = execution;
     return MM_OK;
@@ -219,23 +208,19 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
 
 /* Waits for every stream; the first failure of any. Streams are made usable again. */
 static mm_status drain(mm_dispatch *d) {
-    mm_status status = MM_OK;
+    mm_failure first = {.status = MM_OK};
     d->ahead = false;
-    char message[sizeof d->message] = "";
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         mm_stream *stream = stream_of(d, s);
         if (!stream) continue;
         mm_status one = mm_stream_sync(stream);
-        if (one != MM_OK && status == MM_OK) {
-            status = one;
-            strncpy(message, mm_last_error(), sizeof message - 1);
-        }
+        if (first.status == MM_OK) mm_failure_keep(&first, one);
     }
-    for (int s = 0; status != MM_OK && s < MM_STREAM_COUNT; s++) {
+    for (int s = 0; first.status != MM_OK && s < MM_STREAM_COUNT; s++) {
         mm_stream *stream = stream_of(d, s);
         if (stream) mm_stream_reset(stream);
     }
-    return status == MM_OK ? MM_OK : mm_fail(status, "%s", message);
+    return mm_failure_tell(&first);
 }
 
 static void add_ns(mm_dispatch *d, int64_t *figure, int64_t ns) {
@@ -256,7 +241,7 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     mm_status status = drain(d);
     add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
     pthread_mutex_lock(&d->lock);
-    if (d->failed != MM_OK) status = tell_failure(d);
+    if (d->failure.status != MM_OK) status = mm_failure_tell(&d->failure);
     pthread_mutex_unlock(&d->lock);
     if (status == MM_OK) status = mm_self_check_end(d->execution);
     if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_execution_measure(d->execution));
@@ -296,8 +281,8 @@ void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->execution) return;
     trace_step_end(d);
     /* The caller's reason to abort stays its last error. */
-    char reason[sizeof d->message];
-    snprintf(reason, sizeof reason, "%s", mm_last_error());
+    mm_failure reason;
+    mm_failure_keep(&reason, MM_ERR_ORDER);
     /* Whoever waits for an operation that is dropped here must not wait for ever. */
     mm_fail_set("the iteration was aborted");
     fail_iteration(d, MM_ERR_ORDER);
@@ -306,7 +291,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     mm_status drained = drain(d);
     (void)drained; /* given up anyway */
-    mm_fail_set("%s", reason);
+    mm_failure_tell(&reason);
     mm_unplanned_reset(d->execution);
     d->execution = NULL;
 }

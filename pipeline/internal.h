@@ -82,8 +82,7 @@ struct mm_dispatch {
     pthread_cond_t progress;
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
-    mm_status failed;
-    char message[512];
+    mm_failure failure;              /* the iteration's first */
     mm_dispatch_stats stats;
 };
 

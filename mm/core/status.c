@@ -73,7 +73,7 @@ void mm_fail_prefix(const char *format, ...) {
 
 void mm_failure_keep(mm_failure *failure, mm_status status) {
     failure->status = status;
-    memcpy(failure->message, last_message, sizeof last_message);
+    if (status != MM_OK) memcpy(failure->message, last_message, sizeof last_message);
 }
 
 mm_status mm_failure_tell(const mm_failure *failure) {

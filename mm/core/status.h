@@ -25,7 +25,7 @@ typedef struct mm_failure {
     char message[MM_MESSAGE_CAPACITY];
 } mm_failure;
 
-/* Keeps this thread's last failure, which gave `status`. */
+/* Keeps this thread's last failure, which gave `status`. MM_OK: it keeps none. */
 void mm_failure_keep(mm_failure *failure, mm_status status);
 /* Makes it this thread's last failure and gives its status. Nothing if there is none. */
 mm_status mm_failure_tell(const mm_failure *failure);

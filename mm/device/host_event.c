@@ -4,25 +4,6 @@
 
 #include "mm/device/host_internal.h"
 
-/* ---------------------------------------------------------------- failures */
-
-void host_failure_set(host_failure *failure, mm_status status, const char *message) {
-    host_failure_clear(failure);
-    failure->status = status;
-    failure->message = message != NULL ? strdup(message) : NULL;
-}
-
-void host_failure_clear(host_failure *failure) {
-    free(failure->message);
-    *failure = (host_failure){MM_OK, NULL};
-}
-
-mm_status host_failure_report(const host_failure *failure) {
-    if (failure->status == MM_OK) return MM_OK;
-    return mm_fail(failure->status, "%s",
-                   failure->message != NULL ? failure->message : "a task failed, and no memory was left to say why");
-}
-
 /* ---------------------------------------------------------------- recordings */
 
 /* A new recording with one reference, the caller's. */
@@ -39,7 +20,6 @@ void host_recording_release(host_recording *recording) {
     if (atomic_fetch_sub_explicit(&recording->references, 1, memory_order_acq_rel) > 1) return;
     pthread_mutex_destroy(&recording->lock);
     pthread_cond_destroy(&recording->completed);
-    host_failure_clear(&recording->failure);
     free(recording);
 }
 
@@ -56,10 +36,10 @@ void host_recording_wait(host_recording *recording) {
     pthread_mutex_unlock(&recording->lock);
 }
 
-void host_recording_complete(host_recording *recording, const host_failure *failure) {
+void host_recording_complete(host_recording *recording, const mm_failure *failure) {
     pthread_mutex_lock(&recording->lock);
-    host_failure_clear(&recording->failure);
-    if (failure->status != MM_OK) host_failure_set(&recording->failure, failure->status, failure->message);
+    recording->failure.status = failure->status;
+    if (failure->status != MM_OK) recording->failure = *failure;
     recording->done_ns = mm_now_ns();
     recording->done = true;
     pthread_mutex_unlock(&recording->lock);
@@ -154,7 +134,7 @@ mm_status host_event_sync(mm_event *event) {
     host_recording *recording = host_event_last(event);
     if (recording == NULL) return MM_OK;
     host_recording_wait(recording);
-    mm_status status = host_failure_report(&recording->failure);
+    mm_status status = mm_failure_tell(&recording->failure);
     host_recording_release(recording);
     return status;
 }

@@ -26,19 +26,6 @@ typedef struct host_device {
     int64_t link_free_ns[2];   /* out, in: when the simulated link will have finished the copies booked so far */
 } host_device;
 
-/* ---------------------------------------------------------------- failures (host_event.c) */
-
-/* A failed task's status and message, passed from the stream's thread to those that wait. */
-typedef struct host_failure {
-    mm_status status;
-    char *message; /* owned; NULL if there was no memory for it */
-} host_failure;
-
-void host_failure_set(host_failure *failure, mm_status status, const char *message);
-void host_failure_clear(host_failure *failure);
-/* Returns the failure's status and sets its message for the calling thread; MM_OK if there is no failure. */
-mm_status host_failure_report(const host_failure *failure);
-
 /* ---------------------------------------------------------------- recordings (host_event.c) */
 
 /* One recording of an event. Each recording is an object of its own, so a waiter sees the completion, time and failure
@@ -49,14 +36,14 @@ typedef struct host_recording {
     pthread_mutex_t lock;
     pthread_cond_t completed;
     bool done;
-    int64_t done_ns;      /* this and failure are set before `done`, and constant until the object is used again */
-    host_failure failure; /* of the stream, when it reached the recording */
+    int64_t done_ns;    /* this and failure are set before `done`, and constant until the object is used again */
+    mm_failure failure; /* of the stream, when it reached the recording */
 } host_recording;
 
 void host_recording_release(host_recording *recording);
 bool host_recording_done(host_recording *recording);
 void host_recording_wait(host_recording *recording);
-void host_recording_complete(host_recording *recording, const host_failure *failure);
+void host_recording_complete(host_recording *recording, const mm_failure *failure);
 
 /* The event's latest recording; NULL if there is none. The caller gets a reference, and releases it. */
 host_recording *host_event_last(mm_event *event);

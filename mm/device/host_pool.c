@@ -44,9 +44,8 @@ struct mm_host_pool {
     int64_t tasks;
     mm_host_pool_fn fn;
     void *ctx;
-    int64_t failed; /* lowest number of a failed task; `tasks` if none has failed */
-    mm_status status;
-    char message[512];
+    int64_t failed;     /* lowest number of a failed task; `tasks` if none has failed */
+    mm_failure failure; /* that task's */
 };
 
 /* ---------------------------------------------------------------- tasks */
@@ -55,8 +54,7 @@ static void note_failure(mm_host_pool *pool, int64_t task, mm_status status) {
     pthread_mutex_lock(&pool->lock);
     if (task < pool->failed) {
         pool->failed = task;
-        pool->status = status;
-        snprintf(pool->message, sizeof pool->message, "%s", mm_last_error());
+        mm_failure_keep(&pool->failure, status);
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -71,15 +69,12 @@ static void take_tasks(mm_host_pool *pool, int thread) {
 }
 
 static mm_status run_alone(int64_t tasks, mm_host_pool_fn fn, void *ctx) {
-    mm_status first = MM_OK;
-    char message[sizeof((mm_host_pool *)NULL)->message];
+    mm_failure first = {.status = MM_OK};
     for (int64_t task = 0; task < tasks; task++) {
         mm_status status = fn(ctx, task, 0);
-        if (status == MM_OK || first != MM_OK) continue;
-        first = status;
-        snprintf(message, sizeof message, "%s", mm_last_error());
+        if (first.status == MM_OK) mm_failure_keep(&first, status);
     }
-    return first == MM_OK ? MM_OK : mm_fail(first, "%s", message);
+    return mm_failure_tell(&first);
 }
 
 static void pause_a_moment(void) {
@@ -165,7 +160,7 @@ static mm_status close_run(mm_host_pool *pool) {
     while (pool->active > 0) pthread_cond_wait(&pool->finished, &pool->lock);
     bool failed = pool->failed < pool->tasks;
     pthread_mutex_unlock(&pool->lock);
-    return failed ? mm_fail(pool->status, "%s", pool->message) : MM_OK;
+    return failed ? mm_failure_tell(&pool->failure) : MM_OK;
 }
 
 mm_status mm_host_pool_run(mm_host_pool *pool, int64_t tasks, mm_host_pool_fn fn, void *ctx) {

@@ -55,7 +55,7 @@ typedef struct host_stream {
     int64_t calls_pending;    /* TASK_CALLs queued and not finished */
     int64_t calls_since_ns;   /* when calls_pending last rose from 0 */
     int syncing;              /* number of callers in mm_stream_sync */
-    host_failure failure;     /* the first since the last reset; only the thread sets it */
+    mm_failure failure;       /* the first since the last reset; only the thread sets it */
     mm_stream_stats stats;
 } host_stream;
 
@@ -153,10 +153,10 @@ static void delay(host_stream *stream) {
 }
 
 /* Keeps the first failure. Only this thread sets it, so it reads it without the lock. */
-static void poison(host_stream *stream, mm_status status, const char *message) {
+static void poison(host_stream *stream, const mm_failure *failure) {
     if (stream->failure.status != MM_OK) return;
     pthread_mutex_lock(&stream->lock);
-    host_failure_set(&stream->failure, status, message);
+    stream->failure = *failure;
     pthread_mutex_unlock(&stream->lock);
 }
 
@@ -167,7 +167,11 @@ static int64_t run_call(host_stream *stream, host_task *task) {
     int64_t start_ns = mm_now_ns();
     mm_status status = task->fn(task->arg);
     int64_t busy_ns = mm_now_ns() - start_ns;
-    if (status != MM_OK) poison(stream, status, mm_last_error());
+    if (status != MM_OK) {
+        mm_failure failure;
+        mm_failure_keep(&failure, status);
+        poison(stream, &failure);
+    }
     return busy_ns;
 }
 
@@ -184,7 +188,7 @@ static void run_wait(host_stream *stream, host_recording *recording) {
         }
         pthread_mutex_unlock(&stream->lock);
     }
-    if (recording->failure.status != MM_OK) poison(stream, recording->failure.status, recording->failure.message);
+    if (recording->failure.status != MM_OK) poison(stream, &recording->failure);
     host_recording_release(recording);
 }
 
@@ -254,7 +258,6 @@ static void *stream_main(void *arg) {
 /* ---------------------------------------------------------------- life */
 
 static void stream_free(host_stream *stream) {
-    host_failure_clear(&stream->failure);
     pthread_cond_destroy(&stream->progress);
     pthread_cond_destroy(&stream->work);
     pthread_mutex_destroy(&stream->lock);
@@ -327,7 +330,7 @@ mm_status host_stream_sync(mm_stream *base) {
     host_stream *stream = (host_stream *)base;
     pthread_mutex_lock(&stream->lock);
     wait_finished_locked(stream, stream->queued);
-    mm_status status = host_failure_report(&stream->failure);
+    mm_status status = mm_failure_tell(&stream->failure);
     pthread_mutex_unlock(&stream->lock);
     return status;
 }
@@ -337,7 +340,7 @@ void host_stream_reset(mm_stream *base) {
     host_stream *stream = (host_stream *)base;
     pthread_mutex_lock(&stream->lock);
     wait_finished_locked(stream, stream->queued);
-    host_failure_clear(&stream->failure);
+    stream->failure.status = MM_OK;
     pthread_mutex_unlock(&stream->lock);
 }
 

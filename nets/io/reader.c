@@ -19,7 +19,6 @@
 
 #define DEFAULT_PREFETCH 3
 #define MAX_PREFETCH     16
-#define MESSAGE_BYTES    512 /* what a thread's last message has at most */
 
 static const nets_source_ops *const sources[] = {&nets_source_cifar10, &nets_source_synthetic, &nets_source_files};
 
@@ -55,8 +54,7 @@ struct nets_reader {
     int64_t released, taken, produced;
     position next;       /* what the thread fills next */
     uint64_t generation; /* counts seeks: what was begun before one is thrown away */
-    mm_status status;    /* of `next`, when it failed */
-    char message[MESSAGE_BYTES];
+    mm_failure failure;  /* of `next` */
     bool stopping;
 };
 
@@ -100,13 +98,12 @@ static mm_status fill_batch(nets_reader *reader, position at, slot *slot_out) {
 }
 
 static bool thread_has_work(const nets_reader *reader) {
-    return reader->status == MM_OK && reader->produced - reader->released < reader->depth;
+    return reader->failure.status == MM_OK && reader->produced - reader->released < reader->depth;
 }
 
 static void publish(nets_reader *reader, position filled, mm_status status) {
     if (status != MM_OK) {
-        reader->status = status;
-        snprintf(reader->message, sizeof reader->message, "%s", mm_last_error());
+        mm_failure_keep(&reader->failure, status);
     } else {
         bool epoch_end = filled.index == reader->size.batches - 1;
         reader->next = epoch_end ? (position){filled.epoch + 1, 0} : (position){filled.epoch, filled.index + 1};
@@ -142,10 +139,10 @@ mm_status nets_reader_next(nets_reader *reader, nets_batch *batch_out) {
         reader->released++;
         pthread_cond_signal(&reader->room);
     }
-    while (reader->taken == reader->produced && reader->status == MM_OK)
+    while (reader->taken == reader->produced && reader->failure.status == MM_OK)
         pthread_cond_wait(&reader->ready, &reader->lock);
     if (reader->taken == reader->produced) {
-        status = mm_fail(reader->status, "%s", reader->message);
+        status = mm_failure_tell(&reader->failure);
     } else {
         *batch_out = reader->slots[reader->taken % reader->depth].batch;
         reader->taken++;
@@ -162,7 +159,7 @@ mm_status nets_reader_seek(nets_reader *reader, int64_t epoch, int64_t index) {
     reader->generation++;
     reader->released = reader->taken = reader->produced = 0;
     reader->next = (position){epoch, index};
-    reader->status = MM_OK;
+    reader->failure.status = MM_OK;
     pthread_cond_signal(&reader->room);
     pthread_mutex_unlock(&reader->lock);
     return MM_OK;

@@ -82,6 +82,18 @@ static void each_thread_has_its_own_message(void **state) {
     assert_string_equal(mm_last_error(), "mine");
 }
 
+static void a_kept_failure_is_told_again_whatever_failed_since(void **state) {
+    (void)state;
+    mm_failure kept, none;
+    mm_failure_keep(&kept, mm_fail(MM_ERR_IO, "the first"));
+    mm_failure_keep(&none, MM_OK);
+    (void)mm_fail(MM_ERR_DEVICE, "the second");
+    assert_int_equal(mm_failure_tell(&none), MM_OK);
+    assert_string_equal(mm_last_error(), "the second");
+    assert_int_equal(mm_failure_tell(&kept), MM_ERR_IO);
+    assert_string_equal(mm_last_error(), "the first");
+}
+
 static void every_status_has_a_name_of_its_own(void **state) {
     (void)state;
     for (int a = MM_OK; a <= MM_ERR_UNSUPPORTED; a++) {
@@ -207,6 +219,7 @@ int main(void) {
         cmocka_unit_test(long_messages_are_cut_where_dots_say_so_and_keep_the_reason),
         cmocka_unit_test(try_forwards_failures_only),
         cmocka_unit_test(each_thread_has_its_own_message),
+        cmocka_unit_test(a_kept_failure_is_told_again_whatever_failed_since),
         cmocka_unit_test(every_status_has_a_name_of_its_own),
         cmocka_unit_test(sizes_are_told_in_bytes_and_in_a_unit),
         cmocka_unit_test(log_drops_what_is_above_its_level),

@@ -381,6 +381,24 @@ static void memory_that_runs_out_while_a_step_begins_is_found_at_the_abort(void 
     end(&f);
 }
 
+/* Whatever else fails until the abort, the log has why memory ran out; the caller keeps its own last error. */
+static void why_memory_ran_out_is_kept_until_the_abort(void **state) {
+    (void)state;
+    fixture f;
+    begin_with_manager(&f);
+    iterate(&f);
+    assert_int_equal(mm_policy_set(f.m, "swap-async:when=always"), MM_OK);
+    assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
+    device_fault_set(DEVICE_FAULT_MEMORY_CALL, 20);
+    assert_int_equal(rig_steps(&f.r, f.m, RIG_STREAM, 0, mm_graph_steps(f.graph)), MM_ERR_NOMEM);
+    device_fault_set(DEVICE_FAULT_NONE, 0);
+    assert_int_equal(mm_policy_set(f.m, "naive"), MM_ERR_ORDER);
+    mm_iteration_abort(f.m);
+    expect_told(&f, 1, device_fault_message);
+    assert_non_null(strstr(mm_last_error(), "mm_policy_set: an iteration"));
+    end(&f);
+}
+
 /* Which of several iterations it was is not known: the largest gives way, and no more than it must. */
 static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones(void **state) {
     (void)state;
@@ -589,6 +607,7 @@ int main(void) {
         cmocka_unit_test(after_a_refused_budget_memory_that_ran_out_is_still_short),
         cmocka_unit_test(memory_that_runs_out_again_and_again_ends_at_the_smallest_plan),
         cmocka_unit_test(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort),
+        cmocka_unit_test(why_memory_ran_out_is_kept_until_the_abort),
         cmocka_unit_test(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones),
         cmocka_unit_test(memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_has_ended),
         cmocka_unit_test(an_unplanned_allocation_that_fails_is_not_asked_for_again),
