@@ -261,7 +261,8 @@ mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {
 
 bool mm_tensor_exact(mm_manager *m, mm_tensor tensor) {
     int segment = current_segment(m, tensor);
-    return segment >= 0 && planned_now(m)->exact[segment];
+    if (segment < 0 || mm_graph_tensor(planned_now(m)->plan->graph, tensor)->ownership != MM_MANAGED) return false;
+    return planned_now(m)->exact[segment];
 }
 
 bool mm_tensor_given(mm_manager *m, mm_tensor tensor) {

@@ -66,8 +66,9 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
                           const mm_limits *limits) {
     mm_plan *plan;
     MM_TRY(mm_policy_plan(policy, graph, planned->facts, limits, &plan));
-    mm_limits own = {
-        .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = limits->base_bytes};
+    mm_limits own = *limits;
+    own.device_bytes = plan->peak_bytes;
+    own.pinned_bytes = plan->pinned_bytes;
     mm_planned made = {.plan = plan};
     mm_status status = prove(&made, planned->facts, &own);
     if (status != MM_OK) {
@@ -87,11 +88,4 @@ void mm_planned_fini(mm_planned *planned) {
     for (int c = 0; planned->codecs && c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
     free(planned->codecs);
     memset(planned, 0, sizeof *planned);
-}
-
-int64_t mm_planned_base(const mm_graph *graph) {
-    int64_t base = 0;
-    for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT) base += mm_align(mm_graph_tensor(graph, t)->bytes);
-    return base;
 }

@@ -38,7 +38,4 @@ MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *polic
                                      const mm_limits *limits);
 void mm_planned_fini(mm_planned *planned);
 
-/* Bytes that a graph's persistent tensors take when it is alone in an arena. */
-int64_t mm_planned_base(const mm_graph *graph);
-
 #endif

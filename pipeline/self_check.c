@@ -23,10 +23,11 @@ static void find_dominated(const mm_execution *p, const int32_t (*clocks)[MM_STR
     }
 }
 
-/* Bytes that go over to another segment in place are not dead, nor is what some other stream may still use. */
+/* Persistent tensors and bytes that go over to another segment in place are not dead, nor is what some other stream may
+ * still use. */
 static bool dies(const mm_plan *plan, const bool *dominated, int segment) {
     const mm_segment *s = &plan->segments[segment];
-    return s->first_node >= 0 && s->live_last == s->last_node && !s->pinned && dominated[segment];
+    return mm_segment_has_life(s) && s->live_last == s->last_node && dominated[segment];
 }
 
 static mm_status list_dying(mm_execution *p, const bool *dominated) {

@@ -42,7 +42,8 @@ mm_status mm_schedule_guard(mm_plan *plan) {
     int32_t *last = last_users(plan);
     int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
     bool enough = last && order;
-    for (int i = 0; enough && i < plan->n_segments; i++) {
+    /* Persistent tensors share bytes with nobody. */
+    for (int i = mm_graph_persistents(plan->graph); enough && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && s->bytes > 0 && s->first_node >= 0) order[n++] = ((int64_t)s->first_node << 32) | i;
     }

@@ -45,7 +45,7 @@ static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     if (!lives) return NULL;
     for (int g = 0; g < s->n_groups; g++)
         lives[g] = (mm_interval){.bytes = s->groups[g].bytes, .first = -1, .last = s->groups[g].hold};
-    for (int i = 0; i < s->plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
         const mm_segment *segment = &s->plan->segments[i];
         mm_interval *life = &lives[s->segment_group[i]];
         if (segment->first_node < 0) continue;
@@ -109,7 +109,7 @@ static mm_status place_buffers(mm_schedule *s, int wanted) {
 
 /* Whether a group holds codes, which live long; what else is placed at run time comes and goes. */
 static bool holds_code(const mm_schedule *s, int group) {
-    for (int i = 0; i < s->plan->n_segments; i++)
+    for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++)
         if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;
     return false;
 }
@@ -185,7 +185,7 @@ static void stack_regions(mm_schedule *s) {
         end += s->region_bytes[order[i]];
     }
     if (plan->heap_bytes > 0) plan->heap_offset = (end + PAGE - 1) / PAGE * PAGE;
-    for (int i = 0; i < plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(s->graph); i < plan->n_segments; i++) {
         int group = s->segment_group[i];
         if (!plan->segments[i].dynamic)
             plan->segments[i].offset = base[s->groups[group].region] + s->lives[group].offset;

@@ -128,7 +128,7 @@ int mm_schedule_segment(mm_schedule *s, mm_content content, mm_category category
     int index = mm_plan_segment(s->plan, content, category, tensor, bytes);
     if (index < 0) return -1;
     if (index >= s->segment_capacity) {
-        int capacity = s->segment_capacity ? 2 * s->segment_capacity : 64;
+        int capacity = 2 * index < 64 ? 64 : 2 * index;
         int32_t *array = realloc(s->segment_group, (size_t)capacity * sizeof *array);
         if (!array) return no_memory();
         s->segment_group = array;

@@ -28,7 +28,7 @@ typedef struct mm_schedule {
     int32_t *sign;       /* of a root: the coded segment that serves readers of its sign now; -1 */
     int32_t *value_node; /* node that wrote `value`, if it was an operation; -1 */
     int32_t *sign_node;
-    /* per segment */
+    /* per segment; of persistent tensors': unset */
     int32_t *segment_group;
     int segment_capacity;
     mm_group *groups;

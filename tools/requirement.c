@@ -36,7 +36,7 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     const times known = {facts, target};
     if (facts) MM_TRY(add_times(&known, r->lowered->graph, r->planned.facts));
     mm_planned_tell(&r->planned, &target->rates);
-    r->base_bytes = base_bytes > 0 ? base_bytes : mm_planned_base(r->lowered->graph);
+    r->base_bytes = base_bytes > 0 ? base_bytes : mm_plan_base(r->lowered->graph);
     mm_limits limits = {.device_bytes = 0, /* nothing fits: the plan with the lowest peak */
                         .pinned_bytes = INT64_MAX,
                         .base_bytes = r->base_bytes};
@@ -90,7 +90,7 @@ mm_status requirement_advise(const nets_net *net, int64_t batch, const target *t
                                 .device = target->device,
                                 .limits = {.device_bytes = device_bytes,
                                            .pinned_bytes = pinned_bytes,
-                                           .base_bytes = mm_planned_base(r.lowered->graph)},
+                                           .base_bytes = mm_plan_base(r.lowered->graph)},
                                 .rates = target->rates,
                                 .add_times = facts ? add_times : NULL,
                                 .times = &known,

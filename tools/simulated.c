@@ -87,7 +87,7 @@ mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t 
     const mm_graph *graph = s->lowered->graph;
     mm_limits limits = {.device_bytes = budget_bytes,
                         .pinned_bytes = pinned_bytes > 0 ? pinned_bytes : INT64_MAX,
-                        .base_bytes = mm_planned_base(graph)};
+                        .base_bytes = mm_plan_base(graph)};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
     mm_status status = mm_planned_init(&planned, &policy, graph, s->target->device);
     if (status != MM_OK) {

@@ -72,10 +72,8 @@ static mm_account_kind kind_of_segment(const mm_segment *s, turn t) {
     }
 }
 
-static bool on_device(const mm_segment *s) { return !s->pinned && s->first_node >= 0; }
-
 static bool alive_at(const mm_segment *s, int node) {
-    return on_device(s) && s->first_node <= node && node <= s->live_last;
+    return mm_segment_has_life(s) && s->first_node <= node && node <= s->live_last;
 }
 
 /* What is on the device throughout. */
@@ -114,7 +112,7 @@ static mm_status account_time(mm_account *account) {
     mm_plan_turning_point(plan, &t.last_forward, &t.first_backward);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (!on_device(s)) continue;
+        if (!mm_segment_has_life(s)) continue;
         change[s->first_node][kind_of_segment(s, t)] += s->bytes;
         change[s->live_last + 1][kind_of_segment(s, t)] -= s->bytes;
     }

@@ -12,8 +12,11 @@ typedef struct walk {
     int64_t used; /* bytes, by all nodes so far */
 } walk;
 
-/* What is placed at run time has no place that is known. */
-static bool has_place(const mm_segment *s) { return !s->pinned && !s->dynamic && s->bytes > 0; }
+/* What is placed at run time has no place that is known. Persistent tensors are far under every plan: the times of steps
+ * are measured with that. */
+static bool has_place(const mm_segment *s) {
+    return !s->pinned && !s->dynamic && s->bytes > 0 && s->category != MM_CAT_PERSISTENT;
+}
 
 static int64_t far_of(const walk *w, const mm_segment *s) {
     int64_t begin = s->offset, end = begin + s->bytes, near = 0;

@@ -25,7 +25,7 @@ struct mm_graph {
     mm_tensor_info *tensors;
     mm_layer_info *layers;
     step *steps;
-    int n_tensors, n_layers, n_steps;
+    int n_tensors, n_persistents, n_layers, n_steps;
     mm_names names; /* of tensors */
 };
 
@@ -152,6 +152,7 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
                                .dtype = desc->dtype,
                                .rank = desc->rank,
                                .bytes = bytes,
+                               .persistent = desc->ownership == MM_PERSISTENT ? graph->n_persistents++ : -1,
                                .producer = -1,
                                .first_use = -1,
                                .last_use = -1,
@@ -372,6 +373,7 @@ mm_status mm_graph_find_tensor(const mm_graph *graph, const char *name, mm_tenso
 const char *mm_graph_name(const mm_graph *graph) { return graph->name; }
 bool mm_graph_frozen(const mm_graph *graph) { return graph->frozen; }
 int mm_graph_tensors(const mm_graph *graph) { return graph->n_tensors; }
+int mm_graph_persistents(const mm_graph *graph) { return graph->n_persistents; }
 int mm_graph_layers(const mm_graph *graph) { return graph->n_layers; }
 int mm_graph_steps(const mm_graph *graph) { return graph->n_steps; }
 const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor) { return &graph->tensors[tensor]; }

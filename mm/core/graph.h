@@ -12,6 +12,8 @@ typedef struct mm_tensor_info {
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t bytes;
+    int persistent;    /* its number among the persistent tensors, from 0: the number of its segment in every plan
+                          (plan.h); -1: it is not persistent */
     mm_layer producer; /* layer of the first step that writes it; -1 if none does */
     int first_use;     /* first and last step that uses it */
     int last_use;
@@ -53,6 +55,8 @@ typedef struct mm_step_info {
 const char *mm_graph_name(const mm_graph *graph);
 bool mm_graph_frozen(const mm_graph *graph);
 int mm_graph_tensors(const mm_graph *graph);
+/* How many of them are persistent. */
+int mm_graph_persistents(const mm_graph *graph);
 int mm_graph_layers(const mm_graph *graph);
 int mm_graph_steps(const mm_graph *graph);
 const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor);

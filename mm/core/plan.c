@@ -51,6 +51,29 @@ static int no_memory(void) {
     return -1;
 }
 
+int64_t mm_plan_base(const mm_graph *graph) {
+    int64_t base = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->persistent >= 0) base += mm_align(mm_graph_tensor(graph, t)->bytes);
+    return base;
+}
+
+/* The segments of persistent tensors: the plan's first. */
+static mm_status add_persistents(mm_plan *plan, const int64_t *places) {
+    int64_t end = 0;
+    if (!grow((void **)&plan->segments, 0, mm_graph_persistents(plan->graph), sizeof *plan->segments))
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d persistent tensors",
+                       mm_graph_persistents(plan->graph));
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->persistent < 0) continue;
+        int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
+        plan->segments[index].offset = places ? places[index] : end;
+        end += mm_align(tensor->bytes);
+    }
+    return MM_OK;
+}
+
 mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out) {
     if (!mm_graph_frozen(graph)) return mm_fail(MM_ERR_ORDER, "graph %s is not frozen", mm_graph_name(graph));
     mm_plan *plan = calloc(1, sizeof *plan);
@@ -68,8 +91,12 @@ mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan
     plan->policy = policy;
     plan->alias = alias;
     plan->base_bytes = limits->base_bytes;
-    *plan_out = plan;
-    return MM_OK;
+    mm_status status = add_persistents(plan, limits->places);
+    if (status != MM_OK)
+        mm_plan_destroy(plan);
+    else
+        *plan_out = plan;
+    return status;
 }
 
 void mm_plan_destroy(mm_plan *plan) {
@@ -107,13 +134,15 @@ static int add_node(mm_plan *plan, mm_node_kind kind, mm_stream_id stream) {
 }
 
 static int add_step(mm_plan *plan, mm_node_kind kind, int step) {
-    int n_uses = mm_graph_step(plan->graph, step)->n_uses;
+    const mm_step_info *info = mm_graph_step(plan->graph, step);
+    const int n_uses = info->n_uses;
     if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) return no_memory();
     int index = add_node(plan, kind, MM_STREAM_COMPUTE);
     if (index < 0) return -1;
     plan->nodes[index].step = step;
     plan->nodes[index].first_binding = plan->n_bindings;
-    for (int u = 0; u < n_uses; u++) plan->bindings[plan->n_bindings++] = -1;
+    for (int u = 0; u < n_uses; u++)
+        plan->bindings[plan->n_bindings++] = mm_graph_tensor(plan->graph, info->uses[u].tensor)->persistent;
     return index;
 }
 
@@ -150,21 +179,24 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier) {
 }
 
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
+    enum { SRC, DST, WORK, STAGE, OWN };
     const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
     const int uses = step ? step->n_uses : 0;
-    const mm_touch own[] = {{n->src, -1, MM_READ, false},
-                            {n->dst, -1, MM_WRITE, false},
-                            {n->work, -1, MM_WRITE, true},
-                            {n->stage, -1, MM_WRITE, true}};
-    for (; *i < uses + 4; ++*i) {
-        const int use = *i;
-        if (use >= uses)
-            *touch_out = own[use - uses];
-        else
-            *touch_out = (mm_touch){.segment = plan->bindings[n->first_binding + use],
-                                    .use = use,
-                                    .access = mm_node_is_given(n, use) ? MM_READ : step->uses[use].access};
-        if (touch_out->segment < 0) continue;
+    for (; *i < uses; ++*i) {
+        const int use = *i, segment = plan->bindings[n->first_binding + use];
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment, .use = use, .access = mm_node_access(n, &step->uses[use], use)};
+        ++*i;
+        return true;
+    }
+    for (; *i < uses + OWN; ++*i) {
+        const int own = *i - uses;
+        const int segment = own == SRC ? n->src : own == DST ? n->dst : own == WORK ? n->work : n->stage;
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment,
+                                .use = -1,
+                                .access = own == SRC ? MM_READ : MM_WRITE,
+                                .work = own == WORK || own == STAGE};
         ++*i;
         return true;
     }
@@ -212,7 +244,7 @@ static void account_extents(mm_plan *plan) {
     plan->extent_bytes = plan->base_bytes;
     plan->pinned_bytes = 0;
     if (plan->heap_bytes > 0) plan->extent_bytes = plan->heap_offset + plan->heap_bytes;
-    for (int i = 0; i < plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         int64_t *end = s->pinned ? &plan->pinned_bytes : &plan->extent_bytes;
         if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
@@ -243,7 +275,7 @@ static mm_status account_live(mm_plan *plan) {
     plan->stash_bytes = 0;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (s->pinned || s->first_node < 0) continue;
+        if (!mm_segment_has_life(s)) continue;
         change[s->first_node] += s->bytes;
         change[s->live_last + 1] -= s->bytes;
         if (first_backward >= 0 && s->first_node <= last_forward && s->live_last >= first_backward)
@@ -276,8 +308,7 @@ void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGOR
     bytes_out[MM_CAT_FEATURE_MAP] = plan->external_bytes;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (!s->pinned && s->first_node >= 0 && s->first_node <= node && node <= s->live_last)
-            bytes_out[s->category] += s->bytes;
+        if (mm_segment_has_life(s) && s->first_node <= node && node <= s->live_last) bytes_out[s->category] += s->bytes;
     }
 }
 

@@ -6,7 +6,9 @@
  * each other stream (waiting for a node means waiting for all before it on its stream), always an earlier one in issue
  * order: so no plan can deadlock, and waits are vector clocks. How some nodes are executed in pieces: program.h.
  *
- * SEGMENTS, one for each residence of a tensor (raw, coded, decoded again) or workspace: where its bytes lie.
+ * SEGMENTS, one for each residence of a tensor (raw, coded, decoded again) or workspace: where its bytes lie. The first
+ * ones are those of the graph's persistent tensors, in the order of their declaration: each has one, at a fixed place that
+ * the limits give, and holds in the first node what it held after the last one of the iteration before.
  *
  * BINDINGS: for each use of each step, the segment in which the step finds (or puts) the tensor.
  *
@@ -28,6 +30,9 @@ typedef struct mm_limits {
     int64_t device_bytes; /* the budget: base + the plan's segments + external tensors */
     int64_t pinned_bytes;
     int64_t base_bytes; /* taken by persistent tensors at the low end of the arena (of all graphs), MM_ALIGNed */
+    /* Offset of each persistent tensor of the graph, in the order of their declaration, below base_bytes; borrowed.
+     * NULL: one after the other from 0, as in a graph's own arena (mm_plan_base). */
+    const int64_t *places;
 } mm_limits;
 
 typedef enum mm_stream_id {
@@ -116,11 +121,18 @@ static inline bool mm_node_runs_step(const mm_node *node) {
 /* Whether a step that is run again reads what its use u wrote the first time. */
 static inline bool mm_node_is_given(const mm_node *node, int u) { return u < MM_GIVEN_USES && node->given >> u & 1; }
 
+/* What a node does with its use `u`. What a step has changed of a persistent tensor it does not change again: run again,
+ * it gets it to look at. */
+static inline mm_access mm_node_access(const mm_node *node, const mm_use *use, int u) {
+    if (mm_node_is_given(node, u)) return MM_READ;
+    return node->kind == MM_NODE_RECOMPUTE && use->access == MM_MODIFY ? MM_READ : use->access;
+}
+
 typedef enum mm_content { MM_CONTENT_RAW, MM_CONTENT_CODED, MM_CONTENT_WORK } mm_content;
 
 /* What bytes are used for, in accounts and pictures. */
 typedef enum mm_category {
-    MM_CAT_PERSISTENT,
+    MM_CAT_PERSISTENT,  /* the segment of a persistent tensor, and no other segment */
     MM_CAT_FEATURE_MAP, /* managed inputs and saved tensors too */
     MM_CAT_GRADIENT_MAP,
     MM_CAT_WORKSPACE, /* of steps and codecs */
@@ -154,7 +166,7 @@ typedef struct mm_plan {
     int32_t stream_nodes[MM_STREAM_COUNT]; /* how many of them on each stream */
     mm_segment *segments;
     int n_segments;
-    int32_t *bindings; /* -1: persistent or external tensor */
+    int32_t *bindings; /* -1: external tensor */
     int n_bindings;
     bool keeps_all;     /* nothing is freed: what was written counts as alive to the end (naive) */
     mm_tensor *alias;   /* per tensor of the graph: the tensor whose storage it shares, or itself. Roots alias
@@ -177,7 +189,16 @@ typedef struct mm_plan {
     int64_t stash_bytes;     /* segments (codes too) alive from the last forward step into the first backward step */
 } mm_plan;
 
-/* An empty plan (no nodes, everything aliasing itself). */
+/* Whether a segment's bytes are on the device, and count there only from its first to its last node: those of persistent
+ * tensors count in base_bytes. */
+static inline bool mm_segment_has_life(const mm_segment *s) {
+    return !s->pinned && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
+}
+
+/* Bytes of a graph's persistent tensors, one after the other: the base where the graph is alone in its arena. */
+int64_t mm_plan_base(const mm_graph *graph);
+
+/* An empty plan (no nodes, everything aliasing itself): it has the segments of the persistent tensors. */
 MM_CHECKED mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan **plan_out);
 void mm_plan_destroy(mm_plan *plan);
 
@@ -185,7 +206,8 @@ void mm_plan_destroy(mm_plan *plan);
 MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 
 /* Building, in issue order. Each returns the new index, or -1 when memory is out (mm_last_error set).
- * mm_plan_step, mm_plan_recompute: bindings start at -1, waits at none, variant 0.
+ * mm_plan_step, mm_plan_recompute: persistent tensors are bound to their segments, other bindings start at -1; waits at
+ * none, variant 0.
  * mm_plan_op: an operation on the stream that its kind implies. */
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
@@ -231,7 +253,10 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *  3. device bytes (base, segments, heap with every dynamic segment that can be alive at once, external tensors)
  *     within the limit, offsets aligned, nothing below base;
  *  4. pinned bytes within theirs;
- *  5. nothing is left or in vain: every step once and in order, every operation's result used, waits only for earlier
+ *  5. each persistent tensor lies where the limits have it, apart from all others; no other segment comes below the
+ *     base. It holds a value before the first node, and after the last one exactly what was written to it last. What a
+ *     side stream does to it comes after the first step: iterations follow each other on the compute stream;
+ *  6. nothing is left or in vain: every step once and in order, every operation's result used, waits only for earlier
  *     nodes, code sizes as the facts say, workspaces as the variant needs.
  * MM_ERR_PLAN names tensor, step and why; MM_ERR_INFEASIBLE if only a limit is exceeded. O(n log n). */
 MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);

@@ -19,7 +19,7 @@
 typedef struct mm_residence {
     int32_t users[MM_STREAM_COUNT]; /* seq of the last user on each stream so far; -1: none */
     int32_t first, last;            /* first and last user; -1: none */
-    int32_t writer;                 /* node that wrote what it holds; -1: nothing was written */
+    int32_t writer;                 /* node that wrote what it holds; -1: none did in this iteration */
     int32_t value;                  /* what it holds, see mm_check.current; -1 */
     bool exact;                     /* that value bit for bit (a code: what was encoded was) */
     bool always_exact;              /* and whatever it held before was, too */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "mm/core/plan_check.h"
+#include "mm/core/runs.h"
 #include "mm/core/status.h"
 
 /* ---------------------------------------------------------------- sharing
@@ -94,9 +95,23 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Segments mostly come in the order wanted. */
+static void sort(int64_t *values, int n) {
+    int i = 1;
+    while (i < n && values[i - 1] <= values[i]) i++;
+    if (i < n) qsort(values, (size_t)n, sizeof *values, by_value);
+}
+
 static int end_index(const ground *g, int64_t position) {
-    const int64_t *found = bsearch(&position, g->ends, (size_t)g->n_ends, sizeof position, by_value);
-    return (int)(found - g->ends);
+    int low = 0, high = g->n_ends - 1;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (g->ends[middle] < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* The segments of one memory that have a place, in the order in which they come; and where they begin and end. */
@@ -104,15 +119,15 @@ static void survey(ground *g, bool pinned) {
     const mm_check *c = g->check;
     int n = 0;
     g->n_arrivals = 0;
-    for (int i = 0; i < c->plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(c->graph); i < c->plan->n_segments; i++) {
         const mm_segment *s = &c->plan->segments[i];
         if (s->dynamic || s->pinned != pinned) continue;
         g->arrivals[g->n_arrivals++] = ((int64_t)c->residences[i].first << 32) | i;
         g->ends[n++] = s->offset;
         g->ends[n++] = s->offset + s->bytes;
     }
-    qsort(g->arrivals, (size_t)g->n_arrivals, sizeof *g->arrivals, by_value);
-    qsort(g->ends, (size_t)n, sizeof *g->ends, by_value);
+    sort(g->arrivals, g->n_arrivals);
+    sort(g->ends, n);
     g->n_ends = 0;
     for (int i = 0; i < n; i++)
         if (g->n_ends == 0 || g->ends[g->n_ends - 1] != g->ends[i]) g->ends[g->n_ends++] = g->ends[i];
@@ -130,8 +145,51 @@ static mm_status share_memory(ground *g, bool pinned) {
     return MM_OK;
 }
 
+/* ---------------------------------------------------------------- persistent tensors */
+
+/* No two of them share a byte, in whatever order their places come. */
+static mm_status check_apart(const mm_check *c) {
+    mm_runs taken = {0}; /* tags: segments */
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < mm_graph_persistents(c->graph); i++) {
+        const mm_segment *s = &c->plan->segments[i];
+        const size_t at = mm_runs_find(&taken, s->offset);
+        if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
+            status = mm_check_refuse(c, -1, s->tensor, "is given bytes of segment %d, another persistent tensor's",
+                                     (int)taken.runs[at].tag);
+        else if (!mm_runs_tag(&taken, s->offset, s->offset + s->bytes, i))
+            status = mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
+    }
+    free(taken.runs);
+    return status;
+}
+
+/* Each is where the limits have it, below the base, above which all others lie. */
+static mm_status check_places(const mm_check *c) {
+    const int64_t *places = c->limits->places;
+    int64_t packed = 0, end = 0;
+    bool ascending = true; /* as they mostly come */
+    for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
+        const mm_segment *s = &c->plan->segments[i];
+        const int64_t place = places ? places[i] : packed;
+        if (s->offset != place)
+            return mm_check_refuse(c, -1, s->tensor, "lies at %lld, but has its place at %lld", (long long)s->offset,
+                                   (long long)place);
+        if (place < 0 || place % MM_ALIGN != 0 || s->bytes > c->limits->base_bytes ||
+            place > c->limits->base_bytes - s->bytes)
+            return mm_check_refuse(c, -1, s->tensor,
+                                   "has %lld bytes at %lld: not aligned, or not below the base of %lld bytes",
+                                   (long long)s->bytes, (long long)place, (long long)c->limits->base_bytes);
+        ascending &= place >= end;
+        end = place + s->bytes;
+        packed += mm_align(s->bytes);
+    }
+    return ascending ? MM_OK : check_apart(c);
+}
+
 mm_status mm_check_sharing(const mm_check *c) {
-    size_t n = (size_t)c->plan->n_segments;
+    MM_TRY(check_places(c));
+    size_t n = (size_t)(c->plan->n_segments - mm_graph_persistents(c->graph));
     size_t leaves = 1;
     while (leaves < 2 * n) leaves *= 2;
     ground g = {.check = c,
@@ -158,8 +216,9 @@ static int64_t add_saturated(int64_t a, int64_t b) {
 /* A dynamic segment is freed when its last user in issue order has ended: the others must have ended with it. */
 static mm_status check_freed(const mm_check *c, int segment) {
     const mm_residence *r = &c->residences[segment];
+    const int end = mm_program_piece(c->program, r->last, mm_program_pieces(c->program, r->last) - 1);
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
-        if (r->users[s] <= c->clocks[r->last][s]) continue;
+        if (r->users[s] < 0 || c->program->last[c->node_at[s][r->users[s]]] <= c->clocks[end][s]) continue;
         char name[320];
         return mm_check_refuse(c, r->last, c->plan->segments[segment].tensor,
                                "frees segment %d without a wait for %s, which uses it", segment,
@@ -201,7 +260,7 @@ static mm_status check_heap(const mm_check *c) {
     if (plan->heap_code_bytes < 0 || plan->heap_code_bytes > plan->heap_bytes || plan->heap_code_bytes % MM_ALIGN != 0)
         return mm_check_refuse(c, -1, -1, "its heap of %lld bytes has a part of %lld for codes",
                                (long long)plan->heap_bytes, (long long)plan->heap_code_bytes);
-    for (int i = 0; plan->heap_bytes > 0 && i < plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(c->graph); plan->heap_bytes > 0 && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && !s->pinned && s->offset < plan->heap_offset + plan->heap_bytes &&
             plan->heap_offset < s->offset + s->bytes)
@@ -225,7 +284,7 @@ static mm_status check_sums(const mm_check *c) {
         return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes, now it is %lld",
                                (long long)plan->base_bytes, (long long)c->limits->base_bytes);
     if (extent < plan->base_bytes) extent = plan->base_bytes;
-    for (int i = 0; i < plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(c->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         int64_t *end = s->pinned ? &pinned : &extent;
         if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;

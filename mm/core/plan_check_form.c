@@ -12,11 +12,15 @@ static mm_status check_arrays(const mm_check *c) {
     if (c->facts->n_steps != mm_graph_steps(c->graph) || c->facts->n_tensors != mm_graph_tensors(c->graph))
         return mm_check_refuse(c, -1, -1, "the facts are of a graph with %d steps and %d tensors", c->facts->n_steps,
                                c->facts->n_tensors);
-    if (plan->n_nodes < 0 || plan->n_segments < 0 || plan->n_bindings < 0 || !plan->alias ||
-        (plan->n_nodes > 0 && !plan->nodes) || (plan->n_segments > 0 && !plan->segments) ||
+    if (plan->n_nodes < 0 || plan->n_segments < mm_graph_persistents(c->graph) || plan->n_bindings < 0 ||
+        !plan->alias || (plan->n_nodes > 0 && !plan->nodes) || (plan->n_segments > 0 && !plan->segments) ||
         (plan->n_bindings > 0 && !plan->bindings))
         return mm_check_refuse(c, -1, -1, "an array is missing");
     return MM_OK;
+}
+
+static bool is_external(const mm_check *c, mm_tensor tensor) {
+    return mm_graph_tensor(c->graph, tensor)->ownership == MM_EXTERNAL;
 }
 
 static bool is_managed(const mm_check *c, mm_tensor tensor) {
@@ -71,7 +75,7 @@ static mm_status check_content(const mm_check *c, int segment) {
     if (s->content == MM_CONTENT_WORK) return MM_OK;
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)))
         return mm_check_refuse_segment(c, segment, "of an unknown tensor");
-    if (!is_managed(c, s->tensor) || is_aliased(c, s->tensor))
+    if (is_external(c, s->tensor) || is_aliased(c, s->tensor))
         return mm_check_refuse_segment(c, segment, "of a tensor that has no storage of its own in the plan");
     if (s->content == MM_CONTENT_RAW) {
         if (s->bytes >= mm_graph_tensor(c->graph, s->tensor)->bytes) return MM_OK;
@@ -84,8 +88,23 @@ static mm_status check_content(const mm_check *c, int segment) {
     return MM_OK;
 }
 
+/* The segment of the persistent tensor of that number. */
+static mm_status check_persistent(const mm_check *c, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    if (!in_range(s->tensor, mm_graph_tensors(c->graph)) ||
+        mm_graph_tensor(c->graph, s->tensor)->persistent != segment || s->category != MM_CAT_PERSISTENT)
+        return mm_check_refuse_segment(c, segment, "is not that of the persistent tensor of its number");
+    if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->pinned || s->dynamic ||
+        s->bytes != mm_graph_tensor(c->graph, s->tensor)->bytes)
+        return mm_check_refuse_segment(c, segment, "does not hold its tensor's elements on the device");
+    return MM_OK;
+}
+
 static mm_status check_segment(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
+    if (segment < mm_graph_persistents(c->graph)) return check_persistent(c, segment);
+    if (s->category == MM_CAT_PERSISTENT)
+        return mm_check_refuse_segment(c, segment, "is not one of the graph's persistent tensors, and counts as one");
     if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES)
         return mm_check_refuse_segment(c, segment, "of an unknown content or category");
     if (s->bytes <= 0) return mm_check_refuse_segment(c, segment, "has no bytes");
@@ -124,8 +143,8 @@ static mm_status check_bindings(const mm_check *c, int node) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
         if (!is_managed(c, tensor)) {
-            if (segment != -1) return mm_check_refuse(c, node, tensor, "is bound, but has a fixed place");
-            continue;
+            if (segment == mm_graph_tensor(c->graph, tensor)->persistent) continue;
+            return mm_check_refuse(c, node, tensor, "is bound to segment %d, but has a fixed place", segment);
         }
         if (!in_range(segment, c->plan->n_segments))
             return mm_check_refuse(c, node, tensor, "is not bound to a segment");

@@ -5,6 +5,8 @@
 
 /* ---------------------------------------------------------------- accesses to a segment */
 
+static bool is_persistent(const mm_check *c, int segment) { return segment < mm_graph_persistents(c->graph); }
+
 static void add_user(mm_check *c, int node, int segment) {
     const mm_node *n = &c->plan->nodes[node];
     mm_residence *r = &c->residences[segment];
@@ -37,6 +39,7 @@ static bool carries_on(const mm_check *c, int writer, int node, int segment) {
  * piece. */
 static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, int segment) {
     const mm_residence *r = &c->residences[segment];
+    if (r->writer < 0 && is_persistent(c, segment)) return MM_OK; /* in an iteration before, or by the user */
     if (r->writer < 0)
         return mm_check_refuse(c, node, tensor, "is read from segment %d before anything was written there", segment);
     const mm_node *writer = &c->plan->nodes[r->writer];
@@ -143,14 +146,14 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
     return MM_OK;
 }
 
-/* Remembers which values the step dealt with, in case it is run again. Persistent tensors are in no segment; their
+/* Remembers which values the step dealt with, in case it is run again. External tensors are in no segment; their
  * values are numbered all the same. */
 static void remember_values(mm_check *c, int node, const mm_step_info *step, bool written) {
     int32_t *seen = &c->seen[c->plan->nodes[node].first_binding];
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        bool fixed = mm_graph_tensor(c->graph, use->tensor)->ownership != MM_MANAGED;
-        if (written && fixed && use->access != MM_READ) c->current[use->tensor] = c->values++;
+        bool external = mm_graph_tensor(c->graph, use->tensor)->ownership == MM_EXTERNAL;
+        if (written && external && use->access != MM_READ) c->current[use->tensor] = c->values++;
         if (written == (use->access == MM_WRITE)) seen[u] = c->current[use->tensor];
     }
 }
@@ -173,11 +176,17 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        if (use->access != MM_READ && !mm_node_is_given(n, u)) continue;
-        if (bindings[u] < 0) {
-            if (c->current[use->tensor] == seen[u]) continue;
-            return mm_check_refuse(c, node, use->tensor, "has changed since the step ran");
+        if (mm_node_access(n, use, u) != MM_READ) continue;
+        if (use->access == MM_MODIFY) { /* a persistent tensor to look at, whatever it holds by now */
+            if (bindings[u] < 0) continue;
+            MM_TRY(check_written(c, node, use->tensor, bindings[u]));
+            add_user(c, node, bindings[u]);
+            continue;
         }
+        const bool fixed = bindings[u] < 0 || is_persistent(c, bindings[u]);
+        if (fixed && c->current[use->tensor] != seen[u])
+            return mm_check_refuse(c, node, use->tensor, "has changed since the step ran");
+        if (bindings[u] < 0) continue;
         MM_TRY(check_serves(c, node, use, bindings[u], seen[u]));
         mm_residence *r = &c->residences[bindings[u]];
         *exact = *exact && r->exact;
@@ -208,13 +217,27 @@ static mm_status walk_recompute(mm_check *c, int node) {
 
 /* ---------------------------------------------------------------- operations */
 
+/* Iterations follow each other on the compute stream: what a side stream does to a persistent tensor must come after the
+ * first step, and so after all of the iteration before. */
+static mm_status check_after_begin(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (!is_persistent(c, n->src) && !is_persistent(c, n->dst)) return MM_OK;
+    if (c->clocks[mm_program_piece(c->program, node, 0)][MM_STREAM_COMPUTE] >= 0) return MM_OK;
+    return mm_check_refuse(c, node, n->tensor,
+                           "touches a persistent tensor without a wait for any step: the iteration "
+                           "before may still be at it");
+}
+
 static mm_status walk_op(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     mm_residence *src = &c->residences[n->src];
+    MM_TRY(check_after_begin(c, node));
     MM_TRY(check_written(c, node, n->tensor, n->src));
     src->unread = false;
     add_user(c, node, n->src);
-    if (c->residences[n->dst].first >= 0)
+    if (is_persistent(c, n->dst))
+        MM_TRY(check_writable(c, node, n->tensor, n->dst));
+    else if (c->residences[n->dst].first >= 0)
         return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
     bool lossless = n->kind != MM_NODE_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
     set_content(c, node, n->dst, src->value, src->exact && lossless);
@@ -241,7 +264,11 @@ static mm_status check_segments_after(const mm_check *c) {
         const mm_segment *s = &c->plan->segments[i];
         const mm_residence *r = &c->residences[i];
         if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
-        if (r->unread) return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
+        if (is_persistent(c, i) && (r->value != c->current[s->tensor] || !r->exact))
+            return mm_check_refuse(c, r->writer, s->tensor,
+                                   "the iteration ends with another value of it than was written last");
+        if (r->unread && !is_persistent(c, i))
+            return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
         bool kept = c->plan->keeps_all && s->live_last == c->plan->n_nodes - 1;
         if (s->first_node != r->first || s->last_node != r->last ||
             (s->live_last != s->last_node && s->live_last != s->last_node - 1 && !kept))
@@ -255,6 +282,10 @@ mm_status mm_check_uses(mm_check *c) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) unused.users[s] = -1;
     for (int i = 0; i < c->plan->n_segments; i++) c->residences[i] = unused;
     for (int t = 0; t < mm_graph_tensors(c->graph); t++) c->current[t] = -2; /* in no segment */
+    for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
+        c->residences[i].value = c->current[c->plan->segments[i].tensor] = c->values++;
+        c->residences[i].exact = c->residences[i].always_exact = true;
+    }
     for (int i = 0; i < c->plan->n_nodes; i++) switch (c->plan->nodes[i].kind) {
         case MM_NODE_STEP:
             MM_TRY(walk_step(c, i));

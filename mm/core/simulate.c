@@ -241,7 +241,7 @@ static mm_status count_live(const mm_plan *plan, mm_sim_node *nodes) {
     if (!change) return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (s->pinned || s->first_node < 0) continue;
+        if (!mm_segment_has_life(s)) continue;
         change[s->first_node] += s->bytes;
         change[s->live_last + 1] -= s->bytes;
     }

@@ -63,6 +63,7 @@ static fixture fixture_create(bool reads_root, bool share_a, bool share_b) {
     assert_int_equal(mm_facts_create(f.graph, 1, &f.facts), MM_OK);
     f.facts->codecs[0] = (mm_codec_facts){.spec = "exact", .lossless = true, .gives_value = true};
     f.facts->codes[f.r].code_bytes = f.facts->codes[f.a].code_bytes = 512;
+    f.limits.base_bytes = mm_plan_base(f.graph);
     assert_int_equal(mm_plan_create(f.graph, &f.limits, &f.plan), MM_OK);
     f.raw[0] = new_raw(&f, f.r);
     if (share_a) f.plan->alias[f.a] = f.r;
@@ -82,7 +83,7 @@ static int plan_step(fixture *f, int step) {
     const mm_step_info *info = mm_graph_step(f->graph, step);
     for (int u = 0; u < info->n_uses; u++) {
         mm_tensor t = info->uses[u].tensor;
-        *binding(f, node, u) = t == f->r ? f->raw[0] : t == f->a ? f->raw[1] : t == f->b ? f->raw[2] : -1;
+        if (t != f->sum) *binding(f, node, u) = t == f->r ? f->raw[0] : t == f->a ? f->raw[1] : f->raw[2];
     }
     return node;
 }

@@ -21,14 +21,43 @@ typedef struct world {
     mm_graph *graph;
     mm_facts *facts;
     mm_plan *plan;
+    int64_t *places;
     mm_limits limits; /* exactly what the plan needs */
 } world;
 
+/* Places of persistent tensors in any order, with room between them; in every other world, one after the other. */
+static void place_persistents(world *w, uint64_t seed) {
+    const int n = mm_graph_persistents(w->graph);
+    w->places = calloc((size_t)n + 1, sizeof *w->places);
+    int *order = calloc((size_t)n + 1, sizeof *order);
+    assert_true(w->places && order);
+    for (int i = 0; i < n; i++) { /* a new one goes to a place of one before, which goes to the end */
+        const int at = random_below(&seed, i + 1);
+        order[i] = order[at];
+        order[at] = i;
+    }
+    for (int t = 0, i = 0; t < mm_graph_tensors(w->graph); t++)
+        if (mm_graph_tensor(w->graph, t)->persistent >= 0)
+            w->places[i++] = mm_align(mm_graph_tensor(w->graph, t)->bytes); /* for now, how large it is */
+    for (int i = 0; i < n; i++) {
+        const int64_t bytes = w->places[order[i]];
+        w->limits.base_bytes += MM_ALIGN * random_below(&seed, 3);
+        w->places[order[i]] = w->limits.base_bytes;
+        w->limits.base_bytes += bytes;
+    }
+    w->limits.places = w->places;
+    free(order);
+}
+
 static world world_create(uint64_t seed, int layers) {
-    world w = {.limits = {.base_bytes = MM_ALIGN * (int64_t)(seed % 5)}};
+    world w = {0};
     random_graph_options graph_options = {.seed = seed, .layers = layers, .max_channels = 6};
     assert_int_equal(random_graph_create(&graph_options, &w.graph), MM_OK);
     assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
+    if (seed % 2)
+        place_persistents(&w, seed);
+    else
+        w.limits.base_bytes = mm_plan_base(w.graph) + MM_ALIGN * (int64_t)(seed % 5);
     random_plan_options plan_options = {.seed = seed, .lossy = seed % 2 == 0, .dynamic = seed % 3 == 0};
     assert_int_equal(random_plan_create(w.graph, w.facts, &w.limits, &plan_options, &w.plan), MM_OK);
     w.limits.device_bytes = w.plan->peak_bytes;
@@ -40,6 +69,7 @@ static void world_destroy(world *w) {
     mm_plan_destroy(w->plan);
     mm_facts_destroy(w->facts);
     mm_graph_destroy(w->graph);
+    free(w->places);
 }
 
 static bool has_lossy_code(const mm_plan *plan) {
@@ -96,7 +126,7 @@ static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limi
 
 static void check_accepts_random_right_plans(void **state) {
     (void)state;
-    int ops = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0,
+    int ops = 0, trips = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0,
         moves[2] = {0}; /* raw, coded */
     told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
@@ -109,6 +139,7 @@ static void check_accepts_random_right_plans(void **state) {
         for (int i = 0; i < w.plan->n_nodes; i++) {
             const mm_node *n = &w.plan->nodes[i];
             ops += n->kind != MM_NODE_STEP;
+            trips += n->dst >= 0 && n->dst < mm_graph_persistents(w.graph);
             recomputes += n->kind == MM_NODE_RECOMPUTE;
             if (n->kind == MM_NODE_IN) moves[w.plan->segments[n->src].content]++;
             for (int s = 0; s < MM_STREAM_COUNT; s++) waits += w.plan->nodes[i].wait[s] >= 0;
@@ -121,11 +152,12 @@ static void check_accepts_random_right_plans(void **state) {
         for (int t = 0; t < mm_graph_tensors(w.graph); t++) aliases += w.plan->alias[t] != t;
         world_destroy(&w);
     }
-    print_message("%d plans: %d operations (%d maps and %d codes fetched from pinned memory, %d recomputed), %d waits, "
-                  "%d in place, %d aliases, %d dynamic, %d pinned\n",
-                  GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, waits, inplace, aliases, dynamic, pinned);
+    print_message(
+        "%d plans: %d operations (%d maps and %d codes fetched from pinned memory, %d recomputed, %d persistent "
+        "tensors put back), %d waits, %d in place, %d aliases, %d dynamic, %d pinned\n",
+        GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, waits, inplace, aliases, dynamic, pinned);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
-    assert_true(moves[0] > 20 && moves[1] > 20 && recomputes > 100);
+    assert_true(moves[0] > 20 && moves[1] > 20 && recomputes > 100 && trips > 100);
     print_message("where nothing is lost, %d segments are exact; elsewhere %d are, %d are not, %d of these at times\n",
                   told[0].exact, told[1].exact, told[1].inexact, told[1].both);
     assert_int_equal(told[0].inexact, 0);

@@ -38,6 +38,7 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
             for (int u = 0; u < step->n_uses; u++) {
                 int segment = plan->bindings[node->first_binding + u];
                 bool write = step->uses[u].access != MM_READ && !oracle_shares(plan, &step->uses[u]);
+                if (node->kind == MM_NODE_RECOMPUTE && step->uses[u].access == MM_MODIFY) write = false;
                 if (segment >= 0) list[n++] = (access){i, segment, u, write};
             }
         } else {
@@ -133,20 +134,32 @@ static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
     return true;
 }
 
+/* What a side stream does to a persistent tensor comes after a step. */
+static bool good_begin(const mm_plan *plan, const closure *c, const access *list, int n) {
+    for (int i = 0; i < n; i++) {
+        bool after = mm_node_runs_step(&plan->nodes[list[i].node]) || !oracle_persists(plan, list[i].segment);
+        for (int node = 0; node < plan->n_nodes && !after; node++)
+            after = mm_node_runs_step(&plan->nodes[node]) && closure_before(c, node, list[i].node);
+        if (!after) return false;
+    }
+    return true;
+}
+
 /* Workspaces have one user, operations' targets are new, everything has a user and is written first: that the right
- * bytes happen to lie there does not do. */
+ * bytes happen to lie there does not do. Persistent tensors are there before. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
     for (int s = 0; s < plan->n_segments; s++) {
         int users = 0;
         for (int i = 0; i < n; i++) {
             if (list[i].segment != s) continue;
-            if (users++ == 0 && !list[i].write) return false;
+            if (users++ == 0 && !list[i].write && !oracle_persists(plan, s)) return false;
         }
         if (users == 0 || (plan->segments[s].content == MM_CONTENT_WORK && users != 1)) return false;
     }
     for (int i = 0; i < n; i++) {
         const mm_node *node = &plan->nodes[list[i].node];
-        if (!mm_node_runs_step(node) && list[i].write && first_user(list, n, list[i].segment) != list[i].node)
+        if (!mm_node_runs_step(node) && !oracle_persists(plan, list[i].segment) && list[i].write &&
+            first_user(list, n, list[i].segment) != list[i].node)
             return false;
     }
     return true;
@@ -197,7 +210,7 @@ static bool good_sums(const mm_plan *plan, const access *list, int n) {
         if (s->first_node != first_user(list, n, i) || s->last_node != last) return false;
         bool kept = plan->keeps_all && s->live_last == plan->n_nodes - 1;
         if (s->live_last != last && s->live_last != last - 1 && !kept) return false;
-        if (s->dynamic) continue;
+        if (s->dynamic || oracle_persists(plan, i)) continue;
         if (s->pinned)
             pinned = larger(pinned, s->offset + s->bytes);
         else
@@ -220,6 +233,8 @@ mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limit
     const char *why = NULL;
     if (!good_users(plan, list, n) || !good_recomputed(plan, list, n))
         why = "users";
+    else if (!good_begin(plan, &c, list, n))
+        why = "begin";
     else if (!no_races(plan, &c, list, n))
         why = "race";
     else if (!no_mixed_lives(plan, &c, list, n))

@@ -41,12 +41,43 @@ static bool managed(const mm_plan *plan, mm_tensor t) {
     return mm_graph_tensor(plan->graph, t)->ownership == MM_MANAGED;
 }
 
+static bool external(const mm_plan *plan, mm_tensor t) {
+    return mm_graph_tensor(plan->graph, t)->ownership == MM_EXTERNAL;
+}
+
+/* A number for each persistent tensor, in order; the segments of those numbers are theirs, where the limits say. */
+static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
+    int number = 0;
+    int64_t packed = 0;
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
+        if (tensor->ownership != MM_PERSISTENT) continue;
+        if (number >= plan->n_segments) return false;
+        const mm_segment *s = &plan->segments[number];
+        if (s->tensor != t || s->content != MM_CONTENT_RAW || s->category != MM_CAT_PERSISTENT || s->codec != -1 ||
+            s->pinned || s->dynamic || s->bytes != tensor->bytes)
+            return false;
+        if (s->offset != (limits->places ? limits->places[number] : packed) || s->offset < 0 || s->offset % MM_ALIGN ||
+            s->offset + s->bytes > limits->base_bytes)
+            return false;
+        for (int i = 0; i < number; i++)
+            if (s->offset < plan->segments[i].offset + plan->segments[i].bytes &&
+                plan->segments[i].offset < s->offset + s->bytes)
+                return false;
+        packed += mm_align(s->bytes);
+        number++;
+    }
+    for (int i = number; i < plan->n_segments; i++)
+        if (plan->segments[i].category == MM_CAT_PERSISTENT) return false;
+    return true;
+}
+
 static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
     if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
     if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
-    if (s->tensor < 0 || !managed(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
+    if (s->tensor < 0 || external(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
     if (s->content == MM_CONTENT_RAW) return s->bytes >= mm_graph_tensor(plan->graph, s->tensor)->bytes;
     return known(s->codec, facts->n_codecs) && mm_facts_code(facts, s->codec, s->tensor)->code_bytes == s->bytes;
 }
@@ -67,8 +98,9 @@ static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor t = step->uses[u].tensor;
         int segment = plan->bindings[n->first_binding + u];
-        if (managed(plan, t) ? segment < 0 || plan->segments[segment].tensor != plan->alias[t] : segment != -1)
+        if (external(plan, t) ? segment != -1 : segment < 0 || plan->segments[segment].tensor != plan->alias[t])
             return false;
+        if (!managed(plan, t) && segment >= 0 && plan->segments[segment].category != MM_CAT_PERSISTENT) return false;
         if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
             return false;
     }
@@ -119,8 +151,10 @@ bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *li
         mm_tensor root = plan->alias[t];
         if (plan->alias[root] != root || (root != t && (!managed(plan, t) || !managed(plan, root)))) return false;
     }
+    if (!good_persistents(plan, limits)) return false;
     for (int i = 0; i < plan->n_segments; i++)
-        if (!good_segment(plan, facts, limits, &plan->segments[i])) return false;
+        if (plan->segments[i].category != MM_CAT_PERSISTENT && !good_segment(plan, facts, limits, &plan->segments[i]))
+            return false;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->wait[n->stream] != -1) return false;

@@ -18,6 +18,11 @@ static inline bool oracle_shares(const mm_plan *plan, const mm_use *use) {
     return use->access == MM_WRITE && plan->alias[use->tensor] != use->tensor;
 }
 
+/* Whether it is the segment of a persistent tensor, in a plan that is well-formed. */
+static inline bool oracle_persists(const mm_plan *plan, int segment) {
+    return plan->segments[segment].category == MM_CAT_PERSISTENT;
+}
+
 /* Every index in range, every segment and node well-formed. */
 bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 

@@ -159,6 +159,12 @@ static bool play(player *p) {
         for (int i = 0; i < p->n_ends[m]; i++) p->cells[m][i] = nothing;
     for (int i = 0; i < p->plan->n_segments; i++) p->dynamic[i] = nothing;
     for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) p->current[t] = -2;
+    for (int i = 0; i < p->plan->n_segments; i++) { /* what persists is there */
+        const mm_segment *s = &p->plan->segments[i];
+        if (!oracle_persists(p->plan, i)) continue;
+        p->current[s->tensor] = p->values++;
+        put(p, i, (tag){p->current[s->tensor], true, MM_CONTENT_RAW, -1, s->tensor, -1});
+    }
     for (int i = 0; i < p->plan->n_nodes; i++) {
         const mm_node *n = &p->plan->nodes[i];
         bool right = n->kind == MM_NODE_STEP        ? play_step(p, i)
@@ -167,6 +173,11 @@ static bool play(player *p) {
         if (!right) return false;
         if (n->work >= 0) put(p, n->work, nothing);
         if (n->stage >= 0) put(p, n->stage, nothing);
+    }
+    for (int i = 0; i < p->plan->n_segments; i++) { /* and is read by the next iteration */
+        tag t;
+        if (!oracle_persists(p->plan, i)) continue;
+        if (!get(p, i, &t) || t.value != p->current[p->plan->segments[i].tensor] || !t.exact) return false;
     }
     for (int i = 0; i < p->plan->n_nodes; i++)
         if (!mm_node_runs_step(&p->plan->nodes[i]) && !p->used[i]) return false;

@@ -10,7 +10,7 @@ typedef struct runner {
     const mm_facts *facts;
     unsigned char *memory[2]; /* arena, pinned */
     void **dynamic;           /* per segment */
-    void **fixed;             /* per tensor that is persistent or external */
+    void **external;          /* per tensor that is */
     int32_t *node_at;         /* nodes by stream: those of stream s from first[s] on */
     int32_t first[MM_STREAM_COUNT + 1];
     plan_order order;
@@ -27,6 +27,12 @@ static void *allocate(int64_t bytes, int fill) {
 static void *segment_data(const runner *r, int segment) {
     const mm_segment *s = &r->plan->segments[segment];
     return s->dynamic ? r->dynamic[segment] : r->memory[s->pinned] + s->offset;
+}
+
+/* Of a persistent or an external tensor. */
+static void *fixed_data(const runner *r, mm_tensor t) {
+    const int segment = mm_graph_tensor(r->plan->graph, t)->persistent;
+    return segment >= 0 ? segment_data(r, segment) : r->external[t];
 }
 
 /* ---------------------------------------------------------------- codecs */
@@ -69,7 +75,7 @@ static void run_step(const runner *r, const mm_node *n) {
     for (int u = 0; u < step->n_uses; u++) {
         int segment = r->plan->bindings[n->first_binding + u];
         bool mask = segment >= 0 && r->plan->segments[segment].content == MM_CONTENT_CODED;
-        operands[u].data = segment >= 0 ? segment_data(r, segment) : r->fixed[step->uses[u].tensor];
+        operands[u].data = segment >= 0 ? segment_data(r, segment) : r->external[step->uses[u].tensor];
         operands[u].form = mask ? MM_FORM_SIGN : MM_FORM_VALUE;
     }
     void *work = n->work >= 0 ? segment_data(r, n->work) : NULL;
@@ -132,29 +138,30 @@ uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int
     r.memory[0] = allocate(plan->extent_bytes, 0xcd);
     r.memory[1] = allocate(plan->pinned_bytes, 0xcd);
     r.dynamic = allocate(plan->n_segments * (int64_t)sizeof *r.dynamic, 0);
-    r.fixed = allocate(n_tensors * (int64_t)sizeof *r.fixed, 0);
+    r.external = allocate(n_tensors * (int64_t)sizeof *r.external, 0);
     r.node_at = allocate(plan->n_nodes * (int64_t)sizeof *r.node_at, 0);
     for (int i = 0; i < plan->n_segments; i++)
         if (plan->segments[i].dynamic) r.dynamic[i] = allocate(plan->segments[i].bytes, 0xcd);
     for (int t = 0; t < n_tensors; t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
         if (tensor->ownership == MM_MANAGED) continue;
-        r.fixed[t] = allocate(tensor->bytes, 0);
-        random_graph_fill(plan->graph, t, seed, r.fixed[t]);
+        if (tensor->ownership == MM_EXTERNAL) r.external[t] = allocate(tensor->bytes, 0);
+        random_graph_fill(plan->graph, t, seed, fixed_data(&r, t));
     }
     sort_by_stream(&r);
     for (int i = 0; i < iterations; i++) run_iteration(&r);
     uint64_t digest = 0;
     for (int t = 0; t < n_tensors; t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
-        if (tensor->ownership == MM_PERSISTENT) digest = random_graph_digest(digest, r.fixed[t], (size_t)tensor->bytes);
-        free(r.fixed[t]);
+        if (tensor->ownership == MM_PERSISTENT)
+            digest = random_graph_digest(digest, fixed_data(&r, t), (size_t)tensor->bytes);
+        free(r.external[t]);
     }
     for (int i = 0; i < plan->n_segments; i++) free(r.dynamic[i]);
     free(r.memory[0]);
     free(r.memory[1]);
     free(r.dynamic);
-    free(r.fixed);
+    free(r.external);
     free(r.node_at);
     return digest;
 }

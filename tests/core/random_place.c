@@ -95,7 +95,7 @@ static void choose_memory(placer *q) {
         const mm_node *n = &plan->nodes[i];
         if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) copied[n->src] = copied[n->dst] = true;
     }
-    for (int i = 0; i < plan->n_segments; i++) {
+    for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         mm_segment *s = &plan->segments[i];
         if (!copied[i]) s->pinned = s->content == MM_CONTENT_CODED && random_chance(q->random, 20);
         s->dynamic = q->options->dynamic && !s->pinned && random_chance(q->random, 20);
@@ -124,7 +124,7 @@ mm_status random_place(mm_plan *plan, const random_plan_options *options, const 
     q.list = plan_accesses(plan, &q.n);
     q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);
     if (!q.placed) abort();
-    for (int i = 0; i < plan->n_segments; i++)
+    for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++)
         if (!plan->segments[i].dynamic) place(&q, i, limits->base_bytes);
     closure_destroy(&q.closure);
     free(q.list);

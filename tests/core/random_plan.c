@@ -172,11 +172,22 @@ static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
     return true;
 }
 
+/* A copy of a persistent tensor that is made after a use of it, and put back before the next. */
+static void choose_trip(planner *p, mm_tensor tensor) {
+    storage *st = &p->storages[tensor];
+    st->raw = mm_graph_tensor(p->graph, tensor)->persistent;
+    find_gap(p, tensor, &st->before, &st->after);
+    if (st->after == st->before || !chance(p, 50)) return;
+    st->action = chance(p, 60) ? SWAP : LOSSLESS;
+    st->travels = chance(p, 50);
+}
+
 static void choose_action(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     *st = (storage){
         .action = KEEP, .raw = -1, .code = -1, .sign = -1, .kept = -1, .exact = true, .keeps_raw = chance(p, 40)};
     const mm_tensor_info *tensor = mm_graph_tensor(p->graph, root);
+    if (tensor->persistent >= 0) choose_trip(p, root);
     if (tensor->ownership != MM_MANAGED || p->plan->alias[root] != root) return;
     usage later = find_gap(p, root, &st->before, &st->after);
     if (st->after - st->before < 2 || !(later.elements || later.signs)) return;
@@ -233,9 +244,17 @@ static void add_idle_waits(planner *p, int node) {
     }
 }
 
-static int add_op(planner *p, mm_node_kind kind, mm_tensor root, int src, int dst, int codec) {
+/* What touches a persistent tensor waits for a step, whichever. */
+static int add_node(planner *p, mm_node_kind kind, mm_tensor root, int src, int dst) {
     int node = mm_plan_op(p->plan, kind, root, src, dst);
     if (node < 0) abort();
+    if (src < mm_graph_persistents(p->graph) || dst < mm_graph_persistents(p->graph))
+        mm_plan_wait(p->plan, node, chance(p, 50) ? latest_node(p, MM_STREAM_COMPUTE) : 0);
+    return node;
+}
+
+static int add_op(planner *p, mm_node_kind kind, mm_tensor root, int src, int dst, int codec) {
+    int node = add_node(p, kind, root, src, dst);
     add_work(p, node, mm_facts_code(p->facts, codec, root)->scratch_bytes);
     if (kind == MM_NODE_ENCODE && p->options->dynamic && chance(p, 30))
         p->plan->nodes[node].stage = add_segment(p, MM_CONTENT_WORK, -1, p->plan->segments[dst].bytes, -1);
@@ -250,14 +269,19 @@ static int add_encode(planner *p, mm_tensor root, int codec) {
     return code;
 }
 
+/* Where the elements of a tensor come back to. */
+static int home_of(planner *p, mm_tensor root) {
+    const int home = mm_graph_tensor(p->graph, root)->persistent;
+    return home >= 0 ? home : add_raw(p, root);
+}
+
 /* Copies a segment over the link; returns the copy. */
 static int add_move(planner *p, mm_node_kind kind, int src) {
     const mm_segment from = p->plan->segments[src];
-    int dst = add_segment(p, from.content, from.tensor, from.bytes, from.codec);
+    const bool home = kind == MM_NODE_IN && from.content == MM_CONTENT_RAW;
+    int dst = home ? home_of(p, from.tensor) : add_segment(p, from.content, from.tensor, from.bytes, from.codec);
     p->plan->segments[dst].pinned = kind == MM_NODE_OUT;
-    int node = mm_plan_op(p->plan, kind, from.tensor, src, dst);
-    if (node < 0) abort();
-    add_idle_waits(p, node);
+    add_idle_waits(p, add_node(p, kind, from.tensor, src, dst));
     return dst;
 }
 
@@ -295,14 +319,14 @@ static void fetch(planner *p, mm_tensor root) {
     if (p->plan->segments[code].pinned) code = add_move(p, MM_NODE_IN, code);
     st->raw = code;
     if (p->plan->segments[code].content == MM_CONTENT_RAW) return;
-    st->raw = add_raw(p, root);
+    st->raw = home_of(p, root);
     add_op(p, MM_NODE_DECODE, root, code, st->raw, p->plan->segments[code].codec);
 }
 
 static int bind(planner *p, const mm_use *use) {
     mm_tensor root = p->plan->alias[use->tensor];
     storage *st = &p->storages[root];
-    if (mm_graph_tensor(p->graph, root)->ownership != MM_MANAGED) return -1;
+    if (mm_graph_tensor(p->graph, root)->ownership != MM_MANAGED) return mm_graph_tensor(p->graph, root)->persistent;
     if (use->form == MM_FORM_SIGN && st->sign >= 0) return st->sign;
     bool write = use->access == MM_WRITE && use->tensor == root, change = write || use->access == MM_MODIFY;
     if (change && st->kept >= 0 && (st->raw < 0 || st->read)) {
@@ -341,7 +365,7 @@ static void recompute(planner *p, mm_tensor root) {
     add_work(p, node, p->facts->variants[first + variant].workspace_bytes);
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        int32_t binding = -1;
+        int32_t binding = mm_graph_tensor(p->graph, use->tensor)->persistent;
         if (use->access == MM_READ)
             binding = bind(p, use);
         else if (mm_graph_tensor(p->graph, use->tensor)->ownership == MM_MANAGED)

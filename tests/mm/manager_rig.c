@@ -174,7 +174,7 @@ rig_need rig_needs(const mm_graph *graph, const char *spec, int64_t device_bytes
     mm_policy policy;
     mm_planned planned;
     mm_limits limits = {
-        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_planned_base(graph)};
+        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_plan_base(graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK ||
         mm_planned_init(&planned, &policy, graph, rig_device_used()->name) != MM_OK ||
         mm_planned_make(&planned, &policy, graph, &limits) != MM_OK)

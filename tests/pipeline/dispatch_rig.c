@@ -73,7 +73,7 @@ static const mm_codec_ops fault_ops = {
 
 static void plan(rig *r, const char *spec, int64_t piece_bytes) {
     mm_policy policy;
-    mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(r->graph)};
+    mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(r->graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&r->planned, &policy, r->graph, "host") != MM_OK)
         fail_msg("%s: %s", spec, mm_last_error());
     if (piece_bytes > 0) r->planned.facts->piece_bytes = piece_bytes;

@@ -25,7 +25,7 @@ static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const c
     mm_policy policy;
     mm_plan *plan;
     mm_simulation sim;
-    mm_limits limits = {device_bytes, pinned_bytes, 128 * UNIT};
+    mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = 128 * UNIT};
     outcome o = {0};
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
     o.status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
@@ -38,7 +38,7 @@ static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const c
     o.ns = sim.iteration_ns;
     mm_simulation_fini(&sim);
     for (int i = 0; i < plan->n_nodes; i++) o.operations += plan->nodes[i].kind != MM_NODE_STEP;
-    limits = (mm_limits){device_bytes, pinned_bytes, 128 * UNIT};
+    limits = (mm_limits){.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = 128 * UNIT};
     o.status = mm_plan_fits(plan, &limits);
     mm_plan_destroy(plan);
     return o;

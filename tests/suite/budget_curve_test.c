@@ -62,7 +62,7 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     mm_policy policy;
     mm_planned planned;
     mm_simulation sim;
-    mm_limits limits = {.device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(graph)};
+    mm_limits limits = {.device_bytes = budget, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
     expect_ok(mm_policy_parse(spec, &policy));
     expect_ok(mm_planned_init(&planned, &policy, graph, "host"));
     if (!s->untimed) time_steps(graph, planned.facts);
@@ -185,7 +185,7 @@ static void segments_of_a_deep_resnet_take_a_fraction(void **state) {
     (void)state;
     subject s;
     subject_init(&s, "resnet152", 16);
-    int64_t base = mm_planned_base(s.lowered->graph);
+    int64_t base = mm_plan_base(s.lowered->graph);
     int64_t kept = plan_within(&s, "liveness", 0).device_bytes - base;
     outcome segments = plan_within(&s, "recompute:mode=sqrt,when=always", 0), all = plan_within(&s, "liveness", 0);
     assert_true(4 * (segments.device_bytes - base) < kept);

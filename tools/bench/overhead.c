@@ -105,7 +105,7 @@ static mm_status classify(const bench *b, run *r, int64_t *budget_out) {
     if (gathered != MM_OK) mm_policy_fini(&policy);
     MM_TRY(gathered);
     const mm_limits limits = {
-        .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(b->graph)};
+        .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(b->graph)};
     mm_status status = mm_planned_make(&planned, &policy, b->graph, &limits);
     if (status == MM_OK) {
         const mm_plan *plan = planned.plan;

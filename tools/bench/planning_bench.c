@@ -31,7 +31,7 @@ typedef struct subject {
 
 static mm_status plan_and_check(const mm_graph *graph, subject *s, mm_planned *planned, int64_t start, bool keep) {
     const mm_limits unlimited = {
-        .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_planned_base(graph)};
+        .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
     MM_TRY(mm_policy_plan(&s->policy, graph, planned->facts, &unlimited, &planned->plan));
     const mm_plan *plan = planned->plan;
     const mm_limits own = {
