@@ -53,7 +53,7 @@ static void mark_issued(mm_dispatch *d, const mm_piece *piece) {
 
 /* ---------------------------------------------------------------- operations */
 
-/* Makes a piece's stream wait for what the piece waits for, each event once. */
+/* Makes the piece's stream wait for the pieces that it needs, for each event at most once. */
 static mm_status enqueue_waits(mm_dispatch *d, const mm_piece *piece) {
     mm_execution *p = d->execution;
     int32_t *joined = d->joined[piece->stream];
@@ -85,13 +85,13 @@ static mm_status issue(mm_dispatch *d, int index) {
     MM_TRY(mm_operation_enqueue(d, piece, stream));
     if (mm_piece_is_last(p->program, piece)) MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, stream));
-    /* The unoptimised workflow frees after each operation, so it waits for it, as cudaFree would. */
+    /* The unoptimised workflow frees after each operation, so it waits for the operation, as cudaFree would. */
     if (mm_unplanned_uses(p, node)) MM_TRY(mm_event_sync(p->events[index]));
     if (mm_piece_is_last(p->program, piece)) mm_unplanned_give(p, node);
     return MM_OK;
 }
 
-/* A worker's job: a piece. After a failure the remaining ones are passed over. */
+/* A worker's job: issues a piece. After a failure it does nothing. */
 static void run_job(void *ctx, int32_t index) {
     mm_dispatch *d = ctx;
     if (has_failed(d)) return;
@@ -109,13 +109,13 @@ static void run_job(void *ctx, int32_t index) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* The piece that a step is. */
+/* The one piece of a step. */
 static int piece_of_step(const mm_dispatch *d, int node) {
     const mm_program *pieces = d->execution->program;
     return pieces->at[MM_STREAM_COMPUTE][pieces->first[node]];
 }
 
-/* The caller computes inline: blocks until what the node waits for has happened. */
+/* For a caller that computes inline: blocks until the pieces that the step needs have ended. */
 static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (s == MM_STREAM_COMPUTE || piece->wait[s] < 0) continue;
@@ -125,7 +125,7 @@ static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
         MM_TRY(mm_event_sync(event));
         if (start) d->waited_ns += mm_now_ns() - start;
     }
-    /* Steps that ran on the stream before, or poison that was put there. */
+    /* Waits for earlier steps on the stream, and for the self-check's fills there. */
     return d->inline_compute && !d->config.self_check ? MM_OK : mm_stream_sync(d->compute);
 }
 
@@ -184,7 +184,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
             bool threaded = d->config.issue == MM_ISSUE_THREAD;
             mm_worker *worker;
             MM_TRY(mm_worker_create(d->config.device, names[s], threaded, run_job, d, &worker));
-            pthread_mutex_lock(&d->lock); /* mm_dispatch_stats_get looks for it from any thread */
+            pthread_mutex_lock(&d->lock); /* mm_dispatch_stats_get reads it from any thread */
             d->worker[s] = worker;
             pthread_mutex_unlock(&d->lock);
         }
@@ -206,7 +206,7 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
     return d->worker[s] ? mm_worker_stream(d->worker[s]) : NULL;
 }
 
-/* Waits for every stream; the first failure of any. Streams are made usable again. */
+/* Waits for all streams, and resets them if one has failed. Returns the first stream's failure. */
 static mm_status drain(mm_dispatch *d) {
     mm_failure first = {.status = MM_OK};
     d->ahead = false;
@@ -229,7 +229,7 @@ static void add_ns(mm_dispatch *d, int64_t *figure, int64_t ns) {
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Until every operation has been issued. */
+/* Blocks until all operations have been issued. */
 static void drain_workers(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_drain(d->worker[s]);
@@ -250,8 +250,8 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     return status;
 }
 
-/* The compute stream waits for the program's side streams. The next iteration needs no such wait of theirs: what they
- * do is always with something that a step of the same iteration has made. */
+/* Makes the compute stream wait for the program's side streams. These need not wait for it: in the next iteration, each
+ * operation comes after a step of that iteration. */
 static mm_status join_streams(mm_dispatch *d) {
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
         if (d->execution->plan->stream_nodes[s] == 0) continue;
@@ -280,17 +280,17 @@ mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK;
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->execution) return;
     trace_step_end(d);
-    /* The caller's reason to abort stays its last error. */
+    /* Keeps the caller's mm_last_error, which is why it aborts. */
     mm_failure reason;
     mm_failure_keep(&reason, MM_ERR_ORDER);
-    /* Whoever waits for an operation that is dropped here must not wait for ever. */
+    /* Wakes threads that wait for an operation which is dropped here. */
     mm_fail_set("the iteration was aborted");
     fail_iteration(d, MM_ERR_ORDER);
     mm_record_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     mm_status drained = drain(d);
-    (void)drained; /* given up anyway */
+    (void)drained; /* the iteration is given up in any case */
     mm_failure_tell(&reason);
     mm_unplanned_reset(d->execution);
     d->execution = NULL;
@@ -308,7 +308,7 @@ void *mm_dispatch_address(mm_dispatch *d, int segment) {
 
 /* ---------------------------------------------------------------- life */
 
-/* Zeroed as all reserved memory is. */
+/* Reserved memory is zero, so the counters begin at 0. */
 static mm_status create_counters(mm_dispatch *d) {
     void *counters;
     MM_TRY(mm_device_reserve(d->config.device, MM_MEMORY_PINNED, sizeof *d->counters, &counters));

@@ -1,19 +1,23 @@
-/* Executes any checked plan, and knows no policy: it issues the operations of a plan at the end of the steps that they
- * follow, and makes steps wait for what they need.
+/* The dispatcher executes any program that passed the check; it knows no policy. It issues each operation at the end
+ * of the step that it follows in the program, and makes steps wait for the operations that they need.
  *
- * An event is never waited on before it was recorded: a step's event is recorded before the operations after it are
- * queued, and whoever waits for an operation first makes sure that it has been issued.
+ * No stream waits for an event before it was recorded. A step's event is recorded before the operations after it are
+ * queued; and a thread that lets a stream wait for an operation first blocks until that operation has been issued.
  *
  *   training thread            worker (one for each side stream)      streams
  *   step_begin  wait issued ── ... ──▶ issue: stream waits, codec, record ──▶ encode, decode
  *               compute stream waits on its event
  *   step_end    record step, push operations
  *
- * A code on its way over the link goes in pieces, each with an event of its own, so that it is copied while it is still
- * being encoded, and decoded while it still comes in (mm/core/program.h).
+ * Codes that go over the link are cut into pieces with an event each, so that a code is copied while it is still being
+ * encoded, and decoded while it still arrives (mm/core/program.h).
  *
- * Failure. What fails to be issued fails the iteration: later operations are dropped, and whoever waits is told. What
- * fails while running poisons its stream and those that wait for it (device.h). mm_dispatch_end or _abort clears it. */
+ * Failure. If a piece cannot be issued, the iteration fails: later operations are dropped, and threads that wait
+ * return the failure. A task that fails while it runs poisons its stream and those that wait for it (device.h).
+ * mm_dispatch_end and mm_dispatch_abort clear both.
+ *
+ * Threads. One thread at a time calls the functions of a dispatcher, but for mm_dispatch_stats_get, which any thread
+ * may call. */
 #ifndef PIPELINE_DISPATCH_H
 #define PIPELINE_DISPATCH_H
 
@@ -22,78 +26,94 @@
 #include "pipeline/codec/codec.h"
 
 typedef struct mm_dispatch mm_dispatch;
-typedef struct mm_execution mm_execution; /* a plan made ready to run */
+typedef struct mm_execution mm_execution; /* a program with its events: ready to run */
 
 typedef struct mm_dispatch_config {
     mm_device *device;
     mm_pool *pool;    /* the arena */
     mm_pool *staging; /* pinned memory; NULL: none */
     mm_issue issue;
-    bool self_check;    /* poison segments after their last use, compare lossless copies by checksum */
-    bool measure_times; /* keep how long nodes took (devices with timed events) */
-    bool equal_streams; /* the computation's stream is no more urgent than the others */
+    bool self_check;    /* overwrite segments after their last use, compare lossless copies by checksum */
+    bool measure_times; /* measure how long nodes take (the device's events must be timed) */
+    bool equal_streams; /* the compute stream has the priority of the others, not a higher one */
 } mm_dispatch_config;
 
 typedef struct mm_dispatch_stats {
-    int64_t encodes, decodes, encoded_bytes, coded_bytes;
-    int64_t out_bytes, in_bytes; /* over the link */
+    int64_t encodes, decodes, encoded_bytes, coded_bytes; /* encoded_bytes: of the maps, coded_bytes: of their codes */
+    int64_t out_bytes, in_bytes;                          /* over the link */
     int64_t unplanned_allocs;
-    int64_t host_waits;    /* times that step_begin waited for a worker to issue, or (no stream) for data */
-    int64_t issue_wait_ns; /* that took so long while the compute stream went on with what it had */
-    int64_t data_wait_ns;  /* and so long while the caller, who computes inline, stood waiting */
-    int64_t end_wait_ns;   /* and so long at the end of iterations: for workers, and for the device where they drain */
-    int64_t codec_wait_ns; /* the computation waited for an encode or decode that was at work; of iterations that ended
-                              well, on devices with timed events */
-    int64_t nonfinite_blocks;
+    int64_t host_waits;    /* calls of step_begin that blocked */
+    int64_t issue_wait_ns; /* time blocked in them with a stream, until workers had issued; the stream went on */
+    int64_t data_wait_ns;  /* time blocked in them without a stream, until the inputs were there */
+    int64_t end_wait_ns;   /* time blocked at the end of iterations, for workers and (mm_dispatch_end) for the device */
+    int64_t codec_wait_ns; /* time that the computation waited while an encode or decode ran that it needed. Only on
+                              devices with timed events, for iterations that ended with mm_dispatch_end and no failure */
+    int64_t nonfinite_blocks; /* blocks with NaN or infinity that codecs met */
     mm_stream_stats stream[MM_STREAM_COUNT];
 } mm_dispatch_stats;
 
-/* Everything in the config is borrowed. */
+/* Copies the config, and borrows what it points to until destroyed. The caller destroys it. MM_ERR_NOMEM,
+ * MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dispatch_out);
+/* Aborts an iteration that is running. Executions must be destroyed first. NULL is legal. */
 void mm_dispatch_destroy(mm_dispatch *dispatch);
+/* The compute stream, owned by the dispatcher. */
 mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
 
-/* Borrows the program, facts and codecs (codecs[c] is the facts' codec c) until destroyed. Between iterations. */
+/* Makes a program ready to run. Borrows the program, facts and codecs (codecs[c] is the facts' codec c) until
+ * destroyed. To be called, and destroyed, between iterations. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
                                          mm_codec *const *codecs, mm_execution **execution_out);
+/* NULL is legal. */
 void mm_execution_destroy(mm_execution *execution);
 
-/* Mean ns of a node over the iterations so far but the first; 0: not known. */
+/* Mean time of a node, the sum of its pieces', in ns, over the iterations so far without the first, in which caches
+ * warm up; 0: not measured. */
 int64_t mm_execution_ns(const mm_execution *execution, int node);
 
-/* In how many pieces a node is issued (mm/core/program.h): its ns are the sum of theirs. */
+/* Number of pieces that a node is issued in (mm/core/program.h). */
 int mm_execution_pieces(const mm_execution *execution, int node);
 
-/* Node of each step of the program's graph. */
+/* The node of a step of the graph. */
 int mm_execution_node(const mm_execution *execution, int step);
 
+/* Begins an iteration. Iterations of one dispatcher do not overlap. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_dispatch_begin(mm_dispatch *dispatch, mm_execution *execution);
-/* stream NULL: blocks until the node's inputs are there. *waited_ns_out: how long the caller was held up, 0 if not. */
+/* Begins a step. `stream`: the dispatcher's compute stream, which is made to wait for the step's inputs; or NULL, to
+ * block until the inputs are there. *waited_ns_out: how long the call blocked. MM_ERR_INVALID: another stream; else
+ * the iteration's failure. */
 MM_CHECKED mm_status mm_dispatch_step_begin(mm_dispatch *dispatch, int node, mm_stream *stream, int64_t *waited_ns_out);
+/* Ends a step, and queues the operations that follow it. */
 MM_CHECKED mm_status mm_dispatch_step_end(mm_dispatch *dispatch, int node);
-/* Drains. The iteration is over whatever it returns: its first failure, told to a step before or not. */
+/* Ends the iteration in any case: blocks until all of it has run, and returns its first failure, even if a step has
+ * returned it before. */
 MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
-/* The iteration is over, but the streams may still run it: what is enqueued on the compute stream from now on comes
- * after all of it, and so do later iterations. Drains as mm_dispatch_end does where what it did has to be looked at
- * (unplanned segments, self_check, measured times), and where issuing has failed. */
+/* Ends the iteration while streams may still run it. Tasks enqueued on the compute stream afterwards, and later
+ * iterations, come after all of it. Blocks like mm_dispatch_end if issuing has failed, or if results must be inspected
+ * (segments placed at run time, self_check, measure_times). */
 MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
-/* Waits for what mm_dispatch_end_async left running. A failure is returned once, and cleared. Between iterations. */
+/* Waits for iterations that mm_dispatch_end_async left running. Returns their failure once, and clears it. To be called
+ * between iterations. */
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
-/* ---- replay.c. As mm_dispatch_begin, but the work until mm_dispatch_record_end is kept with the program, and does not
- * run. MM_ERR_UNSUPPORTED: why this program's cannot be. */
+
+/* ---- replay.c: recordings. An iteration is recorded instead of run, and then replayed with one call. */
+
+/* Begins an iteration that is recorded and does not run, until mm_dispatch_record_end. The execution keeps the
+ * recording. MM_ERR_UNSUPPORTED; the message says why this program cannot be recorded. */
 MM_CHECKED mm_status mm_dispatch_record_begin(mm_dispatch *dispatch, mm_execution *execution);
-/* The recording is over whatever it returns. */
+/* Ends the recording in any case; on failure there is none. */
 MM_CHECKED mm_status mm_dispatch_record_end(mm_dispatch *dispatch);
 bool mm_execution_recorded(const mm_execution *execution);
-/* Drops the recording, if there is one. Nothing of it may be running. */
+/* Drops the recording, if there is one. It may not be running. */
 void mm_execution_unrecord(mm_execution *execution);
-/* Enqueues an iteration as recorded; it ends as by mm_dispatch_end_async. */
+/* Enqueues the recorded iteration. It ends as by mm_dispatch_end_async. */
 MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_execution *execution);
 
-/* Drops what is queued, drains, clears failures. A recording is given up. */
+/* Ends the iteration, or the recording, if one is under way: drops queued operations, waits for the streams, and clears
+ * failures. mm_last_error stays. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
-/* Where a segment of the running program lies now. */
+/* The address of a segment of the running program. */
 void *mm_dispatch_address(mm_dispatch *dispatch, int segment);
 
 void mm_dispatch_stats_get(mm_dispatch *dispatch, mm_dispatch_stats *stats_out);

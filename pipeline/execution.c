@@ -1,4 +1,4 @@
-/* A plan made ready to run: events for the nodes that somebody waits for, and where to find nodes by step and seq. */
+/* A program made ready to run: its events, its indices, and its times. */
 #include <stdlib.h>
 
 #include "pipeline/internal.h"
@@ -19,7 +19,7 @@ static mm_status need_event(mm_execution *p, mm_stream_id stream, int32_t seq) {
     return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
 }
 
-/* What mm_program_codec_wait asks: when each operation ended, and when the computation came to a wait for one. */
+/* Events whose times mm_program_codec_wait needs: ends of operations, and of steps before a step that waits for one. */
 static mm_status need_times(mm_execution *p, const mm_piece *piece) {
     if (piece->stream != MM_STREAM_COMPUTE) return need_event(p, piece->stream, piece->seq);
     return mm_piece_waits(piece) && piece->seq > 0 ? need_event(p, piece->stream, piece->seq - 1) : MM_OK;
@@ -30,8 +30,8 @@ static bool has_times(const mm_dispatch_config *config) {
     return config->device->ops->always_timed || config->measure_times;
 }
 
-/* Events for what is waited for; for the account of waits; for every piece where segments are placed at run time,
- * because frees wait too, or where times are measured. */
+/* Events for pieces that others wait for, and for those that need_times names. All pieces have one if times are
+ * measured, or if segments are placed at run time, because frees wait too. */
 static mm_status create_events(mm_execution *p) {
     const mm_plan *plan = p->plan;
     const mm_dispatch_config *config = &p->dispatch->config;
@@ -97,7 +97,7 @@ int mm_execution_node(const mm_execution *p, int step) { return p->node_of_step[
 
 /* ---------------------------------------------------------------- times, once an iteration has ended */
 
-/* The first iteration warms caches up. */
+/* Skips the first iteration, in which caches warm up. */
 static void add_times(mm_execution *p) {
     if (p->timed++ == 0) return;
     for (int i = 0; i < p->program->n; i++) {

@@ -1,4 +1,4 @@
-/* What an operation's piece enqueues: a codec's work, or a copy over the link. */
+/* Enqueues a piece of an operation: a call of a codec, or a copy over the link. */
 #include <string.h>
 
 #include "mm/device/trace.h"
@@ -8,7 +8,7 @@ static void *address_or_null(mm_dispatch *d, int segment) {
     return segment < 0 ? NULL : mm_dispatch_address(d, segment);
 }
 
-/* Of the rows that the piece is for. */
+/* The shape of the rows that the piece covers. */
 static mm_shape piece_shape(const mm_dispatch *d, const mm_piece *piece) {
     const mm_plan *plan = d->execution->plan;
     mm_shape shape = mm_codec_shape(mm_graph_tensor(plan->graph, plan->nodes[piece->node].tensor));
@@ -16,7 +16,7 @@ static mm_shape piece_shape(const mm_dispatch *d, const mm_piece *piece) {
     return shape;
 }
 
-/* Statistics count a node once, with its last piece. */
+/* Statistics count a node with its last piece. */
 static bool is_last(const mm_dispatch *d, const mm_piece *piece) {
     return mm_piece_is_last(d->execution->program, piece);
 }

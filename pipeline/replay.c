@@ -1,4 +1,4 @@
-/* An iteration's work, recorded by the device while it is issued and enqueued again as a whole. */
+/* Recordings: an iteration is captured by the device while it is issued, and then replayed as a whole. */
 #include "pipeline/internal.h"
 
 static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
@@ -20,7 +20,7 @@ mm_status mm_dispatch_record_begin(mm_dispatch *d, mm_execution *p) {
     return status;
 }
 
-/* What the recording has added to the operations' figures; they are as before. */
+/* Returns what the recording has added to the statistics, and restores them. */
 static mm_dispatch_stats take_back_stats(mm_dispatch *d) {
     pthread_mutex_lock(&d->lock);
     const mm_dispatch_stats *now = &d->stats, *before = &d->before;
@@ -59,12 +59,12 @@ mm_status mm_dispatch_record_end(mm_dispatch *d) {
     return mm_capture_end(d->compute, &p->recorded);
 }
 
-/* A stream must not stay in its capture. */
+/* Ends the capture too: the stream must not stay in it. */
 void mm_record_abort(mm_dispatch *d) {
     if (!d->recording) return;
     mm_replay *replay = NULL;
     mm_status ended = mm_capture_end(d->compute, &replay);
-    (void)ended; /* given up anyway */
+    (void)ended; /* the recording is given up in any case */
     mm_replay_destroy(replay);
     take_back_stats(d);
     d->recording = false;

@@ -1,8 +1,8 @@
 /* Segments that are placed at run time: the unoptimised workflow, which allocates and frees for each tensor.
  *
- * Memory is promised in issue order, for which the plan has room: a node may take its segments ahead of earlier nodes
- * only if theirs fit beside them. So the first node that has nothing yet never waits for anything but nodes that have
- * all they need, and whatever the order in which threads get on, they cannot lock each other out. */
+ * Threads take memory without deadlock because it is promised in issue order, for which the plan has room. A node may
+ * take its segments before an earlier node only if the earlier node's fit beside them. So the earliest node without its
+ * memory waits only for nodes that have all theirs, whatever the order in which threads run. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "buffers/heap_size.h"
 #include "pipeline/internal.h"
 
+/* Chosen: a fragmented heap fails after this time rather than never. Any value far above the time of a step does. */
 enum { PATIENCE_S = 20 };
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for what a plan places at run time"); }
@@ -33,7 +34,7 @@ static int64_t class_bytes(const mm_execution *p, int segment) {
     return mm_heap_class_bytes(p->plan->segments[segment].bytes);
 }
 
-/* Dynamic segments by the node that uses them first, or last. */
+/* Lists the dynamic segments by the node that uses them first, or last. */
 static mm_status list_segments(const mm_plan *plan, bool last, mm_node_list *list) {
     list->first = calloc((size_t)plan->n_nodes + 2, sizeof *list->first);
     list->segments = malloc(((size_t)plan->n_segments + 1) * sizeof *list->segments);
@@ -53,7 +54,7 @@ static mm_status list_segments(const mm_plan *plan, bool last, mm_node_list *lis
     return MM_OK;
 }
 
-/* The most that is alive at once in issue order. */
+/* The most bytes alive at once in issue order. */
 static void find_capacity(mm_execution *p) {
     mm_unplanned *u = &p->unplanned;
     int64_t live[2] = {0, 0};
@@ -110,7 +111,7 @@ bool mm_unplanned_uses(const mm_execution *p, int node) {
 
 /* ---------------------------------------------------------------- give */
 
-/* Called without the lock: frees charge the device's price. */
+/* Called without the lock, because a free takes as long as the device's (mm_device_charge_alloc). */
 static void free_segment(mm_execution *p, int segment) {
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
@@ -125,8 +126,8 @@ static void free_segment(mm_execution *p, int segment) {
     pthread_mutex_unlock(&u->lock);
 }
 
-/* Frees the oldest segment whose last user is a step. False if there is none, or (unless `wait`) if its user still
- * runs. The event is waited for without the lock. */
+/* Frees the oldest segment of `late`, after its step's event. False: there is none, or, unless `wait`, the step still
+ * runs. Waits without the lock. */
 static bool free_late(mm_execution *p, bool wait) {
     mm_unplanned *u = &p->unplanned;
     pthread_mutex_lock(&u->lock);
@@ -136,7 +137,7 @@ static bool free_late(mm_execution *p, bool wait) {
     u->late_head += mine;
     pthread_mutex_unlock(&u->lock);
     if (!mine) return false;
-    /* A failed user has ended too; whoever waits for its result is told. */
+    /* A step that failed has ended too; those that wait for its result return the failure. */
     mm_status ended = mm_event_sync(event);
     (void)ended;
     free_segment(p, segment);
@@ -173,7 +174,7 @@ void mm_unplanned_reset(mm_execution *p) {
     for (int i = 0; i < p->plan->n_segments; i++)
         if (u->address[i]) free_segment(p, i);
     memset(u->served, 0, (size_t)p->plan->n_nodes);
-    u->held[0] = u->held[1] = 0; /* also what was promised and not allocated */
+    u->held[0] = u->held[1] = 0; /* includes bytes that were promised and not allocated */
     u->first_unserved = u->late_head = u->late_count = 0;
     u->stopped = false;
 }
@@ -186,7 +187,7 @@ static void add_takes(const mm_execution *p, int node, int64_t bytes[2]) {
         bytes[part_of(p, takes->segments[i])] += class_bytes(p, takes->segments[i]);
 }
 
-/* Promises the node its memory, if what earlier nodes still have to take fits beside it. Called under the lock. */
+/* Promises the node its memory, if the segments that earlier nodes have still to take fit beside it. Under the lock. */
 static bool promise(mm_execution *p, int node) {
     mm_unplanned *u = &p->unplanned;
     int64_t own[2] = {0, 0}, earlier[2] = {0, 0};
@@ -220,7 +221,7 @@ static mm_status wait_for_promise(mm_execution *p, int node) {
     }
 }
 
-/* What was promised may still be in pieces that are too small: blocks until something has been freed since `frees`. */
+/* The promised memory may be fragmented. Blocks until a segment was freed since the count was `frees`, or can be. */
 static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
     mm_unplanned *u = &p->unplanned;
     struct timespec deadline;
@@ -260,7 +261,7 @@ static mm_status take_segment(mm_execution *p, int segment) {
             count_alloc(p->dispatch);
             return MM_OK;
         }
-        /* An empty heap gets no emptier. */
+        /* An empty heap cannot get more room. */
         if (status != MM_ERR_NOMEM || mm_heap_used(u->heap[part_of(p, segment)]) == 0) return status;
         if (!free_late(p, true)) MM_TRY(wait_for_free(p, segment, frees));
     }

@@ -25,7 +25,7 @@ static void *worker_loop(void *arg) {
     mm_device *device = w->stream->device;
     bool entered;
     mm_status status = mm_device_enter(device, &entered);
-    (void)status; /* each job is refused the same, and tells */
+    (void)status; /* each job fails in the same way, and reports it */
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (w->count == 0 && !w->stopping) pthread_cond_wait(&w->work, &w->lock);
@@ -45,7 +45,7 @@ static void *worker_loop(void *arg) {
     return NULL;
 }
 
-/* Signals are for the application's threads. */
+/* The thread blocks all signals, so that the application's threads get them. */
 static bool start_thread(mm_worker *w) {
     sigset_t all, before;
     sigfillset(&all);

@@ -1,5 +1,5 @@
-/* A worker owns one thread, one stream and one bounded queue of jobs. The thread takes jobs in order and issues them on
- * the stream. */
+/* A worker owns one stream, one bounded queue of jobs, and one thread, which takes the jobs in order and issues them on
+ * the stream. One thread at a time calls its functions, but for mm_worker_stream. */
 #ifndef PIPELINE_WORKER_H
 #define PIPELINE_WORKER_H
 
@@ -7,10 +7,11 @@
 
 typedef struct mm_worker mm_worker;
 
-/* Issues one job; called on the worker's thread. */
+/* Issues one job; called on the worker's thread. A failure is its own to keep. */
 typedef void (*mm_worker_fn)(void *ctx, int32_t job);
 
-/* threaded false: a stream and no thread (mm_issue inline): pushing runs the job on the caller's thread. */
+/* name: of the stream (mm_stream_create). threaded false (MM_ISSUE_INLINE): there is no thread, and mm_worker_push runs
+ * the job itself. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_worker_create(mm_device *device, const char *name, bool threaded, mm_worker_fn fn, void *ctx,
                                       mm_worker **worker_out);
 /* Runs what is queued, joins the thread, destroys the stream. NULL is legal. */
@@ -18,16 +19,16 @@ void mm_worker_destroy(mm_worker *worker);
 
 mm_stream *mm_worker_stream(const mm_worker *worker);
 
-/* Room for `jobs` queued at once. Only while nothing is queued. */
+/* Makes room for `jobs` in the queue, which must be empty. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_worker_reserve(mm_worker *worker, int jobs);
 
-/* Queues a job; never blocks. There must be room. */
+/* Queues a job without blocking. The queue must have room. */
 void mm_worker_push(mm_worker *worker, int32_t job);
 
-/* Blocks until nothing is queued and nothing is being issued. */
+/* Blocks until all queued jobs have been issued. */
 void mm_worker_drain(mm_worker *worker);
 
-/* Drops what is queued, then drains. */
+/* Drops queued jobs, and blocks until the current one has been issued. */
 void mm_worker_cancel(mm_worker *worker);
 
 #endif
