@@ -1,94 +1,98 @@
-/* What a policy does, in types: the configuration that its spec is parsed into, once. Specs are text for people. */
+/* The configuration of a policy. A spec, which is text for people, is parsed into it once. */
 #ifndef POLICIES_CONFIG_H
 #define POLICIES_CONFIG_H
 
 #include "mm/core/plan.h"
 #include "policies/selector.h"
 
-/* Where bytes lie. */
+/* Regions of the arena and of pinned memory. */
 typedef enum mm_region {
     MM_REGION_GENERAL, /* placed by lifetime */
-    MM_REGION_CODES,   /* the sliding compression workspace */
-    MM_REGION_BUFFERS, /* the persistent tensor buffers */
+    MM_REGION_CODES,   /* the sliding workspace */
+    MM_REGION_BUFFERS, /* the tensor buffers */
     MM_REGION_HEAP,    /* placed at run time */
     MM_REGION_PINNED,  /* pinned host memory, placed by lifetime */
     MM_REGIONS
 } mm_region;
 
+/* What a rule does with a map between its last forward and its first backward use. */
 typedef enum mm_action {
     MM_ACTION_KEEP,
-    MM_ACTION_CODE,      /* compressed, on the device */
-    MM_ACTION_SWAP,      /* in pinned memory */
-    MM_ACTION_CODE_SWAP, /* compressed, in pinned memory */
-    MM_ACTION_RECOMPUTE, /* dropped, made again from what its layer read */
+    MM_ACTION_CODE,      /* compress; the code stays on the device */
+    MM_ACTION_SWAP,      /* copy to pinned memory */
+    MM_ACTION_CODE_SWAP, /* compress, and copy the code to pinned memory */
+    MM_ACTION_RECOMPUTE, /* drop, and compute again from the inputs of its layer */
 } mm_action;
 
-/* What is run again, and how long what it makes is kept. */
+/* Which layers run again, and how long the maps that they make are kept. */
 typedef enum mm_recompute_mode {
-    MM_RECOMPUTE_SPEED,  /* cheap layers once; what they make on the way is kept until its last backward use */
-    MM_RECOMPUTE_MEMORY, /* cheap layers anew for each backward step; nothing is kept */
-    MM_RECOMPUTE_COST,   /* for each segment, maps made of one another: as SPEED if all of it is at most what the
-                            largest layer's step takes, else as MEMORY (SuperNeurons' cost-aware recomputation). A sum
-                            or concatenation that would make its segment larger than that is kept, as SuperNeurons
-                            keeps all of them: along a chain of residual blocks MEMORY takes quadratic time */
-    MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, within about sqrt(n) segments; once (Chen et al.) */
+    MM_RECOMPUTE_SPEED,  /* cheap layers run again once; maps made on the way are kept until their last backward use */
+    MM_RECOMPUTE_MEMORY, /* cheap layers run again for each backward step that needs them; no map is kept */
+    MM_RECOMPUTE_COST,   /* SuperNeurons' cost-aware recomputation. A segment is a set of maps that are made of one
+                            another. SPEED for segments of at most the bytes of the largest layer's step, else MEMORY.
+                            A sum or concatenation that would make its segment larger than that is kept, as
+                            SuperNeurons keeps all of them, because MEMORY takes quadratic time along a chain of
+                            residual blocks */
+    MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
 } mm_recompute_mode;
 
 typedef struct mm_rule {
     mm_selector selector;
     mm_action action;
     char codec[MM_SPEC_CAPACITY];
-    bool mask; /* CODE: the exact mask, for maps of which only the sign is read */
+    bool mask; /* CODE: codes are exact masks, so the rule serves only maps of which the signs alone are read */
 } mm_rule;
 
+/* When evicted maps are fetched. */
 typedef enum mm_fetch {
-    MM_FETCH_DEPTH,  /* `depth` maps when the backward pass begins, then one more for each it has finished with */
-    MM_FETCH_LAYER,  /* one backward step ahead (vDNN) */
-    MM_FETCH_DEMAND, /* when it is needed */
+    MM_FETCH_DEPTH, /* `depth` maps when the backward pass begins, then one more after each map that it finishes with */
+    MM_FETCH_LAYER, /* one backward step ahead (vDNN) */
+    MM_FETCH_DEMAND, /* right before the step that needs them */
 } mm_fetch;
 
 typedef enum mm_when {
-    MM_WHEN_NEEDED, /* no more maps than the budget forces (mm_engine_plan_needed) */
-    MM_WHEN_ALWAYS, /* all, whatever the budget */
+    MM_WHEN_NEEDED, /* act on no more maps than the budget forces (mm_engine_plan_needed) */
+    MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
 } mm_when;
 
-/* Of the engine behind every policy but the two baselines, whose configuration is empty. */
+/* Configuration of the engine, on which all policies but the two baselines run. The baselines' is empty. */
 typedef struct mm_engine_config {
-    mm_rule *rules; /* a copy of the struct borrows them */
+    mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;
     mm_fetch fetch;
-    int depth;
-    int leave_steps;   /* a map put away holds up the step that comes this many steps later; 0: none (asynchronous) */
-    mm_region buffers; /* of maps that are put away and fetched */
-    int k;             /* buffers wanted; 0: as many as needed */
+    int depth;         /* FETCH_DEPTH: maps fetched ahead */
+    int leave_steps;   /* the n-th step after an eviction waits until it has ended; 0: no step does (asynchronous) */
+    mm_region buffers; /* where evicted maps lie before they leave and after they are fetched */
+    int k;             /* number of tensor buffers; 0: as many as needed */
     mm_recompute_mode recompute;
-    mm_region codes; /* of codes that stay on the device. HEAP: made elsewhere, and copied (the unoptimised workflow) */
-    int throttle;    /* CODE_SWAP: pieces encoded ahead of the link at most (mm_node.throttle); 0: no limit */
+    mm_region codes; /* where codes lie that stay on the device. HEAP: a code is made elsewhere and copied there (the
+                        unoptimised workflow) */
+    int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
     mm_when when;
 } mm_engine_config;
 
-/* The codec of masks: a bit per element, whether it is above zero. */
+/* Spec of the codec of masks: one bit per element, set if the element is above zero. */
 extern const char mm_mask_spec[];
 
-/* Reads "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length. MM_ERR_INVALID says where and what; MM_ERR_NOMEM.
- * The caller ends the rules. */
+/* Parses rules such as "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length, into config->rules. The caller
+ * frees them with mm_rules_fini. MM_ERR_INVALID (the message says where and what), MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 void mm_rules_fini(mm_engine_config *config);
 
-/* The rules in their own language, as mm_rules_parse reads them; the caller frees it. NULL: out of memory. */
+/* The rules as text that mm_rules_parse reads. The caller frees it. NULL: out of memory. */
 char *mm_rules_print(const mm_engine_config *config);
 
-/* Adds a rule for all maps. `codec`: of an action that needs one; else NULL. MM_ERR_NOMEM. */
+/* Adds a rule for all maps. codec: NULL unless the action compresses. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_add(mm_engine_config *config, mm_action action, const char *codec);
 
-/* A copy with rules of its own, which the caller ends (mm_rules_fini). MM_ERR_NOMEM. */
+/* A copy with rules of its own, which the caller frees with mm_rules_fini. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_out);
 bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b);
 
-/* The codec of elements that the rules name, the first if they name several; "" if they name none. The mask is none. */
+/* The first codec that the rules name, masks aside; "" if they name none. */
 const char *mm_rules_codec(const mm_engine_config *config);
 
-/* The codecs that the rules name, and the mask: at most `capacity`; returns how many. */
+/* Writes the specs of all codecs that the rules need, the mask included, at most `capacity`; returns their number. */
 int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity);
 
 #endif

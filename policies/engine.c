@@ -12,24 +12,25 @@ typedef struct engine {
     const mm_engine_config *config;
     mm_schedule schedule;
     mm_maps maps;
-    int mask;   /* codec of signs, in the facts */
-    int issued; /* maps of the queue that were fetched in advance */
-    /* Groups of the map put away last: held until the next one is, so that one in flight never stops compute. */
+    int mask;   /* the codec of masks, in the facts */
+    int issued; /* entries of the queue that have had their turn */
+    /* Groups of the map that was evicted last. They live until the next eviction ends, so that the computation does not
+     * wait for an eviction in flight. */
     int32_t holding[3];
     int n_holding;
-    uint8_t *made;    /* per tensor: it has been made again, and is there */
-    uint8_t *wanted;  /* per tensor: it is to be made again for the step that comes next */
-    uint8_t *again;   /* per step: it runs again for that */
-    int first_again;  /* the first that does */
-    mm_tensor *wants; /* those that are wanted */
+    uint8_t *made;    /* per tensor: it was made again, and is there */
+    uint8_t *wanted;  /* per tensor: it is to be made again for the next step */
+    uint8_t *again;   /* per step: it is to run again for that */
+    int first_again;  /* the first such step */
+    mm_tensor *wants; /* the wanted tensors */
     int n_wants;
-    /* Per step: the last of the operations that it must wait for, because maps leave synchronously; -1. */
+    /* Per step: the last node of an eviction that it must wait for (leave_steps); -1: none. */
     int *leaving;
 } engine;
 
 /* ---------------------------------------------------------------- operations */
 
-/* An operation and the segment that it makes, in a group of its own of that region. Returns the node, or -1. */
+/* Adds an operation and the segment that it writes, in a new group of the region. Returns the node, or -1. */
 static int add_op(engine *e, mm_node_kind kind, const mm_map *m, int src, int codec, mm_region region, int64_t bytes,
                   int *segment_out) {
     mm_schedule *s = &e->schedule;
@@ -45,7 +46,7 @@ static int add_op(engine *e, mm_node_kind kind, const mm_map *m, int src, int co
     return mm_plan_op(s->plan, kind, m->tensor, src, segment);
 }
 
-/* In the unoptimised workflow a code is made in a place of its own, then copied to where it stays. */
+/* For the unoptimised workflow: adds the segment in which a code is made before it is copied to where it stays. */
 static bool add_stage(engine *e, int node, int64_t bytes) {
     mm_schedule *s = &e->schedule;
     int group = mm_schedule_group(s, MM_REGION_HEAP, bytes);
@@ -54,7 +55,7 @@ static bool add_stage(engine *e, int node, int64_t bytes) {
     return stage >= 0;
 }
 
-/* ENCODE after node `after`; to the sliding workspace, or (`passing`) to where it waits to be copied out. */
+/* Adds an ENCODE after node `after`. passing: the code goes on to pinned memory, so it lies in the general region. */
 static int encode(engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
     mm_schedule *s = &e->schedule;
     int64_t bytes = mm_facts_code(s->facts, codec, m->tensor)->code_bytes;
@@ -65,7 +66,7 @@ static int encode(engine *e, const mm_map *m, int codec, int after, bool passing
     return node;
 }
 
-/* A copy of segment `src` over the link, after node `after`. */
+/* Adds a copy of segment `src` over the link, after node `after`. */
 static int move(engine *e, mm_node_kind kind, const mm_map *m, int src, int after, mm_region region, int *copy_out) {
     mm_schedule *s = &e->schedule;
     const mm_segment from = s->plan->segments[src];
@@ -74,7 +75,7 @@ static int move(engine *e, mm_node_kind kind, const mm_map *m, int src, int afte
     return node;
 }
 
-/* ---------------------------------------------------------------- forward: put away */
+/* ---------------------------------------------------------------- forward: evict */
 
 static mm_status put_away_value(engine *e, mm_map *m, int after) {
     int from = e->schedule.value[m->tensor];
@@ -95,7 +96,7 @@ static mm_status put_away_value(engine *e, mm_map *m, int after) {
 }
 
 static mm_status put_away(engine *e, mm_map *m, int after) {
-    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* dropped: nothing is under way for it */
+    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* dropped, without any operation */
     mm_schedule *s = &e->schedule;
     int first = s->plan->n_nodes;
     int32_t before[3];
@@ -113,7 +114,7 @@ static mm_status put_away(engine *e, mm_map *m, int after) {
     return MM_OK;
 }
 
-/* Puts away what this forward step used last. */
+/* Evicts the maps that this forward step was the last to use. */
 static mm_status put_away_after(engine *e, int step, int node) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; u < info->n_uses; u++) {
@@ -130,7 +131,7 @@ static mm_status put_away_after(engine *e, int step, int node) {
 
 static bool is_fetched(const engine *e, const mm_map *m) { return e->schedule.value_node[m->tensor] >= 0; }
 
-/* A fetch beside one step only does not begin before that step does: when the one before has ended. */
+/* Makes a fetch wait for the latest step, so that it overlaps with one step only (vDNN). */
 static void wait_for_step(engine *e, int node) {
     mm_plan *plan = e->schedule.plan;
     int step = node - 1;
@@ -138,7 +139,7 @@ static void wait_for_step(engine *e, int node) {
     if (step >= 0) mm_plan_wait(plan, node, step);
 }
 
-/* Brings a map back from where it was put away. */
+/* Adds the operations that fetch an evicted map. */
 static mm_status fetch(engine *e, mm_map *m) {
     mm_schedule *s = &e->schedule;
     mm_region region = (mm_region)e->maps.region_of[m->tensor];
@@ -161,7 +162,7 @@ static mm_status fetch(engine *e, mm_map *m) {
     return MM_OK;
 }
 
-/* The next of the queue that a recomputation has not fetched before its turn. */
+/* Fetches the next map of the queue. Those that a recomputation has fetched already are skipped; a kept one counts. */
 static mm_status fetch_next(engine *e) {
     while (e->issued < e->maps.n_queue) {
         int index = e->maps.queue[e->issued++];
@@ -171,14 +172,15 @@ static mm_status fetch_next(engine *e) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- backward: make again */
+/* ---------------------------------------------------------------- backward: recompute */
 
 static void mark_wanted(engine *e, mm_tensor tensor) {
     e->wanted[tensor] = true;
     e->wants[e->n_wants++] = tensor;
 }
 
-/* What comes with it when a step is run again, and is needed yet. */
+/* Also wants the outputs that are only made together with others of the step (mm_map.along), if they are still
+ * needed. */
 static void want_along(engine *e, const mm_step_info *step, int when) {
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor other = step->uses[u].tensor;
@@ -189,7 +191,7 @@ static void want_along(engine *e, const mm_step_info *step, int when) {
     }
 }
 
-/* Has `tensor` there when step `when` begins: fetched, or wanted, with all that it is made of. */
+/* Makes `tensor` available to step `when`: fetches it, or marks it as wanted, with all that it is made of. */
 static mm_status want(engine *e, mm_tensor tensor, int when) {
     const mm_schedule *s = &e->schedule;
     int index = e->maps.map_of[tensor];
@@ -209,8 +211,8 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
     return MM_OK;
 }
 
-/* Runs the steps again that make what is wanted. In the order of the first time, so that what was written in place then
- * can be now. */
+/* Adds the steps that make the wanted tensors. They keep their order, so that outputs can be written in place as they
+ * were the first time. */
 static mm_status make_wanted(engine *e, int when) {
     for (int step = e->first_again; step < when; step++) {
         if (!e->again[step]) continue;
@@ -229,7 +231,7 @@ static mm_status make_wanted(engine *e, int when) {
 
 /* ---------------------------------------------------------------- backward: what a step needs */
 
-/* What this backward step reads must have been fetched, however small the depth. */
+/* Fetches all maps that this backward step reads, however small the depth, and recomputes others, unless `ahead`. */
 static mm_status fetch_for(engine *e, int step, bool ahead) {
     if (step >= mm_graph_steps(e->schedule.graph)) return MM_OK;
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
@@ -239,7 +241,7 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
         mm_map *m = &e->maps.maps[index];
         if (info->uses[u].form == MM_FORM_SIGN && m->sign) continue;
         if (m->action == MM_ACTION_RECOMPUTE) {
-            if (!ahead) MM_TRY(want(e, m->tensor, step)); /* computed when it is needed, not before */
+            if (!ahead) MM_TRY(want(e, m->tensor, step)); /* recomputed right before the step */
             continue;
         }
         while (!is_fetched(e, m)) MM_TRY(e->config->fetch == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
@@ -247,7 +249,7 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
     return make_wanted(e, step);
 }
 
-/* One more for each map that was fetched and that this backward step was the last to read. */
+/* Fetches one more map for each map of the queue that this backward step was the last to read. */
 static mm_status fetch_after(engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; e->config->fetch == MM_FETCH_DEPTH && u < info->n_uses; u++) {
@@ -271,7 +273,7 @@ static mm_status fetch_before(engine *e, int step, bool first) {
 
 /* ---------------------------------------------------------------- a whole plan */
 
-/* Codecs' scratch: one region for each stream, since a stream runs one operation at a time. */
+/* Adds scratch for codecs: one group for each stream, because a stream runs one operation at a time. */
 static mm_status add_scratch(engine *e) {
     mm_schedule *s = &e->schedule;
     int group[MM_STREAM_COUNT] = {-1, -1, -1, -1, -1};
@@ -331,7 +333,7 @@ static void engine_fini(engine *e) {
     free(e->again);
 }
 
-/* Everything but places. */
+/* Makes the plan without placing the regions that are placed by lifetime. */
 static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine_config *config,
                              const mm_selection *selection, mm_bounds *bounds_out) {
     *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec), .first_again = INT_MAX};

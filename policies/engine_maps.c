@@ -17,15 +17,16 @@ static bool is_reader_named(const mm_schedule *s, const uint8_t *named, mm_tenso
     return false;
 }
 
-/* Whether any of the layers is named whose outputs lie in a tensor's storage: whatever was written in its place counts,
- * conv -> bn -> relu in one storage is a convolution's output too. */
+/* Whether a layer is named whose output lies in the tensor's storage. All tensors written there in place count: of
+ * conv -> bn -> relu in one storage, the ReLU's output is a convolution's output too. */
 static bool is_maker_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {
     for (; tensor >= 0; tensor = s->over[tensor])
         if (named[mm_graph_tensor(s->graph, tensor)->producer]) return true;
     return false;
 }
 
-/* Which forms of a tensor, and of those that share its storage, the backward pass reads, and when. */
+/* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last step that reads
+ * elements. */
 static void backward_reads(const mm_schedule *s, mm_map *m) {
     m->last_value = -1;
     for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
@@ -39,7 +40,7 @@ static void backward_reads(const mm_schedule *s, mm_map *m) {
     }
 }
 
-/* Whether the codec takes the tensor, and gives its elements back. */
+/* Whether the codec can encode the tensor, and its decoding gives the elements. */
 static bool codes_value(const mm_facts *facts, int codec, mm_tensor tensor) {
     return codec >= 0 && facts->codecs[codec].gives_value && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
 }
@@ -54,14 +55,13 @@ void mm_maps_read_signs_from_value(const mm_schedule *s, mm_map *m) {
     m->last_value = s->last_step[m->tensor];
 }
 
-/* The forward step that writes a tensor. */
 int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
     return mm_graph_layer(graph, mm_graph_tensor(graph, tensor)->producer)->step[MM_FORWARD];
 }
 
 bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
 
-/* Settles what is put away of the map; false if the rule cannot serve it, and the next one is tried. */
+/* Fills in how the rule evicts the map. False: the rule cannot serve the map, and the next one is tried. */
 static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
                    mm_map *m) {
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
@@ -119,30 +119,31 @@ static void order_fetches(mm_maps *maps) {
     }
 }
 
-/* In the queue with those that are kept, so that a fetch runs ahead as far as if all were put away, and no farther. */
+/* Adds the map to the queue of fetches. Kept maps are in it too, so that fetches run ahead just as far as if all maps
+ * were evicted. */
 static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
     if (!m->value || m->action == MM_ACTION_RECOMPUTE) return;
     maps->keys[maps->n_queue++] = ((int64_t)m->first_backward << 32) | (kept ? INT32_MAX : maps->n - 1);
     if (kept) maps->ended[m->last_value]++;
 }
 
-/* Of n things the index-th, where `limit` of them are picked, spread evenly. */
+/* Whether the index-th of n things is picked, if `limit` are picked and spread evenly. */
 static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index + 1) * limit / n > index * limit / n; }
 
-/* `before`: the maps so far. */
+/* before: the eligible maps before this one. */
 static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_maps *before) {
     if (selection->of == 0) return before->eligible < selection->limit;
     if (!selection->of_rule) return is_picked(before->eligible, selection->limit, selection->of);
     int limit = selection->limit, n = selection->of_rule[m->rule];
     for (int r = 0; r < m->rule; r++) limit -= selection->of_rule[r];
     if (limit <= 0 || limit >= n) return limit > 0;
-    /* Nothing goes beside the computation where it is done again: whole segments are better than parts of all. */
+    /* Recomputation does not overlap with the computation, so there is nothing to spread: whole segments are better. */
     if (m->action == MM_ACTION_RECOMPUTE) return before->of_rule[m->rule] < limit;
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
-/* Whether what a step saved comes with a map of its that is made again, so that it need not be kept. What the step is
- * given then (mm_graph_allow_given) it does not make. */
+/* Whether a saved tensor (a pool's index map) comes along when another output of its step is recomputed, so that it
+ * need not be kept. A tensor that the step is given when it runs again (mm_graph_allow_given) is not made. */
 static bool comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return false;
@@ -176,7 +177,8 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor) {
     maps->map_of[tensor] = maps->n++;
 }
 
-/* In the order in which they are made, so that what a map is made of is settled before it. */
+/* Decides about one tensor. Tensors come in order of first use, so the maps that a map is made of are decided
+ * before. */
 static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
                        mm_tensor t) {
     mm_map *m = &maps->maps[maps->n];
@@ -195,7 +197,8 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         mm_recompute_join(s, maps, maps->n - 1);
         return;
     }
-    /* The whole storage that leads to the map goes through a buffer; an allocation of its own has no such past. */
+    /* All tensors whose storage the map takes over in place lie in the buffer. Heap maps take over none: each is an
+     * allocation of its own. */
     if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
     for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
 }
@@ -204,7 +207,8 @@ static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config
     int n = mm_graph_tensors(s->graph);
     for (int t = 0; t < n; t++) maps->map_of[t] = -1;
     for (int i = 0; i < n; i++) choose_one(maps, s, config, selection, maps->survey->order[i]);
-    /* What would be written over such a map in the backward pass finds another copy there, or only its mask. */
+    /* No tensor is written in place over such a map: in the backward pass its elements lie elsewhere, or only its mask
+     * is there. */
     for (int t = 0; t < n; t++)
         if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
     mm_recompute_settle_keeping(maps, config->recompute);
@@ -246,7 +250,7 @@ void mm_maps_fini(mm_maps *maps) {
     memset(maps, 0, sizeof *maps);
 }
 
-/* ---------------------------------------------------------------- what all plans have in common */
+/* ---------------------------------------------------------------- the survey */
 
 static mm_status order_tensors(mm_survey *survey) {
     int n = mm_graph_tensors(survey->graph);

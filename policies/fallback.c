@@ -3,7 +3,7 @@
 #include "mm/core/status.h"
 #include "policies/strategies.h"
 
-/* Adds a policy, which is taken, unless one that does the same is there. */
+/* Adds a policy, and takes it over; frees it if an equal one is there already. */
 static void take(mm_fallback *f, const char *step, mm_policy *policy) {
     bool known = false;
     for (int i = 0; i < f->n && !known; i++) known = mm_policy_equal(&f->substitutes[i].policy, policy);
@@ -13,7 +13,8 @@ static void take(mm_fallback *f, const char *step, mm_policy *policy) {
         f->substitutes[f->n++] = (mm_substitute){.policy = *policy, .step = step};
 }
 
-/* The same of a policy whose configuration was changed. `status`: of the changes; if it is none, the policy is ended. */
+/* The same for a policy whose configuration was changed. status: result of the change; if it is a failure, the policy
+ * is freed and the failure returned. */
 static mm_status take_changed(mm_fallback *f, const char *step, mm_policy *policy, mm_status status) {
     if (status == MM_OK) status = mm_policy_print(policy);
     if (status == MM_OK)
@@ -23,15 +24,15 @@ static mm_status take_changed(mm_fallback *f, const char *step, mm_policy *polic
     return status;
 }
 
-/* ---------------------------------------------------------------- the policy, by less */
+/* ---------------------------------------------------------------- the policy in less memory */
 
-/* No allocation for each map, in place of the naive forms. */
+/* Replaces the naive forms, which allocate for each map. */
 static void plan_memory(mm_engine_config *config) {
     if (config->buffers == MM_REGION_HEAP) config->buffers = MM_REGION_BUFFERS;
     if (config->codes == MM_REGION_HEAP) config->codes = MM_REGION_CODES;
 }
 
-/* The policy with less of what it takes beside its maps, and without any wish for a number of buffers. */
+/* Adds the policy with planned memory, with this depth, and with as many buffers as it needs. */
 static mm_status add_smaller(mm_fallback *f, const mm_policy *policy, const char *step, int depth) {
     mm_policy smaller;
     MM_TRY(mm_policy_copy(policy, &smaller));
@@ -57,12 +58,12 @@ static mm_status add_own(mm_fallback *f, const mm_policy *policy) {
 
 /* ---------------------------------------------------------------- stronger policies */
 
-/* One map fetched ahead, where the policy fetches ahead at all. */
+/* Fetches one map ahead rather than several. */
 static void fetch_late(mm_engine_config *config) {
     if (config->depth > 1) config->depth = 1;
 }
 
-/* The rules of a policy and rules for all other maps behind them. */
+/* Sets the rules to those of a policy, followed by rules with these actions for all other maps. */
 static mm_status extend(mm_engine_config *config, const mm_engine_config *own, const mm_action actions[2],
                         const char *codec) {
     mm_engine_config copy;

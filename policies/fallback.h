@@ -1,36 +1,37 @@
-/* Fallback: what may stand in for a policy when there is less memory than was asked for.
+/* Fallback: the substitutes for a policy when there is less memory than it was given.
  *
  *   the policy itself
- *   smaller workspaces     each step's variant with the least scratch
- *   planned memory         no allocation for each map (the naive forms), storage used again
- *   later decodes          one map fetched ahead
- *   more swapping          the maps that the policy keeps go to host memory, too
- *   a stronger policy      cheap layers recomputed; then all layers of segments, with what they are made of swapped;
- *                          then everything out, the computation waiting; all recomputed, nothing swapped; a lossy code
- *                          for all
+ *   smaller workspaces     for each step the variant with the smallest workspace
+ *   planned memory         for naive forms: no allocation for each map, storage used again
+ *   later decodes          only one map fetched ahead
+ *   more swapping          maps that the policy keeps are swapped too
+ *   a stronger policy      recompute cheap layers, then also swap; recompute whole segments and swap their inputs; swap
+ *                          all maps while the computation waits; recompute all, swap nothing; compress all maps
  *
- * Nothing on it is lossy unless the policy is, and then with the policy's own codec. A pure function of the policy's
+ * A substitute is lossy only if the policy is, and then it uses the policy's codec. A pure function of the policy's
  * configuration. */
 #ifndef POLICIES_FALLBACK_H
 #define POLICIES_FALLBACK_H
 
 #include "policies/policy.h"
 
+/* An upper bound of what fallback.c adds: at most 4 forms of the policy, 3 and 4 stronger ones, and one that
+ * compresses. */
 enum { MM_FALLBACK_MAX = 12 };
 
-/* A substitute, with the variants of the least workspace where facts have several. */
+/* A substitute. It is planned with the facts' variants of the smallest workspace. */
 typedef struct mm_substitute {
     mm_policy policy;
-    const char *step; /* in a word; static */
+    const char *step; /* what was changed, in a few words; static */
 } mm_substitute;
 
-/* The substitutes of a policy, in the order in which they are to be tried; the first is the policy itself. */
+/* The substitutes of a policy, in the order in which to try them; the first is the policy itself. */
 typedef struct mm_fallback {
     mm_substitute substitutes[MM_FALLBACK_MAX];
     int n;
 } mm_fallback;
 
-/* MM_ERR_NOMEM. The caller ends it. */
+/* MM_ERR_NOMEM. The caller frees it with mm_fallback_fini. */
 MM_CHECKED mm_status mm_fallback_init(mm_fallback *fallback, const mm_policy *policy);
 void mm_fallback_fini(mm_fallback *fallback);
 

@@ -1,11 +1,12 @@
-/* Reuse of bytes across streams: the first user of a segment waits for whoever used its bytes before. */
+/* Waits for reused bytes: the first user of a segment waits for the last users, on all streams, of segments that had
+ * its bytes before. */
 #include <stdlib.h>
 
 #include "mm/core/runs.h"
 #include "mm/core/status.h"
 #include "policies/schedule.h"
 
-/* Last user of each segment on each stream, -1. */
+/* [segment][stream]: the segment's last user on that stream; -1: none. NULL: out of memory. */
 static int32_t *last_users(const mm_plan *plan) {
     size_t n = (size_t)plan->n_segments * MM_STREAM_COUNT;
     int32_t *last = malloc((n + 1) * sizeof *last);
@@ -38,7 +39,7 @@ static int by_first_node(const void *a, const void *b) {
 
 mm_status mm_schedule_guard(mm_plan *plan) {
     size_t n = 0;
-    mm_runs memory[2] = {{0}}; /* the device's, pinned; tags: the segment that had the bytes last */
+    mm_runs memory[2] = {{0}}; /* device, pinned; tag: the segment that had the bytes last */
     int32_t *last = last_users(plan);
     int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
     bool enough = last && order;
@@ -47,7 +48,7 @@ mm_status mm_schedule_guard(mm_plan *plan) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && s->bytes > 0 && s->first_node >= 0) order[n++] = ((int64_t)s->first_node << 32) | i;
     }
-    bool sorted = true; /* as segments mostly come */
+    bool sorted = true; /* segments mostly are */
     for (size_t i = 1; enough && i < n; i++) sorted &= order[i - 1] <= order[i];
     if (enough && !sorted) qsort(order, n, sizeof *order, by_first_node);
     for (size_t i = 0; enough && i < n; i++) {

@@ -1,7 +1,7 @@
-/* The two baselines, which keep every feature map as it is from its forward to its backward use.
- *   naive     storage of its own for every tensor, nothing freed: the papers' baseline, sum of l_f + sum of l_b
- *   liveness  storage is used again after a tensor's last use, equal tensors share it, and what can be is written in
- *             place: the lean baseline that all else is compared with */
+/* The two baselines, which keep every feature map from its forward to its backward use.
+ *   naive     every tensor has storage of its own, and nothing is freed: the papers' baseline, sum of l_f + sum of l_b
+ *   liveness  storage is used again after a tensor's last use, aliases share it, and outputs are written in place where
+ *             possible: the lean baseline that other policies are compared with */
 #include "mm/core/status.h"
 #include "policies/schedule.h"
 #include "policies/strategies.h"

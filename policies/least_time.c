@@ -14,8 +14,8 @@ static double copy_ns(const mm_plan *plan, const mm_facts *facts, const mm_node 
     return rate > 0 ? (double)plan->segments[n->dst].bytes / (double)rate * 1e9 : 0;
 }
 
-/* Whatever waits for whatever: no stream takes less than its own work, and the computation is slowed down for as long
- * as others work beside it. */
+/* A bound that ignores waits: no stream takes less time than its own work, and the computation is slowed down while
+ * codecs or copies run beside it. */
 static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     double busy[MM_STREAM_COUNT] = {0}, most = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -41,7 +41,7 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     return most;
 }
 
-/* Where nothing slows anything down, no further wait, as places add them, makes anything end earlier. */
+/* A bound that ignores slowdowns: without them, the waits that placing adds cannot make any node end earlier. */
 static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
     mm_facts unhindered = *facts;
     unhindered.contention_permille = unhindered.link_contention_permille = 0;
@@ -59,7 +59,8 @@ mm_status mm_least_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_
     MM_TRY(unhindered_ns(plan, facts, &unhindered));
     double most = busiest_ns(plan, facts);
     if (most < (double)unhindered) most = (double)unhindered;
-    /* The simulator rounds at the end of each piece, and speeds to millionths. */
+    /* Error of the simulator: it rounds ns at the end of each piece (at most 8 pieces of a node), and speeds to 1e-6.
+     * The factors 16 and 4 are chosen above that. */
     double rounding = 16.0 * plan->n_nodes + most * 4e-6;
     *ns_out = most > rounding ? (int64_t)(most - rounding) : 0;
     return MM_OK;

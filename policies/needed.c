@@ -1,4 +1,4 @@
-/* when=needed: no more than the budget forces. */
+/* when=needed: compares plans that act on more and more maps, and takes the fastest that fits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,10 @@
 #include "policies/engine.h"
 #include "policies/nominal.h"
 
-/* Numbers of maps that are tried in each way: of a graph of more steps fewer, so that it takes no longer. */
+/* LIMITS: numbers of maps that are tried in each way; above LARGE_STEPS steps fewer, in proportion, down to
+ * LIMITS_LEAST. All are chosen: planning takes about a second for the largest networks of the zoo
+ * (tools/bench:planning), and 32 numbers are 3 % of the maps apart. DEEPER, the factor of a deeper fetch, is chosen
+ * too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
 static int limits_of(const mm_graph *graph) {
@@ -16,12 +19,13 @@ static int limits_of(const mm_graph *graph) {
     return limits > LIMITS_LEAST ? (int)limits : LIMITS_LEAST;
 }
 
-/* A way to act on some of the maps. What goes beside the computation is best spread over it: the first maps alone leave
- * one right after the other, and come back so. A slow link wants to begin earlier; buffers for all maps may take more
- * than placing each by its life, and so may a region for codes, which is idle for half of the time (`loose`). What one
- * rule does may cost less than what the next does: `ranked` does all of the one first. */
+/* A way to act on some of the maps. No way is best for all networks, so all are compared. */
 typedef struct way {
-    bool spread, ranked, deeper, placed, loose;
+    bool spread; /* maps spread over the network, so that evictions and fetches are; else the first maps, in a row */
+    bool ranked; /* all maps of a rule before any of the next rule's, which may cost more */
+    bool deeper; /* fetches begin earlier, for a slow link */
+    bool placed; /* maps placed by lifetime, which may take less than tensor buffers for all of them */
+    bool loose;  /* codes placed by lifetime too: the sliding workspace is idle half of the time */
 } way;
 
 static const way ways[] = {
@@ -42,9 +46,9 @@ static bool keeps_codes(const mm_engine_config *config) {
     return false;
 }
 
-/* Whether the way is another than those before it. */
+/* Whether the way differs from the ways before it. */
 static bool makes_a_difference(const way *w, const mm_engine_config *config) {
-    if (w->spread && config->fetch == MM_FETCH_DEMAND) return false; /* nothing goes beside the computation */
+    if (w->spread && config->fetch == MM_FETCH_DEMAND) return false; /* nothing overlaps with the computation */
     if (w->deeper && config->fetch != MM_FETCH_DEPTH) return false;
     if (w->ranked && config->n_rules < 2) return false;
     if (w->loose && !w->ranked && !keeps_codes(config)) return false;
@@ -65,9 +69,9 @@ static mm_engine_config config_of(const way *w, const mm_engine_config *config) 
 typedef struct candidate {
     way way;
     mm_selection selection;
-    int order;     /* in which they enter */
-    int64_t bytes; /* its peak; what that is at the least, as long as it is not placed */
-    int64_t ns;    /* its step; the same */
+    int order;     /* number of its entry */
+    int64_t bytes; /* its peak; a lower bound until it is placed */
+    int64_t ns;    /* its iteration's time; a lower bound until it is placed */
 } candidate;
 
 typedef struct contest {
@@ -76,17 +80,17 @@ typedef struct contest {
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
-    int eligible, *of_rule; /* maps to select from, and how many of them each rule acts on */
-    bool refused;           /* some that would take more buffers than they may have */
-    candidate *candidates;  /* all that may be within the pinned memory */
+    int eligible, *of_rule; /* number of eligible maps, in all and by rule */
+    bool refused;           /* a candidate needed more buffers than config->k */
+    candidate *candidates;  /* those whose bound is within the pinned memory */
     int n, entered;
     candidate best;
-    mm_plan *plan; /* of the best */
-    bool fits, fits_pinned;
-    candidate least; /* the one with the lowest peak of those within the pinned memory */
+    mm_plan *plan;          /* of the best */
+    bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
+    candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
 } contest;
 
-/* Of equal ones the first. */
+/* Tie-break: the first to enter. */
 static int by_order(const candidate *x, const candidate *y) { return (x->order > y->order) - (x->order < y->order); }
 
 static int by_bytes(const void *a, const void *b) {
@@ -107,8 +111,8 @@ static mm_status step_time(const mm_plan *plan, const mm_facts *facts, int64_t *
     return MM_OK;
 }
 
-/* What fits is better than what does not, then what is faster; of plans that do not fit, what is within the pinned
- * memory, then what needs less. */
+/* A plan that fits beats one that does not; of two that fit, the faster wins. Of two that do not, one within the pinned
+ * memory wins, then the one that needs less. */
 static bool is_better(const contest *c, const candidate *placed, bool fits, bool fits_pinned) {
     if (!c->plan) return true;
     if (fits != c->fits) return fits;
@@ -140,7 +144,7 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     return compare_plan(c, &one, plan);
 }
 
-/* A plan that takes more buffers than it may have is passed over. */
+/* Turns MM_ERR_INFEASIBLE (more buffers than config->k) into MM_OK, and notes it. */
 static mm_status pass_over_refused(contest *c, mm_status status) {
     c->refused |= status == MM_ERR_INFEASIBLE;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
@@ -150,8 +154,7 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Which of two ways to find places makes others wait less cannot be told beforehand, nor which ends lower where both
- * are as high: the last segment need not fill its units. */
+/* Tries two layouts. Neither dominates: either may cause fewer waits, or end lower. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
     return place(c, one, MM_LAYOUT_QUICK);
@@ -159,7 +162,7 @@ static mm_status place_quickly(contest *c, const candidate *one) {
 
 /* ---------------------------------------------------------------- who enters */
 
-/* `of_rule_out`: NULL: not asked. */
+/* Adds a candidate by its bounds, if these are within the pinned memory. of_rule_out: may be NULL. */
 static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
     mm_engine_config config = config_of(&one.way, c->config);
     mm_bounds bounds = {.pinned_bytes = INT64_MAX};
@@ -188,8 +191,9 @@ static mm_status enter_way(contest *c, const way *w) {
 
 /* ---------------------------------------------------------------- who wins
  *
- * The fastest that fits, and it does not depend on the budget which are compared: what is passed over would not have
- * won. What needs least is worth a longer search for its places, which competes with the others. */
+ * The fastest candidate that fits. Those that are not placed could not have won, by their bounds; so the result is as
+ * if all were placed, whatever the budget. Candidates that may have the lowest peak get a longer search for their
+ * places. */
 
 static mm_status find_fastest(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
@@ -198,7 +202,7 @@ static mm_status find_fastest(contest *c) {
     return MM_OK;
 }
 
-/* Whether what needs least, which one that may be, might win. */
+/* Whether a candidate that needs less memory than the least so far may still win. */
 static bool least_matters(const contest *c) {
     if (!c->fits) return true;
     for (int i = 0; i < c->n; i++)
@@ -225,7 +229,7 @@ static mm_status compare(contest *c) {
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
     MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
-    /* Says why nothing is done: as for all maps. */
+    /* The plan that keeps all maps is left only because others need too many buffers: returns that failure. */
     return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
 }
 
@@ -241,8 +245,8 @@ static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned
     return compare(c);
 }
 
-/* Where nothing fits, the plan is that of the smallest budget in which anything does, so that what is told of the least
- * is what runs in it: of the plans that need so little the fastest. A search that goes by time may end lower still. */
+/* If no plan fits, searches again in the budget of the lowest peak found, until that peak does not sink any more. So
+ * the minimum that is reported is the peak of the plan that runs in that budget. */
 static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
     MM_TRY(compare_within(c, device_bytes, pinned_bytes));
     while (c->fits_pinned &&
@@ -251,7 +255,7 @@ static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_byte
     return MM_OK;
 }
 
-/* The facts with nominal times, in arrays of their own; the rest is borrowed. */
+/* A copy of the facts with nominal times. Its variants and codes are its own; the rest is borrowed. */
 static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal) {
     size_t variants = (size_t)facts->variant_first[facts->n_steps] * sizeof *facts->variants;
     size_t codes = (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes;
@@ -266,8 +270,8 @@ static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_f
     return MM_OK;
 }
 
-/* The plan does not depend on the limit of pinned memory if it is within it: so it stays the same where it is given just
- * what it takes. */
+/* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same
+ * if the limit is set to just what it takes. */
 static mm_status hold(contest *c, const mm_limits *limits) {
     c->candidates = malloc((1 + (size_t)WAYS * LIMITS) * sizeof *c->candidates);
     c->of_rule = calloc((size_t)c->config->n_rules + 1, sizeof *c->of_rule);
@@ -284,7 +288,7 @@ mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, co
     mm_facts nominal = {0}, near = *facts;
     contest c = {.graph = graph, .facts = &near, .limits = *limits, .config = config};
     mm_status status = MM_OK;
-    near.far_ps_per_byte = 0; /* that a small memory is faster is no reason to do something where nothing is forced */
+    near.far_ps_per_byte = 0; /* a smaller memory is faster (mm/core/far.h), but that shall not favour evictions */
     if (mm_nominal_is_due(facts)) {
         status = nominal_init(graph, &near, &nominal);
         c.facts = &nominal;

@@ -1,10 +1,13 @@
-/* A GPU of some 6 TFLOP/s, whose memory moves 250 GB/s, its link 12, its codecs 25, about. */
+/* Nominal times are those of a GPU of the class of tools/facts/titanx.json: about 6 TFLOP/s, 250 GB/s of memory, a
+ * link of 12 GB/s, codecs of 25 GB/s, 8 us for a launch. tools/facts/README.md says where these come from. */
 #include "policies/nominal.h"
 
 #include "mm/core/graph.h"
 
-/* Bytes per ns. A convolution or a product of matrices is worth the traffic of its tensors some times over in
- * arithmetic. A mask is made, and read, as fast as the memory is. */
+/* In bytes per ns (GB/s). Dear layers (convolutions, products) take as long as if their tensors moved at
+ * ARITHMETIC_RATE: chosen, about a quarter of the memory's rate, because their arithmetic takes longer than their
+ * traffic. Masks are encoded and decoded at the memory's rate. CONTENTION_PERMILLE is chosen; titanx.json has 110 and
+ * 50 for codecs and copies. */
 enum { MEMORY_RATE = 250, ARITHMETIC_RATE = 60, CODEC_RATE = 25 };
 enum { LAUNCH_NS = 8000, CONTENTION_PERMILLE = 50 };
 #define LINK_BYTES_PER_S INT64_C(12000000000)
@@ -15,13 +18,13 @@ bool mm_nominal_is_due(const mm_facts *facts) {
     return true;
 }
 
-/* As long as a time may be (facts.h), however large the tensor. */
+/* ns + bytes / rate, at most MM_NS_MOST, the longest time that facts may have. */
 static int64_t add_bytes(int64_t ns, int64_t bytes, double rate) {
     double more = (double)bytes / rate;
     return more < (double)(MM_NS_MOST - ns) ? ns + (int64_t)more : MM_NS_MOST;
 }
 
-/* How much faster the device is. */
+/* Speed of the device relative to the nominal GPU. */
 static double scale_of(const mm_facts *facts) {
     return facts->memory_bytes_per_s > 0 ? (double)facts->memory_bytes_per_s / (MEMORY_RATE * 1e9) : 1;
 }
@@ -35,7 +38,8 @@ static int64_t step_ns(const mm_graph *graph, const mm_step_info *step, double s
     return ns;
 }
 
-/* With both ways busy each has five sixths of what it has alone. */
+/* With both directions busy each has five sixths of its rate alone: 10 of 12 GB/s (titanx.json, whose ratio was
+ * measured on an H200). */
 static void time_link(int64_t *alone, int64_t *both) {
     if (*alone <= 0) *alone = LINK_BYTES_PER_S;
     if (*both <= 0) *both = *alone - *alone / 6;

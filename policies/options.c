@@ -10,7 +10,7 @@ static mm_status no_memory(const mm_policy_ops *ops) {
     return mm_fail(MM_ERR_NOMEM, "out of memory for policy %s", ops->name);
 }
 
-/* The field of the configuration that a NUMBER or CHOICE sets: an int or an enumeration, which is as large. */
+/* The configuration's field of a NUMBER or CHOICE: an int, or an enumeration, which has the same size. */
 static int get_field(const mm_engine_config *config, const mm_option_desc *d) {
     int value;
     memcpy(&value, (const char *)config + d->field, sizeof value);
@@ -21,7 +21,7 @@ static void set_field(mm_engine_config *config, const mm_option_desc *d, int val
     memcpy((char *)config + d->field, &value, sizeof value);
 }
 
-/* The i-th choice: returns its length, and where it begins; 0 past the last. */
+/* The i-th choice of "a|b|c": returns its length and sets its beginning; 0 past the last. */
 static size_t choice(const mm_option_desc *d, int i, const char **begin_out) {
     const char *c = d->choices;
     for (; i > 0 && c; i--) {
@@ -40,7 +40,7 @@ static const mm_option_desc *find_type(const mm_policy_ops *ops, mm_option_type 
     return NULL;
 }
 
-/* The value of the option of that type: given, or its fallback; "" if the policy has none such. */
+/* The value of the option of that type, given or default; "" if the policy has no such option. */
 static const char *value_of(const mm_policy_ops *ops, const mm_option_values *values, mm_option_type type) {
     const mm_option_desc *d = find_type(ops, type);
     if (!d) return "";
@@ -72,7 +72,7 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *va
     return MM_OK;
 }
 
-/* The rules in their own language, which the caller frees. NULL: out of memory. */
+/* The policy's rules as text. The caller frees it. NULL: out of memory. */
 static char *rules_text(const mm_policy_ops *ops, const mm_option_values *values, const char *codec) {
     if (find_type(ops, MM_OPTION_RULES)) return mm_text_format("%s", value_of(ops, values, MM_OPTION_RULES));
     bool all = strcmp(value_of(ops, values, MM_OPTION_ELIGIBLE), "all") == 0;
@@ -104,9 +104,9 @@ mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values 
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- and back */
+/* ---------------------------------------------------------------- to text */
 
-/* The value of an option, which the caller frees. NULL: out of memory. */
+/* The value of an option as text. The caller frees it. NULL: out of memory. */
 static char *option_text(const mm_option_desc *d, const mm_engine_config *config) {
     const char *c = "";
     switch (d->type) {
@@ -122,7 +122,7 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
         return strdup(strcmp(config->rules[0].selector.text, "*") == 0 ? "all" : d->fallback);
     case MM_OPTION_RULES:
         return mm_rules_print(config);
-    case MM_OPTION_RATE: /* told as the codec */
+    case MM_OPTION_RATE: /* printed as the option of the codec */
         break;
     }
     return strdup("");

@@ -1,20 +1,20 @@
-/* Options of a policy: from text to its configuration, and back. */
+/* Options of a policy: parses them into its configuration, and prints them from it. */
 #ifndef POLICIES_OPTIONS_H
 #define POLICIES_OPTIONS_H
 
 #include "policies/policy.h"
 
-/* Of each of ops->options the value that was given, checked against its description; NULL: none was. */
+/* Per entry of ops->options: the value that was given, already checked against the entry; NULL: none. */
 typedef struct mm_option_values {
     const char *given[MM_OPTION_MAX];
 } mm_option_values;
 
-/* The configuration, with rules that the caller ends. MM_ERR_INVALID: options that contradict each other, rules that are
- * none, more codecs than a plan may have; MM_ERR_NOMEM. */
+/* Makes the configuration; the caller frees its rules (mm_rules_fini). MM_ERR_INVALID: options that contradict each
+ * other, invalid rules, or more than MM_MAX_CODECS codecs; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values *values,
                                           mm_engine_config *config_out);
 
-/* "name:key=value,...", without options that are at their fallbacks; the caller frees it. MM_ERR_NOMEM. */
+/* Prints the spec, "name:key=value,...". Options at their default are left out. The caller frees it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_options_print(const mm_policy_ops *ops, const mm_engine_config *config, char **spec_out);
 
 #endif

@@ -1,5 +1,6 @@
-/* Where what was scheduled lies. Codes, buffers and what is placed at run time take what they take; places by lifetime
- * are searched for, and cannot take less than is alive at once. So a plan's least peak is known before the search. */
+/* Places a schedule's groups. The sizes of the regions of codes, of buffers and of the heap follow directly. Regions
+ * placed by lifetime need a search, but cannot be smaller than the bytes alive at once. So a lower bound of the plan's
+ * peak is known before the search. */
 #include <stdlib.h>
 
 #include "buffers/heap_size.h"
@@ -39,7 +40,7 @@ static mm_status items_init(const mm_schedule *s, mm_region region, region_items
     return MM_OK;
 }
 
-/* Each group's life in issue order; first -1 if nothing uses it. */
+/* Lifetimes of the groups in issue order; first is -1 if no node uses the group. NULL: out of memory. */
 static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     mm_interval *lives = malloc(((size_t)s->n_groups + 1) * sizeof *lives);
     if (!lives) return NULL;
@@ -57,9 +58,9 @@ static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     return lives;
 }
 
-/* ---------------------------------------------------------------- regions, from their own beginnings */
+/* ---------------------------------------------------------------- regions: offsets from each region's beginning */
 
-/* The groups' offsets in their region. */
+/* Keeps the groups' offsets, and the region's size. */
 static void keep_offsets(mm_schedule *s, mm_region region, const region_items *r, int64_t height) {
     for (size_t i = 0; i < r->n; i++) s->lives[r->which[i]].offset = r->items[i].offset;
     s->region_bytes[region] = height;
@@ -107,14 +108,15 @@ static mm_status place_buffers(mm_schedule *s, int wanted) {
     return status;
 }
 
-/* Whether a group holds codes, which live long; what else is placed at run time comes and goes. */
+/* Whether a group holds a code. In the heap, codes live long and all else is short-lived, so they get separate
+ * parts. */
 static bool holds_code(const mm_schedule *s, int group) {
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++)
         if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;
     return false;
 }
 
-/* Heap bytes for the most of these items that can be alive at once. */
+/* Bytes that a heap needs for these items (mm_heap_region_bytes). */
 static mm_status heap_part(const mm_interval *items, size_t n, int64_t *bytes_out) {
     int64_t largest = 0;
     for (size_t i = 0; i < n; i++)
@@ -168,13 +170,13 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     int64_t bytes = mm_align(plan->base_bytes) + plan->external_bytes;
     for (int region = 0; region < MM_REGIONS; region++)
         if (region != MM_REGION_PINNED) bytes += s->region_bytes[region];
-    /* The last segment need not fill what its offset is a multiple of. */
+    /* The last segment may end up to MM_ALIGN - 1 bytes before its region does. */
     *bounds_out = (mm_bounds){.peak_bytes = bytes - MM_ALIGN + 1,
                               .pinned_bytes = s->region_bytes[MM_REGION_PINNED] - MM_ALIGN + 1};
     return MM_OK;
 }
 
-/* The regions one after the other. */
+/* Puts the regions one after the other, and sets the segments' offsets. */
 static void stack_regions(mm_schedule *s) {
     enum { PAGE = 4096 };
     mm_plan *plan = s->plan;

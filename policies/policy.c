@@ -17,10 +17,10 @@ static const mm_policy_ops *const table[] = {
 
 const mm_policy_ops *mm_policy_table(size_t i) { return i < sizeof table / sizeof *table ? table[i] : NULL; }
 
-/* "name:key=value,key=value" taken apart. Values may hold ':' and '=' (codec=zfp:rate=4). */
+/* A parsed spec, "name:key=value,key=value". Values may contain ':' and '=' (codec=zfp:rate=4). */
 typedef struct parsing {
     const mm_policy_ops *ops;
-    mm_option_values values; /* of the text that is taken apart */
+    mm_option_values values; /* point into the text that is parsed */
 } parsing;
 
 static const mm_option_desc *find_option(const mm_policy_ops *ops, const char *key) {
@@ -91,7 +91,7 @@ static mm_status set_option(parsing *p, const char *text, const char *value) {
     return MM_OK;
 }
 
-/* One piece between commas: key=value, or the text of a policy that takes one. */
+/* Parses one option: key=value, or the first option of a policy that takes_text, without its key. */
 static mm_status add_option(parsing *p, char *piece, bool first) {
     const mm_policy_ops *ops = p->ops;
     char *value = strchr(piece, '=');
@@ -105,7 +105,7 @@ static mm_status add_option(parsing *p, char *piece, bool first) {
     return set_option(p, piece, value + 1);
 }
 
-/* `text` is taken apart. */
+/* Parses `text`, and writes over it. */
 static mm_status parse(char *text, mm_policy *policy) {
     parsing p = {0};
     char *options = strchr(text, ':'), *rest = NULL;

@@ -1,5 +1,5 @@
-/* The policy contract: from a graph, facts, limits and options to a plan. A pure function: no device, thread, clock or
- * global, so the same inputs give the same plan everywhere. */
+/* The policy contract. A policy makes a plan of a graph, facts, limits and its configuration. It is a pure function,
+ * with no device, thread, clock or global, so the same inputs give the same plan everywhere. Thread-safe. */
 #ifndef POLICIES_POLICY_H
 #define POLICIES_POLICY_H
 
@@ -7,79 +7,82 @@
 #include "policies/config.h"
 
 enum {
-    MM_OPTION_MAX = 16, /* options of a policy */
-    MM_MAX_CODECS = 16, /* of one policy, the mask among them: what names more is refused */
+    MM_OPTION_MAX = 16, /* most options of a policy; more than any has */
+    MM_MAX_CODECS = 16, /* most codecs of a policy, the mask included; rules that name more are refused */
 };
 
 /* What an option sets. */
 typedef enum mm_option_type {
-    MM_OPTION_NUMBER,   /* a field of the configuration, from min to max */
-    MM_OPTION_CHOICE,   /* a field, to the value of the choice */
+    MM_OPTION_NUMBER,   /* a field of the configuration, to a number from min to max */
+    MM_OPTION_CHOICE,   /* a field of the configuration, to the value of a choice */
     MM_OPTION_CODEC,    /* the codec of the rules */
-    MM_OPTION_RATE,     /* the same, as a rate of zfp */
-    MM_OPTION_ELIGIBLE, /* what the rules name: the kind that they name, or all */
+    MM_OPTION_RATE,     /* the codec of the rules, as a rate of zfp */
+    MM_OPTION_ELIGIBLE, /* the layers of the rules: the kind that the policy names, or all */
     MM_OPTION_RULES,    /* the rules */
 } mm_option_type;
 
-/* One option that a policy takes: for parsing, checking, printing and help. */
+/* Description of an option, for parsing, checking, printing and help. */
 typedef struct mm_option_desc {
-    const char *key, *fallback, *help;
+    const char *key, *fallback, *help; /* fallback: the default, as text */
     mm_option_type type;
     size_t field;        /* NUMBER, CHOICE: offset of an int or enumeration in mm_engine_config */
     const char *choices; /* "a|b|c", or NULL */
-    int values[4];       /* CHOICE: of each */
-    int64_t min, max;    /* NUMBER */
+    int values[4];       /* CHOICE: the value of each choice */
+    int64_t min, max;    /* NUMBER: inclusive */
 } mm_option_desc;
 
-/* A policy: its options, the configuration that they are set in, and the function of it that plans. */
+/* A policy: its options, its configuration without them, and its planner. */
 typedef struct mm_policy_ops {
     const char *name, *summary;
     const mm_option_desc *options; /* ended by a NULL key; NULL: none */
     bool takes_text;               /* the first option may be given without its key: NAME:text,key=value */
-    const char *rules;             /* %s: the codec. NULL: an option gives them, or there are none */
-    mm_engine_config config;       /* what no option sets; no rules */
-    /* The plan with the lowest peak that the configuration allows, if none fits the limits: the caller tells from
-     * plan->peak_bytes (mm_plan_fits). The plan is the caller's. */
+    const char *rules;             /* rules as text, with %s for the codec. NULL: an option gives them, or none */
+    mm_engine_config config;       /* what no option sets; without rules */
+    /* Plans. If no plan fits the limits, *plan_out is the one with the lowest peak that the configuration allows; the
+     * caller finds out with mm_plan_fits. The caller destroys the plan. */
     mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                       const mm_engine_config *config, mm_plan **plan_out);
 } mm_policy_ops;
 
-/* A policy and its configuration. A copy of the struct borrows from it. */
+/* A policy with its configuration. A plain copy of the struct borrows from it. */
 typedef struct mm_policy {
     const mm_policy_ops *ops;
     mm_engine_config config;
-    char *spec; /* for people: as given, or as printed from the configuration */
+    char *spec; /* text for people: as given, or as printed from the configuration */
 } mm_policy;
 
-/* The i-th policy, NULL past the last. */
+/* The i-th policy; NULL past the last. */
 const mm_policy_ops *mm_policy_table(size_t i);
 
-/* MM_ERR_NOT_FOUND (lists the policies), MM_ERR_INVALID (unknown option: lists them; value missing or out of range:
- * says it), MM_ERR_NOMEM. The caller ends the policy with mm_policy_fini. */
+/* Parses a spec. MM_ERR_NOT_FOUND: no such policy (the message lists them); MM_ERR_INVALID: an unknown option (the
+ * message lists them), or a value that is missing or out of range; MM_ERR_NOMEM. The caller frees the policy with
+ * mm_policy_fini. */
 MM_CHECKED mm_status mm_policy_parse(const char *spec, mm_policy *policy_out);
 void mm_policy_fini(mm_policy *policy);
 
-/* The policy in its default form: all options at their fallbacks. MM_ERR_NOMEM. */
+/* The policy with all options at their defaults. MM_ERR_NOMEM. The caller frees it with mm_policy_fini. */
 MM_CHECKED mm_status mm_policy_default(const mm_policy_ops *ops, mm_policy *policy_out);
 
+/* A deep copy. MM_ERR_NOMEM. The caller frees it with mm_policy_fini. */
 MM_CHECKED mm_status mm_policy_copy(const mm_policy *policy, mm_policy *copy_out);
 
-/* Writes policy->spec anew, from the configuration: options at their fallbacks are left out. MM_ERR_NOMEM. */
+/* Replaces policy->spec by one printed from the configuration, without options at their defaults. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_policy_print(mm_policy *policy);
 
-/* Whether they do the same, whatever their specs. */
+/* Whether both have the same planner and configuration; specs are not compared. */
 bool mm_policy_equal(const mm_policy *a, const mm_policy *b);
 
-/* Whether a spec is one: the errors of mm_policy_parse. */
+/* Checks a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_check(const char *spec);
 
-/* Specs of the codecs whose facts the policy needs, with the mask where it compresses; returns how many. */
+/* Writes the specs of the codecs whose facts the policy needs, the mask included if it compresses; returns their
+ * number. */
 int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY]);
 
-/* The same of a spec. */
+/* The same for a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out);
 
-/* Plans and fills in plan->policy. Errors name the policy. */
+/* Plans, and sets plan->policy to the spec. The caller destroys the plan. Errors name the policy. */
 MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
                                     const mm_limits *limits, mm_plan **plan_out);
 

@@ -1,20 +1,20 @@
-/* The published strategies, as settings of one engine.
+/* The presets: published strategies as configurations of the one engine.
  *
- *   freelunch   compressed beside the computation, through persistent buffers and the sliding workspace
+ *   freelunch   FreeLunch: compresses maps beside the computation, with tensor buffers and the sliding workspace
  *   swap-async  FreeLunch's comparison: the same workflow with a copy to host memory instead of a codec
- *   hybrid      FreeLunch's Table III: convolutions' outputs compressed, everything else swapped asynchronously
- *   swap        SuperNeurons: maps used longest ago leave when memory is short, and the computation waits for them
- *   vdnn-all    vDNN: offloaded at once, prefetched one layer ahead; a transfer overlaps with one layer only
- *   vdnn-conv   the same for what convolutions read
- *   cdma        vdnn-all with a code instead of the map on the link. Its engine compresses what it reads at up to three
- *               times the link's rate and no faster (bandwidth-aware), so as not to take the memory's bandwidth from
- *               the computation; throttle=N paces the encoder by the link itself: it is never more than N pieces ahead
- *   recompute   cheap layers' outputs dropped, and made again when the backward pass needs them (SuperNeurons), or
- *               all layers' within segments (Chen et al.)
- *   recompute-swap  the same, and what all is made of is swapped asynchronously: as a rule less memory than
- *               recompute:mode=sqrt, at little more time, since between segments there is time for the link. Not
- *               published, as far as we know
- *   rules       whatever the user writes
+ *   hybrid      FreeLunch's Table III: compresses convolutions' outputs, swaps all other maps asynchronously
+ *   swap        SuperNeurons: swaps the maps used longest ago when memory is short; the computation waits for them
+ *   vdnn-all    vDNN: offloads each map at once, prefetches one layer ahead; a transfer overlaps with one layer only
+ *   vdnn-conv   the same for maps that convolutions read
+ *   cdma        cDMA: vdnn-all with codes on the link. cDMA's engine reads memory at no more than three times the link's
+ *               rate, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
+ *               never more than N pieces ahead
+ *   recompute   drops outputs of cheap layers, and makes them again when the backward pass needs them (SuperNeurons);
+ *               or does so with all layers of a segment (Chen et al.)
+ *   recompute-swap  the same within segments, and swaps their inputs asynchronously. Mostly needs less memory than
+ *               recompute:mode=sqrt at little more time, because the link has a segment's time for each. Not published,
+ *               as far as we know
+ *   rules       the user's own rules
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
  * (when=always). */
@@ -113,7 +113,7 @@ static const mm_option_desc rules_options[] = {
     {0},
 };
 
-/* Of policies that do not say. */
+/* The fields that a preset does not set otherwise. */
 #define CONFIG(fetches, leaves, region)                                                                                \
     {                                                                                                                  \
         .fetch = fetches, .leave_steps = leaves, .buffers = region, .codes = MM_REGION_CODES,                          \

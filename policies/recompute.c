@@ -1,12 +1,12 @@
 #include "policies/recompute.h"
 
-/* ---------------------------------------------------------------- what can be made again */
+/* ---------------------------------------------------------------- which maps can be made again */
 
-/* Whether any step between two changes a persistent or external tensor. */
+/* Whether a step after step `after` and before step `before` writes the tensor, which is persistent or external. */
 static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int before) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->writes == 0) return false;
-    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* of the first write: none is before it */
+    const mm_layer_info *writer = mm_graph_layer(s->graph, info->producer); /* of the first write */
     int first = info->last_use;
     for (int phase = MM_FORWARD; phase <= MM_UPDATE; phase++)
         if (writer->step[phase] >= 0 && writer->step[phase] < first) first = writer->step[phase];
@@ -21,14 +21,14 @@ static bool is_changed(const mm_schedule *s, mm_tensor tensor, int after, int be
 typedef struct query {
     const mm_schedule *schedule;
     mm_maps *maps;
-    bool all;   /* dear layers may run again, too */
-    int when;   /* before this step */
-    bool exact; /* nothing on the way was lossy */
+    bool all;   /* dear layers may run again too */
+    int when;   /* the tensor is needed before this step */
+    bool exact; /* no lossy code was met */
 } query;
 
 static bool can_make(query *q, mm_tensor tensor);
 
-/* Whether the search comes there for the first time. */
+/* Marks the tensor; false if this search has marked it already. */
 static bool meet(mm_maps *maps, mm_tensor tensor) {
     if (maps->mark[tensor] == maps->marks) return false;
     maps->mark[tensor] = maps->marks;
@@ -36,7 +36,7 @@ static bool meet(mm_maps *maps, mm_tensor tensor) {
     return true;
 }
 
-/* Whether a step that runs again finds a managed tensor. */
+/* Whether a managed input is available to a step that runs again. */
 static bool can_have(query *q, mm_tensor input) {
     const mm_schedule *s = q->schedule;
     if (s->plan->alias[input] != input || mm_graph_tensor(s->graph, input)->writes != 1) return false;
@@ -49,8 +49,8 @@ static bool can_have(query *q, mm_tensor input) {
     return (!m && mm_maps_outlives(s, input, q->when)) || can_make(q, input);
 }
 
-/* Whether a tensor can be made before step q->when: by layers of those kinds, from what is still there then, or can be
- * fetched, or made on the way. Marks all that is. */
+/* Whether a tensor can be made again before step q->when, by layers that may run again, from tensors that are still
+ * there then, can be fetched, or can be made again. Marks all tensors that it fetches or makes. */
 static bool can_make(query *q, mm_tensor tensor) {
     const mm_schedule *s = q->schedule;
     if (!meet(q->maps, tensor)) return true;
@@ -72,7 +72,7 @@ static bool can_make(query *q, mm_tensor tensor) {
 
 /* ---------------------------------------------------------------- segments */
 
-/* Shortens the way for those that ask next. */
+/* The last map of a map's segment: union-find with path halving. */
 static int find_segment(mm_maps *maps, int map) {
     while (maps->maps[map].segment != map) {
         int *leads = &maps->maps[map].segment;
@@ -86,13 +86,13 @@ static int64_t bytes_of(const mm_schedule *s, mm_tensor tensor) {
     return mm_align(mm_graph_tensor(s->graph, tensor)->bytes);
 }
 
-/* The i-th that the last search met, if it is a map that is made again; -1. */
+/* The map of the i-th tensor that the last search marked, if it is recomputed; else -1. */
 static int made_again(const mm_maps *maps, int i) {
     int map = maps->map_of[maps->met[i]];
     return map >= 0 && maps->maps[map].action == MM_ACTION_RECOMPUTE ? map : -1;
 }
 
-/* What a segment would take that holds the tensor and all that the last search met. */
+/* Bytes of the segment that would join the tensor with all segments that the last search reached. */
 static int64_t joined_bytes(const mm_schedule *s, mm_maps *maps, mm_tensor tensor) {
     int64_t bytes = bytes_of(s, tensor);
     for (int i = 0; i < maps->n_met; i++) {
@@ -145,9 +145,9 @@ void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode) {
     }
 }
 
-/* ---------------------------------------------------------------- a rule's word */
+/* ---------------------------------------------------------------- the action `recompute` */
 
-/* How many maps the layer that writes a tensor makes it of. */
+/* Number of maps that the layer which writes the tensor reads. */
 static int count_sources(const mm_graph *graph, mm_tensor tensor) {
     const mm_step_info *step = mm_graph_step(graph, mm_maps_producer(graph, tensor));
     int n = 0;
@@ -178,7 +178,7 @@ bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode 
         mm_maps_read_signs_from_value(s, m);
         return true;
     }
-    /* What comes back is not exact: the mask is kept beside it. */
+    /* The map does not come back exactly, so its mask is kept for readers of its signs. */
     int mask = mm_facts_codec(s->facts, mm_mask_spec);
     return mask >= 0 && mm_facts_code(s->facts, mask, m->tensor)->code_bytes >= 0;
 }

@@ -1,26 +1,28 @@
-/* Maps that are dropped and made again: which can be, and what becomes of them once they are there. A map is made by
- * running forward steps again, in their order, from what is kept, fetched or was made on the way. */
+/* Private to the engine: recomputed maps. A recomputed map is dropped, and made again in the backward pass: forward
+ * steps run again, in their order, from maps that are kept, fetched, or made again before it. */
 #ifndef POLICIES_RECOMPUTE_H
 #define POLICIES_RECOMPUTE_H
 
 #include "policies/engine_maps.h"
 
-/* Settles what a rule's `recompute` does to the map; false if it cannot be made again when it is needed. What the map
- * is made of has been settled. */
+/* Decides whether a map can be recomputed, and fills in how. False: it cannot. The maps that it is made of must be
+ * decided already. */
 bool mm_recompute_settle(const mm_schedule *schedule, mm_maps *maps, mm_recompute_mode mode, mm_map *map);
 
-/* To be called when a map that was settled so has become the maps' last: joins its segment with those of the maps that
- * it is made of. */
+/* Joins the segment of a map with those of the maps that it is made of. To be called right after mm_recompute_settle,
+ * once the map is the last of `maps`. */
 void mm_recompute_join(const mm_schedule *schedule, mm_maps *maps, int map);
 
-/* Settles of all such maps whether they are kept from their first use on, or made anew for each. */
+/* Decides for all recomputed maps whether they are kept after they were made again, or made anew for each use. To be
+ * called once all maps are joined. */
 void mm_recompute_settle_keeping(mm_maps *maps, mm_recompute_mode mode);
 
-/* The most that one layer's step takes: SuperNeurons' l_peak, below which no plan of its kind comes. */
+/* Bytes of the largest step: its managed tensors and its workspace. SuperNeurons' l_peak, a lower bound of the peak of
+ * any recomputing plan. */
 int64_t mm_recompute_layer_peak(const mm_schedule *schedule);
 
-/* Chen et al., "Training deep nets with sublinear memory cost" (2016): cuts the forward pass into about sqrt(n)
- * segments, and marks the maps that are read across a cut, which are kept. */
+/* RECOMPUTE_SQRT, after Chen et al., "Training deep nets with sublinear memory cost" (2016): cuts the forward pass into
+ * about sqrt(n) segments. kept: set for each map that is read across a cut. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_recompute_cut(const mm_schedule *schedule, uint8_t *kept);
 
 #endif

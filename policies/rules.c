@@ -1,4 +1,4 @@
-/* The rules' text: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
+/* Parses and prints rules: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

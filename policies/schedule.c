@@ -9,7 +9,7 @@ static bool is_managed(const mm_graph *graph, mm_tensor t) {
     return mm_graph_tensor(graph, t)->ownership == MM_MANAGED;
 }
 
-/* An output that equals its input takes the input's storage, if nothing writes to either again. */
+/* An output that equals its input shares the input's storage, if neither is written again. */
 static void recognise_aliases(mm_schedule *s) {
     for (int i = 0; i < mm_graph_steps(s->graph); i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
@@ -37,14 +37,15 @@ static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output
     return false;
 }
 
-/* Whether all that the step finds in that storage it lets the output be written over. */
+/* True if every input of the step that lies in this storage may be overwritten by the output. */
 static bool may_be_over(const mm_schedule *s, const mm_step_info *step, mm_tensor root, mm_tensor output) {
     for (int u = 0; u < step->n_uses; u++)
         if (s->plan->alias[step->uses[u].tensor] == root && !has_pair(step, step->uses[u].tensor, output)) return false;
     return true;
 }
 
-/* An output is written over an input whose last use this step is. One heir for each input, one input for each heir. */
+/* An output is written in place over an input that no later step uses. Each input is overwritten by one output at most,
+ * and each output overwrites one input at most. */
 static void recognise_inplace(mm_schedule *s) {
     for (int i = 0; i < mm_graph_steps(s->graph); i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
@@ -146,7 +147,7 @@ static mm_category raw_category(const mm_graph *graph, mm_tensor tensor, mm_regi
     return mm_graph_tensor(graph, tensor)->kind == MM_GRADIENT_MAP ? MM_CAT_GRADIENT_MAP : MM_CAT_FEATURE_MAP;
 }
 
-/* The segment that a tensor is first written to: over another one's in place, or new. */
+/* The segment that a tensor is first written to: in place over another tensor's, or in a new group. */
 static int make_segment(mm_schedule *s, mm_tensor root, const uint8_t *region_of) {
     int64_t bytes = mm_graph_tensor(s->graph, root)->bytes;
     int group;
@@ -197,7 +198,8 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 
-/* Whether use `u`, which writes, can find what it wrote the first time: nobody else writes it, and it is needed yet. */
+/* Whether use `u`, a write, is given its output when the step runs again: the tensor is still there, and was written
+ * only once. */
 static bool is_given(const mm_schedule *s, const mm_step_info *info, int u, const uint8_t *wanted, int when) {
     mm_tensor tensor = info->uses[u].tensor;
     return u < MM_GIVEN_USES && info->given >> u & 1 && !wanted[tensor] && s->plan->alias[tensor] == tensor &&

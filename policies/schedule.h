@@ -1,8 +1,8 @@
-/* What the planners share: which tensors may share storage, a plan built step by step with its segments and bindings,
- * and the placement of what was built into the regions of the arena.
+/* Shared by the planners: finds tensors that may share storage, builds a plan step by step with its segments and
+ * bindings, and places them in the regions of the arena.
  *
- * A GROUP is a storage: segments that take the same bytes one after the other in place (a convolution's output, the
- * normalised map written over it, the ReLU over that). Groups are what is placed. */
+ * A group is one storage: segments that take the same bytes one after the other, in place (a convolution's output, the
+ * normalised map written over it, the ReLU over that). Groups are placed, not segments. */
 #ifndef POLICIES_SCHEDULE_H
 #define POLICIES_SCHEDULE_H
 
@@ -13,8 +13,8 @@
 typedef struct mm_group {
     mm_region region;
     int64_t bytes;
-    int32_t hold; /* held at least to this node (an operation in flight may still use it); -1 */
-    int32_t rank; /* CODES: place in the order of first backward use */
+    int32_t hold; /* lives at least to this node, because an operation in flight may still use it; -1: none */
+    int32_t rank; /* CODES: first backward use, by which codes are ordered */
 } mm_group;
 
 typedef struct mm_schedule {
@@ -22,65 +22,67 @@ typedef struct mm_schedule {
     const mm_facts *facts;
     mm_plan *plan;
     /* per tensor */
-    int32_t *last_step;  /* of a root: last step that uses it or an alias of it */
-    mm_tensor *over;     /* tensor in whose place it is written; -1 */
-    int32_t *value;      /* of a root: the segment that holds its elements now; -1 */
-    int32_t *sign;       /* of a root: the coded segment that serves readers of its sign now; -1 */
-    int32_t *value_node; /* node that wrote `value`, if it was an operation; -1 */
-    int32_t *sign_node;
+    int32_t *last_step;  /* of a root (a tensor that aliases no other): last step that uses it or an alias of it */
+    mm_tensor *over;     /* tensor in whose place it is written; -1: none */
+    int32_t *value;      /* of a root: the segment that holds its elements now; -1: none */
+    int32_t *sign;       /* of a root: the segment of the mask that holds its signs now; -1: none */
+    int32_t *value_node; /* the operation that wrote `value`; -1: a step did */
+    int32_t *sign_node;  /* the operation that wrote `sign`; -1: none */
     /* per segment; of persistent tensors': unset */
     int32_t *segment_group;
     int segment_capacity;
     mm_group *groups;
     int n_groups, group_capacity;
-    mm_layout_algorithm layout; /* of places by lifetime */
-    int32_t workspace_group;    /* one for all steps, or -1: each step has its own */
-    /* once it is closed */
-    struct mm_interval *lives;        /* per group, with its offset in its region */
-    int64_t region_bytes[MM_REGIONS]; /* of those that are placed by lifetime at least, until they are */
+    mm_layout_algorithm layout; /* for regions that are placed by lifetime */
+    int32_t workspace_group;    /* one for all steps; -1: each step has its own */
+    /* after mm_schedule_close */
+    struct mm_interval *lives;        /* per group: its lifetime, and its offset in its region */
+    int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
 } mm_schedule;
 
-/* share: recognise aliases and in-place pairs (an input that nobody needs after the step). */
+/* Begins a plan. share: use aliases, and write outputs in place over inputs that no later step needs. Borrows graph and
+ * facts. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_facts *facts,
                                       const mm_limits *limits, bool share);
 void mm_schedule_fini(mm_schedule *schedule);
 
-/* Takes an in-place pair back: `tensor` gets storage of its own. */
+/* Undoes an in-place pair: `tensor` gets storage of its own. */
 static inline void mm_schedule_split(mm_schedule *schedule, mm_tensor tensor) { schedule->over[tensor] = -1; }
 
-/* A new group, or -1 (out of memory). */
+/* Adds a group; returns it, or -1 (out of memory). */
 int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);
 
-/* A new segment in a group, or -1. */
+/* Adds a segment to a group; returns it, or -1 (out of memory). */
 int mm_schedule_segment(mm_schedule *schedule, mm_content content, mm_category category, mm_tensor tensor,
                         int64_t bytes, int group);
 
-/* Appends a step: binds its uses to where the tensors are now, makes segments for what it writes first (in the region
- * given by `region_of[root]`, NULL: general), a workspace, and waits for operations whose results it reads. Returns the
- * node, or -1. */
+/* Appends a step. Binds its uses to the tensors' present segments; makes segments for tensors that it is the first to
+ * write, in the region region_of[root] (NULL: general), and for its workspace; makes it wait for the operations whose
+ * results it reads. Returns the node, or -1 (out of memory). */
 int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
-/* Appends a recomputation of a forward step, for those of its outputs that are `wanted` (per tensor). Each of them gets
- * a segment of its own, or over that of the input in whose place it was written at first, if that was wanted too and so
- * made before. What else the step writes, and need not be given, goes where nobody looks. `when`: the step that is to
- * come next. Returns the node, or -1. */
+/* Appends a forward step again, for those of its outputs that are `wanted` (per tensor). A wanted output gets a new
+ * segment; or, if it was written in place over an input that is wanted too, that input's place. Other outputs are
+ * written to scratch, unless the step is given them (mm_graph_allow_given). when: the backward step that follows.
+ * Returns the node, or -1 (out of memory). */
 int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
-/* What a plan takes at the least, however it is placed. */
+/* Lower bounds of what a plan takes, however it is placed. */
 typedef struct mm_bounds {
     int64_t peak_bytes, pinned_bytes;
 } mm_bounds;
 
-/* Nothing more is appended. Settles how long each group lives, and all places but those by lifetime. wanted_buffers 0:
- * as many as the largest overlap; MM_ERR_INFEASIBLE if there must be more. keep_all: no group's bytes are used again
- * (naive). */
+/* Ends the list of nodes. Settles the groups' lifetimes, and places the regions that are not placed by lifetime.
+ * wanted_buffers: number of tensor buffers; 0: as many as needed. keep_all: no group's bytes are used again (naive).
+ * MM_ERR_INFEASIBLE: more buffers are needed; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_close(mm_schedule *schedule, int wanted_buffers, bool keep_all, mm_bounds *bounds_out);
 
-/* Then places the rest, adds the waits that shared bytes need, and gives the plan away. */
+/* Places the other regions, and adds the waits that shared bytes need. The caller gets the plan, and destroys it.
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_finish(mm_schedule *schedule, mm_plan **plan_out);
 
-/* Waits so that the first user of a segment comes after everything that used its bytes before, for segments whose
- * [first, last] nodes do not overlap in issue order. Called by finish. */
+/* Adds waits so that the first user of a segment comes after all earlier users of its bytes. The [first, last] nodes of
+ * segments that share bytes must not overlap in issue order. Called by mm_schedule_finish. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_guard(mm_plan *plan);
 
 #endif

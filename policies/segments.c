@@ -14,11 +14,11 @@
 typedef struct cutter {
     const mm_schedule *schedule;
     int n;             /* steps */
-    int64_t *weight;   /* per step: bytes of the maps that it makes and the backward pass reads */
-    int64_t *crossing; /* per step: bytes read across a cut after it */
-    bool *open;        /* per step: what is read across is kept anyway, if the rules leave it alone */
-    int *cuts, n_cuts; /* of the present size of segments: after these steps */
-    int *before;       /* per step: how many cuts there are before it */
+    int64_t *weight;   /* per step: bytes of the maps that it makes and that the backward pass reads */
+    int64_t *crossing; /* per step: bytes that later forward steps read across a cut after it */
+    bool *open; /* per step: a cut after it is allowed, because the backward pass reads all crossing maps anyway */
+    int *cuts, n_cuts; /* the cuts for the present size of segments: after these steps */
+    int *before;       /* per step: number of cuts before it */
     int64_t total_weight;
 } cutter;
 
@@ -43,8 +43,8 @@ static void weigh(cutter *c) {
     }
 }
 
-/* Segments of at most `size` bytes where there is a place to cut, each cut where least is read across it among the
- * places that leave its segment at least half of that. */
+/* Cuts so that segments have at most `size` bytes, if there are allowed places. Each cut is at the place with the least
+ * crossing bytes among those that leave its segment at least half of `size`. */
 static void cut_at(cutter *c, int64_t size) {
     int64_t weight = 0, since_best = 0;
     int best = -1;
@@ -79,7 +79,7 @@ static bool is_read_across(const cutter *c, mm_tensor t) {
     return last > made && c->before[last] > c->before[made];
 }
 
-/* What the cuts would leave at the most: all that is kept, and the largest segment's maps. */
+/* The cuts' peak: bytes of all kept maps, and of the largest segment's maps. */
 static int64_t estimate(const cutter *c) {
     int64_t kept = 0, largest = 0, weight = 0;
     for (int t = 0; t < mm_graph_tensors(c->schedule->graph); t++)

@@ -18,8 +18,8 @@ const char *mm_policy_kinds(char text_out[MM_POLICY_KINDS_CAPACITY]) {
     return text_out;
 }
 
-/* The kinds of layers that a selector of this length stands for, a kind's name or *; 0: none. A batch norm with its ReLU
- * is both. */
+/* The kinds that `text`, of this length, names: a kind's name, or * for all; 0: none. A bn-relu counts as bn and as
+ * relu. */
 static uint32_t kinds_named(const char *text, size_t length) {
     if (length == 1 && *text == '*') return ALL_KINDS;
     for (int k = 0; k < MM_LAYER_KINDS; k++) {
@@ -31,7 +31,7 @@ static uint32_t kinds_named(const char *text, size_t length) {
     return 0;
 }
 
-/* Without its -in. */
+/* Length of the text without -in. */
 static size_t pattern_length(const mm_selector *s) { return strlen(s->text) - (s->reads ? READS_LENGTH : 0); }
 
 mm_status mm_selector_parse(const char *text, mm_selector *selector_out) {
@@ -57,7 +57,7 @@ void mm_selector_fini(mm_selector *selector) {
     *selector = (mm_selector){0};
 }
 
-/* Whether a pattern of that length matches the whole name. On a mismatch the last * takes one character more. */
+/* Whether a pattern of that length matches the whole name. On a mismatch the latest * matches one character more. */
 static bool matches(const char *pattern, size_t length, const char *name) {
     const char *end = pattern + length, *star = NULL, *from = NULL;
     while (*name) {
@@ -84,9 +84,9 @@ bool mm_selector_names(const mm_selector *s, const mm_layer_info *layer) {
     return named;
 }
 
-/* ---------------------------------------------------------------- what a wrong one could be */
+/* ---------------------------------------------------------------- suggestions */
 
-/* Changes of one character that lead from one text to the other (Levenshtein); INT_MAX if either is long. */
+/* Levenshtein distance; INT_MAX if either text is longer than LONG. */
 static int distance(const char *a, size_t length, const char *b) {
     enum { LONG = 64 };
     int row[LONG + 1];
@@ -106,7 +106,8 @@ static int distance(const char *a, size_t length, const char *b) {
     return row[n];
 }
 
-/* The name of a kind or of a layer that is at most two changes away, and less than half of the text; NULL. */
+/* The nearest name of a kind or of a layer, at a distance of at most 2 and less than half of the text; NULL: none. The
+ * limits are chosen. */
 static const char *nearest(const mm_selector *s, const mm_graph *graph) {
     int n = mm_graph_layers(graph), best = 3;
     size_t length = pattern_length(s);

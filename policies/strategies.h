@@ -1,4 +1,5 @@
-/* The strategies of this build: the baselines of keep.c, and presets.c's; policy.c lists them. */
+/* The policies of this build: the two baselines (keep.c), and the presets of the engine (presets.c). policy.c lists
+ * them. */
 #ifndef POLICIES_STRATEGIES_H
 #define POLICIES_STRATEGIES_H
 
