@@ -6,8 +6,8 @@
  *   swap        SuperNeurons: swaps the maps used longest ago when memory is short; the computation waits for them
  *   vdnn-all    vDNN: offloads each map at once, prefetches one layer ahead; a transfer overlaps with one layer only
  *   vdnn-conv   the same for maps that convolutions read
- *   cdma        cDMA: vdnn-all with codes on the link. cDMA's engine reads memory at no more than three times the link's
- *               rate, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
+ *   cdma        cDMA: vdnn-all with codes on the link. cDMA's engine reads memory at most three times as fast as the
+ *               link, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
  *               never more than N pieces ahead
  *   recompute   drops outputs of cheap layers, and makes them again when the backward pass needs them (SuperNeurons);
  *               or does so with all layers of a segment (Chen et al.)

@@ -20,7 +20,7 @@ static bool may_share(const mm_step_info *step, mm_tensor output) {
     return false;
 }
 
-/* What a step needs at least: of managed tensors and workspace, and of all others. */
+/* The least bytes that a step needs: *managed_out of managed tensors and workspace, *other_out of all other tensors. */
 static void needs(const mm_graph *graph, const mm_facts *facts, int index, int64_t *managed_out, int64_t *other_out) {
     const mm_step_info *step = mm_graph_step(graph, index);
     *managed_out = least_workspace(graph, facts, index);

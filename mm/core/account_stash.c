@@ -9,20 +9,20 @@ const char *mm_remedy_kind_name(mm_remedy_kind kind) {
     return (unsigned)kind <= MM_REMEDY_SWAP ? names[kind] : "unknown";
 }
 
-/* Whether running a layer again costs a pass over its input, little beside a convolution. */
+/* Whether a layer may run again, at the cost of a pass over its input, which is little beside a convolution. */
 static bool is_cheap(const mm_layer_properties *properties) {
     return properties->repeatable && properties->cost == MM_LAYER_CHEAP;
 }
 
-/* What is known of a storage, by its root tensor. */
+/* A storage, indexed by its root tensor. */
 typedef struct storage {
     bool stashed;
-    int value_reads, sign_reads; /* in the backward pass */
-    int map;                     /* index in the stash; -1 */
+    int value_reads, sign_reads; /* numbers of reads in the backward pass */
+    int map;                     /* index in the stash; -1: not stashed */
     /* Recomputing it: */
-    bool cheap;           /* cheap layers alone can */
-    uint32_t layer_kinds; /* these */
-    int64_t kept_bytes;   /* from storages that would have to be kept for it */
+    bool cheap;           /* possible with cheap layers alone */
+    uint32_t layer_kinds; /* the kinds of these layers */
+    int64_t kept_bytes;   /* bytes of storages that would have to be kept for it */
 } storage;
 
 typedef struct accountant {
@@ -94,7 +94,7 @@ static void list_readers(accountant *a) {
     }
 }
 
-/* At the end of the forward pass: the first maps may be decoded again before the backward pass begins. */
+/* Sums up held_bytes at the end of the forward pass. Later, some maps may be decoded already. */
 static void find_held(accountant *a) {
     const mm_plan *plan = a->plan;
     int last_forward, first_backward;
@@ -110,8 +110,8 @@ static void find_held(accountant *a) {
 
 /* ---------------------------------------------------------------- recomputation */
 
-/* What making `output` again by the forward step that writes it takes: its inputs, each on the device for the backward
- * pass anyway, or made again in its turn, or kept. */
+/* Finds how `output` can be made again by its forward step. Each input is on the device for the backward pass anyway,
+ * or is made again too, or has to be kept for it. */
 static void consider_step(accountant *a, const mm_step_info *step, mm_tensor output) {
     storage made = {.cheap = is_cheap(&mm_graph_layer(a->graph, step->layer)->properties),
                     .layer_kinds = 1u << mm_graph_layer(a->graph, step->layer)->kind};
@@ -145,14 +145,14 @@ static void find_recomputable(accountant *a) {
 
 /* ---------------------------------------------------------------- remedies */
 
-/* A remedy without codecs. */
+/* Adds a remedy without codecs. */
 static mm_remedy *add_remedy(mm_stash_map *map, mm_remedy_kind kind, int64_t bytes_left) {
     mm_remedy *remedy = &map->remedies[map->n_remedies++];
     *remedy = (mm_remedy){.kind = kind, .codec = -1, .sign_codec = -1, .bytes_left = bytes_left};
     return remedy;
 }
 
-/* The smallest code that serves a reader of the sign; -1: none does. */
+/* The codec of the smallest code that serves readers of the sign; -1: none does. */
 static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
     int best = -1;
     for (int c = 0; c < facts->n_codecs; c++) {
@@ -163,8 +163,8 @@ static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
     return best;
 }
 
-/* Every codec that gives the elements back in fewer bytes, with the exact signs beside it if they are read too and it
- * loses them. Only feature maps take a loss. */
+/* Adds each codec that gives the elements back from fewer bytes. If it is lossy and the signs are read too, the exact
+ * signs are held beside it. Lossy codecs are for feature maps only. */
 static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
     bool takes_loss = mm_graph_tensor(a->graph, map->tensor)->kind == MM_FEATURE_MAP;
     for (int c = 0; c < a->facts->n_codecs && map->n_remedies < MM_REMEDIES_MAX - 2; c++) {

@@ -1,4 +1,4 @@
-/* Element types: one table of all that is fixed of each. */
+/* The table of element types. */
 #ifndef MM_CORE_DTYPE_H
 #define MM_CORE_DTYPE_H
 
@@ -6,9 +6,9 @@
 
 typedef struct mm_dtype_traits {
     const char *name;        /* for messages and files: "f32" */
-    const char *safetensors; /* its name in a safetensors file */
-    int bytes;               /* of an element */
-    bool has_sign;           /* a float: readers may need its sign only (MM_FORM_SIGN) */
+    const char *safetensors; /* name in a safetensors file */
+    int bytes;               /* of one element */
+    bool has_sign;           /* a float, of which steps may read the sign alone (MM_FORM_SIGN) */
 } mm_dtype_traits;
 
 extern const mm_dtype_traits mm_dtype_table[MM_DTYPES];

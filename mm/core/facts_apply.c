@@ -1,4 +1,4 @@
-/* Facts of one graph, from facts by names or of an equal graph. */
+/* Takes over facts of a file, or of an equal graph, into the facts of a graph. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,14 @@ int64_t mm_facts_tensor_bytes(const mm_graph *graph) {
     return (int64_t)(sum & INT64_MAX);
 }
 
-/* Which is which. */
+/* Correspondence of steps and tensors. */
 typedef struct matching {
     const mm_facts *from;
     const mm_graph *graph;
-    const char *origin; /* of `from`, for messages */
-    int *step_from;     /* per step of the graph: that of `from`; -1: it has none */
-    int *step_to;       /* per step of `from`: the graph's */
-    mm_tensor *tensor_to;
+    const char *origin;   /* name of `from` in messages */
+    int *step_from;       /* per step of the graph: the step of `from`; -1: none */
+    int *step_to;         /* per step of `from`: the step of the graph */
+    mm_tensor *tensor_to; /* per tensor of `from`: the tensor of the graph */
 } matching;
 
 static mm_status check_graph(const matching *m) {
@@ -35,7 +35,7 @@ static mm_status check_graph(const matching *m) {
                    mm_graph_tensors(m->graph), (long long)bytes);
 }
 
-/* The step of that name, by bisection; -1. */
+/* The step of that layer and phase, by bisection; -1: there is none. */
 static int find_step(const mm_facts *from, const char *layer, mm_phase phase) {
     int low = 0, high = from->n_steps;
     while (low < high) {
@@ -124,7 +124,7 @@ static mm_status check_codes(const matching *m, const mm_facts *facts) {
 
 /* ---------------------------------------------------------------- merging */
 
-/* Each step's variants: those of `from` where it has any, else those of `old`. */
+/* Sets each step's variants: those of `from` if it has any, else those of `old`. */
 static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts *merged) {
     int n = 0;
     for (int s = 0; s <= old->n_steps; s++) {
@@ -146,7 +146,8 @@ static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts
     return MM_OK;
 }
 
-/* Into the slot of that spec; with MM_FACTS_ALL else into an empty one. */
+/* Merges a codec into the slot with its spec. If there is none: with MM_FACTS_ALL into an empty slot, else not at
+ * all. */
 static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_facts *merged) {
     int to = mm_facts_codec(merged, m->from->codecs[codec].spec);
     if (to < 0 && part == MM_FACTS_ALL) to = mm_facts_codec(merged, "");
@@ -163,7 +164,7 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_fac
     }
 }
 
-/* How many codecs of `from` there is no slot for. */
+/* Number of codecs of `from` without a slot in `old`. */
 static int missing_slots(const mm_facts *from, const mm_facts *old) {
     int unknown = 0, empty = 0;
     for (int c = 0; c < from->n_codecs; c++) unknown += mm_facts_codec(old, from->codecs[c].spec) < 0;
@@ -171,7 +172,7 @@ static int missing_slots(const mm_facts *from, const mm_facts *old) {
     return unknown > empty ? unknown - empty : 0;
 }
 
-/* Everything that is of the device rather than of the graph. */
+/* Takes over rates and times of the device, which no graph changes. */
 static void take_rates(const mm_facts *from, mm_facts *merged) {
     mm_facts rates = *from;
     rates.names = NULL;

@@ -1,4 +1,4 @@
-/* Facts as JSON:
+/* Facts as a JSON file:
  *
  *   { "format": "mm facts", "version": 1,
  *     "graph": { "name": "resnet32 train 128", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
@@ -8,11 +8,12 @@
  *     "cache_bytes": 33554432, "far_ps_per_byte": 60, "threads": 2,
  *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
  *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
- *     "codecs": [ { "spec": "zvc", "lossless": true, "fixed_size": false, "gives_value": true, "gives_sign": false,
+ *     "codecs": [ { "spec": "zfp:rate=4", "lossless": false, "fixed_size": true, "gives_value": true,
+ *       "gives_sign": false,
  *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500 } } } ] }
  *
- * Steps and codes may be left out; what is there must be whole. The counts and the sum of the tensors' bytes tell
- * whether the file is of the same graph: its name does not matter. */
+ * Steps and codes may be left out; an entry must have all of its keys. The counts and the sum of the tensors' bytes
+ * identify the graph; its name does not matter. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -66,7 +67,7 @@ static json_t *codec_json(const mm_graph *graph, const mm_facts *facts, int code
                      codes);
 }
 
-/* NULL: out of memory, or a name is not UTF-8. */
+/* The file's content. NULL: out of memory, or a name is not UTF-8. */
 static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
     json_t *steps = json_array(), *codecs = json_array();
     bool whole = steps && codecs;
@@ -134,7 +135,7 @@ typedef struct loader {
     const char *path;
     mm_facts *facts;
     step_entry *steps;
-    json_t *tensors; /* name: its index */
+    json_t *tensors; /* object: name → index */
 } loader;
 
 static mm_status bad(const loader *l, const char *where, const char *what) {
@@ -159,7 +160,7 @@ static mm_status get_integer(const loader *l, const json_t *object, const char *
     return MM_OK;
 }
 
-/* The same, of an int. */
+/* The same for an int. */
 static mm_status get_int(const loader *l, const json_t *object, const char *where, const char *key, int low, int high,
                          int *out) {
     int64_t integer;
@@ -243,7 +244,7 @@ static mm_status load_variant(const loader *l, const json_t *entry, const step_e
     return get_integer(l, entry, where, "ns", 0, MM_NS_MOST, &out->ns);
 }
 
-/* Steps that take no time would be predicted to run infinitely fast. A zero alone means "not known". */
+/* Refuses steps of which none has a time: a network would be predicted to take none. A single 0 means "not known". */
 static mm_status check_timed(const loader *l) {
     const mm_facts *f = l->facts;
     for (int v = 0; v < f->variant_first[f->n_steps]; v++)
@@ -289,7 +290,7 @@ static mm_status load_steps(loader *l, const json_t *steps) {
     return fill_steps(l);
 }
 
-/* Gives each tensor that any codec has a code of an index. */
+/* Numbers the tensors that codecs have codes of. */
 static mm_status index_tensors(loader *l, const json_t *codecs) {
     mm_facts *f = l->facts;
     const char *name;
@@ -370,7 +371,8 @@ static mm_status parse(const char *path, json_t **root_out) {
         return MM_OK;
     }
     if (json_error_code(&error) == json_error_cannot_open_file)
-        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s", path, strerror(errno)); /* error.text cuts names */
+        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s", path,
+                       strerror(errno)); /* error.text has not all of path */
     if (json_error_code(&error) == json_error_out_of_memory)
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts file %s", path);
     return mm_fail(MM_ERR_FORMAT, "facts file %s, line %d: %s", path, error.line, error.text);
@@ -393,9 +395,9 @@ mm_status mm_facts_load(const char *path, mm_facts **facts_out) {
     return status;
 }
 
-/* ---------------------------------------------------------------- the file written */
+/* ---------------------------------------------------------------- mm_facts_write */
 
-/* By its name and phase a step is found again. */
+/* Refuses a graph in which two steps have one layer name and phase: they could not be told apart in the file. */
 static mm_status check_names(const mm_graph *graph) {
     int n = mm_graph_steps(graph);
     step_entry *steps = malloc(((size_t)n + 1) * sizeof *steps);

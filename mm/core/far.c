@@ -8,12 +8,12 @@
 typedef struct walk {
     const mm_plan *plan;
     int64_t cache_bytes;
-    mm_runs last; /* tags: what `used` was when the bytes had been used */
-    int64_t used; /* bytes, by all nodes so far */
+    mm_runs last; /* byte range → value of `used` after its last use */
+    int64_t used; /* sum of the bytes that nodes have used so far */
 } walk;
 
-/* What is placed at run time has no place that is known. Persistent tensors are far under every plan: the times of steps
- * are measured with that. */
+/* What is placed at run time has no place that is known. Persistent tensors are far under every plan: the times of
+ * steps are measured with that. */
 static bool has_place(const mm_segment *s) {
     return !s->pinned && !s->dynamic && s->bytes > 0 && s->category != MM_CAT_PERSISTENT;
 }
@@ -45,7 +45,7 @@ static bool visit(walk *w, const mm_node *n, int64_t *far_out) {
 }
 
 mm_status mm_far_bytes(const mm_plan *plan, int64_t cache_bytes, int64_t *far_out) {
-    enum { ITERATIONS = 2 }; /* the first finds nothing */
+    enum { ITERATIONS = 2 }; /* the first begins with cold caches, the second is like all others */
     walk w = {.plan = plan, .cache_bytes = cache_bytes};
     bool enough = true;
     for (int iteration = 0; iteration < ITERATIONS; iteration++)

@@ -1,4 +1,4 @@
-/* What is fixed of each kind of layer: its word, and the properties of a layer that declares none of its own. */
+/* The table of layer kinds: name, and properties of layers that declare none of their own. */
 #include "mm/core/graph.h"
 
 static const struct {

@@ -9,7 +9,7 @@ static size_t hash(const char *name) {
     return h;
 }
 
-/* The slot that holds `name`, or the free one where it would go. */
+/* The slot of `name`; if it is not in the map, the free slot where it belongs. */
 static mm_name *find_slot(mm_name *slots, size_t n_slots, const char *name) {
     for (size_t i = hash(name) & (n_slots - 1);; i = (i + 1) & (n_slots - 1))
         if (!slots[i].name || strcmp(slots[i].name, name) == 0) return &slots[i];

@@ -8,23 +8,23 @@ typedef struct lowering {
     const mm_plan *plan;
     const mm_facts *facts;
     mm_program *out;
-    int32_t *node_at[MM_STREAM_COUNT]; /* per stream and seq: node; filled over the whole plan first */
-    int64_t *step_rows;                /* per node: rows of each of its pieces but the last; 0: it is not divided */
-    int32_t *source;                   /* per node: the node whose pieces its own carry on with; -1 */
-    int32_t *copies;                   /* seq of the copies out of throttled encodes' pieces, in issue order */
+    int32_t *node_at[MM_STREAM_COUNT]; /* per stream and seq: the node; complete before pieces are made */
+    int64_t *step_rows;                /* per node: rows of each of its pieces, the last may have fewer; 0: not cut */
+    int32_t *source;                   /* per node: the node whose pieces its own carry on with; -1: none */
+    int32_t *copies;                   /* seq of the OUT pieces of throttled encodes, in issue order */
     int n_copies;
 } lowering;
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a program"); }
 
-/* ---------------------------------------------------------------- what is divided */
+/* ---------------------------------------------------------------- which nodes are cut, and where */
 
 static int64_t rows_of(const lowering *d, int node) {
     mm_tensor tensor = d->plan->nodes[node].tensor;
     return tensor < 0 ? 0 : mm_graph_tensor(d->plan->graph, tensor)->dims[0];
 }
 
-/* How many rows a piece of a code takes; 0: the code stays whole. */
+/* Number of rows in a piece of a code; 0: the code is not cut. */
 static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
     if (code->content != MM_CONTENT_CODED || !d->facts->codecs[code->codec].fixed_size) return 0;
     const mm_code_facts *facts = mm_facts_code(d->facts, code->codec, code->tensor);
@@ -46,8 +46,8 @@ static bool is_dynamic(const mm_plan *plan, const mm_node *n) {
     return false;
 }
 
-/* The node that this one carries on with piece by piece; -1. What is placed at run time is taken and freed node by
- * node, and a code that is staged is there only as a whole. */
+/* The node that this one carries on with, piece by piece; -1: none. Nodes with segments placed at run time are not cut,
+ * because these are allocated and freed by node; nor are encodes with a stage, which is copied as a whole. */
 static int find_source(const lowering *d, const mm_node *n) {
     const mm_node_kind first = mm_node_table[n->kind].carries_on;
     const mm_stream_id stream = mm_node_stream(first);
@@ -76,7 +76,7 @@ static int pieces_of(const lowering *d, int node) {
     return rows == 0 ? 1 : (int)((rows_of(d, node) + rows - 1) / rows);
 }
 
-/* ---------------------------------------------------------------- numbers */
+/* ---------------------------------------------------------------- numbering */
 
 static mm_status index_nodes(lowering *d) {
     const mm_plan *plan = d->plan;
@@ -108,9 +108,9 @@ static mm_status number(lowering *d) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- in issue order */
+/* ---------------------------------------------------------------- pieces in issue order */
 
-/* Of an operation: which rows of the map the piece with that index is for, and where they lie. */
+/* Sets the rows and bytes of an operation's piece `index`. */
 static void set_part(const lowering *d, const mm_node *n, int64_t step_rows, mm_piece *piece, int index) {
     if (n->tensor < 0) return;
     const mm_tensor_info *tensor = mm_graph_tensor(d->plan->graph, n->tensor);
@@ -143,7 +143,8 @@ static mm_piece *emit(lowering *d, int node, int index) {
     return piece;
 }
 
-/* A throttled encode and its copy, piece by piece: so a piece can wait for the copy of an earlier one. */
+/* Interleaves the pieces of a throttled encode and of its OUT, so that a piece can wait for the OUT of an earlier
+ * one. */
 static void emit_throttled(lowering *d, int encode) {
     for (int i = 0; i < pieces_of(d, encode); i++) {
         mm_piece *piece = emit(d, encode, i);
@@ -154,7 +155,7 @@ static void emit_throttled(lowering *d, int encode) {
     }
 }
 
-/* An OUT right behind the encode waits for nothing that is not issued before either. */
+/* Whether the node is a throttled encode. Its OUT follows right after it, so it waits for no node issued in between. */
 static bool is_throttled(const lowering *d, int node) {
     const mm_node *n = &d->plan->nodes[node];
     if (n->throttle <= 0 || node + 1 == d->plan->n_nodes) return false;
@@ -228,9 +229,10 @@ void mm_program_clocks(const mm_program *p, int32_t (*clocks_out)[MM_STREAM_COUN
     }
 }
 
-/* ---------------------------------------------------------------- an execution */
+/* ---------------------------------------------------------------- times of an execution */
 
-/* What a piece had to wait for longest: that which its stream did before, or another stream's piece. NULL: nothing. */
+/* The piece that ended last of those that `piece` had to wait for: the one before on its stream, and its waits. NULL:
+ * none with a known end. */
 static const mm_piece *last_awaited(const mm_program *p, const int64_t *ended_ns, const mm_piece *piece,
                                     int64_t *ended_ns_out) {
     const mm_piece *last = NULL;
@@ -251,7 +253,7 @@ int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, c
     return start;
 }
 
-/* The same of one step. */
+/* mm_program_codec_wait for one step. */
 static int64_t codec_wait_before(const mm_program *p, const int64_t *ended_ns, const mm_piece *step) {
     int64_t from = ended_ns[p->at[MM_STREAM_COMPUTE][step->seq - 1]], sum = 0, end, start;
     const mm_piece *awaited = last_awaited(p, ended_ns, step, &end);

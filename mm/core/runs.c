@@ -15,7 +15,7 @@ size_t mm_runs_find(const mm_runs *runs, int64_t offset) {
     return low;
 }
 
-/* Replaces runs [from, to), keeping what sticks out on either side. */
+/* Replaces the runs that overlap, and keeps their parts outside [begin, end). */
 bool mm_runs_tag(mm_runs *r, int64_t begin, int64_t end, int64_t tag) {
     size_t from = mm_runs_find(r, begin), to = from, n = 0;
     while (to < r->n && r->runs[to].begin < end) to++;

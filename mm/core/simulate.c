@@ -7,8 +7,8 @@
 #include "mm/core/program.h"
 #include "mm/core/status.h"
 
-/* Work is counted in millionths of the ns that it takes alone, so that what is slowed down goes on from where it is;
- * what rounding leaves over is less than one ns's work. Times of MM_NS_MOST stay inside 64 bits. */
+/* Work is counted in millionths of the ns that it takes at full speed, so that a piece whose speed changes goes on from
+ * where it is. Rounding errors are less than 1 ns. MM_NS_MOST ns of work fit 64 bits. */
 enum { FULL_SPEED = 1000000 };
 
 typedef struct simulator {
@@ -16,11 +16,11 @@ typedef struct simulator {
     const mm_facts *facts;
     const mm_program *program;
     mm_sim_node *nodes;
-    int64_t *far_bytes;               /* per node; NULL: nobody knows */
-    int32_t ended[MM_STREAM_COUNT];   /* how many pieces of each stream have */
-    int32_t running[MM_STREAM_COUNT]; /* piece; -1 */
-    int64_t left[MM_STREAM_COUNT];    /* work of it */
-    int64_t began[MM_STREAM_COUNT];   /* when */
+    int64_t *far_bytes;               /* per node; NULL: not known */
+    int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
+    int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
+    int64_t left[MM_STREAM_COUNT];    /* its remaining work */
+    int64_t began[MM_STREAM_COUNT];   /* when it began */
     int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
     int64_t now;
@@ -28,12 +28,12 @@ typedef struct simulator {
 
 /* ---------------------------------------------------------------- how long, and how fast */
 
-/* What is too long stays so, and is refused. */
+/* ns + more; a sum beyond MM_NS_MOST stays beyond it, and is refused later. */
 static int64_t add_ns(int64_t ns, double more) {
     return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1;
 }
 
-/* A copy over the link with the other way free. A rate of 0 is not known. */
+/* Time of a copy over the link with the other direction idle; 0 if the rate is not known. */
 static int64_t link_ns(int64_t rate, int64_t bytes) {
     if (rate <= 0) return 0;
     return add_ns(0, (double)bytes / (double)rate * 1e9);
@@ -78,7 +78,7 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
     return MM_OK;
 }
 
-/* A piece takes its rows' part, which add up to the whole; and each copy over the link takes time to be issued. */
+/* A piece takes its rows' share of its node's time; shares add up to it exactly. Copies take issue_ns more. */
 static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns_out) {
     const mm_node *n = &s->plan->nodes[piece->node];
     int64_t issue = mm_node_table[n->kind].moves ? s->facts->issue_ns : 0;
@@ -92,7 +92,7 @@ static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns
     return MM_OK;
 }
 
-/* Whether a stream works; one that is about to end a piece of no length does not. */
+/* Whether a stream slows others down; one whose piece has no work left does not. */
 static bool is_busy(const simulator *s, mm_stream_id t) { return s->running[t] >= 0 && s->left[t] > 0; }
 
 static int64_t speed(const simulator *s, mm_stream_id t) {
@@ -136,7 +136,7 @@ static bool is_ready(const simulator *s, const mm_piece *piece) {
     return true;
 }
 
-/* What a node allocates before it starts, and what is freed with it: segments placed at run time. */
+/* Number of segments placed at run time that are allocated before a node, or freed after it. */
 static int count_unplanned(const mm_plan *plan, int node) {
     int n = 0;
     for (int i = 0; i < plan->n_segments; i++) {
@@ -146,7 +146,7 @@ static int count_unplanned(const mm_plan *plan, int node) {
     return n;
 }
 
-/* The piece that a stream would start now; NULL: it is at work, or has none that is ready. */
+/* The piece that a stream can start now; NULL: it is busy, or its next piece is not ready. */
 static const mm_piece *next_piece(const simulator *s, int t) {
     if (s->running[t] >= 0 || s->ended[t] == s->program->count[t]) return NULL;
     const mm_piece *piece = &s->program->pieces[s->program->at[t][s->ended[t]]];
@@ -163,14 +163,14 @@ static mm_status start_piece(simulator *s, int t, const mm_piece *piece) {
     return MM_OK;
 }
 
-/* How many allocations and frees a stream's next piece begins with, if they cost anything. */
+/* Number of allocations and frees of a stream's next piece, if they cost time. */
 static int allocations(const simulator *s, int t) {
     const mm_piece *piece = s->facts->alloc_ns > 0 && s->plan->heap_bytes > 0 ? next_piece(s, t) : NULL;
     return piece && mm_piece_is_first(s->program, piece) ? count_unplanned(s->plan, piece->node) : 0;
 }
 
-/* Once nothing runs, the allocations of the first stream that wants any, and the start of what wants them. Until then
- * (*drains_out) nothing starts. */
+/* If a stream's next piece allocates: when all streams are idle, spends that time and starts the piece. Until then
+ * *drains_out is true, and no piece may start. */
 static mm_status allocate(simulator *s, bool *drains_out) {
     bool idle = true;
     *drains_out = false;
@@ -186,7 +186,7 @@ static mm_status allocate(simulator *s, bool *drains_out) {
     return MM_OK;
 }
 
-/* Starts what can start now. Returns whether anything runs. */
+/* Starts all pieces that can start. *any_out: whether any piece runs. */
 static mm_status start_pieces(simulator *s, bool *any_out) {
     bool drains;
     *any_out = false;
@@ -199,7 +199,7 @@ static mm_status start_pieces(simulator *s, bool *any_out) {
     return MM_OK;
 }
 
-/* Goes on to the next end of a piece, to the ns that is nearest. */
+/* Advances the time to the next end of a piece, rounded to the nearest ns. */
 static void advance(simulator *s) {
     int64_t rate[MM_STREAM_COUNT], needed[MM_STREAM_COUNT], step = INT64_MAX;
     for (int t = 0; t < MM_STREAM_COUNT; t++) {
@@ -234,7 +234,7 @@ static mm_status run(simulator *s) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what comes of it */
+/* ---------------------------------------------------------------- results */
 
 static mm_status count_live(const mm_plan *plan, mm_sim_node *nodes) {
     int64_t *change = calloc((size_t)plan->n_nodes + 1, sizeof *change);
@@ -254,7 +254,7 @@ static mm_status count_live(const mm_plan *plan, mm_sim_node *nodes) {
     return MM_OK;
 }
 
-/* The ends of the first and of the last step are those of the compute stream. */
+/* Time from the start of the first step to the end of the last. */
 static int64_t compute_span(const simulator *s) {
     int32_t n = s->program->count[MM_STREAM_COMPUTE];
     if (n == 0) return 0;
@@ -263,7 +263,7 @@ static int64_t compute_span(const simulator *s) {
     return s->nodes[last->node].end_ns - s->nodes[first->node].start_ns;
 }
 
-/* The part of some work, in permille, that nobody waited for. */
+/* The share of busy_ns, in permille, beyond wait_ns. */
 static int hidden(int64_t busy_ns, int64_t wait_ns) {
     if (busy_ns == 0) return 1000;
     return wait_ns >= busy_ns ? 0 : (int)(1000.0 * (double)(busy_ns - wait_ns) / (double)busy_ns);

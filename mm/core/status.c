@@ -38,13 +38,13 @@ const char *mm_status_name(mm_status status) {
 
 const char *mm_last_error(void) { return last_message; }
 
-/* What snprintf made, of `length`: a text that was cut ends in dots. */
+/* Ends a text that snprintf has cut in "...". length: snprintf's result. */
 static void mark_cut(char *text, size_t capacity, int length) {
     if (length >= (int)capacity) memcpy(text + capacity - sizeof "...", "...", sizeof "...");
 }
 
 void mm_fail_set(const char *format, ...) {
-    /* Through a second buffer, so that the arguments may point into the last message. */
+    /* A second buffer, because the arguments may point into the last message. */
     char message[MM_MESSAGE_CAPACITY];
     va_list arguments;
     va_start(arguments, format);
@@ -63,7 +63,7 @@ void mm_fail_prefix(const char *format, ...) {
     va_start(arguments, format);
     int length = vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
-    /* The reason is worth more than all of a long name before it. */
+    /* The prefix gets what the message leaves, and at least a quarter (chosen). */
     size_t reason = strlen(last_message) + sizeof ": ", room = sizeof message / 4;
     if (reason + room < sizeof message) room = sizeof message - reason + 1;
     mark_cut(prefix, room, length);
@@ -137,7 +137,7 @@ const char *mm_size_tell(int64_t bytes, char buffer[MM_SIZE_TOLD_CAPACITY]) {
     return buffer;
 }
 
-/* Multiplier of "k", "KiB", "MB", "B", ""; 0 if it is none. */
+/* Factor of a unit such as "k", "KiB", "MB", "B" or ""; 0: it is none. */
 static double unit_factor(const char *suffix) {
     static const char letters[] = "kmgt";
     if (*suffix == '\0' || strcmp(suffix, "B") == 0 || strcmp(suffix, "b") == 0) return 1;
@@ -167,7 +167,7 @@ mm_status mm_size_parse(const char *text, int64_t *bytes_out) {
         *bytes_out = whole;
         return MM_OK;
     }
-    /* Plain decimals: strtod would also read 0x10 and 1e3. */
+    /* Plain decimals only: strtod would read 0x10 and 1e3 too. */
     size_t digits = strspn(text, "0123456789."), letters = strcspn(text + digits, "0123456789.");
     if (text[digits + letters] != '\0' || strspn(text + digits, "xXeE") > 0)
         return mm_fail(MM_ERR_INVALID, "size '%s' is not understood: %s", text, help);
