@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- failures and progress */
 
-/* Keeps the first failure, and wakes whoever waits for progress. */
+/* Keeps the first failure, and wakes threads that wait for progress. */
 static void fail_iteration(mm_dispatch *d, mm_status status) {
     pthread_mutex_lock(&d->lock);
     if (d->failure.status == MM_OK) mm_failure_keep(&d->failure, status);
