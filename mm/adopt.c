@@ -26,13 +26,14 @@ static void find_fixed(const mm_manager *m, mm_ready *r, void *const *before) {
     }
 }
 
-/* Of a graph that was ready before, the user's memory and function stay. */
+/* Of a graph that was ready before, the user's memory and function stay, and what the log has of it. */
 static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready *ready_out) {
     const mm_ready *before = mm_manager_find(m, prepared->graph);
     const mm_planned *planned = &prepared->planned;
     mm_ready r = {.prepared = prepared,
                   .recompute = before ? before->recompute : NULL,
-                  .recompute_ctx = before ? before->recompute_ctx : NULL};
+                  .recompute_ctx = before ? before->recompute_ctx : NULL,
+                  .told_untimed = before && before->told_untimed};
     r.fixed = calloc((size_t)mm_graph_tensors(prepared->graph) + 1, sizeof *r.fixed);
     if (!r.fixed) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(prepared->graph));
     find_fixed(m, &r, before ? before->fixed : NULL);
@@ -77,6 +78,21 @@ static bool stays(const mm_draft *draft, const mm_prepared *prepared) {
     return false;
 }
 
+static bool has_backward(const mm_graph *graph) {
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if (mm_graph_step(graph, s)->phase == MM_BACKWARD) return true;
+    return false;
+}
+
+/* Once of each graph. Without a backward pass policies have nothing to choose: nothing is wrong. */
+static void tell_untimed(mm_manager *m, mm_ready *r) {
+    const mm_prepared *p = r->prepared;
+    if (p->untimed.status == MM_OK || r->told_untimed) return;
+    r->told_untimed = true;
+    mm_log_send(&m->options.log, has_backward(p->graph) ? MM_LOG_WARNING : MM_LOG_INFO,
+                "%s is planned without measured times: %s", mm_graph_name(p->graph), p->untimed.message);
+}
+
 mm_status mm_manager_adopt(mm_manager *m, mm_draft *draft) {
     mm_ready *ready = malloc(((size_t)draft->n + 1) * sizeof *ready);
     if (!ready) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", draft->n);
@@ -93,6 +109,7 @@ mm_status mm_manager_adopt(mm_manager *m, mm_draft *draft) {
     mm_plan_set_commit(&m->plans, draft);
     for (int i = draft->kept; i < draft->n; i++) {
         const mm_prepared *p = ready[i].prepared;
+        tell_untimed(m, &ready[i]);
         mm_manager_notify(m, MM_EVENT_PLAN, mm_graph_name(p->graph), p->planned.plan->peak_bytes, 0);
     }
     return MM_OK;

@@ -19,6 +19,7 @@ typedef struct mm_ready {
     void *recompute_ctx;
     bool covered;      /* its plan is in the coverage */
     bool has_run;      /* under this plan */
+    bool told_untimed; /* the log has it that the measured times are of another graph */
     bool unrecordable; /* under this plan: that was tried, in vain */
 } mm_ready;
 

@@ -18,21 +18,12 @@ int mm_prepared_unable(const mm_prepared *p) {
     return -1;
 }
 
-static bool has_backward(const mm_graph *graph) {
-    for (int s = 0; s < mm_graph_steps(graph); s++)
-        if (mm_graph_step(graph, s)->phase == MM_BACKWARD) return true;
-    return false;
-}
-
 /* Measured times, if there are any of this graph. */
 static mm_status take_facts(const mm_plan_sources *sources, mm_prepared *p) {
     if (!sources->facts) return MM_OK;
     mm_status status = mm_facts_apply(sources->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
     if (status != MM_ERR_FORMAT) return status;
-    if (!p->told_untimed)
-        mm_log_send(sources->log, has_backward(p->graph) ? MM_LOG_WARNING : MM_LOG_INFO,
-                    "%s is planned without measured times: %s", mm_graph_name(p->graph), mm_last_error());
-    p->told_untimed = true;
+    mm_failure_keep(&p->untimed, status);
     return MM_OK;
 }
 
@@ -51,14 +42,12 @@ static mm_status make_plan(const mm_plan_sources *sources, const mm_attempt *a, 
     return MM_OK;
 }
 
-/* `known`: what is known of the graph. */
-static mm_status prepare(const mm_plan_sources *sources, const mm_attempt *a, const mm_prepared *known,
+static mm_status prepare(const mm_plan_sources *sources, const mm_attempt *a, const mm_newcomer *graph,
                          int64_t *need_bytes, mm_prepared **prepared_out) {
     mm_prepared *p = calloc(1, sizeof *p);
-    if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(known->graph));
-    p->graph = known->graph;
-    p->recomputes = known->recomputes;
-    p->told_untimed = known->told_untimed;
+    if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
+    p->graph = graph->graph;
+    p->recomputes = graph->recomputes;
     mm_status status = make_plan(sources, a, p, need_bytes);
     if (status == MM_OK)
         *prepared_out = p;
@@ -69,10 +58,9 @@ static mm_status prepare(const mm_plan_sources *sources, const mm_attempt *a, co
 
 /* ---------------------------------------------------------------- all of them */
 
-/* The i-th of what is to be drafted, as it is known. */
-static mm_prepared known_at(const mm_plan_set *set, const mm_attempt *a, int i) {
-    if (i < set->n) return *set->prepared[i];
-    return (mm_prepared){.graph = a->added->graph, .recomputes = a->added->recomputes};
+/* The i-th graph that is to be drafted. */
+static mm_newcomer graph_at(const mm_plan_set *set, const mm_attempt *a, int i) {
+    return i < set->n ? (mm_newcomer){set->prepared[i]->graph, set->prepared[i]->recomputes} : *a->added;
 }
 
 static mm_status fill(const mm_plan_set *set, const mm_attempt *a, mm_draft *d, mm_refusal *refusal) {
@@ -82,10 +70,10 @@ static mm_status fill(const mm_plan_set *set, const mm_attempt *a, mm_draft *d, 
     if (a->others_stay) d->n = d->kept = set->n;
     for (int i = 0; i < d->kept; i++) d->prepared[i] = set->prepared[i];
     for (; d->n < n; d->n++) {
-        const mm_prepared known = known_at(set, a, d->n);
-        mm_status status = prepare(&set->sources, a, &known, &d->need_bytes, &d->prepared[d->n]);
+        const mm_newcomer graph = graph_at(set, a, d->n);
+        mm_status status = prepare(&set->sources, a, &graph, &d->need_bytes, &d->prepared[d->n]);
         if (status == MM_ERR_INFEASIBLE && refusal) {
-            *refusal = (mm_refusal){known.graph, known.recomputes, d->need_bytes, {0}};
+            *refusal = (mm_refusal){graph.graph, graph.recomputes, d->need_bytes, {0}};
             mm_failure_keep(&refusal->failure, status);
         }
         MM_TRY(status);

@@ -10,8 +10,8 @@
 typedef struct mm_prepared {
     const mm_graph *graph;
     mm_planned planned;
-    bool recomputes;   /* its steps can be run again: somebody said how */
-    bool told_untimed; /* the log has it that the measured times are of another graph */
+    bool recomputes;    /* its steps can be run again: somebody said how */
+    mm_failure untimed; /* why it is planned without the measured times that there are; MM_OK: it is not */
 } mm_prepared;
 
 /* What plans are made from beside their graphs. Borrowed for the set's life. */
@@ -19,7 +19,6 @@ typedef struct mm_plan_sources {
     const char *device;
     mm_rates rates;        /* that the device tells */
     const mm_facts *facts; /* measured times; NULL: none */
-    const mm_log *log;
 } mm_plan_sources;
 
 typedef struct mm_plan_set {

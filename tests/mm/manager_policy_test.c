@@ -405,6 +405,26 @@ static void plans_are_made_by_the_facts_that_the_manager_was_given(void **state)
     mm_graph_destroy(other);
 }
 
+/* However many substitutes are tried for it. */
+static void a_graph_without_measured_times_is_told_once_where_memory_is_short(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);
+    mm_facts *facts = facts_of(graph, 1000);
+    told t = {0};
+    mm_manager *m = rig_manager(&(mm_options){.device_bytes = BUDGET,
+                                              .pinned_bytes = BUDGET,
+                                              .facts = facts,
+                                              .log = {.fn = note_warning, .ctx = &t, .level = MM_LOG_WARNING}});
+    assert_int_equal(mm_budget_set(m, rig_needs(other, "swap", 0, BUDGET).device_bytes), MM_OK);
+    assert_int_equal(mm_manager_prepare(m, other), MM_OK);
+    assert_string_not_equal(mm_policy_now(m), "liveness");
+    assert_int_equal(t.warnings, 2); /* that, and the step down the ladder */
+    mm_manager_destroy(m);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+    mm_graph_destroy(other);
+}
+
 static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
     (void)state;
     char path[4096];
@@ -472,6 +492,7 @@ int main(void) {
         cmocka_unit_test(events_and_log_tell_what_happened_in_order),
         cmocka_unit_test(lists_name_all_there_is),
         cmocka_unit_test(plans_are_made_by_the_facts_that_the_manager_was_given),
+        cmocka_unit_test(a_graph_without_measured_times_is_told_once_where_memory_is_short),
         cmocka_unit_test(what_a_manager_measured_is_saved_and_serves_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
