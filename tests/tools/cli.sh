@@ -127,6 +127,26 @@ wait_for() {
     fail "$1 never says: $2"
 }
 
+# start ARGUMENT...: in the background; what it prints goes to out and err. Then `interrupt` it. A shell's children in
+# the background ignore SIGINT; the one under way to become mm does not yet.
+start() {
+    "$mm" "$@" >out 2>err </dev/null &
+    trap 'kill -KILL $! 2>/dev/null' EXIT
+    until [[ /proc/$!/exe -ef $mm ]]; do kill -0 $! || fail "mm $*: did not start"; done
+}
+
+interrupt() {
+    kill -INT $!
+    ended_by_signal
+}
+
+ended_by_signal() {
+    local status=0
+    wait $! || status=$?
+    trap - EXIT
+    ((status == 130)) || fail "status $status, expected 130"
+}
+
 # A network file whose maps are doubled until they are infinite.
 doubling_net() {
     local i last=conv

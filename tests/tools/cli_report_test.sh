@@ -198,20 +198,6 @@ json_can_go_to_standard_output_and_tables_beside_it_() {
     done
 }
 
-a_bench_that_is_interrupted_prints_its_rows_() {
-    "$mm" bench --net resnet20 --batch 8 --policies naive,liveness --iterations 1000000 --json rows >out 2>err </dev/null &
-    trap 'kill -KILL $! 2>/dev/null' EXIT
-    wait_for err "naive 1/1000000"
-    kill -INT $!
-    local status=0
-    wait $! || status=$?
-    trap - EXIT
-    ((status == 130)) || fail "status $status"
-    [[ $(values rows policy) == naive && $(values rows status) == interrupted ]] || fail "not the row of what ran"
-    says out "  interrupted"
-    [[ $(<out) != *$'\n    interrupted'* ]] || fail "the status has a line of its own"
-}
-
 # ---------------------------------------------------------------- progress
 
 progress_is_plain_lines_where_there_is_no_terminal_() {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm train: budgets kept to the byte, weights equal to the bit, states that go on, and SIGINT.
+# mm train: budgets kept to the byte, weights equal to the bit, and states that go on.
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
@@ -465,94 +465,6 @@ saving_replaces_what_a_link_points_to_() {
     expect 0 "${tiny[@]}" --iterations 4 --load target
 }
 
-the_log_has_a_line_for_each_iteration_() {
-    expect 0 "${tiny[@]}" --iterations 3 --log log
-    mapfile -t lines <log
-    ((${#lines[@]} == 4)) || fail "${#lines[@]} lines"
-    [[ ${lines[0]} == iteration,loss,accuracy,seconds ]] || fail "header ${lines[0]}"
-    [[ ${lines[3]} =~ ^3,[0-9.e+-]+,[01]\.[0-9]+,[0-9.]+$ ]] || fail "line ${lines[3]}"
-}
-
-# ---------------------------------------------------------------- SIGINT
-
-# start ARGUMENT...: in the background; what it prints goes to out and err. Then `interrupt` it. A shell's children in
-# the background ignore SIGINT; the one under way to become mm does not yet.
-start() {
-    "$mm" "$@" >out 2>err </dev/null &
-    trap 'kill -KILL $! 2>/dev/null' EXIT
-    until [[ /proc/$!/exe -ef $mm ]]; do kill -0 $! || fail "mm $*: did not start"; done
-}
-
-interrupt() {
-    kill -INT $!
-    ended_by_signal
-}
-
-ended_by_signal() {
-    local status=0
-    wait $! || status=$?
-    trap - EXIT
-    ((status == 130)) || fail "status $status, expected 130"
-}
-
-sigint_finishes_the_iteration_and_saves_() {
-    start train --net resnet8 --batch 8 --iterations 1000000 --save state --json row --log log --policy freelunch:rate=4
-    wait_for log $'\n3,'
-    interrupt
-    mapfile -t lines <log
-    local done=$((${#lines[@]} - 1))
-    [[ $(values row status) == interrupted && $(values row iterations) == "$done" ]] || fail "not $done iterations"
-    expect 0 "${net[@]}" --iterations $done --policy freelunch:rate=4 --save at_once
-    equal at_once state
-}
-
-# Signals until one is heard, wherever it is by then.
-# Until the one under way catches SIGINT, which is the second bit.
-wait_for_handler() {
-    local key mask=0
-    until ((0x$mask & 2)); do
-        while read -r key mask; do [[ $key != SigCgt: ]] || break; done <"/proc/$!/status"
-    done
-}
-
-sigterm_does_the_same_() {
-    start train --net resnet8 --batch 8 --iterations 1000000 --save state --log log
-    wait_for log $'\n2,'
-    kill -TERM $!
-    ended_by_signal
-    [[ -s state ]] || fail "nothing was saved"
-}
-
-sigint_at_any_time_ends_with_a_whole_row_() {
-    for pause in 0 0.01 0.03 0.1 0.3; do
-        start train --net resnet8 --batch 8 --iterations 1000000 --json row --save state
-        wait_for_handler
-        sleep $pause
-        interrupt
-        [[ $(values row status) == interrupted && $(values row net) == resnet8 ]] || fail "the row is not whole"
-        if (($(values row iterations) == 0)); then says err "interrupted before the first iteration"; fi
-        rm row
-    done
-}
-
-a_second_sigint_ends_it_at_once_() {
-    start train --net resnet32 --batch 128 --policy swap-async --iterations 1000000 --json row --log log
-    wait_for log $'\n1,' # what comes before an iteration may end at the first one
-    while kill -INT $! 2>/dev/null; do sleep 0.01; done
-    ended_by_signal
-    [[ ! -e row ]] || fail "it went on to the end"
-}
-
-sigint_ends_an_evaluation_() {
-    black_cifar10 data
-    start train --net resnet8 --batch 4 --iterations 1 --eval --data cifar10:data --save state --json row
-    wait_for err "evaluation 1/2500"
-    interrupt
-    [[ $(values row test_accuracy) == null && $(values row status) == interrupted ]] || fail "half an evaluation counts"
-    expect 0 train --net resnet8 --batch 4 --quiet --iterations 1 --data cifar10:data --save at_once
-    equal at_once state
-}
-
 # The pinned memory for it is that which its plan takes in the budget, not that of the least plan.
 a_switch_without_a_budget_is_as_one_with_the_same_given_() {
     local options=(train --net "vgg11@32x32,thin=8" --batch 4 --iterations 2 --policy recompute --switch 1:recompute-swap
@@ -602,12 +514,6 @@ measured_times_are_planned_by_() {
     echo '{"format": "mm machine"' >broken
     refused 1 "facts file broken, line" "${tiny[@]}" --facts broken --iterations 2
     refused 2 "--save and --facts name the same file, facts" "${tiny[@]}" --facts facts --save facts
-}
-
-codec_threads_change_no_bit_() {
-    expect 0 "${net[@]}" --policy freelunch:rate=4,eligible=all,when=always --iterations 3 --save one
-    expect 0 "${net[@]}" --policy freelunch:rate=4,eligible=all,when=always --iterations 3 --save three --codec-threads 3
-    equal one three
 }
 
 data_of_ones_own_trains_and_is_evaluated_() {

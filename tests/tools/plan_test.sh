@@ -147,7 +147,7 @@ the_policy_that_is_named_is_the_fastest_by_the_facts_given_() {
     budget=$(($(value row.json minimum_bytes) * 95 / 100))
     expect 1 "${plan[@]}" --policy liveness --budget $budget
     cp err by_rates
-    plan+=(--budget $budget --facts "$machine")
+    plan+=(--budget "$budget" --facts "$machine")
     expect 1 "${plan[@]}" --policy liveness
     differ err by_rates
     named=$(<err) named=${named#*; policy } named=${named% would fit}
