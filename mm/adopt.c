@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/arena.h"
 #include "mm/descend.h"
@@ -11,19 +12,7 @@
 
 void mm_ready_fini(mm_ready *r) {
     mm_execution_destroy(r->execution);
-    free(r->fixed);
-}
-
-static void find_fixed(const mm_manager *m, mm_ready *r, void *const *before) {
-    const mm_graph *graph = r->prepared->graph;
-    for (int t = 0; t < mm_graph_tensors(graph); t++) {
-        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->ownership == MM_PERSISTENT) {
-            const mm_persistent *entry = mm_directory_find(&m->directory, tensor->name);
-            r->fixed[t] = (uint8_t *)mm_pool_base(m->pool) + entry->offset;
-        } else if (tensor->ownership == MM_EXTERNAL && before)
-            r->fixed[t] = before[t];
-    }
+    free(r->external);
 }
 
 /* Of a graph that was ready before, the user's memory and function stay, and what the log has of it. */
@@ -34,9 +23,10 @@ static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready
                   .recompute = before ? before->recompute : NULL,
                   .recompute_ctx = before ? before->recompute_ctx : NULL,
                   .told_untimed = before && before->told_untimed};
-    r.fixed = calloc((size_t)mm_graph_tensors(prepared->graph) + 1, sizeof *r.fixed);
-    if (!r.fixed) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(prepared->graph));
-    find_fixed(m, &r, before ? before->fixed : NULL);
+    const size_t n = (size_t)mm_graph_tensors(prepared->graph) + 1;
+    r.external = calloc(n, sizeof *r.external);
+    if (!r.external) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(prepared->graph));
+    if (before) memcpy(r.external, before->external, n * sizeof *r.external);
     mm_status status =
         mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
     if (status == MM_OK)

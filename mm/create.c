@@ -95,7 +95,8 @@ static mm_status open_parts(mm_manager *m) {
     mm_device_describe(m->device, &description);
     m->plans.sources = (mm_plan_sources){.device = o->device,
                                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s},
-                                         .facts = o->facts};
+                                         .facts = o->facts,
+                                         .directory = &m->directory};
     o->policy = NULL; /* the caller's string; m->plans has it */
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));

@@ -40,7 +40,7 @@ static mm_status check_provided(const mm_ready *r, const char *call) {
     const mm_graph *graph = plan->graph;
     char name[256];
     for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->ownership == MM_EXTERNAL && !r->fixed[t])
+        if (mm_graph_tensor(graph, t)->ownership == MM_EXTERNAL && !r->external[t])
             return mm_fail(MM_ERR_ORDER, "%s: external tensor %s of %s has no memory (mm_external_set)", call,
                            mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
     int step = mm_prepared_unable(r->prepared);
@@ -248,8 +248,9 @@ void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
     if (!m || m->state == MM_STATE_IDLE) return NULL;
     const mm_graph *graph = m->now.ready->prepared->graph;
     if (tensor < 0 || tensor >= mm_graph_tensors(graph)) return NULL;
-    if (mm_graph_tensor(graph, tensor)->ownership != MM_MANAGED) return m->now.ready->fixed[tensor];
-    int segment = current_segment(m, tensor);
+    const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
+    if (info->ownership == MM_EXTERNAL) return m->now.ready->external[tensor];
+    int segment = info->ownership == MM_PERSISTENT ? info->persistent : current_segment(m, tensor);
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 

@@ -6,7 +6,6 @@
 
 #include "buffers/pool.h"
 #include "mm/coverage.h"
-#include "mm/persistent.h"
 #include "mm/plan_set.h"
 #include "pipeline/dispatch.h"
 
@@ -14,7 +13,7 @@
 typedef struct mm_ready {
     mm_prepared *prepared; /* the plan set's */
     mm_execution *execution;
-    void **fixed; /* per tensor: where a persistent or external one lies; NULL for managed ones */
+    void **external; /* per tensor: the user's memory of an external one; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
     bool covered;      /* its plan is in the coverage */

@@ -27,12 +27,23 @@ static mm_status take_facts(const mm_plan_sources *sources, mm_prepared *p) {
     return MM_OK;
 }
 
+/* Within the attempt's limits, around the persistent tensors. */
+static mm_status make_within(const mm_plan_sources *sources, const mm_attempt *a, mm_prepared *p) {
+    int64_t *places;
+    MM_TRY(mm_directory_places(sources->directory, p->graph, &places));
+    mm_limits limits = a->limits;
+    limits.places = places;
+    mm_status status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);
+    free(places);
+    return status;
+}
+
 static mm_status make_plan(const mm_plan_sources *sources, const mm_attempt *a, mm_prepared *p, int64_t *need_bytes) {
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
     MM_TRY(take_facts(sources, p));
     mm_planned_tell(&p->planned, &sources->rates);
     if (a->least_workspaces) mm_facts_put_least_workspace_first(p->planned.facts);
-    MM_TRY(mm_planned_make(&p->planned, a->policy, p->graph, &a->limits));
+    MM_TRY(make_within(sources, a, p));
     const mm_plan *plan = p->planned.plan;
     if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
     MM_TRY(mm_plan_fits(plan, &a->limits));

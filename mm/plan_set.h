@@ -4,6 +4,7 @@
 #define MM_PLAN_SET_H
 
 #include "mm/core/status.h"
+#include "mm/directory.h"
 #include "mm/planning.h"
 
 /* A graph that has a plan. Its address stays until it is planned anew or forgotten. */
@@ -17,8 +18,9 @@ typedef struct mm_prepared {
 /* What plans are made from beside their graphs. Borrowed for the set's life. */
 typedef struct mm_plan_sources {
     const char *device;
-    mm_rates rates;        /* that the device tells */
-    const mm_facts *facts; /* measured times; NULL: none */
+    mm_rates rates;                /* that the device tells */
+    const mm_facts *facts;         /* measured times; NULL: none */
+    const mm_directory *directory; /* where persistent tensors lie */
 } mm_plan_sources;
 
 typedef struct mm_plan_set {

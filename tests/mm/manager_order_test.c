@@ -361,6 +361,51 @@ static void steps_find_the_users_own_pointer_also_after_a_switch(void **state) {
     fini(&f);
 }
 
+/* A graph of one step that modifies persistent tensors of these names, a letter each, of 100 floats. */
+static mm_graph *modifier(const char *names) {
+    mm_graph *graph;
+    mm_layer layer;
+    mm_use uses[8];
+    size_t n = 0;
+    assert_int_equal(mm_graph_create(names, &graph), MM_OK);
+    for (const char *c = names; *c; c++) {
+        const char name[] = {*c, 0};
+        const mm_tensor_desc desc = {name, MM_STATE, MM_PERSISTENT, MM_F32, 1, {100}};
+        uses[n] = (mm_use){.access = MM_MODIFY};
+        assert_int_equal(mm_graph_add_tensor(graph, &desc, &uses[n++].tensor), MM_OK);
+    }
+    assert_int_equal(mm_graph_add_layer(graph, "all", MM_LAYER_OTHER, &layer), MM_OK);
+    assert_int_equal(mm_graph_add_step(graph, layer, MM_FORWARD, uses, n, 0), MM_OK);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    return graph;
+}
+
+/* Each at the place that it had first, whatever is declared around it, and in whatever order. */
+static void graphs_find_shared_persistent_tensors_at_one_place(void **state) {
+    (void)state;
+    static const char *const names[] = {"abc", "dcxa", "xbd"};
+    mm_graph *graphs[3];
+    mm_manager *m = rig_manager(&(mm_options){.device_bytes = 1 << 20, .policy = "liveness", .self_check = true});
+    for (int g = 0; g < 3; g++) graphs[g] = modifier(names[g]);
+    for (int round = 0; round < 6; round++) {
+        const char *all = names[round % 3];
+        assert_int_equal(mm_iteration_begin(m, graphs[round % 3]), MM_OK);
+        assert_int_equal(mm_layer_begin(m, 0, MM_FORWARD, mm_compute_stream(m)), MM_OK);
+        for (int t = 0; all[t]; t++) {
+            const char name[] = {all[t], 0};
+            assert_non_null(mm_tensor_data(m, t));
+            assert_ptr_equal(mm_tensor_data(m, t), mm_persistent_data(m, name, NULL));
+            assert_false(mm_tensor_exact(m, t)); /* which is asked of managed tensors */
+            for (int other = 0; other < t; other++)
+                assert_ptr_not_equal(mm_tensor_data(m, t), mm_tensor_data(m, other));
+        }
+        assert_int_equal(mm_layer_end(m, 0, MM_FORWARD), MM_OK);
+        assert_int_equal(mm_iteration_end(m), MM_OK);
+    }
+    mm_manager_destroy(m);
+    for (int g = 0; g < 3; g++) mm_graph_destroy(graphs[g]);
+}
+
 static void a_persistent_tensor_of_no_manager_is_unknown(void **state) {
     (void)state;
     size_t bytes = 17;
@@ -371,6 +416,7 @@ static void a_persistent_tensor_of_no_manager_is_unknown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_persistent_tensor_of_no_manager_is_unknown),
+        cmocka_unit_test(graphs_find_shared_persistent_tensors_at_one_place),
         cmocka_unit_test(layer_calls_outside_of_an_iteration_are_refused),
         cmocka_unit_test(a_step_before_its_turn_is_refused_naming_the_one_that_is_due),
         cmocka_unit_test(a_step_under_way_must_be_ended_first),

@@ -71,14 +71,30 @@ static const mm_codec_ops fault_ops = {
 
 /* ---------------------------------------------------------------- life */
 
-static void plan(rig *r, const char *spec, int64_t piece_bytes) {
+/* Puts another plan in the place of the one that was made. */
+static void replan(rig *r, const rig_options *o, const mm_limits *limits) {
+    mm_planned *p = &r->planned;
+    mm_plan *plan = o->change(p->plan, limits);
+    mm_program_fini(p->program);
+    mm_plan_destroy(p->plan);
+    free(p->exact);
+    p->plan = plan;
+    p->exact = calloc((size_t)plan->n_segments + 1, sizeof *p->exact);
+    if (mm_program_init(plan, p->facts, p->program) != MM_OK ||
+        mm_program_prove(p->program, p->facts, limits, p->exact) != MM_OK)
+        fail_msg("%s", mm_last_error());
+}
+
+static void plan(rig *r, const rig_options *o) {
+    const char *spec = o->policy;
     mm_policy policy;
     mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(r->graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK || mm_planned_init(&r->planned, &policy, r->graph, "host") != MM_OK)
         fail_msg("%s: %s", spec, mm_last_error());
-    if (piece_bytes > 0) r->planned.facts->piece_bytes = piece_bytes;
+    if (o->piece_bytes > 0) r->planned.facts->piece_bytes = o->piece_bytes;
     if (mm_planned_make(&r->planned, &policy, r->graph, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
     mm_policy_fini(&policy);
+    if (o->change) replan(r, o, &limits);
 }
 
 static void open_memory(rig *r) {
@@ -107,7 +123,7 @@ void rig_init(rig *r, const rig_options *o) {
     random_graph_options graph = {
         .seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images, .dtype = o->dtype};
     assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
-    plan(r, o->policy, o->piece_bytes);
+    plan(r, o);
     mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};
     assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
@@ -183,7 +199,7 @@ static mm_status run_step(rig *r, int s, mm_stream *stream) {
     return mm_dispatch_step_end(r->dispatch, index);
 }
 
-mm_status rig_iteration(rig *r, bool on_stream, int *failed_step) {
+static mm_status iterate(rig *r, bool on_stream, int *failed_step, mm_status (*end)(mm_dispatch *)) {
     mm_stream *stream = on_stream ? mm_dispatch_compute(r->dispatch) : NULL;
     int steps = mm_graph_steps(r->graph), s = 0;
     mm_status status = mm_dispatch_begin(r->dispatch, r->execution);
@@ -192,10 +208,16 @@ mm_status rig_iteration(rig *r, bool on_stream, int *failed_step) {
         s += status == MM_OK;
     }
     if (failed_step) *failed_step = s;
-    if (status == MM_OK) return mm_dispatch_end(r->dispatch);
+    if (status == MM_OK) return end(r->dispatch);
     mm_dispatch_abort(r->dispatch);
     return status;
 }
+
+mm_status rig_iteration(rig *r, bool on_stream, int *failed_step) {
+    return iterate(r, on_stream, failed_step, mm_dispatch_end);
+}
+
+mm_status rig_iteration_ahead(rig *r) { return iterate(r, true, NULL, mm_dispatch_end_async); }
 
 uint64_t rig_digest(const rig *r) {
     uint64_t digest = 0;

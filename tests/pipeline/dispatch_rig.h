@@ -53,6 +53,8 @@ typedef struct rig_options {
     bool self_check, measure_times;
     int64_t delay_max_ns; /* of every task, at random; 0: none */
     int64_t step_ns;      /* each step takes this long */
+    /* Makes another plan of the policy's, whose place it takes; NULL: that one is run. The test fails if it is wrong. */
+    mm_plan *(*change)(const mm_plan *plan, const mm_limits *limits);
 } rig_options;
 
 /* Graph, arena of the plan's size, program; persistent tensors filled. */
@@ -63,6 +65,9 @@ void rig_fini(rig *rig);
 /* Runs one iteration to its end; its first failure, after which it was aborted or had ended. `failed_step` (may be
  * NULL): the step whose begin told of it; the number of steps if it was the end of the iteration. */
 mm_status rig_iteration(rig *rig, bool on_stream, int *failed_step);
+
+/* The same on the stream, without waiting for its end (mm_dispatch_end_async). */
+mm_status rig_iteration_ahead(rig *rig);
 
 /* Of the persistent tensors, as random_graph_reference gives it. */
 uint64_t rig_digest(const rig *rig);
