@@ -75,14 +75,15 @@ typedef struct mm_engine_config {
 extern const char mm_mask_spec[];
 
 /* Parses rules such as "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length, into config->rules. The caller
- * frees them with mm_rules_fini. MM_ERR_INVALID (the message says where and what), MM_ERR_NOMEM. */
+ * frees them with mm_rules_fini. MM_ERR_INVALID (the message says where and what; also for a rule that never applies,
+ * because one before it takes all that it names), MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
 void mm_rules_fini(mm_engine_config *config);
 
 /* The rules as text that mm_rules_parse reads. The caller frees it. NULL: out of memory. */
 char *mm_rules_print(const mm_engine_config *config);
 
-/* Adds a rule for all maps. codec: NULL unless the action compresses. MM_ERR_NOMEM. */
+/* Adds a rule for all maps, unless it would never apply. codec: NULL unless the action compresses. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_add(mm_engine_config *config, mm_action action, const char *codec);
 
 /* A copy with rules of its own, which the caller frees with mm_rules_fini. MM_ERR_NOMEM. */

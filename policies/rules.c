@@ -56,10 +56,54 @@ static mm_status parse_rule(char *part, mm_rule *rule) {
     return parse_action(part, action, rule);
 }
 
+enum { ACTION_CAPACITY = MM_SPEC_CAPACITY + 32, RULE_CAPACITY = ACTION_CAPACITY + MM_BRIEF_CAPACITY };
+
+/* "compress(zfp:rate=4)". Returns the text. */
+static const char *action_text(const mm_rule *rule, char text[ACTION_CAPACITY]) {
+    const struct action_name *a = actions;
+    while (a->action != rule->action) a++;
+    if (rule->mask)
+        snprintf(text, ACTION_CAPACITY, "%s", mm_mask_spec);
+    else
+        snprintf(text, ACTION_CAPACITY, "%s%s%s%s", a->name, a->coded ? "(" : "", rule->codec, a->coded ? ")" : "");
+    return text;
+}
+
+static const char *brief(const mm_rule *rule, char text[RULE_CAPACITY]) {
+    char action[ACTION_CAPACITY];
+    snprintf(text, RULE_CAPACITY, "%s=%s", MM_BRIEF(rule->selector.text), action_text(rule, action));
+    return text;
+}
+
+static bool is_same_action(const mm_rule *a, const mm_rule *b) {
+    return a->action == b->action && a->mask == b->mask && strcmp(a->codec, b->codec) == 0;
+}
+
+/* The rule that leaves nothing to one behind it: it names all that the other names, and serves whatever it names, or does
+ * the same. NULL: none does. */
+static const mm_rule *find_covering(const mm_engine_config *config, int n, const mm_rule *rule) {
+    for (int r = 0; r < n; r++) {
+        const mm_rule *before = &config->rules[r];
+        bool serves_all = before->action == MM_ACTION_KEEP || before->action == MM_ACTION_SWAP;
+        if (mm_selector_covers(&before->selector, &rule->selector) && (serves_all || is_same_action(before, rule)))
+            return before;
+    }
+    return NULL;
+}
+
 static size_t count(const char *text, char c) {
     size_t n = 0;
     for (; *text; text++) n += *text == c;
     return n;
+}
+
+static mm_status check_reached(const mm_engine_config *config, int rule) {
+    const mm_rule *r = &config->rules[rule], *before = find_covering(config, rule, r);
+    if (!before) return MM_OK;
+    char text[2][RULE_CAPACITY];
+    return mm_fail(MM_ERR_INVALID,
+                   "rule '%s' never applies: '%s' before it takes all that it names; leave it out, or write it first",
+                   brief(r, text[0]), brief(before, text[1]));
 }
 
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
@@ -68,8 +112,10 @@ mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
     config->rules = calloc(count(text, ';') + 1, sizeof *config->rules);
     mm_status status = copy && config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     for (char *part = copy ? strtok_r(copy, ";", &rest) : NULL; status == MM_OK && part;
-         part = strtok_r(NULL, ";", &rest))
+         part = strtok_r(NULL, ";", &rest)) {
         status = parse_rule(part, &config->rules[config->n_rules++]);
+        if (status == MM_OK) status = check_reached(config, config->n_rules - 1);
+    }
     free(copy);
     if (status == MM_OK && config->n_rules == 0)
         status = mm_fail(MM_ERR_INVALID, "no rule: give some, as conv=compress(zfp);*=swap");
@@ -88,11 +134,8 @@ char *mm_rules_print(const mm_engine_config *config) {
     char *text = strdup("");
     for (int r = 0; text && r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
-        const struct action_name *a = actions;
-        while (a->action != rule->action) a++;
-        char *longer = mm_text_format("%s%s%s=%s%s%s%s", text, r ? ";" : "", rule->selector.text,
-                                      rule->mask ? mm_mask_spec : a->name, a->coded && !rule->mask ? "(" : "",
-                                      rule->mask ? "" : rule->codec, a->coded && !rule->mask ? ")" : "");
+        char action[ACTION_CAPACITY];
+        char *longer = mm_text_format("%s%s%s=%s", text, r ? ";" : "", rule->selector.text, action_text(rule, action));
         free(text);
         text = longer;
     }
@@ -111,7 +154,10 @@ mm_status mm_rules_add(mm_engine_config *config, mm_action action, const char *c
     config->rules = rules;
     snprintf(rule.codec, sizeof rule.codec, "%s", codec ? codec : "");
     MM_TRY(mm_selector_parse("*", &rule.selector));
-    config->rules[config->n_rules++] = rule;
+    if (find_covering(config, config->n_rules, &rule))
+        mm_selector_fini(&rule.selector);
+    else
+        config->rules[config->n_rules++] = rule;
     return MM_OK;
 }
 
@@ -132,8 +178,7 @@ mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_
 }
 
 static bool is_same_rule(const mm_rule *a, const mm_rule *b) {
-    return a->action == b->action && a->mask == b->mask && strcmp(a->codec, b->codec) == 0 &&
-           strcmp(a->selector.text, b->selector.text) == 0;
+    return is_same_action(a, b) && strcmp(a->selector.text, b->selector.text) == 0;
 }
 
 bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b) {

@@ -57,6 +57,13 @@ void mm_selector_fini(mm_selector *selector) {
     *selector = (mm_selector){0};
 }
 
+/* `*` covers `conv-in`, too: every map has a layer that writes it. */
+bool mm_selector_covers(const mm_selector *s, const mm_selector *other) {
+    if (s->kinds == ALL_KINDS && !s->reads) return true;
+    if (s->reads != other->reads) return false;
+    return strcmp(s->text, other->text) == 0 || s->kinds == ALL_KINDS || (other->kinds && !(other->kinds & ~s->kinds));
+}
+
 /* Whether a pattern of that length matches the whole name. On a mismatch the latest * matches one character more. */
 static bool matches(const char *pattern, size_t length, const char *name) {
     const char *end = pattern + length, *star = NULL, *from = NULL;

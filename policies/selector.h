@@ -21,6 +21,9 @@ typedef struct mm_selector {
 MM_CHECKED mm_status mm_selector_parse(const char *text, mm_selector *selector_out);
 void mm_selector_fini(mm_selector *selector);
 
+/* Whether it names, whatever the graph, all maps that the other names. False where that hangs on the graph. */
+bool mm_selector_covers(const mm_selector *selector, const mm_selector *other);
+
 bool mm_selector_names(const mm_selector *selector, const mm_layer_info *layer);
 
 /* named_out[l]: whether the selector names layer l. MM_ERR_INVALID: it is no kind, and no layer has such a name; the

@@ -42,6 +42,21 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, when");
 }
 
+static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
+    (void)state;
+    static const char says[] = "never applies";
+    refuse("conv=swap;conv=keep", "rule 'conv=keep' never applies: 'conv=swap' before it takes all", "write it first");
+    refuse("conv=compress(raw);relu=mask;conv=compress(raw)", "rule 'conv=compress(raw)'", says);
+    refuse("relu=mask;relu=mask", "rule 'relu=mask'", says);
+    refuse("conv-in=keep;conv-in=compress(zfp)", "rule 'conv-in=compress(zfp)'", says);
+    refuse("layer1.*=keep;layer1.*=swap", "rule 'layer1.*=swap'", says);
+    refuse("*=swap;conv=keep", "rule 'conv=keep'", says);
+    refuse("*=swap;conv-in=keep", "rule 'conv-in=keep'", says);
+    refuse("*=keep;layer1.*=swap", "rule 'layer1.*=swap'", says);
+    refuse("relu=swap;bn-relu=keep", "rule 'bn-relu=keep'", says);
+    refuse("*=recompute;*=recompute", "rule '*=recompute'", says);
+}
+
 static void good_rules_are_taken_with_or_without_their_key(void **state) {
     (void)state;
     static const char *const good[] = {
@@ -50,7 +65,8 @@ static void good_rules_are_taken_with_or_without_their_key(void **state) {
         "rules:rules=*=swap",
         "rules:depth=3",
         "rules:conv=compress(zfp:rate=4);relu=mask;conv-in=compress-swap(raw);bn=keep;*=swap,depth=3,when=needed",
-        "rules:*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap;*=swap",
+        "rules:bn-relu=recompute;relu=swap;bn=swap;conv=compress(raw);conv=compress(zfp);conv=swap",
+        "rules:conv-in=keep;conv=keep;*-in=recompute;*=recompute;*=swap",
         "rules:*=swap;",
         "rules:layer1.*.conv?=swap;a layer's name-in=keep;*-in=swap",
     };
@@ -82,7 +98,7 @@ static void a_selector_that_names_nothing_is_refused_with_what_it_could_be(void 
     (void)state;
     mm_graph *graph = row(false);
     refuse_plan(graph, "covn=swap", "rule 'covn=...': graph row has no such layer", "is it conv?");
-    refuse_plan(graph, "*=swap;rleu=keep", "'rleu=...'", "is it relu?");
+    refuse_plan(graph, "rleu=keep;*=swap", "'rleu=...'", "is it relu?");
     refuse_plan(graph, "Conv-in=swap", "'Conv-in=...'", "is it conv-in?");
     refuse_plan(graph, "cnov4=swap", "'cnov4=...'", "is it conv4?");
     refuse_plan(graph, "layer1.*.conv2=swap", "'layer1.*.conv2=...'", "its layers are data, conv1, conv2, conv3, ...;");
@@ -414,7 +430,6 @@ static void a_batch_norm_with_its_relu_is_named_by_both(void **state) {
 static void the_first_rule_that_names_a_map_and_can_serve_it_counts(void **state) {
     (void)state;
     check_actions("rules:conv=keep;*=swap", true, -1, "f= out g= out p= out");
-    check_actions("rules:*=swap;conv=keep", true, -1, "f= out g= out c= out p= out");
     check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, CODE * UNIT, "f= out g= out c=zfp:rate=8 p= out");
     /* The codec does not take the map. */
     check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, -1, "f= out g= out c= out p= out");
@@ -457,6 +472,7 @@ static void a_synchronous_offload_is_awaited_with_a_mask_behind_it(void **state)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_rules_are_refused_with_what_would_be_right),
+        cmocka_unit_test(a_rule_that_another_leaves_nothing_to_is_refused),
         cmocka_unit_test(good_rules_are_taken_with_or_without_their_key),
         cmocka_unit_test(vdnn_lets_a_transfer_overlap_with_one_layer_only),
         cmocka_unit_test(vdnn_fetches_one_layer_ahead_past_updates),

@@ -118,6 +118,13 @@ static int place_of(const char *spec, const mm_substitute *rungs, int n) {
     return -1;
 }
 
+/* Whether its rules keep or swap all maps: a rule behind them would never apply. */
+static bool leaves_none(const mm_engine_config *config) {
+    const mm_rule *last = &config->rules[config->n_rules - 1];
+    return config->n_rules > 0 && strcmp(last->selector.text, "*") == 0 &&
+           (last->action == MM_ACTION_KEEP || last->action == MM_ACTION_SWAP);
+}
+
 static void segments_run_again_come_after_cheap_layers_and_before_the_computation_waits(void **state) {
     (void)state;
     for (int p = 0; p < COUNT; p++) {
@@ -126,7 +133,8 @@ static void segments_run_again_come_after_cheap_layers_and_before_the_computatio
         const mm_substitute *rungs = climb(&ladder, POLICIES[p]);
         int n = ladder.n, waits = place_of("swap", rungs, n);
         assert_int_equal(place_of("recompute-swap:depth=1", rungs, n), waits - 1);
-        assert_string_equal(rungs[waits - 2].step, "recomputing and swapping");
+        if (!leaves_none(&rungs[0].policy.config))
+            assert_int_equal(strncmp(rungs[waits - 2].step, "recomputing", 11), 0);
         mm_fallback_fini(&ladder);
     }
 }
@@ -137,16 +145,14 @@ static void what_does_the_same_as_the_policy_is_not_named_again(void **state) {
     static const char *const same[] = {"swap", "swap:when=needed", "recompute:mode=sqrt,when=needed",
                                        "recompute-swap:mode=sqrt,depth=1",
                                        "rules:rules=*=compress(zfp:rate=4);*=swap,depth=1"};
-    mm_fallback all, ladder;
-    climb(&all, "liveness");
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        mm_fallback ladder;
         climb(&ladder, same[i]);
-        bool codes = strstr(same[i], "compress"); /* liveness has no step that compresses */
-        assert_int_equal(ladder.n, all.n - !codes);
         assert_string_equal(ladder.substitutes[0].policy.spec, same[i]);
+        for (int r = 1; r < ladder.n; r++)
+            assert_false(mm_policy_equal(&ladder.substitutes[r].policy, &ladder.substitutes[0].policy));
         mm_fallback_fini(&ladder);
     }
-    mm_fallback_fini(&all);
 }
 
 static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
@@ -166,7 +172,7 @@ static void it_ends_with_the_codec_of_the_policy_for_all_maps(void **state) {
 static void a_long_policy_has_all_rungs_in_full(void **state) {
     (void)state;
     char rules[2048] = "", spec[2100], wanted[2200];
-    for (int i = 0; i < 60; i++) strcat(rules, "conv=compress(zfp:rate=4);");
+    for (int i = 0; i < 60; i++) sprintf(rules + strlen(rules), "conv%d=compress(zfp:rate=4);", i);
     strcat(rules, "relu=mask");
     snprintf(spec, sizeof spec, "rules:%s", rules);
     snprintf(wanted, sizeof wanted, "rules:%s;*=swap,depth=1", rules);

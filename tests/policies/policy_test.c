@@ -36,9 +36,9 @@ static void a_spec_is_taken_apart(void **state) {
 static void a_spec_and_its_rules_may_have_any_length(void **state) {
     (void)state;
     enum { RULES = 300 };
-    char spec[RULES * 12 + 64] = "rules:";
+    char spec[RULES * 16 + 64] = "rules:";
     mm_policy p;
-    for (int i = 0; i < RULES; i++) strcat(spec, "conv=swap;");
+    for (int i = 0; i < RULES; i++) sprintf(spec + strlen(spec), "layer%d=swap;", i);
     strcat(spec, "*=recompute,depth=7");
     assert_int_equal(mm_policy_parse(spec, &p), MM_OK);
     assert_string_equal(p.spec, spec);

@@ -119,8 +119,10 @@ pinned_memory_can_be_limited_() {
 }
 
 a_policy_of_any_length_is_planned_and_named_in_full_() {
-    local rules
-    rules=rules:$(printf 'conv=compress(zfp:rate=%d);' {1..12})$(printf 'pool=swap;%.0s' {1..50})'*=swap'
+    local rules i stars=
+    rules=rules:$(printf 'conv=compress(zfp:rate=%d);' {1..12})
+    for ((i = 0; i < 20; i++)); do rules+="fc$stars=swap;" stars+='*'; done
+    rules+='*=swap'
     expect 0 plan --net tiny --batch 4 --policy "$rules" --json row.json
     [[ $(value row.json policy) == "$rules" ]] || fail "$(value row.json policy)"
     expect 0 bench --net tiny --batch 4 --iterations 1 --quiet --policies "liveness,$rules,when=always" --json rows
