@@ -16,7 +16,7 @@ static int by_value(const void *a, const void *b) {
 
 static double median(const double *sorted, int64_t n) { return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2; }
 
-void row_times(row *r, double *seconds, double *host_seconds, int64_t n) {
+void row_times(row *r, int64_t images, double *seconds, double *host_seconds, int64_t n) {
     if (n == 0) return;
     int64_t first = n > 1;
     double sum = 0;
@@ -27,7 +27,7 @@ void row_times(row *r, double *seconds, double *host_seconds, int64_t n) {
     r->host_seconds = median(host_seconds, n);
     r->iteration_seconds_median = median(seconds, n);
     r->iteration_seconds_p95 = seconds[(int64_t)(0.95 * (double)(n - 1) + 0.5)];
-    r->images_per_second = (double)r->batch / r->iteration_seconds_median;
+    r->images_per_second = (double)images / r->iteration_seconds_median;
 }
 
 void row_end(row *r, bool interrupted) {

@@ -48,9 +48,9 @@ typedef struct row {
     char status[MM_MESSAGE_CAPACITY];   /* "ok", "diverged", "interrupted", or what went wrong */
 } row;
 
-/* Of n iterations (sorts both): median and 95th percentile of how long they took, median of what the training thread
+/* Of n iterations of so many images each (sorts both): median and 95th percentile of how long they took, median of what the training thread
  * took to issue them. */
-void row_times(row *r, double *seconds, double *host_seconds, int64_t n);
+void row_times(row *r, int64_t images, double *seconds, double *host_seconds, int64_t n);
 
 /* The status of a run that did not fail. */
 void row_end(row *r, bool interrupted);

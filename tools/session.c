@@ -162,6 +162,7 @@ typedef struct tally {
     double ended;          /* when the last one was collected, or, before the first, submitted */
     double seconds[TIMES]; /* of the last full batches: that of the i-th at i % TIMES */
     double host_seconds[TIMES];
+    int64_t full_images; /* in a full batch: all that there are, if they are fewer */
     int64_t full, labels, correct;
     mm_stats before;
 } tally;
@@ -229,7 +230,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
     memmove(t->flight, t->flight + 1, (size_t)--t->flying * sizeof *t->flight);
-    if (oldest.n == s->config.batch) {
+    if (oldest.n == t->full_images) {
         t->host_seconds[t->full % TIMES] = oldest.host_seconds;
         t->seconds[t->full++ % TIMES] = seconds;
     }
@@ -242,7 +243,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
     progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f img/s", r->loss_last,
                   100.0 * (double)t->correct / (double)t->labels,
-                  mean > 0 ? (double)(window * s->config.batch) / mean : 0);
+                  mean > 0 ? (double)(window * t->full_images) / mean : 0);
     if (isfinite(result.loss) && !result.halted) return MM_OK;
     tell_diverged(s, iteration, &result);
     if (!session_diverged(s)) return MM_OK;
@@ -322,7 +323,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     const mm_plan *plan = mm_plan_now(s->manager, graph); /* of whole batches, whatever ran last */
     mm_stats after;
     mm_stats_get(s->manager, &after);
-    row_times(r, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
+    row_times(r, t->full_images, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
     r->staged_bytes = s->staged_bytes;
     r->layers = mm_graph_layers(graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
@@ -371,7 +372,8 @@ void session_name_row(const session *s, row *r) {
 mm_status session_train(session *s, const session_run *run, row *r) {
     session_name_row(s, r);
     MM_TRY(seek(s));
-    tally t = {.full = 0};
+    const int64_t samples = s->train_size.samples;
+    tally t = {.full_images = samples < s->config.batch ? samples : s->config.batch};
     mm_stats_get(s->manager, &t.before);
     progress p;
     progress_begin(&p, r->policy, run->iterations, run->quiet);

@@ -411,6 +411,16 @@ states_that_say_what_cannot_be_are_refused_() {
     refused 2 "mine is a state of net mine; if that is of a file, give it: --net file:PATH" train --load mine
 }
 
+data_of_less_than_a_batch_has_figures_() {
+    expect 0 "${tiny[@]}" --data synthetic:samples=3 --epochs 5 --json row
+    says out " img/s "
+    local rate seconds
+    rate=$(value row images_per_second) seconds=$(value row iteration_seconds_median)
+    awk -v r="$rate" -v s="$seconds" 'BEGIN { exit !(s > 0 && r * s > 2.99 && r * s < 3.01) }' ||
+        fail "$rate images/s of 3 in $seconds s"
+    [[ $(value row loss_last) != null ]] || fail "no loss"
+}
+
 states_are_saved_on_the_way_() {
     start train --net tiny --batch 4 --iterations 1000000 --save state --save-every 3 --log log --quiet
     wait_for log $'\n8,'
