@@ -13,11 +13,13 @@ static mm_status collect_params(nets_exec *exec) {
     exec->params = calloc((size_t)n + 1, sizeof *exec->params);
     if (!exec->params) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
     for (int i = 0; i < n; i++) {
-        if (!nets_net_param(exec->net, i)->learned) continue;
+        const nets_param *of = nets_net_param(exec->net, i);
+        if (!of->learned) continue;
         nets_update_param *param = &exec->params[exec->n_params++];
         *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
                                      .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
-                                     .elems = nets_net_param(exec->net, i)->elems};
+                                     .elems = of->elems,
+                                     .decayed = of->decayed};
         for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
     }
     exec->n_checked = exec->n_params;
@@ -114,10 +116,9 @@ int nets_exec_threads(const nets_exec *exec) { return exec->backend->threads; }
 /* ---------------------------------------------------------------- batches beside the computation */
 
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
-    int64_t shape[4], elems = 1;
-    if (nets_net_shape(net, 0, batch, shape) != MM_OK) return 0;
-    for (int i = 0; i < 4; i++) elems *= shape[i];
-    return nets_slot_batch_bytes(elems * (int64_t)sizeof(float),
+    nets_shape shape;
+    if (nets_net_shape(net, 0, batch, &shape) != MM_OK) return 0;
+    return nets_slot_batch_bytes(nets_shape_elems(&shape) * (int64_t)sizeof(float),
                                  batch * nets_net_labels(net) * (int64_t)sizeof(int32_t));
 }
 
@@ -186,14 +187,13 @@ static mm_status enqueue_op(const nets_exec *exec, const nets_step *step, mm_str
     args.at[NETS_WORKSPACE] = mm_workspace_data(exec->manager);
     for (int r = 0; r < NETS_ROLES; r++) {
         mm_tensor tensor = step->tensors[r];
-        if (tensor < 0) continue;
+        if (tensor < 0 || (again && step->modified_roles & NETS_ROLE_BIT(r))) continue;
         args.at[r] = mm_tensor_data(exec->manager, tensor);
         if (step->sign_roles & NETS_ROLE_BIT(r) && mm_tensor_form(exec->manager, tensor) == MM_FORM_SIGN)
             args.sign_roles |= NETS_ROLE_BIT(r);
         if (step->sign_roles && mm_tensor_exact(exec->manager, tensor)) args.exact_roles |= NETS_ROLE_BIT(r);
         if (again && mm_tensor_given(exec->manager, tensor)) args.given_roles |= NETS_ROLE_BIT(r);
     }
-    if (again) args.at[NETS_MEAN] = args.at[NETS_VAR] = NULL;
     return nets_op_enqueue(step->op, step->phase, &args, stream);
 }
 

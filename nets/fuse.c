@@ -1,6 +1,6 @@
 #include "nets/fuse.h"
 
-#include "nets/lower_table.h"
+#include "nets/net_ops.h"
 
 typedef struct fusion {
     const nets_net *net;

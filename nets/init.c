@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "nets/net_ops.h"
 #include "nets/philox.h"
 
 /* FNV-1a: tells the parameters' random numbers apart. */
@@ -62,14 +63,16 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t firs
     const nets_param *weight = nets_net_param(net, layer->first_param);
     uint64_t name = hash_name(param->name);
     const source s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)name, (uint32_t)(name >> 32)}};
-    if (layer->op == NETS_BATCH_NORM) {
-        bool one = param->role == NETS_PARAM_WEIGHT || param->role == NETS_PARAM_RUNNING_VAR;
-        fill_constant(one ? 1 : 0, &wanted);
-    } else if (layer->op == NETS_CONV && param->role == NETS_PARAM_WEIGHT) {
-        double fan_out = (double)(param->dims[0] * param->dims[2] * param->dims[3]);
-        fill_normal(&s, sqrt(2 / fan_out), &wanted);
-    } else {
-        int64_t fan_in = weight->elems / weight->dims[0];
-        fill_uniform(&s, 1 / sqrt((double)fan_in), &wanted);
+    const nets_init init = nets_param_spec_of(layer->op, param->place)->init;
+    switch (init.kind) {
+    case NETS_INIT_CONSTANT:
+        fill_constant((float)init.value, &wanted);
+        break;
+    case NETS_INIT_NORMAL_FAN_OUT:
+        fill_normal(&s, sqrt(init.value / (double)(param->elems / param->dims[1])), &wanted);
+        break;
+    case NETS_INIT_UNIFORM_FAN_IN:
+        fill_uniform(&s, init.value / sqrt((double)(weight->elems / weight->dims[0])), &wanted);
+        break;
     }
 }

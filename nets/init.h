@@ -5,7 +5,8 @@
 
 #include "nets/net.h"
 
-/* The parameter's initial elements from `first`, a multiple of 4, on: the bits are those of the whole. Convolutions: Kaiming normal by fan out (He et al. 2015, as torchvision's ResNet);
+/* The parameter's initial elements from `first`, a multiple of 4, on: the bits are those of the whole. Each operation says
+ * how its parameters begin (net_ops.h). Convolutions: Kaiming normal by fan out (He et al. 2015, as torchvision's ResNet);
  * linear layers and biases: uniform in +-1 / sqrt(fan in), as torch; batch norm: scale and running variance 1, the rest
  * 0. `values_out` has `n` elements. */
 void nets_init_param(const nets_net *net, int param, uint64_t seed, int64_t first, int64_t n, float *values_out);

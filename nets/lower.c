@@ -5,18 +5,17 @@
 #include <string.h>
 
 #include "nets/fuse.h"
-#include "nets/lower_table.h"
-#include "nets/net_attrs.h"
+#include "nets/net_ops.h"
 
 /* What is known of a layer's output while lowering. */
 typedef struct layer_state {
     mm_layer graph_layer;
     nets_op *op;
-    mm_tensor value;              /* its output; an input's, where the layer is the identity */
-    mm_tensor saved[NETS_ROLES];  /* SAVED_MEAN, SAVED_VAR, INDEX; else -1 */
-    mm_tensor gradient;           /* the sum of the contributions so far; -1: none yet */
-    int consumers, contributions; /* of its gradient: how many there will be, are */
-    bool wants_gradient;          /* it or something before it has something to learn */
+    mm_tensor value;                 /* its output; an input's, where the layer is the identity */
+    mm_tensor saved[NETS_MAX_SAVED]; /* -1: it saves no more */
+    mm_tensor gradient;              /* the sum of the contributions so far; -1: none yet */
+    int consumers, contributions;    /* of its gradient: how many there will be, are */
+    bool wants_gradient;             /* it or something before it has something to learn */
 } layer_state;
 
 typedef struct lowering {
@@ -67,12 +66,12 @@ static mm_status add_tensor(lowering *lo, mm_tensor_kind kind, mm_ownership owne
 /* A managed tensor of a layer's output shape, or of its channels alone. */
 static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, mm_dtype dtype, bool channels_only,
                          const char *prefix, const char *suffix, mm_tensor *tensor_out) {
-    int64_t dims[4];
-    MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, dims));
+    nets_shape shape;
+    MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, &shape));
     char name[2 * NETS_NAME_CAPACITY];
     snprintf(name, sizeof name, "%s%s.%s", prefix, nets_net_layer(lo->out->net, layer)->name, suffix);
-    return channels_only ? add_tensor(lo, kind, MM_MANAGED, dtype, 1, &dims[3], name, tensor_out)
-                         : add_tensor(lo, kind, MM_MANAGED, dtype, 4, dims, name, tensor_out);
+    const int first = channels_only ? shape.rank - 1 : 0;
+    return add_tensor(lo, kind, MM_MANAGED, dtype, shape.rank - first, &shape.dims[first], name, tensor_out);
 }
 
 static mm_status add_param_tensors(lowering *lo, int index) {
@@ -113,37 +112,32 @@ static mm_status add_global_tensors(lowering *lo) {
     if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
     if (out->mode == NETS_TRAIN && nets_optimizer_traits_of(out->optimizer)->counts)
         MM_TRY(add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
-    int64_t images[4], scores[4];
-    MM_TRY(nets_net_shape(out->net, 0, out->batch, images));
-    MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, scores));
-    MM_TRY(add_tensor(lo, MM_INPUT, MM_MANAGED, MM_F32, 4, images, "images", &out->images));
-    int rank = nets_net_labels(out->net) == 1 ? 1 : 3;
-    return add_tensor(lo, MM_INPUT, MM_MANAGED, MM_I32, rank, scores, "labels", &out->labels);
+    nets_shape images, scores;
+    MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));
+    MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, &scores));
+    MM_TRY(add_tensor(lo, MM_INPUT, MM_MANAGED, MM_F32, images.rank, images.dims, "images", &out->images));
+    int rank = nets_net_labels(out->net) == 1 ? 1 : scores.rank - 1;
+    return add_tensor(lo, MM_INPUT, MM_MANAGED, MM_I32, rank, scores.dims, "labels", &out->labels);
 }
 
-/* The tensor that holds a layer's parameter of a role, as value or as gradient. */
-static mm_tensor param_tensor(const lowering *lo, const nets_layer *layer, nets_param_role role, bool gradient) {
-    if (!layer) return -1;
-    for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++)
-        if (nets_net_param(lo->out->net, i)->role == role)
-            return gradient ? lo->out->params[i].gradient : lo->out->params[i].value;
-    return -1;
+/* A layer's parameters in their roles, with their gradients; those of `others` are another layer's. */
+static void map_params(const lowering *lo, const nets_layer *layer, uint64_t others, mm_tensor tensors[NETS_ROLES]) {
+    for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++) {
+        int place = nets_net_param(lo->out->net, i)->place;
+        if (others & NETS_ROLE_BIT(NETS_PARAM + place)) continue;
+        tensors[NETS_PARAM + place] = lo->out->params[i].value;
+        tensors[NETS_DPARAM + place] = lo->out->params[i].gradient;
+    }
 }
 
 /* ---------------------------------------------------------------- ops */
 
-static bool attrs_equal(const nets_attrs *a, const nets_attrs *b) {
-    const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++)
-        if (!nets_attr_equal(attr, a, b)) return false;
-    return true;
-}
-
 static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
-    return a->kind == b->kind && attrs_equal(&a->attrs, &b->attrs) && memcmp(a->x, b->x, sizeof a->x) == 0 &&
-           memcmp(a->y, b->y, sizeof a->y) == 0 && a->n_inputs == b->n_inputs &&
-           memcmp(a->channels, b->channels, sizeof a->channels) == 0 && a->training == b->training &&
-           a->wants_dx == b->wants_dx && a->adds_earlier == b->adds_earlier && a->relu == b->relu;
+    bool equal = a->n_inputs == b->n_inputs && nets_shape_equal(&a->y, &b->y);
+    for (int i = 0; equal && i < a->n_inputs; i++) equal = nets_shape_equal(&a->x[i], &b->x[i]);
+    return equal && a->kind == b->kind && a->maps == b->maps && nets_attrs_equal(&a->attrs, &b->attrs) &&
+           a->training == b->training && a->wants_dx == b->wants_dx && a->adds_earlier == b->adds_earlier &&
+           a->relu == b->relu;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -173,9 +167,9 @@ static mm_status make_op(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     nets_op_desc desc = {.kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .n_inputs = u.n_inputs};
     desc.attrs.bias = u.bias && u.bias->attrs.bias;
-    for (int i = 0; i < u.n_inputs; i++) desc.channels[i] = nets_net_layer(lo->out->net, u.inputs[i])->shape[2];
-    MM_TRY(nets_net_shape(lo->out->net, u.inputs[0], lo->out->batch, desc.x));
-    MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, desc.y));
+    desc.maps = lo->backend->maps;
+    for (int i = 0; i < u.n_inputs; i++) MM_TRY(nets_net_shape(lo->out->net, u.inputs[i], lo->out->batch, &desc.x[i]));
+    MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, &desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
     desc.adds_earlier = desc.wants_dx && is_read_after(lo, index, u.inputs[0]);
@@ -188,16 +182,13 @@ static mm_status make_op(lowering *lo, int index) {
 static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     const unit u = unit_of(lo, index);
     const layer_state *state = &lo->layers[index];
-    for (int r = 0; r < NETS_ROLES; r++) tensors[r] = state->saved[r];
+    for (int r = 0; r < NETS_ROLES; r++) tensors[r] = -1;
+    for (int i = 0; i < NETS_MAX_SAVED; i++) tensors[NETS_SAVED + i] = state->saved[i];
     for (int i = 0; i < u.n_inputs; i++) tensors[NETS_X + i] = lo->layers[u.inputs[i]].value;
     tensors[NETS_Y] = state->value;
     tensors[NETS_DY] = state->gradient;
-    tensors[NETS_W] = param_tensor(lo, u.layer, NETS_PARAM_WEIGHT, false);
-    tensors[NETS_B] = param_tensor(lo, u.bias, NETS_PARAM_BIAS, false);
-    tensors[NETS_MEAN] = param_tensor(lo, u.layer, NETS_PARAM_RUNNING_MEAN, false);
-    tensors[NETS_VAR] = param_tensor(lo, u.layer, NETS_PARAM_RUNNING_VAR, false);
-    tensors[NETS_DW] = param_tensor(lo, u.layer, NETS_PARAM_WEIGHT, true);
-    tensors[NETS_DB] = param_tensor(lo, u.bias, NETS_PARAM_BIAS, true);
+    map_params(lo, u.layer, u.bias == u.layer ? 0 : NETS_ROLE_BIT(NETS_B), tensors);
+    if (u.bias && u.bias != u.layer) map_params(lo, u.bias, ~NETS_ROLE_BIT(NETS_B), tensors);
     tensors[NETS_LABELS] = lo->out->labels;
     tensors[NETS_RNG] = lo->out->rng;
     tensors[NETS_LOSS_VALUE] = lo->out->loss;
@@ -243,6 +234,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         const nets_role_use *use = &spec->uses[u];
         if (tensors[use->role] < 0) continue;
         step->tensors[use->role] = tensors[use->role];
+        if (use->access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(use->role);
         if (is_used(uses, n_uses, tensors[use->role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
         uses[n_uses++] = (mm_use){tensors[use->role], use->access, use->form};
@@ -255,11 +247,11 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
     return MM_OK;
 }
 
-static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[NETS_STEP_SAVED]) {
+static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[NETS_MAX_SAVED]) {
     int named = lo->fused[index].norm >= 0 ? lo->fused[index].norm : index;
-    for (int i = 0; i < NETS_STEP_SAVED && saved[i].role != NETS_WORKSPACE; i++)
-        MM_TRY(add_map(lo, named, MM_SAVED, saved[i].dtype, saved[i].channels_only, "", saved[i].suffix,
-                       &lo->layers[index].saved[saved[i].role]));
+    for (int i = 0; i < NETS_MAX_SAVED && saved[i].name; i++)
+        MM_TRY(add_map(lo, named, MM_SAVED, saved[i].dtype, saved[i].channels_only, "", saved[i].name,
+                       &lo->layers[index].saved[i]));
     return MM_OK;
 }
 
@@ -297,13 +289,13 @@ static mm_status lower_forward(lowering *lo, int index) {
     else
         MM_TRY(make_op(lo, index));
     bool has_output = u.layer->op != NETS_DATA && (train || u.layer->op != NETS_LOSS);
-    if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, MM_F32, false, "", "out", &state->value));
+    if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, lo->backend->maps, false, "", "out", &state->value));
     if (train) MM_TRY(add_saved(lo, index, how->saved));
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
     MM_TRY(add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors));
-    for (int i = 0; train && i < NETS_STEP_SAVED && how->saved[i].role != NETS_WORKSPACE; i++)
-        if (how->saved[i].channels_only) MM_TRY(mm_graph_allow_given(lo->out->graph, state->saved[how->saved[i].role]));
+    for (int i = 0; train && i < NETS_MAX_SAVED && how->saved[i].name; i++)
+        if (how->saved[i].channels_only) MM_TRY(mm_graph_allow_given(lo->out->graph, state->saved[i]));
     return MM_OK;
 }
 
@@ -314,7 +306,7 @@ static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_ou
     char suffix[32] = "out";
     if (++state->contributions < state->consumers) snprintf(suffix, sizeof suffix, "out.%d", state->contributions);
     *earlier_out = state->gradient;
-    MM_TRY(add_map(lo, input, MM_GRADIENT_MAP, MM_F32, false, "grad.", suffix, dx_out));
+    MM_TRY(add_map(lo, input, MM_GRADIENT_MAP, lo->backend->maps, false, "grad.", suffix, dx_out));
     state->gradient = *dx_out;
     return MM_OK;
 }
@@ -378,7 +370,7 @@ static mm_status allocate(lowering *lo) {
         return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower %zu layers", nets_net_name(out->net), n);
     for (size_t i = 0; i < n; i++) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
-        for (int r = 0; r < NETS_ROLES; r++) lo->layers[i].saved[r] = -1;
+        for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
     for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, {-1, -1}};
     return MM_OK;

@@ -28,6 +28,7 @@ typedef struct nets_step {
     nets_op *op;                   /* NULL: the data and update steps */
     mm_tensor tensors[NETS_ROLES]; /* -1: absent */
     uint64_t sign_roles;           /* bit r: role r may be given as the sign mask (mm_tensor_form) */
+    uint64_t modified_roles;       /* bit r: the step changes what role r holds */
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. */

@@ -51,38 +51,44 @@ static mm_status check_name(const nets_net *net, const char *name) {
     return MM_OK;
 }
 
-static mm_status add_param(nets_net *net, const nets_layer *layer, const nets_param_spec *spec) {
+static mm_status add_param(nets_net *net, const nets_layer *layer, int place, const nets_shape *in) {
+    const nets_param_spec *spec = nets_param_spec_of(layer->op, place);
     MM_TRY(reserve_one((void **)&net->params, net->n_params, &net->params_capacity, sizeof *net->params));
     nets_param *param = &net->params[net->n_params];
-    *param = (nets_param){.role = spec->role, .learned = spec->learned, .layer = net->n_layers, .rank = spec->rank};
-    snprintf(param->name, sizeof param->name, "%s.%s", layer->name, spec->suffix);
-    param->elems = 1;
-    for (int d = 0; d < 4; d++) {
-        param->dims[d] = d < spec->rank ? spec->dims[d] : 1;
-        param->elems = nets_mul(param->elems, param->dims[d]);
-    }
+    *param = (nets_param){
+        .layer = net->n_layers, .place = place, .learned = spec->learned, .decayed = spec->decayed, .elems = 1};
+    snprintf(param->name, sizeof param->name, "%s.%s", layer->name, spec->name);
+    for (int d = 0; d < MM_RANK_MAX; d++) param->dims[d] = 1;
+    param->rank = spec->shape(layer, in, param->dims);
+    for (int d = 0; d < param->rank; d++) param->elems = nets_mul(param->elems, param->dims[d]);
     if (param->elems < 0)
-        return mm_fail(MM_ERR_INVALID, "layer %s: its %s has more than 2^60 elements", layer->name, spec->suffix);
+        return mm_fail(MM_ERR_INVALID, "layer %s: its %s has more than 2^60 elements", layer->name, spec->name);
     net->n_params++;
     return MM_OK;
 }
 
-static mm_status add_layer(nets_net *net, nets_layer *layer, const int64_t (*in)[3]) {
-    const nets_op_info *info = nets_op_info_of(layer->op);
+/* Extents of 32 bits: what infer computes of them cannot overflow. */
+static mm_status check_output(const nets_layer *layer) {
+    char text[NETS_SHAPE_TEXT_CAPACITY];
+    int64_t elems = 1;
+    for (int d = 0; d < layer->shape.rank; d++)
+        elems =
+            layer->shape.dims[d] < 1 || layer->shape.dims[d] > INT32_MAX ? -1 : nets_mul(elems, layer->shape.dims[d]);
+    if (elems > 0) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "layer %s: its output is %s: each must be from 1 to %d, and all together at most 2^60 elements",
+                   layer->name, nets_shape_text(&layer->shape, text), INT32_MAX);
+}
+
+static mm_status add_layer(nets_net *net, nets_layer *layer, const nets_shape *in) {
+    const nets_param_spec *spec;
     MM_TRY(nets_op_infer(layer, in));
-    /* Extents of 32 bits: what infer computes of them cannot overflow. */
-    bool fits = layer->shape[0] <= INT32_MAX && layer->shape[1] <= INT32_MAX && layer->shape[2] <= INT32_MAX;
-    if (!fits || nets_mul(nets_mul(layer->shape[0], layer->shape[1]), layer->shape[2]) < 1)
-        return mm_fail(
-            MM_ERR_INVALID,
-            "layer %s: its output is %lldx%lldx%lld: each must be from 1 to %d, and all together at most 2^60 "
-            "elements",
-            layer->name, (long long)layer->shape[0], (long long)layer->shape[1], (long long)layer->shape[2], INT32_MAX);
+    MM_TRY(check_output(layer));
     layer->first_param = net->n_params;
-    nets_param_spec specs[NETS_MAX_PARAMS];
-    layer->n_params = info->params ? info->params(layer, in[0], specs) : 0;
     MM_TRY(reserve_one((void **)&net->layers, net->n_layers, &net->layers_capacity, sizeof *net->layers));
-    for (int i = 0; i < layer->n_params; i++) MM_TRY(add_param(net, layer, &specs[i]));
+    for (int i = 0; (spec = nets_param_spec_of(layer->op, i)); i++)
+        if (nets_param_is_had(spec, layer)) MM_TRY(add_param(net, layer, i, in));
+    layer->n_params = net->n_params - layer->first_param;
     net->layers[net->n_layers++] = *layer;
     return MM_OK;
 }
@@ -90,8 +96,8 @@ static mm_status add_layer(nets_net *net, nets_layer *layer, const int64_t (*in)
 static mm_status check_arity(const char *name, const nets_op_info *info, int n_inputs) {
     if (n_inputs >= info->min_inputs && n_inputs <= info->max_inputs) return MM_OK;
     if (info->min_inputs == info->max_inputs)
-        return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d inputs, not %d", name, info->name, info->min_inputs,
-                       n_inputs);
+        return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d input%s, not %d", name, info->name, info->min_inputs,
+                       info->min_inputs == 1 ? "" : "s", n_inputs);
     return mm_fail(MM_ERR_INVALID, "layer %s: %s takes %d to %d inputs, not %d", name, info->name, info->min_inputs,
                    info->max_inputs, n_inputs);
 }
@@ -105,15 +111,15 @@ static mm_status try_add(nets_net *net, const char *name, nets_op_kind op, const
     nets_layer layer = {.op = op, .n_inputs = n_inputs};
     strcpy(layer.name, name);
     if (attrs) layer.attrs = *attrs;
-    int64_t in[NETS_MAX_INPUTS][3];
+    nets_shape in[NETS_MAX_INPUTS];
     for (int i = 0; i < n_inputs; i++) {
         if (inputs[i] < 0 || inputs[i] >= net->n_layers || net->layers[inputs[i]].op == NETS_LOSS)
             return mm_fail(MM_ERR_INVALID, "layer %s: input %d is layer %d, which is none before it", name, i,
                            inputs[i]);
         layer.inputs[i] = inputs[i];
-        memcpy(in[i], net->layers[inputs[i]].shape, sizeof in[i]);
+        in[i] = net->layers[inputs[i]].shape;
     }
-    return add_layer(net, &layer, (const int64_t(*)[3])in);
+    return add_layer(net, &layer, in);
 }
 
 int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, const int *inputs,
@@ -126,26 +132,30 @@ int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs
     return nets_add(net, name, op, attrs, &input, 1);
 }
 
-static mm_status try_add_data(nets_net *net, const int64_t shape[3], int64_t classes) {
+static mm_status try_add_data(nets_net *net, const nets_shape *shape, int64_t classes) {
+    char text[NETS_SHAPE_TEXT_CAPACITY];
     if (net->n_layers) return mm_fail(MM_ERR_INVALID, "net %s: data is its first layer, once", net->name);
     if (classes < 1 || classes > INT32_MAX)
         return mm_fail(MM_ERR_INVALID, "net %s: %lld classes: must be from 1 to %d", net->name, (long long)classes,
                        INT32_MAX);
-    nets_layer layer = {.op = NETS_DATA, .name = "data"};
-    for (int d = 0; d < 3; d++) {
-        if (shape[d] < 1 || shape[d] > INT32_MAX)
-            return mm_fail(MM_ERR_INVALID,
-                           "net %s: images of %lldx%lldx%lld: height, width and channels must be from 1 to %d",
-                           net->name, (long long)shape[0], (long long)shape[1], (long long)shape[2], INT32_MAX);
-        layer.shape[d] = shape[d];
-    }
+    if (shape->rank < 1 || shape->rank >= MM_RANK_MAX)
+        return mm_fail(MM_ERR_INVALID, "net %s: samples of %d dimensions: must be from 1 to %d", net->name, shape->rank,
+                       MM_RANK_MAX - 1);
+    for (int d = 0; d < shape->rank; d++)
+        if (shape->dims[d] < 1 || shape->dims[d] > INT32_MAX)
+            return mm_fail(MM_ERR_INVALID, "net %s: samples of %s: each dimension must be from 1 to %d", net->name,
+                           nets_shape_text(shape, text), INT32_MAX);
     net->classes = classes;
-    return add_layer(net, &layer, NULL);
+    return add_layer(net, &(nets_layer){.op = NETS_DATA, .name = "data", .shape = *shape}, NULL);
+}
+
+int nets_add_samples(nets_net *net, const nets_shape *shape, int64_t classes) {
+    if (net->status == MM_OK) net->status = try_add_data(net, shape, classes);
+    return net->status == MM_OK ? net->n_layers - 1 : -1;
 }
 
 int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels, int64_t classes) {
-    if (net->status == MM_OK) net->status = try_add_data(net, (const int64_t[3]){height, width, channels}, classes);
-    return net->status == MM_OK ? net->n_layers - 1 : -1;
+    return nets_add_samples(net, &(nets_shape){3, {height, width, channels}}, classes);
 }
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -179,9 +189,10 @@ mm_status nets_net_finish(nets_net *net) {
             return mm_fail(MM_ERR_INVALID, "net %s: nothing uses layer %s", net->name, net->layers[i].name);
     MM_TRY(check_names_differ(net));
     const nets_layer *loss = &net->layers[net->n_layers - 1];
-    if (loss->shape[2] != net->classes)
+    int64_t scores = loss->shape.dims[loss->shape.rank - 1];
+    if (scores != net->classes)
         return mm_fail(MM_ERR_INVALID, "layer %s: %lld scores for %lld classes: must be as many", loss->name,
-                       (long long)loss->shape[2], (long long)net->classes);
+                       (long long)scores, (long long)net->classes);
     return MM_OK;
 }
 
@@ -199,8 +210,7 @@ int nets_net_find_param(const nets_net *net, const char *name) {
 }
 
 int64_t nets_net_labels(const nets_net *net) {
-    const int64_t *scores = net->layers[net->n_layers - 1].shape;
-    return scores[0] * scores[1];
+    return nets_shape_elems(&net->layers[net->n_layers - 1].shape) / net->classes;
 }
 
 int64_t nets_net_learned_elems(const nets_net *net) {
@@ -210,15 +220,28 @@ int64_t nets_net_learned_elems(const nets_net *net) {
     return sum;
 }
 
-mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, int64_t dims_out[4]) {
+mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, nets_shape *shape_out) {
     const nets_layer *l = &net->layers[layer];
     if (batch < 1)
         return mm_fail(MM_ERR_INVALID, "net %s: a batch of %lld: must be at least 1", net->name, (long long)batch);
-    int64_t image = l->shape[0] * l->shape[1] * l->shape[2];
-    if (nets_mul(batch, image) < 0)
+    int64_t sample = nets_shape_elems(&l->shape);
+    if (nets_mul(batch, sample) < 0)
         return mm_fail(MM_ERR_INVALID, "layer %s: a batch of %lld times %lld elements is too large", l->name,
-                       (long long)batch, (long long)image);
-    dims_out[0] = batch;
-    for (int d = 0; d < 3; d++) dims_out[d + 1] = l->shape[d];
+                       (long long)batch, (long long)sample);
+    *shape_out = (nets_shape){.rank = l->shape.rank + 1, .dims = {batch}};
+    memcpy(&shape_out->dims[1], l->shape.dims, (size_t)l->shape.rank * sizeof batch);
     return MM_OK;
+}
+
+bool nets_shape_equal(const nets_shape *a, const nets_shape *b) {
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+}
+
+const char *nets_shape_text(const nets_shape *shape, char text_out[NETS_SHAPE_TEXT_CAPACITY]) {
+    size_t at = 0;
+    text_out[0] = '\0';
+    for (int d = 0; d < shape->rank && at < NETS_SHAPE_TEXT_CAPACITY; d++)
+        at += (size_t)snprintf(text_out + at, NETS_SHAPE_TEXT_CAPACITY - at, "%s%lld", d ? "x" : "",
+                               (long long)shape->dims[d]);
+    return text_out;
 }

@@ -1,38 +1,54 @@
 /* A network as data: layers in order of execution, each with its operation, attributes and inputs. Nothing here knows
  * a device, a batch size or how anything is computed; nets/lower.h turns a net into graphs.
  *
- * Shapes are NHWC. A net holds shapes of one image {height, width, channels}; a batch is given when asked.
+ * A net holds shapes of one sample, such as an image of {height, width, channels}; a batch is given when asked, and is
+ * outermost: images are NHWC.
  * Names are torchvision's ("layer1.0.conv1", "layer1.0.conv1.weight"), weights have torchvision's dims and order. */
 #ifndef NETS_NET_H
 #define NETS_NET_H
 
 #include "mm/core/status.h"
+#include "mm/mm.h"
 
-enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 4, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
+enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
+
+/* Every operation that computes: NETS_<FIRST> is its number, nets_info_<second> its description (nets/ops), and
+ * nets_host_op_<second> and nets_cuda_op_<second> what computes it on each device. */
+/* clang-format off */
+#define NETS_OPS(OP)                     \
+    OP(CONV, conv)                       \
+    OP(CONV_TRANSPOSE, conv_transpose)   \
+    OP(BATCH_NORM, batch_norm)           \
+    OP(LRN, lrn)                         \
+    OP(RELU, relu)                       \
+    OP(MAX_POOL, max_pool)               \
+    OP(AVG_POOL, avg_pool)               \
+    OP(GLOBAL_AVG_POOL, global_avg_pool) \
+    OP(LINEAR, linear)                   \
+    OP(ADD, add)                         \
+    OP(CONCAT, concat)                   \
+    OP(CROP, crop)                       \
+    OP(UPSAMPLE, upsample)               \
+    OP(DROPOUT, dropout)                 \
+    OP(LOSS, loss)
+/* clang-format on */
 
 typedef enum nets_op_kind {
     NETS_DATA, /* the batch: images and labels */
-    NETS_CONV,
-    NETS_CONV_TRANSPOSE, /* the gradient of a convolution by its input, as torch's ConvTranspose2d */
-    NETS_BATCH_NORM,
-    NETS_LRN, /* local response normalisation across channels, as torch's LocalResponseNorm */
-    NETS_RELU,
-    NETS_MAX_POOL,
-    NETS_AVG_POOL,
-    NETS_GLOBAL_AVG_POOL,
-    NETS_LINEAR,   /* of all the image's elements, flattened in torch's order (channel, height, width) */
-    NETS_ADD,      /* residual sum of two inputs of one shape */
-    NETS_CONCAT,   /* of 2 to NETS_MAX_INPUTS inputs, along the channels, in their order */
-    NETS_CROP,     /* a rectangle of every channel */
-    NETS_UPSAMPLE, /* by a whole factor, as torch's Upsample: nearest, or bilinear with align_corners=False */
-    NETS_DROPOUT,
-    NETS_LOSS, /* softmax cross-entropy against the labels at each pixel, mean over the batch and, of a map larger than
-                  one, its pixels; the last layer */
-    NETS_OP_KINDS
+#define NETS_OP_KIND(NAME, name) NETS_##NAME,
+    NETS_OPS(NETS_OP_KIND)
+#undef NETS_OP_KIND
+        NETS_OP_KINDS
 } nets_op_kind;
 
 /* "conv", "batch_norm", ... */
 const char *nets_op_name(nets_op_kind op);
+
+/* Dimensions, outermost first; those beyond the rank are 0. */
+typedef struct nets_shape {
+    int rank;
+    int64_t dims[MM_RANK_MAX];
+} nets_shape;
 
 /* What an operation is told. A member that is zero was not told: nets_add fills in the default, if it has one. Defaults
  * and ranges are net_attrs.c's; `mm nets --ops` prints them. Pairs are {height, width}. */
@@ -66,27 +82,20 @@ typedef struct nets_layer {
     int inputs[NETS_MAX_INPUTS]; /* indices of earlier layers */
     int n_inputs;
     nets_attrs attrs; /* defaults filled in */
-    int64_t shape[3]; /* of its output: height, width, channels */
-    int first_param;  /* its parameters are [first_param, first_param + n_params) of the net's */
+    nets_shape
+        shape;       /* of its output for one sample, at most MM_RANK_MAX - 1 dims. An image: height, width, channels */
+    int first_param; /* its parameters are [first_param, first_param + n_params) of the net's */
     int n_params;
 } nets_layer;
 
-/* What a parameter tensor is to its layer. */
-typedef enum nets_param_role {
-    NETS_PARAM_WEIGHT, /* conv [out, in / groups, kh, kw], conv_transpose [in, out / groups, kh, kw], linear [out, in],
-                          batch norm's scale [c] */
-    NETS_PARAM_BIAS,
-    NETS_PARAM_RUNNING_MEAN,
-    NETS_PARAM_RUNNING_VAR,
-} nets_param_role;
-
+/* A tensor that outlives iterations: learned, or running statistics. */
 typedef struct nets_param {
     char name[NETS_PARAM_NAME_CAPACITY]; /* "layer1.0.conv1.weight" */
-    nets_param_role role;
-    bool learned; /* else running statistics */
     int layer;
+    int place;             /* in its operation's list (net_ops.h) */
+    bool learned, decayed; /* as the list says */
     int rank;
-    int64_t dims[4]; /* unused ones are 1 */
+    int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t elems;
 } nets_param;
 
@@ -97,7 +106,8 @@ typedef struct nets_net nets_net;
 MM_CHECKED mm_status nets_net_create(const char *name, nets_net **net_out);
 void nets_net_destroy(nets_net *net);
 
-/* The batch, layer 0: images of that shape, labels below `classes`. Called once, first. */
+/* The batch, layer 0: f32 samples of that shape, or images; labels below `classes`. One of them, once, first. */
+int nets_add_samples(nets_net *net, const nets_shape *shape, int64_t classes);
 int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels, int64_t classes);
 
 /* Appends a layer, its inputs being layers returned earlier; -1 on failure (a bad name or attribute, an input that does
@@ -124,7 +134,24 @@ int64_t nets_net_labels(const nets_net *net);
 /* How many learned numbers it has. */
 int64_t nets_net_learned_elems(const nets_net *net);
 
-/* A layer's output for a batch, {n, height, width, channels}. MM_ERR_INVALID: batch < 1, or above 2^60 elements. */
-MM_CHECKED mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, int64_t dims_out[4]);
+/* A layer's output for a batch: of images {n, height, width, channels}. MM_ERR_INVALID: batch < 1, or above 2^60
+ * elements. */
+MM_CHECKED mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, nets_shape *shape_out);
+
+/* How many elements a shape has. */
+static inline int64_t nets_shape_elems(const nets_shape *shape) {
+    int64_t elems = 1;
+    for (int d = 0; d < shape->rank; d++) elems *= shape->dims[d];
+    return elems;
+}
+/* Its last dimension, and how many times that is there: of images, channels and pixels. */
+static inline int64_t nets_shape_channels(const nets_shape *shape) { return shape->dims[shape->rank - 1]; }
+static inline int64_t nets_shape_rows(const nets_shape *shape) {
+    return nets_shape_elems(shape) / nets_shape_channels(shape);
+}
+bool nets_shape_equal(const nets_shape *a, const nets_shape *b);
+/* "32x32x3". Returns text_out. */
+enum { NETS_SHAPE_TEXT_CAPACITY = MM_RANK_MAX * 21 };
+const char *nets_shape_text(const nets_shape *shape, char text_out[NETS_SHAPE_TEXT_CAPACITY]);
 
 #endif

@@ -6,109 +6,7 @@
 
 #include "nets/net_ops.h"
 
-/* ---------------------------------------------------------------- rules */
-
-/* A window that lies wholly in the padding would have no maximum. */
-static bool is_half_kernel(const nets_layer *layer, const int64_t in[3], size_t d) {
-    (void)in;
-    return 2 * layer->attrs.pad[d] <= layer->attrs.kernel[d];
-}
-
-/* The index map names the window's element in one byte. */
-static bool is_small_window(const nets_layer *layer, const int64_t in[3], size_t d) {
-    (void)in, (void)d;
-    return layer->attrs.kernel[0] * layer->attrs.kernel[1] <= UINT8_MAX;
-}
-
-/* More would be rows that the convolution whose gradient this is does not look at. */
-static bool is_less_than_stride(const nets_layer *layer, const int64_t in[3], size_t d) {
-    (void)in;
-    return layer->attrs.output_pad[d] < layer->attrs.stride[d];
-}
-
-static bool divides_channels(const nets_layer *layer, const int64_t in[3], size_t d) {
-    (void)d;
-    return in[2] % layer->attrs.groups == 0 && layer->attrs.out_channels % layer->attrs.groups == 0;
-}
-
-static bool is_odd(const nets_layer *layer, const int64_t in[3], size_t d) {
-    (void)in, (void)d;
-    return layer->attrs.size % 2 == 1;
-}
-
-static bool is_within(const nets_layer *layer, const int64_t in[3], size_t d) {
-    return layer->attrs.out_size[d] <= in[d];
-}
-
-static bool ends_within(const nets_layer *layer, const int64_t in[3], size_t d) {
-    return layer->attrs.offset[d] + layer->attrs.out_size[d] <= in[d];
-}
-
-static const nets_attr_rule HALF_KERNEL = {"at most half the kernel", "kernel", false, is_half_kernel};
-static const nets_attr_rule SMALL_WINDOW = {"height times width at most 255", NULL, false, is_small_window};
-static const nets_attr_rule LESS_THAN_STRIDE = {"less than the stride", "stride", false, is_less_than_stride};
-static const nets_attr_rule DIVISOR = {"dividing input's and output's channels", "out_channels", true,
-                                       divides_channels};
-static const nets_attr_rule ODD = {"odd", NULL, false, is_odd};
-static const nets_attr_rule WITHIN = {"at most the input's", NULL, true, is_within};
-static const nets_attr_rule ENDS_WITHIN = {"with out_size at most the input's", "out_size", true, ends_within};
-
-/* ---------------------------------------------------------------- the table */
-
-/* clang-format off */
-#define FIELD(field) (((nets_attrs *)0)->field) /* for its type only */
-#define TYPE(field) _Generic(FIELD(field), \
-    int64_t: NETS_ATTR_WHOLE, int64_t *: NETS_ATTR_WHOLE, bool: NETS_ATTR_FLAG, float: NETS_ATTR_REAL)
-#define ATTR(field, ops, what, ...) \
-    {#field, TYPE(field), offsetof(nets_attrs, field), sizeof FIELD(field), ops, what, __VA_ARGS__}
-#define REQUIRED    NETS_DEFAULT_NONE, 0
-#define KERNEL      NETS_DEFAULT_KERNEL, 0
-#define VALUE(v)    NETS_DEFAULT_VALUE, v
-#define FROM(l, m)  l, m, false, false
-#define ABOVE(l, m) l, m, true, false /* the least excluded */
-#define FLAG        VALUE(0), FROM(0, 1), NULL
-#define EXTENT      FROM(1, NETS_MAX_EXTENT)
-#define EXTENT_OR_0 FROM(0, NETS_MAX_EXTENT)
-#define OP(kind)    (UINT64_C(1) << NETS_##kind)
-#define POOLS       (OP(MAX_POOL) | OP(AVG_POOL))
-#define CONVS       (OP(CONV) | OP(CONV_TRANSPOSE))
-
-/* In the order in which they are printed. */
-static const nets_attr ATTRS[] = {
-    ATTR(out_channels, CONVS | OP(LINEAR), "channels of the output", REQUIRED, EXTENT, NULL),
-    ATTR(kernel, CONVS | OP(AVG_POOL), "height and width of the window", REQUIRED, EXTENT, NULL),
-    ATTR(kernel, OP(MAX_POOL), "height and width of the window", REQUIRED, FROM(1, UINT8_MAX), &SMALL_WINDOW),
-    ATTR(stride, CONVS, "from one window to the next", VALUE(1), EXTENT, NULL),
-    ATTR(stride, POOLS, "from one window to the next", KERNEL, EXTENT, NULL),
-    ATTR(pad, OP(CONV), "zeros around the input, on both sides", VALUE(0), EXTENT_OR_0, NULL),
-    ATTR(pad, OP(CONV_TRANSPOSE), "what is cut off the output, on both sides", VALUE(0), EXTENT_OR_0, NULL),
-    ATTR(pad, OP(MAX_POOL), "nothing around the input, on both sides", VALUE(0), EXTENT_OR_0, &HALF_KERNEL),
-    ATTR(pad, OP(AVG_POOL), "zeros around the input, on both sides", VALUE(0), EXTENT_OR_0, &HALF_KERNEL),
-    ATTR(output_pad, OP(CONV_TRANSPOSE), "rows and columns more, below and on the right", VALUE(0), EXTENT_OR_0,
-         &LESS_THAN_STRIDE),
-    ATTR(dilation, CONVS, "from one element of the kernel to the next", VALUE(1), EXTENT, NULL),
-    ATTR(groups, CONVS, "of channels, each convolved for itself", VALUE(1), EXTENT, &DIVISOR),
-    ATTR(bias, CONVS | OP(LINEAR), "a learned number is added to each channel", FLAG),
-    ATTR(ceil_mode, POOLS, "a last window may end beyond the padded image, if it begins in it", FLAG),
-    ATTR(exclude_pad, OP(AVG_POOL), "divide by the elements inside the image, not by the kernel's", FLAG),
-    ATTR(size, OP(LRN), "channels of a window", REQUIRED, EXTENT, &ODD),
-    ATTR(alpha, OP(LRN), "factor of the mean square", VALUE(1e-4), ABOVE(0, NETS_MAX_EXTENT), NULL),
-    ATTR(beta, OP(LRN), "exponent", VALUE(0.75), ABOVE(0, 16), NULL),
-    ATTR(k, OP(LRN), "what the mean square is added to", VALUE(1), ABOVE(0, NETS_MAX_EXTENT), NULL),
-    ATTR(scale, OP(UPSAMPLE), "the factor", REQUIRED, EXTENT, NULL),
-    ATTR(bilinear, OP(UPSAMPLE), "interpolates (align_corners=False); else nearest", FLAG),
-    ATTR(out_size, OP(CROP), "height and width of what is kept", REQUIRED, FROM(1, INT32_MAX), &WITHIN),
-    ATTR(offset, OP(CROP), "what is cut off at the top and left", VALUE(0), FROM(0, INT32_MAX), &ENDS_WITHIN),
-    ATTR(center, OP(CROP), "the offset is half of what is cut off, rounded down", FLAG),
-    ATTR(eps, OP(BATCH_NORM), "added to the variance", VALUE(1e-5), 0, 1, true, true, NULL),
-    ATTR(momentum, OP(BATCH_NORM), "running = (1 - momentum) running + momentum new", VALUE(0.1), ABOVE(0, 1), NULL),
-    ATTR(p, OP(DROPOUT), "the rate of zeros", VALUE(0), 0, 1, false, true, NULL),
-};
-/* clang-format on */
-
-_Static_assert(NETS_OP_KINDS <= 64, "an attribute's operations are bits of 64");
-
-const nets_attr *nets_attr_table(size_t i) { return i < sizeof ATTRS / sizeof *ATTRS ? &ATTRS[i] : NULL; }
+/* ---------------------------------------------------------------- lists */
 
 size_t nets_attr_elem_bytes(const nets_attr *attr) {
     static const size_t bytes[] = {
@@ -118,13 +16,11 @@ size_t nets_attr_elem_bytes(const nets_attr *attr) {
 
 size_t nets_attr_elems(const nets_attr *attr) { return attr->bytes / nets_attr_elem_bytes(attr); }
 
-bool nets_attr_is_taken(const nets_attr *attr, nets_op_kind op) { return attr->ops >> op & 1; }
-
 const nets_attr *nets_attr_of(nets_op_kind op, size_t i) {
-    const nets_attr *attr;
-    for (size_t line = 0; (attr = nets_attr_table(line)); line++)
-        if (nets_attr_is_taken(attr, op) && i-- == 0) return attr;
-    return NULL;
+    const nets_attr *attr = nets_op_info_of(op)->attrs;
+    if (!attr) return NULL;
+    for (; attr->name && i > 0; attr++) i--;
+    return attr->name ? attr : NULL;
 }
 
 const nets_attr *nets_attr_find(nets_op_kind op, const char *name) {
@@ -148,6 +44,14 @@ bool nets_attr_equal(const nets_attr *attr, const nets_attrs *a, const nets_attr
     return memcmp(value_of(attr, a), value_of(attr, b), attr->bytes) == 0;
 }
 
+bool nets_attrs_equal(const nets_attrs *a, const nets_attrs *b) {
+    const nets_attr *attr;
+    for (int op = 0; op < NETS_OP_KINDS; op++)
+        for (size_t i = 0; (attr = nets_attr_of((nets_op_kind)op, i)); i++)
+            if (!nets_attr_equal(attr, a, b)) return false;
+    return true;
+}
+
 bool nets_attr_is_told(const nets_attr *attr, const nets_attrs *told) {
     return !nets_attr_equal(attr, told, &(nets_attrs){0});
 }
@@ -159,22 +63,36 @@ static int print_real(float value, char *at, size_t capacity) {
     return n;
 }
 
-static int print_elem(const nets_attr *attr, const char *value, char *at, size_t capacity) {
+/* An element, as a whole number (a flag: 0 or 1) or a real one: the other is 0. */
+typedef struct elem {
     int64_t whole;
     float real;
+} elem;
+
+static elem read_elem(const nets_attr *attr, const nets_attrs *attrs, size_t i) {
+    const char *value = value_of(attr, attrs) + i * nets_attr_elem_bytes(attr);
+    elem e = {0, 0};
     bool flag;
     switch (attr->type) {
     case NETS_ATTR_WHOLE:
-        memcpy(&whole, value, sizeof whole);
-        return snprintf(at, capacity, "%lld", (long long)whole);
+        memcpy(&e.whole, value, sizeof e.whole);
+        break;
     case NETS_ATTR_REAL:
-        memcpy(&real, value, sizeof real);
-        return print_real(real, at, capacity);
+        memcpy(&e.real, value, sizeof e.real);
+        break;
     case NETS_ATTR_FLAG:
         memcpy(&flag, value, sizeof flag);
-        return snprintf(at, capacity, "%s", flag ? "true" : "false");
+        e.whole = flag;
+        break;
     }
-    return 0;
+    return e;
+}
+
+static int print_elem(const nets_attr *attr, const nets_attrs *attrs, size_t i, char *at, size_t capacity) {
+    const elem e = read_elem(attr, attrs, i);
+    if (attr->type == NETS_ATTR_REAL) return print_real(e.real, at, capacity);
+    if (attr->type == NETS_ATTR_FLAG) return snprintf(at, capacity, "%s", e.whole ? "true" : "false");
+    return snprintf(at, capacity, "%lld", (long long)e.whole);
 }
 
 /* Room for the widest: an element is at most 20 characters and 2 between. */
@@ -188,7 +106,7 @@ const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char 
     if (same) n = 1;
     for (size_t i = 0; i < n; i++) {
         if (!same) at += (size_t)snprintf(text_out + at, NETS_ATTR_TEXT_CAPACITY - at, "%s", i ? ", " : "[");
-        at += (size_t)print_elem(attr, value + i * elem_bytes, text_out + at, NETS_ATTR_TEXT_CAPACITY - at);
+        at += (size_t)print_elem(attr, attrs, i, text_out + at, NETS_ATTR_TEXT_CAPACITY - at);
     }
     if (!same) snprintf(text_out + at, NETS_ATTR_TEXT_CAPACITY - at, "]");
     return text_out;
@@ -197,22 +115,8 @@ const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char 
 /* ---------------------------------------------------------------- checking */
 
 static double elem_of(const nets_attr *attr, const nets_attrs *attrs, size_t i) {
-    const char *value = value_of(attr, attrs) + i * nets_attr_elem_bytes(attr);
-    int64_t whole;
-    float real;
-    bool flag;
-    switch (attr->type) {
-    case NETS_ATTR_WHOLE:
-        memcpy(&whole, value, sizeof whole);
-        return (double)whole;
-    case NETS_ATTR_REAL:
-        memcpy(&real, value, sizeof real);
-        return (double)real;
-    case NETS_ATTR_FLAG:
-        memcpy(&flag, value, sizeof flag);
-        return flag;
-    }
-    return 0;
+    const elem e = read_elem(attr, attrs, i);
+    return attr->type == NETS_ATTR_REAL ? (double)e.real : (double)e.whole;
 }
 
 static void set_elem(const nets_attr *attr, nets_attrs *attrs, size_t i, double number) {
@@ -260,13 +164,12 @@ mm_status nets_attr_check(const nets_attr *attr, const char *layer, const nets_a
 }
 
 /* With what the rule depends on. */
-static mm_status breaks_rule(const nets_attr *attr, const nets_layer *layer, const int64_t in[3]) {
-    char input[96] = "", other[NETS_ATTR_TEXT_CAPACITY + 32] = "", value[NETS_ATTR_TEXT_CAPACITY];
+static mm_status breaks_rule(const nets_attr *attr, const nets_layer *layer, const nets_shape *in) {
+    char input[NETS_SHAPE_TEXT_CAPACITY + 32] = "", shape[NETS_SHAPE_TEXT_CAPACITY],
+                                          other[NETS_ATTR_TEXT_CAPACITY + 32] = "", value[NETS_ATTR_TEXT_CAPACITY];
     const nets_attr_rule *rule = attr->rule;
     (void)out_of_range(attr, layer->name, &layer->attrs);
-    if (rule->of_input)
-        snprintf(input, sizeof input, "; the input is %lldx%lldx%lld", (long long)in[0], (long long)in[1],
-                 (long long)in[2]);
+    if (rule->of_input) snprintf(input, sizeof input, "; the input is %s", nets_shape_text(in, shape));
     if (rule->other)
         snprintf(other, sizeof other, "; \"%s\" is %s", rule->other,
                  nets_attr_text(nets_attr_find(layer->op, rule->other), &layer->attrs, value));
@@ -287,7 +190,7 @@ static mm_status fill_in(const nets_attr *attr, nets_layer *layer) {
     return MM_OK;
 }
 
-mm_status nets_attrs_complete(nets_layer *layer, const int64_t in[3]) {
+mm_status nets_attrs_complete(nets_layer *layer, const nets_shape *in) {
     const nets_attr *attr;
     for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++) {
         MM_TRY(fill_in(attr, layer));
@@ -302,15 +205,12 @@ mm_status nets_attrs_complete(nets_layer *layer, const int64_t in[3]) {
 
 /* Whether a layer told these attributes becomes one with `layer`'s. */
 static bool becomes(const nets_net *net, const nets_layer *layer, const nets_attrs *told) {
-    int64_t in[NETS_MAX_INPUTS][3];
-    for (int i = 0; i < layer->n_inputs; i++) memcpy(in[i], nets_net_layer(net, layer->inputs[i])->shape, sizeof in[i]);
+    nets_shape in[NETS_MAX_INPUTS];
+    for (int i = 0; i < layer->n_inputs; i++) in[i] = nets_net_layer(net, layer->inputs[i])->shape;
     nets_layer trial = *layer;
     trial.attrs = *told;
-    if (nets_op_infer(&trial, (const int64_t(*)[3])in) != MM_OK) return false;
-    const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++)
-        if (!nets_attr_equal(attr, &trial.attrs, &layer->attrs)) return false;
-    return memcmp(trial.shape, layer->shape, sizeof trial.shape) == 0;
+    return nets_op_infer(&trial, in) == MM_OK && nets_attrs_equal(&trial.attrs, &layer->attrs) &&
+           nets_shape_equal(&trial.shape, &layer->shape);
 }
 
 mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out) {

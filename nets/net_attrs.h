@@ -1,7 +1,7 @@
-/* The attributes that a layer can be told, as data: what each is called, its type, which operations take it, what it is
- * where nobody tells it, and what it may be. Whatever reads, checks, fills in, prints or documents attributes walks this
- * table. A new attribute is a field of nets_attrs and its line in net_attrs.c; a new operation that takes attributes adds
- * itself to their lines. A field has several lines where operations differ in what it may be. */
+/* The attributes that a layer can be told, as data: what each is called, its type, what it is where nobody tells it, and
+ * what it may be. Whatever reads, checks, fills in, prints or documents attributes walks these lists: each operation has
+ * its own, in its description (net_ops.h). A new attribute is a field of nets_attrs and a line for each operation that
+ * takes it; they may differ in what it may be. */
 #ifndef NETS_NET_ATTRS_H
 #define NETS_NET_ATTRS_H
 
@@ -33,14 +33,13 @@ typedef struct nets_attr_rule {
     const char *other; /* the attribute that it depends on; NULL: none */
     bool of_input;     /* it depends on the first input's shape */
     /* Of element d; `in`: the first input's shape. Attributes on earlier lines are filled in. */
-    bool (*holds)(const nets_layer *layer, const int64_t in[3], size_t d);
+    bool (*holds)(const nets_layer *layer, const nets_shape *in, size_t d);
 } nets_attr_rule;
 
 typedef struct nets_attr {
     const char *name; /* the field's: "out_channels" */
     nets_attr_type type;
     size_t offset, bytes; /* in nets_attrs */
-    uint64_t ops;         /* bit `op` is set if that operation takes it */
     const char *what;     /* one line */
     nets_attr_default from;
     double value;                       /* with NETS_DEFAULT_VALUE, of each element */
@@ -49,9 +48,6 @@ typedef struct nets_attr {
     const nets_attr_rule *rule;         /* NULL: none */
 } nets_attr;
 
-/* The i-th line, NULL past the last. */
-const nets_attr *nets_attr_table(size_t i);
-bool nets_attr_is_taken(const nets_attr *attr, nets_op_kind op);
 /* The i-th attribute that the operation takes, NULL past the last. */
 const nets_attr *nets_attr_of(nets_op_kind op, size_t i);
 /* How many numbers it is: 1, or 2 for {height, width}; and the size of one. */
@@ -70,10 +66,11 @@ MM_CHECKED mm_status nets_attr_check(const nets_attr *attr, const char *layer, c
 
 /* Fills in what a layer was not told (what is zero), and checks all: ranges and rules. `in`: the first input's shape.
  * MM_ERR_INVALID as nets_attr_check. */
-MM_CHECKED mm_status nets_attrs_complete(nets_layer *layer, const int64_t in[3]);
+MM_CHECKED mm_status nets_attrs_complete(nets_layer *layer, const nets_shape *in);
 
-/* Whether both have the same value of it. */
+/* Whether both have the same value of it; of all that any operation takes. */
 bool nets_attr_equal(const nets_attr *attr, const nets_attrs *a, const nets_attrs *b);
+bool nets_attrs_equal(const nets_attrs *a, const nets_attrs *b);
 /* Its value: "3", "[3, 1]", "true", "0.25"; a pair of equals is one number. Read back, it gives the same bits. Also
  * what JSON calls a value. Returns text_out. */
 const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char text_out[NETS_ATTR_TEXT_CAPACITY]);

@@ -1,5 +1,6 @@
 #include "nets/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "nets/host/host_ops.h"
@@ -53,9 +54,31 @@ mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bo
     return open_on(backend->ops, backend->ordinal, &config, bound_out);
 }
 
-mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+/* "f32, bf16" */
+static const char *list_dtypes(uint32_t dtypes, char text_out[64]) {
+    size_t at = 0;
+    text_out[0] = '\0';
+    for (int d = 0; d < MM_DTYPES && at < 64; d++)
+        if (dtypes & NETS_DTYPE_BIT(d))
+            at += (size_t)snprintf(text_out + at, 64 - at, "%s%s", at ? ", " : "", mm_dtype_name((mm_dtype)d));
+    return text_out;
+}
+
+static mm_status find_impl(const nets_backend *backend, const nets_op_desc *desc, const nets_op_impl **impl_out) {
     const nets_op_impl *impl = (unsigned)desc->kind < NETS_OP_KINDS ? backend->ops->impls[desc->kind] : NULL;
-    if (!impl) return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
+    char has[64];
+    if (!impl || !impl->create)
+        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s", backend->ops->name, nets_op_name(desc->kind));
+    if ((unsigned)desc->maps >= MM_DTYPES || !(impl->maps & NETS_DTYPE_BIT(desc->maps)))
+        return mm_fail(MM_ERR_UNSUPPORTED, "device %s has no %s of %s maps, only of %s", backend->ops->name,
+                       nets_op_name(desc->kind), mm_dtype_name(desc->maps), list_dtypes(impl->maps, has));
+    *impl_out = impl;
+    return MM_OK;
+}
+
+mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const nets_op_impl *impl;
+    MM_TRY(find_impl(backend, desc, &impl));
     bool entered = false;
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);

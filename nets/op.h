@@ -5,8 +5,9 @@
  * pointers are captured then. Layers of equal description may share one op, since a backend's ops run one at a time, in
  * the order in which one stream runs them.
  *
- * Where tensors lie is given by role (below), the same for every device. Activations are f32 NHWC; weights are in
- * torchvision's order (net.h); an op that wants them otherwise reorders them in its workspace. Pointers are
+ * Where tensors lie is given by role (role.h), the same for every device. Maps are of the type that its description
+ * says, images NHWC; parameters, their gradients and statistics are f32, in torchvision's order; an op that wants them
+ * otherwise reorders them in its workspace. Pointers are
  * 256-byte aligned. Two inputs may be one tensor; then so are their DX, which is also EARLIER of the second one: an op
  * gives its inputs' gradients in their order. Ops write the same bits for the same inputs wherever the tensors lie, in
  * place or not; their gradients only if the backend's configuration says so. */
@@ -14,45 +15,10 @@
 #define NETS_OP_H
 
 #include "mm/device/device.h"
-#include "nets/net.h"
 #include "nets/optimizer.h"
+#include "nets/role.h"
 
-typedef enum nets_role {
-    NETS_WORKSPACE, /* scratch of workspace_bytes(phase); no tensor */
-    NETS_X,         /* first input; f32 unless said */
-    NETS_X2,        /* second input; of a concat, input i is NETS_X + i */
-    NETS_X_LAST = NETS_X + NETS_MAX_INPUTS - 1,
-    NETS_Y,          /* output. Of the loss in training: the probabilities */
-    NETS_W,          /* weight, batch norm's scale */
-    NETS_B,          /* bias, batch norm's shift */
-    NETS_MEAN,       /* running statistics; absent where the op is recomputed: they stay as they are */
-    NETS_VAR,        /* */
-    NETS_SAVED_MEAN, /* of the batch, [c] */
-    NETS_SAVED_VAR,  /* biased, as it normalises */
-    NETS_INDEX,      /* u8, as the pool's output: which of the window's elements, row by row, was the maximum */
-    NETS_LABELS,     /* i32 [n], or one for each of X's pixels [n, h, w] */
-    NETS_RNG,        /* i32 [5]: seed low and high word, iteration low and high word; not 0: updates are halted */
-    NETS_LOSS_VALUE, /* [1], mean over the labels */
-    NETS_CORRECT,    /* i32 [1], how many labels had the highest score. A label that is no class fails the stream, or,
-                        where a device cannot do that, makes this -1 - the label's place, the first one's: its loss
-                        is not a number, its gradient zero */
-    NETS_DY,         /* the loss's gradient by Y */
-    NETS_DX,         /* by X; absent if nobody needs it */
-    NETS_DX2,
-    NETS_DX_LAST = NETS_DX + NETS_MAX_INPUTS - 1,
-    NETS_EARLIER, /* what other consumers of X contributed to its gradient; to be added into DX; absent: nothing */
-    NETS_EARLIER2,
-    NETS_EARLIER_LAST = NETS_EARLIER + NETS_MAX_INPUTS - 1,
-    NETS_DW, /* by W and B */
-    NETS_DB,
-    NETS_ROLES
-} nets_role;
-
-enum { NETS_RNG_WORDS = 5, NETS_RNG_HALTED = 4 };
-
-#define NETS_ROLE_BIT(role)  (UINT64_C(1) << (role))
 #define NETS_STATISTICS_BITS (NETS_ROLE_BIT(NETS_SAVED_MEAN) | NETS_ROLE_BIT(NETS_SAVED_VAR))
-_Static_assert(NETS_ROLES <= 64, "sets of roles are bits of 64");
 
 typedef struct nets_op_args {
     void *at[NETS_ROLES]; /* NULL: absent */
@@ -76,12 +42,12 @@ typedef struct nets_op_desc {
     /* Of a batch norm: y = max(0, bn(x)), or max(0, bn(x) + x2) where it has two inputs. (Of a ReLU, attrs.bias: y =
      * max(0, x + b).) The bits are those of the single operations, one after the other. */
     bool relu;
-    int64_t x[4], y[4]; /* NHWC; x: of the first input */
+    mm_dtype maps;                    /* of X, Y and their gradients */
+    nets_shape x[NETS_MAX_INPUTS], y; /* of each input, and of the output, with the batch */
     int n_inputs;
-    int64_t channels[NETS_MAX_INPUTS]; /* of each */
-    bool training;                     /* else evaluation: no backward */
-    bool wants_dx;                     /* by the first input; the others' DX may be absent too */
-    bool adds_earlier;                 /* EARLIER is there in every backward; else in none. Convolutions want to know */
+    bool training;     /* else evaluation: no backward */
+    bool wants_dx;     /* by the first input; the others' DX may be absent too */
+    bool adds_earlier; /* EARLIER is there in every backward; else in none. Convolutions want to know */
 } nets_op_desc;
 
 typedef struct nets_backend nets_backend;
@@ -109,7 +75,11 @@ typedef struct nets_backend_config {
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
+#define NETS_DTYPE_BIT(dtype) (1u << (dtype))
+
+/* What computes an operation on a device. All zero: the device has none. */
 typedef struct nets_op_impl {
+    uint32_t maps; /* bit d: it takes maps of mm_dtype d; others are refused by name */
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
     void (*destroy)(nets_op *op);
     int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none */
@@ -127,15 +97,16 @@ typedef struct nets_backend_ops {
     /* As mm_device_ops.enter and leave, around an op's creation; NULL: nothing is to be entered for it. */
     mm_status (*enter)(nets_backend *backend, bool *entered_out);
     void (*leave)(nets_backend *backend);
-    const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL: cannot */
+    const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
 } nets_backend_ops;
 
 /* The first member of every implementation's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
-    int ordinal;  /* of the device, among those of its kind; set by nets_backend_open */
-    bool no_fuse; /* of its configuration; set by nets_backend_open */
-    int threads;  /* of this machine's CPUs that it computes on; 0: it computes elsewhere */
+    int ordinal;   /* of the device, among those of its kind; set by nets_backend_open */
+    bool no_fuse;  /* of its configuration; set by nets_backend_open */
+    int threads;   /* of this machine's CPUs that it computes on; 0: it computes elsewhere */
+    mm_dtype maps; /* that nets are lowered with: MM_F32 */
 };
 struct nets_op {
     const nets_op_impl *impl;

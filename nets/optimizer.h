@@ -1,8 +1,8 @@
 /* Optimizers: what each keeps for a parameter, its options, and what a backend is given to run its update step.
  *
  * A training has one update step for all parameters, after the backward pass: an update that is not taken (only_finite)
- * must look at all gradients before it changes anything. Weight decay is of all learned parameters, biases and batch
- * norms' too, as torch.optim gives it to those of model.parameters().
+ * must look at all gradients before it changes anything. Weight decay is of the parameters that their operation's list
+ * says (net_ops.h): of all there are, biases and batch norms' too, as torch.optim gives it to those of model.parameters().
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
  *       v := momentum v + (g + weight-decay w);   w := w - lr v
@@ -71,6 +71,7 @@ typedef struct nets_update_param {
     float *weight, *state[NETS_OPTIMIZER_STATES];
     const float *gradient;
     int64_t elems;
+    bool decayed; /* weight decay is of it, too */
 } nets_update_param;
 
 /* The update step of a backend (op.h). */

@@ -45,12 +45,12 @@ static mm_status told_text(const nets_net *net, int index, char text_out[TEXT_CA
 
 static mm_status add_layer(table *t, const nets_net *net, int index) {
     const nets_layer *layer = nets_net_layer(net, index);
-    char told[TEXT_CAPACITY];
+    char told[TEXT_CAPACITY], shape[NETS_SHAPE_TEXT_CAPACITY];
     MM_TRY(told_text(net, index, told));
     table_row(t);
     table_cell(t, "%s", layer->name);
     table_cell(t, "%s", nets_op_name(layer->op));
-    table_cell(t, "%lldx%lldx%lld", (long long)layer->shape[0], (long long)layer->shape[1], (long long)layer->shape[2]);
+    table_cell(t, "%s", nets_shape_text(&layer->shape, shape));
     table_cell(t, "%lld", (long long)learned_elems(net, layer));
     table_cell(t, "%s", told);
     return MM_OK;
@@ -62,14 +62,13 @@ static mm_status print_net(const nets_net *net) {
                                            {"output", true, 0},
                                            {"parameters", false, 0},
                                            {"inputs; attributes", true, 0}};
-    const int64_t *image = nets_net_layer(net, 0)->shape;
+    char shape[NETS_SHAPE_TEXT_CAPACITY];
     int64_t elems = nets_net_learned_elems(net);
     char size[32];
     table *t;
-    printf("%s: images of %lldx%lldx%lld, %lld classes; %d layers, %lld learned parameters (%s)\n\n",
-           nets_net_name(net), (long long)image[0], (long long)image[1], (long long)image[2],
-           (long long)nets_net_classes(net), nets_net_layers(net), (long long)elems,
-           mm_size_format(elems * (int64_t)sizeof(float), size, sizeof size));
+    printf("%s: images of %s, %lld classes; %d layers, %lld learned parameters (%s)\n\n", nets_net_name(net),
+           nets_shape_text(&nets_net_layer(net, 0)->shape, shape), (long long)nets_net_classes(net),
+           nets_net_layers(net), (long long)elems, mm_size_format(elems * (int64_t)sizeof(float), size, sizeof size));
     MM_TRY(table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t));
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < nets_net_layers(net); i++) status = add_layer(t, net, i);

@@ -23,12 +23,12 @@ static mm_status open_data(session *s) {
                                    .batch = c->batch,
                                    .seed = c->seed,
                                    .drop_last = !c->whole_epochs,
-                                   .wanted = {.height = data->shape[0],
-                                              .width = data->shape[1],
-                                              .channels = data->shape[2],
+                                   .wanted = {.height = data->shape.dims[0],
+                                              .width = data->shape.dims[1],
+                                              .channels = data->shape.dims[2],
                                               .classes = nets_net_classes(c->net)}};
     if (nets_net_labels(c->net) > 1) {
-        const int64_t *map = nets_net_layer(c->net, nets_net_layers(c->net) - 1)->shape;
+        const int64_t *map = nets_net_layer(c->net, nets_net_layers(c->net) - 1)->shape.dims;
         options.label_map[0] = map[0];
         options.label_map[1] = map[1];
     }

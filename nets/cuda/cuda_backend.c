@@ -9,13 +9,12 @@ mm_status nets_cuda_launched(const char *what) { return mm_cuda_check(cudaGetLas
 
 mm_status nets_cuda_check_dims(const nets_op_desc *desc) {
     const int64_t most = INT32_MAX;
+    char text[NETS_SHAPE_TEXT_CAPACITY];
     for (int side = 0; side < 2; side++) {
-        const int64_t *dims = side ? desc->y : desc->x;
-        if (dims[0] * dims[1] * dims[2] > most || dims[3] > most)
-            return mm_fail(MM_ERR_UNSUPPORTED,
-                           "a %s of %lld x %lld x %lld pixels of %lld channels, at most %lld pixels",
-                           nets_op_name(desc->kind), (long long)dims[0], (long long)dims[1], (long long)dims[2],
-                           (long long)dims[3], (long long)most);
+        const nets_shape *shape = side ? &desc->y : &desc->x[0];
+        if (nets_shape_rows(shape) > most || nets_shape_channels(shape) > most)
+            return mm_fail(MM_ERR_UNSUPPORTED, "a %s of %s: at most %lld pixels, and as many channels",
+                           nets_op_name(desc->kind), nets_shape_text(shape, text), (long long)most);
     }
     return MM_OK;
 }
@@ -133,20 +132,8 @@ const nets_backend_ops nets_cuda_backend_ops = {
     .leave = leave,
     .impls =
         {
-            [NETS_CONV] = &nets_cuda_conv,
-            [NETS_CONV_TRANSPOSE] = &nets_cuda_conv_transpose,
-            [NETS_BATCH_NORM] = &nets_cuda_batch_norm_op,
-            [NETS_LRN] = &nets_cuda_lrn_op,
-            [NETS_RELU] = &nets_cuda_relu_op,
-            [NETS_MAX_POOL] = &nets_cuda_pool,
-            [NETS_AVG_POOL] = &nets_cuda_pool,
-            [NETS_GLOBAL_AVG_POOL] = &nets_cuda_pool,
-            [NETS_LINEAR] = &nets_cuda_linear,
-            [NETS_ADD] = &nets_cuda_add,
-            [NETS_CONCAT] = &nets_cuda_concat,
-            [NETS_CROP] = &nets_cuda_crop_op,
-            [NETS_UPSAMPLE] = &nets_cuda_upsample_op,
-            [NETS_DROPOUT] = &nets_cuda_dropout_op,
-            [NETS_LOSS] = &nets_cuda_loss_op,
+#define IMPL(NAME, name) [NETS_##NAME] = &nets_cuda_op_##name,
+            NETS_OPS(IMPL)
+#undef IMPL
         },
 };

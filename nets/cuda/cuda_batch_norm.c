@@ -59,9 +59,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     MM_TRY(nets_cuda_check_dims(desc));
     batch_norm_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
-    *op = (batch_norm_op){.base.impl = &nets_cuda_batch_norm_op,
-                          .bn = {.rows = desc->x[0] * desc->x[1] * desc->x[2],
-                                 .channels = desc->x[3],
+    *op = (batch_norm_op){.base.impl = &nets_cuda_op_batch_norm,
+                          .bn = {.rows = nets_shape_rows(&desc->x[0]),
+                                 .channels = nets_shape_channels(&desc->x[0]),
                                  .eps = desc->attrs.eps,
                                  .momentum = desc->attrs.momentum,
                                  .relu = desc->relu,
@@ -75,4 +75,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_cuda_batch_norm_op = {create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_cuda_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
+                                              workspace_bytes,        forward, backward};

@@ -111,8 +111,8 @@ static void destroy(nets_op *base) {
 static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     nets_conv_shape s = {.groups = (int)desc->attrs.groups};
     for (int d = 0; d < 4; d++) {
-        s.x[d] = (int)(transposed ? desc->y : desc->x)[d];
-        s.y[d] = (int)(transposed ? desc->x : desc->y)[d];
+        s.x[d] = (int)(transposed ? &desc->y : &desc->x[0])->dims[d];
+        s.y[d] = (int)(transposed ? &desc->x[0] : &desc->y)->dims[d];
     }
     for (int d = 0; d < 2; d++) {
         s.kernel[d] = (int)desc->attrs.kernel[d];
@@ -158,9 +158,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->window = (int64_t)s.kernel[0] * s.kernel[1];
     if (op->inner > 1 && op->window > 1)
         op->weights_bytes = nets_aligned(op->outer * op->inner * op->window * (int64_t)sizeof(float));
-    op->x_elems = nets_elems(desc->x);
-    op->y_rows = desc->y[0] * desc->y[1] * desc->y[2];
-    op->y_channels = desc->y[3];
+    op->x_elems = nets_shape_elems(&desc->x[0]);
+    op->y_rows = nets_shape_rows(&desc->y);
+    op->y_channels = nets_shape_channels(&desc->y);
     mm_status status = make_parts(op, backend, &s);
     if (status != MM_OK) {
         destroy(&op->base);
@@ -171,12 +171,14 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
 }
 
 static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    return create(backend, desc, &nets_cuda_conv, op_out);
+    return create(backend, desc, &nets_cuda_op_conv, op_out);
 }
 
 static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    return create(backend, desc, &nets_cuda_conv_transpose, op_out);
+    return create(backend, desc, &nets_cuda_op_conv_transpose, op_out);
 }
 
-const nets_op_impl nets_cuda_conv = {create_conv, destroy, workspace_bytes, forward, backward};
-const nets_op_impl nets_cuda_conv_transpose = {create_conv_transpose, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_cuda_op_conv = {NETS_DTYPE_BIT(MM_F32), create_conv, destroy,
+                                        workspace_bytes,        forward,     backward};
+const nets_op_impl nets_cuda_op_conv_transpose = {
+    NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, workspace_bytes, forward, backward};

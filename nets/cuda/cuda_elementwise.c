@@ -15,8 +15,8 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     elementwise_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a %s", nets_op_name(desc->kind));
     op->base.impl = impl;
-    op->elems = nets_elems(desc->x);
-    op->channels = desc->x[3];
+    op->elems = nets_shape_elems(&desc->x[0]);
+    op->channels = nets_shape_channels(&desc->x[0]);
     op->dropout.threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
     op->dropout.scale = 1.0f / (1.0f - desc->attrs.p);
     *op_out = &op->base;
@@ -64,11 +64,12 @@ static int64_t bias_relu_workspace_bytes(const nets_op *base, mm_phase phase) {
     return phase == MM_BACKWARD ? nets_cuda_reduction_bytes(rows_of(op), op->channels) : 0;
 }
 
-static const nets_op_impl bias_relu = {NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward, bias_relu_backward};
+static const nets_op_impl bias_relu = {
+    NETS_DTYPE_BIT(MM_F32), NULL, destroy, bias_relu_workspace_bytes, bias_relu_forward, bias_relu_backward};
 
 static mm_status create_relu(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     (void)backend;
-    if (!desc->attrs.bias) return create(&nets_cuda_relu_op, desc, op_out);
+    if (!desc->attrs.bias) return create(&nets_cuda_op_relu, desc, op_out);
     MM_TRY(nets_cuda_check_dims(desc));
     return create(&bias_relu, desc, op_out);
 }
@@ -93,7 +94,7 @@ static mm_status add_backward(nets_op *op, const nets_op_args *args, mm_stream *
 
 static mm_status create_add(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     (void)backend;
-    return create(&nets_cuda_add, desc, op_out);
+    return create(&nets_cuda_op_add, desc, op_out);
 }
 
 /* ---------------------------------------------------------------- dropout */
@@ -118,14 +119,16 @@ static mm_status dropout_backward(nets_op *op, const nets_op_args *args, mm_stre
 
 static mm_status create_dropout(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     (void)backend;
-    return create(&nets_cuda_dropout_op, desc, op_out);
+    return create(&nets_cuda_op_dropout, desc, op_out);
 }
 
 /* ---------------------------------------------------------------- update */
 
 static void list_tensors(const nets_update_param *params, int n, nets_cuda_update *update) {
     uint32_t block = 0;
+    memset(update->decayed, 0, sizeof update->decayed);
     for (int i = 0; i < n; i++) {
+        update->decayed[i / 32] |= (uint32_t)params[i].decayed << i % 32;
         update->tensors[i].weight = params[i].weight;
         memcpy(update->tensors[i].state, params[i].state, sizeof params[i].state);
         update->tensors[i].gradient = params[i].gradient;
@@ -171,6 +174,8 @@ mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *a
     return status;
 }
 
-const nets_op_impl nets_cuda_relu_op = {create_relu, destroy, NULL, relu_forward, relu_backward};
-const nets_op_impl nets_cuda_add = {create_add, destroy, NULL, add_forward, add_backward};
-const nets_op_impl nets_cuda_dropout_op = {create_dropout, destroy, NULL, dropout_forward, dropout_backward};
+const nets_op_impl nets_cuda_op_relu = {NETS_DTYPE_BIT(MM_F32), create_relu,  destroy, NULL,
+                                        relu_forward,           relu_backward};
+const nets_op_impl nets_cuda_op_add = {NETS_DTYPE_BIT(MM_F32), create_add, destroy, NULL, add_forward, add_backward};
+const nets_op_impl nets_cuda_op_dropout = {NETS_DTYPE_BIT(MM_F32), create_dropout,  destroy, NULL,
+                                           dropout_forward,        dropout_backward};

@@ -56,6 +56,7 @@ typedef struct nets_cuda_update {
         int64_t elems;
     } tensors[NETS_CUDA_UPDATE_TENSORS];
     uint32_t first_block[NETS_CUDA_UPDATE_TENSORS + 1];
+    uint32_t decayed[(NETS_CUDA_UPDATE_TENSORS + 31) / 32]; /* bit i: weight decay is of tensor i, too */
     int n;
     nets_optimizer optimizer;
     const float *lr;

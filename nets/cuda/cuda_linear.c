@@ -106,22 +106,23 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    int64_t pixels = desc->x[1] * desc->x[2], in = pixels * desc->x[3];
+    int64_t pixels = nets_shape_rows(&desc->x[0]) / desc->x[0].dims[0];
+    int64_t in = pixels * nets_shape_channels(&desc->x[0]);
     MM_TRY(nets_cuda_check_dims(desc));
     if (in > INT32_MAX)
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of %lld features, at most %d", (long long)in, INT32_MAX);
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
-    op->base.impl = &nets_cuda_linear;
-    op->batch = (int)desc->x[0];
+    op->base.impl = &nets_cuda_op_linear;
+    op->batch = (int)desc->x[0].dims[0];
     op->in = (int)in;
-    op->out = (int)desc->y[3];
+    op->out = (int)nets_shape_channels(&desc->y);
     op->pixels = pixels;
-    op->channels = desc->x[3];
+    op->channels = nets_shape_channels(&desc->x[0]);
     op->training = desc->training;
     op->wants_dx = desc->wants_dx;
     op->bias = desc->attrs.bias;
-    if (pixels > 1) op->planes_bytes = nets_aligned(nets_elems(desc->x) * (int64_t)sizeof(float));
+    if (pixels > 1) op->planes_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * (int64_t)sizeof(float));
     mm_status status = make_parts(op, backend);
     if (status != MM_OK) {
         destroy(&op->base);
@@ -131,4 +132,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_linear = {create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_cuda_op_linear = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};

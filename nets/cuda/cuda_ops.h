@@ -28,13 +28,10 @@ typedef struct nets_cuda_backend {
 
 extern const nets_backend_ops nets_cuda_backend_ops;
 
-extern const nets_op_impl nets_cuda_conv, nets_cuda_conv_transpose;               /* cuda_conv.c */
-extern const nets_op_impl nets_cuda_linear;                                       /* cuda_linear.c */
-extern const nets_op_impl nets_cuda_batch_norm_op;                                /* cuda_batch_norm.c */
-extern const nets_op_impl nets_cuda_pool, nets_cuda_upsample_op;                  /* cuda_resize.c */
-extern const nets_op_impl nets_cuda_relu_op, nets_cuda_add, nets_cuda_dropout_op; /* cuda_elementwise.c */
-extern const nets_op_impl nets_cuda_concat, nets_cuda_crop_op;                    /* cuda_slices.c */
-extern const nets_op_impl nets_cuda_lrn_op, nets_cuda_loss_op;                    /* cuda_rows.c */
+/* One of each operation: cuda_<group>.c. */
+#define NETS_CUDA_OP(NAME, name) extern const nets_op_impl nets_cuda_op_##name;
+NETS_OPS(NETS_CUDA_OP)
+#undef NETS_CUDA_OP
 
 /* cuda_elementwise.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);

@@ -38,12 +38,13 @@ static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, ne
     MM_TRY(nets_cuda_check_dims(desc));
     pool_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a pool");
-    op->base.impl = &nets_cuda_pool;
+    op->base.impl = nets_cuda_backend_ops.impls[desc->kind];
     op->maximum = desc->kind == NETS_MAX_POOL;
-    op->windows = (nets_cuda_windows){.images = (int)desc->x[0], .channels = (int)desc->x[3]};
+    op->windows =
+        (nets_cuda_windows){.images = (int)desc->x[0].dims[0], .channels = (int)nets_shape_channels(&desc->x[0])};
     for (int d = 0; d < 2; d++) {
-        op->windows.x_size[d] = (int)desc->x[1 + d];
-        op->windows.y_size[d] = (int)desc->y[1 + d];
+        op->windows.x_size[d] = (int)desc->x[0].dims[1 + d];
+        op->windows.y_size[d] = (int)desc->y.dims[1 + d];
         op->windows.kernel[d] = (int)a->kernel[d];
         op->windows.stride[d] = (int)a->stride[d];
         op->windows.pad[d] = (int)a->pad[d];
@@ -78,11 +79,12 @@ static mm_status create_upsample(nets_backend *backend, const nets_op_desc *desc
     MM_TRY(nets_cuda_check_dims(desc));
     upsample_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an upsampling");
-    op->base.impl = &nets_cuda_upsample_op;
-    op->shape =
-        (nets_cuda_upsample){.images = (int)desc->x[0], .channels = (int)desc->x[3], .bilinear = desc->attrs.bilinear};
+    op->base.impl = &nets_cuda_op_upsample;
+    op->shape = (nets_cuda_upsample){.images = (int)desc->x[0].dims[0],
+                                     .channels = (int)nets_shape_channels(&desc->x[0]),
+                                     .bilinear = desc->attrs.bilinear};
     for (int d = 0; d < 2; d++) {
-        op->shape.x_size[d] = (int)desc->x[1 + d];
+        op->shape.x_size[d] = (int)desc->x[0].dims[1 + d];
         op->shape.scale[d] = (int)desc->attrs.scale[d];
     }
     *op_out = &op->base;
@@ -91,5 +93,11 @@ static mm_status create_upsample(nets_backend *backend, const nets_op_desc *desc
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_cuda_pool = {create_pool, destroy, NULL, pool_forward, pool_backward};
-const nets_op_impl nets_cuda_upsample_op = {create_upsample, destroy, NULL, upsample_forward, upsample_backward};
+#define POOL                                                                                                           \
+    { NETS_DTYPE_BIT(MM_F32), create_pool, destroy, NULL, pool_forward, pool_backward }
+
+const nets_op_impl nets_cuda_op_max_pool = POOL;
+const nets_op_impl nets_cuda_op_avg_pool = POOL;
+const nets_op_impl nets_cuda_op_global_avg_pool = POOL;
+const nets_op_impl nets_cuda_op_upsample = {NETS_DTYPE_BIT(MM_F32), create_upsample,  destroy, NULL,
+                                            upsample_forward,       upsample_backward};

@@ -26,9 +26,9 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
     (void)backend;
     MM_TRY(nets_cuda_check_dims(desc));
     int64_t half = desc->attrs.size / 2;
-    if (half >= desc->x[3]) half = desc->x[3] - 1; /* all of them */
-    const nets_cuda_lrn lrn = {.pixels = desc->x[0] * desc->x[1] * desc->x[2],
-                               .channels = (int)desc->x[3],
+    if (half >= nets_shape_channels(&desc->x[0])) half = nets_shape_channels(&desc->x[0]) - 1; /* all of them */
+    const nets_cuda_lrn lrn = {.pixels = nets_shape_rows(&desc->x[0]),
+                               .channels = (int)nets_shape_channels(&desc->x[0]),
                                .half = (int)half,
                                .alpha = desc->attrs.alpha / (float)desc->attrs.size,
                                .beta = desc->attrs.beta,
@@ -38,7 +38,7 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
                        lrn.channels, 2 * lrn.half + 1);
     lrn_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an lrn");
-    op->base.impl = &nets_cuda_lrn_op;
+    op->base.impl = &nets_cuda_op_lrn;
     op->lrn = lrn;
     *op_out = &op->base;
     return MM_OK;
@@ -75,14 +75,15 @@ static mm_status create_loss(nets_backend *backend, const nets_op_desc *desc, ne
     MM_TRY(nets_cuda_check_dims(desc));
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
-    op->base.impl = &nets_cuda_loss_op;
-    op->labels = desc->x[0] * desc->x[1] * desc->x[2];
-    op->classes = (int)desc->x[3];
+    op->base.impl = &nets_cuda_op_loss;
+    op->labels = nets_shape_rows(&desc->x[0]);
+    op->classes = (int)nets_shape_channels(&desc->x[0]);
     *op_out = &op->base;
     return MM_OK;
 }
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_cuda_lrn_op = {create_lrn, destroy, NULL, lrn_forward, lrn_backward};
-const nets_op_impl nets_cuda_loss_op = {create_loss, destroy, loss_workspace_bytes, loss_forward, loss_backward};
+const nets_op_impl nets_cuda_op_lrn = {NETS_DTYPE_BIT(MM_F32), create_lrn, destroy, NULL, lrn_forward, lrn_backward};
+const nets_op_impl nets_cuda_op_loss = {NETS_DTYPE_BIT(MM_F32), create_loss,  destroy,
+                                        loss_workspace_bytes,   loss_forward, loss_backward};

@@ -38,11 +38,11 @@ static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, 
     MM_TRY(nets_cuda_check_dims(desc));
     concat_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a concat");
-    op->base.impl = &nets_cuda_concat;
+    op->base.impl = &nets_cuda_op_concat;
     op->n_inputs = desc->n_inputs;
-    op->pixels = desc->y[0] * desc->y[1] * desc->y[2];
-    op->y_channels = desc->y[3];
-    memcpy(op->channels, desc->channels, sizeof op->channels);
+    op->pixels = nets_shape_rows(&desc->y);
+    op->y_channels = nets_shape_channels(&desc->y);
+    for (int i = 0; i < desc->n_inputs; i++) op->channels[i] = nets_shape_channels(&desc->x[i]);
     *op_out = &op->base;
     return MM_OK;
 }
@@ -70,11 +70,11 @@ static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, ne
     MM_TRY(nets_cuda_check_dims(desc));
     crop_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a crop");
-    op->base.impl = &nets_cuda_crop_op;
-    op->shape = (nets_cuda_crop){.images = (int)desc->x[0], .channels = (int)desc->x[3]};
+    op->base.impl = &nets_cuda_op_crop;
+    op->shape = (nets_cuda_crop){.images = (int)desc->x[0].dims[0], .channels = (int)nets_shape_channels(&desc->x[0])};
     for (int d = 0; d < 2; d++) {
-        op->shape.x_size[d] = (int)desc->x[1 + d];
-        op->shape.y_size[d] = (int)desc->y[1 + d];
+        op->shape.x_size[d] = (int)desc->x[0].dims[1 + d];
+        op->shape.y_size[d] = (int)desc->y.dims[1 + d];
         op->shape.offset[d] = (int)desc->attrs.offset[d];
     }
     *op_out = &op->base;
@@ -83,5 +83,7 @@ static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, ne
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_cuda_concat = {create_concat, destroy, NULL, concat_forward, concat_backward};
-const nets_op_impl nets_cuda_crop_op = {create_crop, destroy, NULL, crop_forward, crop_backward};
+const nets_op_impl nets_cuda_op_concat = {NETS_DTYPE_BIT(MM_F32), create_concat,  destroy, NULL,
+                                          concat_forward,         concat_backward};
+const nets_op_impl nets_cuda_op_crop = {NETS_DTYPE_BIT(MM_F32), create_crop,  destroy, NULL,
+                                        crop_forward,           crop_backward};

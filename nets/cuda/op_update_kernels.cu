@@ -17,14 +17,19 @@ static __device__ inline int tensor_of(const nets_cuda_update &update, unsigned 
     return low;
 }
 
-/* An optimizer's formula for one element: made of the update by each thread, or, where that is dear, by one of a block
- * for all. */
+static __device__ inline bool is_decayed(const nets_cuda_update &update, int tensor) {
+    return update.decayed[tensor / 32] >> tensor % 32 & 1;
+}
+
+/* An optimizer's formula for one element of a tensor: made of the update by each thread, or, where that is dear, by one of
+ * a block for all. */
 struct sgd {
     enum { STATES = 1 };
     float lr, keep, decay;
 
-    static __device__ inline sgd of(const nets_cuda_update &update) {
-        return {*update.lr, (float)update.optimizer.momentum, (float)update.optimizer.weight_decay};
+    static __device__ inline sgd of(const nets_cuda_update &update, int tensor) {
+        const float decay = is_decayed(update, tensor) ? (float)update.optimizer.weight_decay : 0;
+        return {*update.lr, (float)update.optimizer.momentum, decay};
     }
     __device__ float move(float w, float g, float *state) const {
         state[0] = keep * state[0] + (g + decay * w);
@@ -36,9 +41,12 @@ struct adamw {
     enum { STATES = 2 };
     nets_adamw_factors f;
 
-    static __device__ inline adamw of(const nets_cuda_update &update) {
+    static __device__ inline adamw of(const nets_cuda_update &update, int tensor) {
         __shared__ nets_adamw_factors all;
-        if (threadIdx.x == 0) all = nets_adamw_factors_at(&update.optimizer, *update.step + 1, *update.lr);
+        if (threadIdx.x == 0) {
+            all = nets_adamw_factors_at(&update.optimizer, *update.step + 1, *update.lr);
+            if (!is_decayed(update, tensor)) all.decay = 0;
+        }
         __syncthreads();
         return {all};
     }
@@ -91,7 +99,7 @@ template <class Rule> static __global__ void move_weights(nets_cuda_update updat
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
     const int64_t elems = update.tensors[tensor].elems, mine = begin + 4 * thread;
     if (update.halted && *update.halted) return;
-    const Rule rule = Rule::of(update);
+    const Rule rule = Rule::of(update, tensor);
     if (begin + NETS_CUDA_UPDATE_CHUNK <= elems) {
         step_chunk(update, tensor, rule, mine);
     } else {

@@ -48,8 +48,8 @@ mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *ar
 
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
     nets_dnn_windows w = {.groups = desc->attrs.groups};
-    memcpy(w.x, desc->x, sizeof w.x);
-    memcpy(w.y, desc->y, sizeof w.y);
+    memcpy(w.x, desc->x[0].dims, sizeof w.x);
+    memcpy(w.y, desc->y.dims, sizeof w.y);
     for (int d = 0; d < 2; d++) {
         w.kernel[d] = desc->attrs.kernel[d];
         w.stride[d] = desc->attrs.stride[d];
@@ -94,20 +94,8 @@ const nets_backend_ops nets_host_backend_ops = {
     .update = nets_host_update,
     .impls =
         {
-            [NETS_CONV] = &nets_host_conv,
-            [NETS_CONV_TRANSPOSE] = &nets_host_conv_transpose,
-            [NETS_BATCH_NORM] = &nets_host_batch_norm,
-            [NETS_LRN] = &nets_host_lrn,
-            [NETS_RELU] = &nets_host_relu,
-            [NETS_MAX_POOL] = &nets_host_resize,
-            [NETS_AVG_POOL] = &nets_host_resize,
-            [NETS_GLOBAL_AVG_POOL] = &nets_host_resize,
-            [NETS_LINEAR] = &nets_host_linear,
-            [NETS_ADD] = &nets_host_add,
-            [NETS_CONCAT] = &nets_host_concat,
-            [NETS_CROP] = &nets_host_crop,
-            [NETS_UPSAMPLE] = &nets_host_resize,
-            [NETS_DROPOUT] = &nets_host_dropout,
-            [NETS_LOSS] = &nets_host_loss,
+#define IMPL(NAME, name) [NETS_##NAME] = &nets_host_op_##name,
+            NETS_OPS(IMPL)
+#undef IMPL
         },
 };

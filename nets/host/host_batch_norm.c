@@ -100,17 +100,18 @@ static void destroy(nets_op *op) { free(op); }
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     batch_norm_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a batch norm");
-    *op = (batch_norm_op){
-        .base.impl = &nets_host_batch_norm,
-        .channels = nets_channels_of(desc->x[0] * desc->x[1] * desc->x[2], desc->x[3], nets_host_pool(backend)),
-        .eps = desc->attrs.eps,
-        .momentum = desc->attrs.momentum,
-        .relu = desc->relu,
-        .training = desc->training,
-        .wants_dx = desc->wants_dx};
+    *op = (batch_norm_op){.base.impl = &nets_host_op_batch_norm,
+                          .channels = nets_channels_of(nets_shape_rows(&desc->x[0]), nets_shape_channels(&desc->x[0]),
+                                                       nets_host_pool(backend)),
+                          .eps = desc->attrs.eps,
+                          .momentum = desc->attrs.momentum,
+                          .relu = desc->relu,
+                          .training = desc->training,
+                          .wants_dx = desc->wants_dx};
     op->by_x = desc->relu && desc->n_inputs == 1 && gains_by_x(&op->channels);
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_host_batch_norm = {create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_batch_norm = {NETS_DTYPE_BIT(MM_F32), create,  destroy,
+                                              workspace_bytes,        forward, backward};

@@ -376,16 +376,14 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->transposed = desc->kind == NETS_CONV_TRANSPOSE;
     op->wants_dx = desc->wants_dx;
     op->adds_earlier = desc->adds_earlier;
-    op->images = desc->x[0];
-    op->x_image_elems = nets_elems(desc->x) / op->images;
-    op->y_image_elems = nets_elems(desc->y) / op->images;
-    op->channels = nets_channels_of(desc->y[0] * desc->y[1] * desc->y[2], desc->y[3], op->dnn->pool);
+    op->images = desc->x[0].dims[0];
+    op->x_image_elems = nets_shape_elems(&desc->x[0]) / op->images;
+    op->y_image_elems = nets_shape_elems(&desc->y) / op->images;
+    op->channels = nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), op->dnn->pool);
     op->bias = desc->attrs.bias;
     nets_op_desc from_y = *desc;
-    for (int d = 0; d < 4; d++) {
-        from_y.x[d] = desc->y[d];
-        from_y.y[d] = desc->x[d];
-    }
+    from_y.x[0] = desc->y;
+    from_y.y = desc->x[0];
     const nets_dnn_windows w = nets_host_windows(op->transposed ? &from_y : desc);
     mm_status status = make_parts(op, &w, desc);
     if (status != MM_OK) {
@@ -397,12 +395,14 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
 }
 
 static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    return create(backend, desc, &nets_host_conv, op_out);
+    return create(backend, desc, &nets_host_op_conv, op_out);
 }
 
 static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
-    return create(backend, desc, &nets_host_conv_transpose, op_out);
+    return create(backend, desc, &nets_host_op_conv_transpose, op_out);
 }
 
-const nets_op_impl nets_host_conv = {create_conv, destroy, workspace_bytes, forward, backward};
-const nets_op_impl nets_host_conv_transpose = {create_conv_transpose, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_conv = {NETS_DTYPE_BIT(MM_F32), create_conv, destroy,
+                                        workspace_bytes,        forward,     backward};
+const nets_op_impl nets_host_op_conv_transpose = {
+    NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, workspace_bytes, forward, backward};

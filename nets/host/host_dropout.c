@@ -65,9 +65,9 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     dropout_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a dropout");
-    op->base.impl = &nets_host_dropout;
+    op->base.impl = &nets_host_op_dropout;
     op->pool = nets_host_pool(backend);
-    op->elems = nets_elems(desc->x);
+    op->elems = nets_shape_elems(&desc->x[0]);
     op->threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
     op->scale = 1.0f / (1.0f - desc->attrs.p);
     *op_out = &op->base;
@@ -76,4 +76,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_host_dropout = {create, destroy, NULL, forward, backward};
+const nets_op_impl nets_host_op_dropout = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};

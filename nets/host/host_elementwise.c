@@ -72,11 +72,12 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     add_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a sum");
-    *op = (add_op){.base.impl = &nets_host_add, .pool = nets_host_pool(backend), .elems = nets_elems(desc->x)};
+    *op = (add_op){
+        .base.impl = &nets_host_op_add, .pool = nets_host_pool(backend), .elems = nets_shape_elems(&desc->x[0])};
     *op_out = &op->base;
     return MM_OK;
 }
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_host_add = {create, destroy, NULL, forward, backward};
+const nets_op_impl nets_host_op_add = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};

@@ -121,7 +121,9 @@ static mm_status make_product(const nets_dnn *dnn, const nets_dnn_product_desc *
     return nets_piecewise_init_cut(run, &cut, args);
 }
 
-static mm_status make_planes(const nets_dnn *dnn, const int64_t x[4], bool to_planes, nets_piecewise *run) {
+/* Of samples of rows of channels. */
+static mm_status make_planes(const nets_dnn *dnn, const nets_shape *shape, bool to_planes, nets_piecewise *run) {
+    const int64_t x[4] = {shape->dims[0], 1, nets_shape_rows(shape) / shape->dims[0], nets_shape_channels(shape)};
     const nets_cut cut = nets_cut_of(x[0], nets_pieces(dnn->pool), 1, 1);
     const int64_t images[] = {cut.each, nets_cut_rest(&cut)}, bytes = nets_elems(x) / x[0] * (int64_t)sizeof(float);
     for (int k = 0; k < (images[1] == images[0] ? 1 : 2); k++) {
@@ -135,17 +137,17 @@ static mm_status make_planes(const nets_dnn *dnn, const int64_t x[4], bool to_pl
 
 static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     const nets_dnn *dnn = op->dnn;
-    int64_t batch = op->batch, in = op->x_elems / batch, out = desc->y[3];
+    int64_t batch = op->batch, in = op->x_elems / batch, out = nets_shape_channels(&desc->y);
     const nets_dnn_product_desc y = {.rows = batch, .inner = in, .columns = out, .b_transposed = true};
     const nets_dnn_product_desc dx = {.rows = batch, .inner = out, .columns = in};
     const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true};
     MM_TRY(make_product(dnn, &y, false, &op->y));
-    if (op->maps) MM_TRY(make_planes(dnn, desc->x, true, &op->to_planes));
+    if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], true, &op->to_planes));
     if (!desc->training) return MM_OK;
     MM_TRY(make_product(dnn, &dw, true, &op->dw));
     if (!desc->wants_dx) return MM_OK;
     MM_TRY(make_product(dnn, &dx, false, &op->dx));
-    return op->maps ? make_planes(dnn, desc->x, false, &op->from_planes) : MM_OK;
+    return op->maps ? make_planes(dnn, &desc->x[0], false, &op->from_planes) : MM_OK;
 }
 
 static void measure_workspace(linear_op *op) {
@@ -161,12 +163,12 @@ static void measure_workspace(linear_op *op) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
-    op->base.impl = &nets_host_linear;
+    op->base.impl = &nets_host_op_linear;
     op->dnn = &((nets_host_backend *)backend)->dnn;
-    op->x_elems = nets_elems(desc->x);
-    op->batch = desc->x[0];
-    op->maps = desc->x[1] * desc->x[2] > 1;
-    op->channels = nets_channels_of(desc->x[0], desc->y[3], op->dnn->pool);
+    op->x_elems = nets_shape_elems(&desc->x[0]);
+    op->batch = desc->x[0].dims[0];
+    op->maps = nets_shape_rows(&desc->x[0]) > op->batch;
+    op->channels = nets_channels_of(desc->x[0].dims[0], nets_shape_channels(&desc->y), op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
     mm_status status = make_kernels(op, desc);
@@ -179,4 +181,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_linear = {create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_linear = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};

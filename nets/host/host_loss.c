@@ -105,10 +105,10 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
-    op->base.impl = &nets_host_loss;
-    op->classes = desc->x[3];
-    op->labels_per_image = desc->x[1] * desc->x[2];
-    op->labels = desc->x[0] * op->labels_per_image;
+    op->base.impl = &nets_host_op_loss;
+    op->classes = nets_shape_channels(&desc->x[0]);
+    op->labels = nets_shape_rows(&desc->x[0]);
+    op->labels_per_image = op->labels / desc->x[0].dims[0];
     op->pool = nets_host_pool(backend);
     op->cut = nets_cut_of(op->labels, PARTS, 1, LEAST_LABELS);
     *op_out = &op->base;
@@ -117,4 +117,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_host_loss = {create, destroy, NULL, forward, backward};
+const nets_op_impl nets_host_op_loss = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};

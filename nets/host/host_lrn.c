@@ -147,9 +147,9 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     lrn_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a normalisation");
-    op->base.impl = &nets_host_lrn;
-    op->channels = desc->x[3];
-    op->pixels = nets_elems(desc->x) / op->channels;
+    op->base.impl = &nets_host_op_lrn;
+    op->channels = nets_shape_channels(&desc->x[0]);
+    op->pixels = nets_shape_elems(&desc->x[0]) / op->channels;
     op->pool = nets_host_pool(backend);
     int threads = mm_host_pool_threads(op->pool);
     op->cut = nets_cut_of(op->pixels, nets_pieces(op->pool), 1, LEAST_PIXELS);
@@ -165,4 +165,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_host_lrn = {create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_lrn = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};

@@ -19,16 +19,10 @@ static inline mm_host_pool *nets_host_pool(const nets_backend *backend) {
 
 extern const nets_backend_ops nets_host_backend_ops;
 
-extern const nets_op_impl nets_host_conv, nets_host_conv_transpose; /* host_conv.c */
-extern const nets_op_impl nets_host_linear;                         /* host_linear.c */
-extern const nets_op_impl nets_host_batch_norm;                     /* host_batch_norm.c */
-extern const nets_op_impl nets_host_resize;                         /* host_resize.c */
-extern const nets_op_impl nets_host_lrn;                            /* host_lrn.c */
-extern const nets_op_impl nets_host_relu;                           /* host_relu.c */
-extern const nets_op_impl nets_host_add;                            /* host_elementwise.c */
-extern const nets_op_impl nets_host_concat, nets_host_crop;         /* host_slices.c */
-extern const nets_op_impl nets_host_dropout;                        /* host_dropout.c */
-extern const nets_op_impl nets_host_loss;                           /* host_loss.c */
+/* One of each operation: host_<group>.c. */
+#define NETS_HOST_OP(NAME, name) extern const nets_op_impl nets_host_op_##name;
+NETS_OPS(NETS_HOST_OP)
+#undef NETS_HOST_OP
 
 /* A phase's computation, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);

@@ -84,13 +84,13 @@ static void destroy(nets_op *op) { free(op); }
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     relu_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a relu");
-    *op = (relu_op){.base.impl = &nets_host_relu,
-                    .channels =
-                        nets_channels_of(desc->x[0] * desc->x[1] * desc->x[2], desc->x[3], nets_host_pool(backend)),
+    *op = (relu_op){.base.impl = &nets_host_op_relu,
+                    .channels = nets_channels_of(nets_shape_rows(&desc->x[0]), nets_shape_channels(&desc->x[0]),
+                                                 nets_host_pool(backend)),
                     .bias = desc->attrs.bias,
                     .wants_dx = desc->wants_dx};
     *op_out = &op->base;
     return MM_OK;
 }
 
-const nets_op_impl nets_host_relu = {create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_host_op_relu = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};

@@ -113,15 +113,16 @@ static mm_status make_kernel(const nets_dnn *dnn, const nets_op_desc *desc, int6
 
 /* The graph counts one byte for each output. */
 static mm_status check_indices(const nets_op_desc *desc, const nets_dnn_kernel *kernel, int64_t images) {
-    int64_t bytes = nets_dnn_arg_bytes(kernel, DNNL_ARG_WORKSPACE), maxima = nets_elems(desc->y) / desc->y[0] * images;
+    int64_t bytes = nets_dnn_arg_bytes(kernel, DNNL_ARG_WORKSPACE),
+            maxima = nets_shape_elems(&desc->y) / desc->y.dims[0] * images;
     if (desc->kind != NETS_MAX_POOL || !desc->training || bytes == maxima) return MM_OK;
     return mm_fail(MM_ERR_UNSUPPORTED, "oneDNN keeps %lld bytes of indices for %lld maxima", (long long)bytes,
                    (long long)maxima);
 }
 
 static mm_status make(const nets_dnn *dnn, const nets_op_desc *desc, bool backward, nets_piecewise *run) {
-    const nets_cut cut = nets_cut_of(desc->x[0], nets_pieces(dnn->pool), 1, 1);
-    int64_t x = nets_elems(desc->x) / desc->x[0], y = nets_elems(desc->y) / desc->y[0];
+    const nets_cut cut = nets_cut_of(desc->x[0].dims[0], nets_pieces(dnn->pool), 1, 1);
+    int64_t x = nets_shape_elems(&desc->x[0]) / desc->x[0].dims[0], y = nets_shape_elems(&desc->y) / desc->y.dims[0];
     const int64_t images[] = {cut.each, nets_cut_rest(&cut)};
     const nets_piece_arg args[NETS_PIECE_ARGS] = {
         {backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x * (int64_t)sizeof(float), 0},
@@ -139,9 +140,9 @@ static mm_status make(const nets_dnn *dnn, const nets_op_desc *desc, bool backwa
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     resize_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a pool or an upsampling");
-    op->base.impl = &nets_host_resize;
+    op->base.impl = nets_host_backend_ops.impls[desc->kind];
     op->dnn = &((nets_host_backend *)backend)->dnn;
-    op->x_elems = nets_elems(desc->x);
+    op->x_elems = nets_shape_elems(&desc->x[0]);
     op->maxima = nets_host_windows(desc);
     op->is_max = desc->kind == NETS_MAX_POOL;
     mm_status status = make(op->dnn, desc, false, &op->forward);
@@ -154,4 +155,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_host_resize = {create, destroy, workspace_bytes, forward, backward};
+#define RESIZE                                                                                                         \
+    { NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward }
+
+const nets_op_impl nets_host_op_max_pool = RESIZE;
+const nets_op_impl nets_host_op_avg_pool = RESIZE;
+const nets_op_impl nets_host_op_global_avg_pool = RESIZE;
+const nets_op_impl nets_host_op_upsample = RESIZE;

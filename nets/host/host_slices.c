@@ -85,12 +85,12 @@ static mm_status concat_backward(nets_op *op, const nets_op_args *args, mm_strea
 static mm_status create_concat(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     concat_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a concat");
-    op->base.impl = &nets_host_concat;
+    op->base.impl = &nets_host_op_concat;
     op->pool = nets_host_pool(backend);
-    op->pixels = desc->y[0] * desc->y[1] * desc->y[2];
+    op->pixels = nets_shape_rows(&desc->y);
     op->n_inputs = desc->n_inputs;
-    memcpy(op->channels, desc->channels, sizeof op->channels);
-    op->y_channels = desc->y[3];
+    for (int i = 0; i < desc->n_inputs; i++) op->channels[i] = nets_shape_channels(&desc->x[i]);
+    op->y_channels = nets_shape_channels(&desc->y);
     *op_out = &op->base;
     return MM_OK;
 }
@@ -164,10 +164,10 @@ static mm_status crop_backward(nets_op *op, const nets_op_args *args, mm_stream 
 static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     crop_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a crop");
-    op->base.impl = &nets_host_crop;
+    op->base.impl = &nets_host_op_crop;
     op->pool = nets_host_pool(backend);
-    memcpy(op->x, desc->x, sizeof op->x);
-    memcpy(op->y, desc->y, sizeof op->y);
+    memcpy(op->x, desc->x[0].dims, sizeof op->x);
+    memcpy(op->y, desc->y.dims, sizeof op->y);
     memcpy(op->offset, desc->attrs.offset, sizeof op->offset);
     *op_out = &op->base;
     return MM_OK;
@@ -175,5 +175,7 @@ static mm_status create_crop(nets_backend *backend, const nets_op_desc *desc, ne
 
 static void destroy(nets_op *op) { free(op); }
 
-const nets_op_impl nets_host_concat = {create_concat, destroy, NULL, concat_forward, concat_backward};
-const nets_op_impl nets_host_crop = {create_crop, destroy, NULL, crop_forward, crop_backward};
+const nets_op_impl nets_host_op_concat = {NETS_DTYPE_BIT(MM_F32), create_concat,  destroy, NULL,
+                                          concat_forward,         concat_backward};
+const nets_op_impl nets_host_op_crop = {NETS_DTYPE_BIT(MM_F32), create_crop,  destroy, NULL,
+                                        crop_forward,           crop_backward};

@@ -17,7 +17,8 @@ typedef struct update_job {
 static void update_sgd(const nets_update_param *p, const nets_update_args *args, int64_t from, int64_t to) {
     float *weight = p->weight, *momentum = p->state[0];
     const float *gradient = p->gradient;
-    float lr = *args->lr, keep = (float)args->optimizer.momentum, decay = (float)args->optimizer.weight_decay;
+    float lr = *args->lr, keep = (float)args->optimizer.momentum;
+    float decay = p->decayed ? (float)args->optimizer.weight_decay : 0;
     for (int64_t i = from; i < to; i++) {
         float v = keep * momentum[i] + (gradient[i] + decay * weight[i]);
         momentum[i] = v;
@@ -28,7 +29,8 @@ static void update_sgd(const nets_update_param *p, const nets_update_args *args,
 static void update_adamw(const nets_update_param *p, const nets_update_args *args, int64_t from, int64_t to) {
     float *restrict weight = p->weight, *restrict average = p->state[0], *restrict square = p->state[1];
     const float *restrict gradient = p->gradient;
-    const nets_adamw_factors f = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
+    nets_adamw_factors f = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
+    if (!p->decayed) f.decay = 0;
     for (int64_t i = from; i < to; i++) weight[i] = nets_adamw_move(f, weight[i], gradient[i], &average[i], &square[i]);
 }
 

@@ -46,7 +46,7 @@ static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
 }
 
 mm_status nets_net_print(const nets_net *net, FILE *stream) {
-    const int64_t *image = nets_net_layer(net, 0)->shape;
+    const int64_t *image = nets_net_layer(net, 0)->shape.dims;
     fprintf(stream, "{\n  \"format\": \"%s\",\n  \"version\": %d,\n  \"name\": ", NETS_NET_FILE_FORMAT,
             NETS_NET_FILE_VERSION);
     MM_TRY(print_string(stream, nets_net_name(net)));

@@ -3,7 +3,6 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "nets/net_attrs.h"
 #include "nets/net_ops.h"
 
 /* ---------------------------------------------------------------- for people */
@@ -28,8 +27,9 @@ static void print_op(FILE *stream, nets_op_kind op, bool in_depth) {
         fprintf(stream, "  inputs: %d to %d\n", info->min_inputs, info->max_inputs);
     else if (info->max_inputs > 1 || in_depth)
         fprintf(stream, "  inputs: %d\n", info->max_inputs);
-    fprintf(stream, "  output: %s\n", info->shape);
-    if (in_depth && info->weights) fprintf(stream, "  parameters: %s\n", info->weights);
+    fprintf(stream, "  output: %s\n", info->output);
+    char params[NETS_PARAMS_TEXT_CAPACITY];
+    if (in_depth && *nets_params_text(op, params)) fprintf(stream, "  parameters: %s\n", params);
     const nets_attr *attr = nets_attr_of(op, 0);
     if (in_depth && attr) fprintf(stream, "\n  %-13s %-7s %-13s %s\n", "attribute", "type", "default", "allowed");
     for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) print_attr(stream, attr, in_depth);
@@ -69,11 +69,13 @@ static json_t *attr_json(const nets_attr *attr) {
 static json_t *op_json(nets_op_kind op) {
     const nets_op_info *info = nets_op_info_of(op);
     const nets_attr *attr;
+    char params[NETS_PARAMS_TEXT_CAPACITY];
     json_t *attrs = json_array();
     for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) json_array_append_new(attrs, attr_json(attr));
     return json_pack("{s:s, s:s, s:i, s:i, s:s, s:s?, s:o, s:o}", "op", info->name, "what", info->what, "inputs_least",
-                     info->min_inputs, "inputs_most", info->max_inputs, "output", info->shape, "parameters",
-                     info->weights, "attributes", attrs, "example", json_loads(info->example, 0, NULL));
+                     info->min_inputs, "inputs_most", info->max_inputs, "output", info->output, "parameters",
+                     *nets_params_text(op, params) ? params : NULL, "attributes", attrs, "example",
+                     json_loads(info->example, 0, NULL));
 }
 
 static mm_status print_json(FILE *stream, nets_op_kind first, nets_op_kind end) {

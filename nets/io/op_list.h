@@ -1,4 +1,4 @@
-/* The operations of network files, documented from the tables that the parser reads (net_ops.h, net_attrs.h). */
+/* The operations of network files, documented from the tables that the parser reads (net_ops.h). */
 #ifndef NETS_IO_OP_LIST_H
 #define NETS_IO_OP_LIST_H
 

@@ -35,7 +35,7 @@ static int crop(const zoo *z, const char *name, int64_t offset, int64_t height, 
 /* Coarse scores plus the part of a pool's scores that they cover. */
 static int fuse(const zoo *z, int pool, int64_t offset, int scores, int coarse) {
     if (coarse < 0) return -1; /* the net has failed before */
-    const int64_t *shape = nets_net_layer(z->net, coarse)->shape;
+    const int64_t *shape = nets_net_layer(z->net, coarse)->shape.dims;
     int cut = crop(z, zoo_namef("score_pool%dc", pool).text, offset, shape[0], shape[1], scores);
     return zoo_add(z, zoo_namef("fuse_pool%d", pool).text, coarse, cut);
 }

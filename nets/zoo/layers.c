@@ -79,7 +79,7 @@ int zoo_concat(const zoo *z, const char *name, const int *inputs, int n_inputs) 
 
 int zoo_crop(const zoo *z, const char *name, int input, int like) {
     if (like < 0) return -1; /* the net has failed before */
-    const int64_t *shape = nets_net_layer(z->net, like)->shape;
+    const int64_t *shape = nets_net_layer(z->net, like)->shape.dims;
     const nets_attrs attrs = {.out_size = {shape[0], shape[1]}, .center = true};
     return nets_add1(z->net, name, NETS_CROP, &attrs, input);
 }

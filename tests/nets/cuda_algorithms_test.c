@@ -15,10 +15,9 @@
 static const nets_op_desc CONV = {
     .kind = NETS_CONV,
     .attrs = {.out_channels = 16, .kernel = {3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}, .groups = 1},
-    .x = {8, 12, 12, 8},
-    .y = {8, 12, 12, 16},
+    .x = {{4, {8, 12, 12, 8}}},
+    .y = {4, {8, 12, 12, 16}},
     .n_inputs = 1,
-    .channels = {8},
     .training = true,
     .wants_dx = true,
 };
@@ -84,12 +83,12 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
     op_rig rig;
     nets_op *op;
     nets_op_desc desc = CONV;
-    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x, true, true);
+    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x[0].dims, true, true);
     op_rig_reopen(&rig, &f->config);
     op_rig_run(&rig, MM_FORWARD);
     mm_stream_destroy(rig.stream);
     long timed = cuda_emulation_dnn_timed();
-    desc.x[0] = desc.y[0] = 4;
+    desc.x[0].dims[0] = desc.y.dims[0] = 4;
     if (nets_op_create(rig.backend, &desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
     assert_true(cuda_emulation_dnn_timed() > timed);
     assert_int_equal(f->warnings, 0);
@@ -152,8 +151,8 @@ static void outputs_are_deterministic_even_where_gradients_need_not_be(void **st
 static void an_output_does_not_take_what_was_kept_for_a_gradient(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc back = transposed();
-    back.x[3] = back.channels[0] = 16;
-    back.y[3] = back.attrs.out_channels = 8;
+    back.x[0].dims[3] = 16;
+    back.y.dims[3] = back.attrs.out_channels = 8;
     f->config.algorithms_path = f->path;
     cuda_emulation_dnn_slow_engines(0.1);
     for (int again = 0; again < 2; again++) {
@@ -500,17 +499,17 @@ static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **stat
     nets_backend *backend;
     nets_op *op;
     nets_op_desc huge = CONV;
-    huge.x[0] = huge.y[0] = INT64_C(1) << 20;
+    huge.x[0].dims[0] = huge.y.dims[0] = INT64_C(1) << 20;
     assert_int_equal(algorithms_workspace(f, &huge, MM_BACKWARD), WEIGHTS_BYTES + ENGINE_NONDETERMINISTIC_BYTES);
     assert_int_equal(f->warnings, 1);
     assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
     cuda_emulation_fail("cudnnBackendFinalize", 1, cudaErrorMemoryAllocation);
     assert_int_equal(nets_op_create(backend, &huge, &op), MM_ERR_UNSUPPORTED);
-    huge.x[0] = huge.y[0] = INT64_C(1) << 26;
+    huge.x[0].dims[0] = huge.y.dims[0] = INT64_C(1) << 26;
     assert_int_equal(nets_op_create(backend, &huge, &op), MM_ERR_UNSUPPORTED);
     nets_backend_close(backend);
     cuda_emulation_set_devices(0);
-    huge.x[0] = huge.y[0] = INT64_C(1) << 20;
+    huge.x[0].dims[0] = huge.y.dims[0] = INT64_C(1) << 20;
     assert_int_equal(algorithms_workspace(f, &huge, MM_FORWARD), WEIGHTS_BYTES + (1 << 20));
 }
 

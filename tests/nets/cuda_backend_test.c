@@ -204,7 +204,7 @@ static void captured_work_reads_learning_rate_and_iteration_when_it_runs(void **
     op_rig_init(&plain, NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, (const int64_t[4]){1, 10, 10, 50}, true, true);
     float *lr = op_rig_alloc(&rig, 4), *momentum = op_rig_alloc(&rig, 4 * N);
     float *weight = op_rig_alloc(&rig, 4 * N), expected = 0;
-    const nets_update_param param = {weight, {momentum}, rig.args.at[NETS_X], N};
+    const nets_update_param param = {weight, {momentum}, rig.args.at[NETS_X], N, true};
     const nets_update_args args = {.params = &param, .n_params = 1, .lr = lr, .rng = rig.args.at[NETS_RNG]};
     cudaStream_t stream = mm_cuda_stream(rig.stream);
     assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -243,7 +243,8 @@ static void check_captured(nets_op_kind kind, const nets_attrs *attrs) {
         for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&plain, phase);
         assert_memory_equal(rig.args.at[NETS_Y], plain.args.at[NETS_Y], (size_t)rig.bytes[NETS_Y]);
         assert_memory_equal(rig.args.at[NETS_DX], plain.args.at[NETS_DX], (size_t)rig.bytes[NETS_DX]);
-        if (rig.w_elems) assert_memory_equal(rig.args.at[NETS_DW], plain.args.at[NETS_DW], (size_t)rig.bytes[NETS_DW]);
+        if (rig.bytes[NETS_W])
+            assert_memory_equal(rig.args.at[NETS_DW], plain.args.at[NETS_DW], (size_t)rig.bytes[NETS_DW]);
     }
     destroy_captured(&c);
     op_rig_fini(&rig);

@@ -11,10 +11,9 @@
 static const nets_op_desc CONV = {
     .kind = NETS_CONV,
     .attrs = {.out_channels = 16, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}, .groups = 1},
-    .x = {8, 12, 12, 8},
-    .y = {8, 12, 12, 16},
+    .x = {{4, {8, 12, 12, 8}}},
+    .y = {4, {8, 12, 12, 16}},
     .n_inputs = 1,
-    .channels = {8},
     .training = true,
     .wants_dx = true,
 };
@@ -65,11 +64,11 @@ static void what_is_no_product_is_not_given_to_cublas(void **state) {
     nets_op_desc none[4];
     for (int i = 0; i < 4; i++) none[i] = CONV;
     none[0].attrs.kernel[1] = 2;
-    none[0].y[2] = 11;
+    none[0].y.dims[2] = 11;
     none[1].attrs.stride[0] = 2;
-    none[1].y[1] = 6;
+    none[1].y.dims[1] = 6;
     none[2].attrs.pad[1] = 1;
-    none[2].y[2] = 14;
+    none[2].y.dims[2] = 14;
     none[3].attrs.groups = 2;
     long asked = cuda_emulation_calls("cublasLtMatmulAlgoGetHeuristic");
     for (int i = 0; i < 4; i++) algorithms_workspace(f, &none[i], MM_BACKWARD);
@@ -83,7 +82,7 @@ static void matrices_of_more_than_2_to_the_31_elements_are_products(void **state
     algorithms_rig *f = *state;
     nets_op_desc huge = CONV;
     huge.training = huge.wants_dx = false;
-    huge.x[0] = huge.y[0] = INT64_C(1) << 21;
+    huge.x[0].dims[0] = huge.y.dims[0] = INT64_C(1) << 21;
     f->config.log.level = MM_LOG_DEBUG;
     f->looked_for = "  product 0 1=20 2=1 3=0 4=0 5=0 6=0 7=0 8=0: taken";
     algorithms_workspace(f, &huge, MM_FORWARD);
@@ -186,7 +185,7 @@ static void a_product_kept_for_what_is_none_is_made_anew(void **state) {
     nets_op_desc strided = CONV;
     nets_conv_shape shape = FORWARD;
     strided.attrs.stride[0] = shape.stride[0] = 2;
-    strided.y[1] = shape.y[1] = 6;
+    strided.y.dims[1] = shape.y[1] = 6;
     f->config.algorithms_path = f->path;
     const int64_t bytes = algorithms_workspace(f, &strided, MM_FORWARD);
     algorithms_keep_instead(f, &shape, &(nets_conv_choice){.api = NETS_CONV_PRODUCT, .algorithm = PRODUCT_PLAIN});
@@ -213,7 +212,7 @@ static void check_sums(const nets_op_desc *desc, bool adds) {
                                             .deterministic = BY[way].deterministic};
         cuda_emulation_blas_slow_products(BY[way].slow);
         cuda_emulation_dnn_slow_engines(10);
-        op_rig_init(&rigs[way], desc->kind, &desc->attrs, desc->x, true, true);
+        op_rig_init(&rigs[way], desc->kind, &desc->attrs, desc->x[0].dims, true, true);
         op_rig_reopen(&rigs[way], &config); /* which keeps nothing: each times anew */
         if (adds) op_rig_give_earlier(&rigs[way], rigs[way].args.at[NETS_X]);
         long executed = cuda_emulation_blas_executed();
@@ -229,12 +228,14 @@ static void check_sums(const nets_op_desc *desc, bool adds) {
 static void products_compute_what_algorithms_compute(void **state) {
     (void)state;
     static const nets_op_desc CASES[] = {
-        {.kind = NETS_CONV, .attrs = {.out_channels = 12, .kernel = {1, 1}, .bias = true}, .x = {2, 6, 4, 8}},
-        {.kind = NETS_CONV, .attrs = {.out_channels = 5, .kernel = {1, 1}}, .x = {3, 7, 5, 3}},
-        {.kind = NETS_CONV, .attrs = {.out_channels = 1, .kernel = {1, 1}, .dilation = {2, 3}}, .x = {1, 1, 9, 1}},
-        {.kind = NETS_CONV_TRANSPOSE, .attrs = {.out_channels = 7, .kernel = {1, 1}}, .x = {2, 3, 5, 6}},
-        {.kind = NETS_LINEAR, .attrs = {.out_channels = 10, .bias = true}, .x = {3, 1, 1, 17}},
-        {.kind = NETS_LINEAR, .attrs = {.out_channels = 4}, .x = {2, 3, 5, 6}},
+        {.kind = NETS_CONV, .attrs = {.out_channels = 12, .kernel = {1, 1}, .bias = true}, .x = {{4, {2, 6, 4, 8}}}},
+        {.kind = NETS_CONV, .attrs = {.out_channels = 5, .kernel = {1, 1}}, .x = {{4, {3, 7, 5, 3}}}},
+        {.kind = NETS_CONV,
+         .attrs = {.out_channels = 1, .kernel = {1, 1}, .dilation = {2, 3}},
+         .x = {{4, {1, 1, 9, 1}}}},
+        {.kind = NETS_CONV_TRANSPOSE, .attrs = {.out_channels = 7, .kernel = {1, 1}}, .x = {{4, {2, 3, 5, 6}}}},
+        {.kind = NETS_LINEAR, .attrs = {.out_channels = 10, .bias = true}, .x = {{4, {3, 1, 1, 17}}}},
+        {.kind = NETS_LINEAR, .attrs = {.out_channels = 4}, .x = {{4, {2, 3, 5, 6}}}},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)
         for (int adds = 0; adds < 2; adds++) check_sums(&CASES[i], adds);
@@ -243,7 +244,7 @@ static void products_compute_what_algorithms_compute(void **state) {
 static nets_op_desc of_one_pixel(nets_op_kind kind) {
     nets_op_desc desc = CONV;
     desc.kind = kind;
-    desc.x[1] = desc.x[2] = desc.y[1] = desc.y[2] = 1;
+    desc.x[0].dims[1] = desc.x[0].dims[2] = desc.y.dims[1] = desc.y.dims[2] = 1;
     return desc;
 }
 
@@ -320,7 +321,7 @@ static void a_launch_of_a_product_that_fails_is_reported(void **state) {
     static const char *const CALLS[] = {"cublasLtMatmul", "kernel_launch"};
     algorithms_rig *f = *state;
     op_rig rig;
-    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x, true, true);
+    op_rig_init(&rig, NETS_CONV, &CONV.attrs, CONV.x[0].dims, true, true);
     op_rig_reopen(&rig, &f->config);
     for (size_t i = 0; i < sizeof CALLS / sizeof CALLS[0]; i++) {
         cuda_emulation_fail(CALLS[i], 1, cudaErrorMemoryAllocation);

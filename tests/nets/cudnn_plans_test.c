@@ -52,12 +52,12 @@ typedef struct fixture {
 static nets_conv_shape shape_of(const nets_net *net, const nets_layer *l, int layer, int64_t batch) {
     const bool transposed = l->op == NETS_CONV_TRANSPOSE;
     nets_conv_shape s = {.groups = (int)l->attrs.groups};
-    int64_t x[4], y[4];
-    assert_int_equal(nets_net_shape(net, l->inputs[0], batch, transposed ? y : x), MM_OK);
-    assert_int_equal(nets_net_shape(net, layer, batch, transposed ? x : y), MM_OK);
+    nets_shape x, y;
+    assert_int_equal(nets_net_shape(net, l->inputs[0], batch, transposed ? &y : &x), MM_OK);
+    assert_int_equal(nets_net_shape(net, layer, batch, transposed ? &x : &y), MM_OK);
     for (int d = 0; d < 4; d++) {
-        s.x[d] = (int)x[d];
-        s.y[d] = (int)y[d];
+        s.x[d] = (int)x.dims[d];
+        s.y[d] = (int)y.dims[d];
     }
     for (int d = 0; d < 2; d++) {
         s.kernel[d] = (int)l->attrs.kernel[d];

@@ -34,7 +34,7 @@ static float rate_of(int iteration) { return 0.1f / (float)(1 + iteration); }
 /* The batch is overwritten at once, as a reader would. */
 static void submit(tiny_run *f, int iteration) {
     const nets_lowered *lowered = nets_exec_lowered(f->exec);
-    const int64_t *shape = nets_net_layer(f->net, 0)->shape;
+    const int64_t *shape = nets_net_layer(f->net, 0)->shape.dims;
     size_t images = (size_t)(lowered->batch * shape[0] * shape[1] * shape[2]) * sizeof(float);
     float *copy = malloc(images);
     int32_t labels[TINY_BATCH];

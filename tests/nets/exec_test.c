@@ -102,6 +102,66 @@ static void tiny_trains_as_the_reference_under_either(void **state) {
     train_as_reference("tiny", "liveness");
 }
 
+/* Layers of samples with any number of dimensions: a matrix here, or an image of one row. */
+static nets_net *build_of_samples(const nets_shape *shape) {
+    nets_net *net;
+    assert_int_equal(nets_net_create("samples", &net), MM_OK);
+    int data = nets_add_samples(net, shape, 4);
+    int normed = nets_add1(net, "bn", NETS_BATCH_NORM, NULL, data);
+    int relu = nets_add1(net, "relu", NETS_RELU, NULL, normed);
+    int lrn = nets_add1(net, "lrn", NETS_LRN, &(nets_attrs){.size = 3}, relu);
+    int sum = nets_add(net, "sum", NETS_ADD, NULL, (const int[]){lrn, data}, 2);
+    int cat = nets_add(net, "cat", NETS_CONCAT, NULL, (const int[]){sum, relu}, 2);
+    int dropped = nets_add1(net, "drop", NETS_DROPOUT, &(nets_attrs){.p = 0.25f}, cat);
+    int scores = nets_add1(net, "fc", NETS_LINEAR, &(nets_attrs){.out_channels = 4, .bias = true}, dropped);
+    nets_add1(net, "loss", NETS_LOSS, NULL, scores);
+    if (nets_net_finish(net) != MM_OK) fail_msg("%s", mm_last_error());
+    return net;
+}
+
+static void samples_of_any_rank_train_to_the_same_bits(void **state) {
+    (void)state;
+    static const nets_shape SHAPES[] = {
+        {3, {5, 1, 6}}, {2, {5, 6}}, {7, {1, 5, 1, 1, 1, 1, 6}}}; /* of the same elements */
+    float losses[3], *weights[3];
+    for (int i = 0; i < 3; i++) {
+        fixture f = {.net = build_of_samples(&SHAPES[i])};
+        assert_int_equal(make_manager("liveness", 16 << 20, &f.manager), MM_OK);
+        if (nets_exec_create(f.net, BATCH, NETS_TRAIN, f.manager, "host", &SGD, &f.train) != MM_OK)
+            fail_msg("%s", mm_last_error());
+        assert_int_equal(nets_exec_init(f.train, 11), MM_OK);
+        ref_batch(f.net, BATCH, 4, &f.images, &f.labels);
+        const mm_graph *graph = nets_exec_lowered(f.train)->graph;
+        mm_tensor out;
+        assert_int_equal(mm_graph_find_tensor(graph, "sum.out", &out), MM_OK);
+        assert_int_equal(mm_graph_tensor(graph, out)->rank, SHAPES[i].rank + 1);
+        for (int k = 0; k < ITERATIONS; k++) losses[i] = iterate(&f, f.train, BATCH).loss;
+        int param = nets_net_find_param(f.net, "fc.weight");
+        size_t bytes = (size_t)nets_net_param(f.net, param)->elems * sizeof(float);
+        weights[i] = malloc(bytes);
+        assert_non_null(weights[i]);
+        memcpy(weights[i], nets_exec_param(f.train, param, NETS_VALUE), bytes);
+        assert_true(losses[i] == losses[0]);
+        assert_memory_equal(weights[i], weights[0], bytes);
+        finish(&f);
+    }
+    for (int i = 0; i < 3; i++) free(weights[i]);
+}
+
+static void operations_of_images_refuse_other_shapes_by_name(void **state) {
+    (void)state;
+    nets_net *net;
+    assert_int_equal(nets_net_create("samples", &net), MM_OK);
+    int data = nets_add_samples(net, &(nets_shape){2, {5, 6}}, 4);
+    assert_int_equal(nets_add1(net, "c", NETS_CONV, &(nets_attrs){.out_channels = 2, .kernel = {1, 1}}, data), -1);
+    assert_string_equal(mm_last_error(), "layer c: conv takes inputs of 3 dimensions, not 5x6");
+    nets_net_destroy(net);
+    assert_int_equal(nets_net_create("samples", &net), MM_OK);
+    assert_int_equal(nets_add_samples(net, &(nets_shape){MM_RANK_MAX, {1, 1, 1, 1, 1, 1, 1, 1}}, 4), -1);
+    assert_string_equal(mm_last_error(), "net samples: samples of 8 dimensions: must be from 1 to 7");
+    nets_net_destroy(net);
+}
+
 static void smaller_batch_and_evaluation_share_the_parameters(void **state) {
     (void)state;
     fixture f;
@@ -256,6 +316,8 @@ int main(void) {
         cmocka_unit_test(resnet20_trains_as_the_reference_under_naive),
         cmocka_unit_test(resnet20_trains_as_the_reference_under_liveness),
         cmocka_unit_test(tiny_trains_as_the_reference_under_either),
+        cmocka_unit_test(samples_of_any_rank_train_to_the_same_bits),
+        cmocka_unit_test(operations_of_images_refuse_other_shapes_by_name),
         cmocka_unit_test(smaller_batch_and_evaluation_share_the_parameters),
         cmocka_unit_test(initial_values_are_set_again_by_init),
         cmocka_unit_test(wrong_batch_or_label_is_refused_and_the_executor_stays_usable),

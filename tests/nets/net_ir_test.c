@@ -80,16 +80,16 @@ static void shapes_shrink_by_stage(void **state) {
     int found = 0;
     for (int i = 0; i < nets_net_layers(net); i++) {
         const nets_layer *layer = nets_net_layer(net, i);
-        int64_t dims[4];
-        assert_int_equal(nets_net_shape(net, i, 128, dims), MM_OK);
+        nets_shape shape;
+        assert_int_equal(nets_net_shape(net, i, 128, &shape), MM_OK);
         if (strcmp(layer->name, "layer2.0.conv1") == 0) {
-            assert_memory_equal(dims, ((const int64_t[4]){128, 16, 16, 32}), sizeof dims);
+            assert_true(nets_shape_equal(&shape, &(nets_shape){4, {128, 16, 16, 32}}));
             found++;
         } else if (strcmp(layer->name, "layer3.4.relu2") == 0) {
-            assert_memory_equal(dims, ((const int64_t[4]){128, 8, 8, 64}), sizeof dims);
+            assert_true(nets_shape_equal(&shape, &(nets_shape){4, {128, 8, 8, 64}}));
             found++;
         } else if (strcmp(layer->name, "avgpool") == 0) {
-            assert_memory_equal(dims, ((const int64_t[4]){128, 1, 1, 64}), sizeof dims);
+            assert_true(nets_shape_equal(&shape, &(nets_shape){4, {128, 1, 1, 64}}));
             found++;
         }
     }
@@ -100,10 +100,10 @@ static void shapes_shrink_by_stage(void **state) {
 static void batch_out_of_range_is_refused_by_layer(void **state) {
     (void)state;
     nets_net *net;
-    int64_t dims[4];
+    nets_shape shape;
     assert_int_equal(nets_zoo_build("resnet20", &net), MM_OK);
-    assert_int_equal(nets_net_shape(net, 1, 0, dims), MM_ERR_INVALID);
-    assert_int_equal(nets_net_shape(net, 1, INT64_MAX / 1000, dims), MM_ERR_INVALID);
+    assert_int_equal(nets_net_shape(net, 1, 0, &shape), MM_ERR_INVALID);
+    assert_int_equal(nets_net_shape(net, 1, INT64_MAX / 1000, &shape), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "conv1"));
     nets_net_destroy(net);
 }

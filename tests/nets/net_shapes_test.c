@@ -73,7 +73,7 @@ static void shapes_and_weights_are_those_of_torch(void **state) {
         assert_int_equal(nets_net_create("net", &net), MM_OK);
         int layer = nets_add1(net, "layer", c->op, &c->attrs, nets_add_data(net, c->in[0], c->in[1], c->in[2], 10));
         if (layer < 0) fail_msg("case %zu: %s", i, mm_last_error());
-        assert_memory_equal(nets_net_layer(net, layer)->shape, c->out, sizeof c->out);
+        assert_memory_equal(nets_net_layer(net, layer)->shape.dims, c->out, sizeof c->out);
         assert_int_equal(nets_net_params(net), c->weight[0] > 0);
         if (c->weight[0]) {
             assert_memory_equal(nets_net_param(net, 0)->dims, c->weight, sizeof c->weight);
@@ -92,9 +92,9 @@ static void concat_adds_up_channels(void **state) {
     for (int i = 1; i <= NETS_MAX_INPUTS; i++)
         inputs[i] = nets_add1(net, "conv", NETS_CONV, &(nets_attrs){.out_channels = i, .kernel = {1, 1}}, inputs[0]);
     int layer = nets_add(net, "all", NETS_CONCAT, NULL, inputs, NETS_MAX_INPUTS);
-    assert_memory_equal(nets_net_layer(net, layer)->shape, ((const int64_t[3]){4, 5, 3 + 7 * 8 / 2}), 24);
+    assert_memory_equal(nets_net_layer(net, layer)->shape.dims, ((const int64_t[3]){4, 5, 3 + 7 * 8 / 2}), 24);
     layer = nets_add(net, "two", NETS_CONCAT, NULL, inputs, 2);
-    assert_memory_equal(nets_net_layer(net, layer)->shape, ((const int64_t[3]){4, 5, 4}), 24);
+    assert_memory_equal(nets_net_layer(net, layer)->shape.dims, ((const int64_t[3]){4, 5, 4}), 24);
     assert_int_equal(nets_add(net, "too many", NETS_CONCAT, NULL, inputs, NETS_MAX_INPUTS + 1), -1);
     assert_string_equal(mm_last_error(), "layer too many: concat takes 2 to 8 inputs, not 9");
     nets_net_destroy(net);
@@ -107,8 +107,8 @@ static void one_map_may_be_two_inputs(void **state) {
     int data = nets_add_data(net, 4, 5, 3, 10);
     int sum = nets_add(net, "sum", NETS_ADD, NULL, (const int[]){data, data}, 2);
     int cat = nets_add(net, "cat", NETS_CONCAT, NULL, (const int[]){data, sum, data}, 3);
-    assert_memory_equal(nets_net_layer(net, sum)->shape, ((const int64_t[3]){4, 5, 3}), 24);
-    assert_memory_equal(nets_net_layer(net, cat)->shape, ((const int64_t[3]){4, 5, 9}), 24);
+    assert_memory_equal(nets_net_layer(net, sum)->shape.dims, ((const int64_t[3]){4, 5, 3}), 24);
+    assert_memory_equal(nets_net_layer(net, cat)->shape.dims, ((const int64_t[3]){4, 5, 9}), 24);
     nets_net_destroy(net);
 }
 
@@ -128,7 +128,7 @@ static void expect_pair_refused(nets_op_kind op, const char *message) {
 static void inputs_that_do_not_fit_together_are_refused(void **state) {
     (void)state;
     expect_pair_refused(NETS_CONCAT, "layer pair: its input 1 is 4x4, not 8x8 as the first");
-    expect_pair_refused(NETS_CROP, "layer pair: crop takes 1 inputs, not 2");
+    expect_pair_refused(NETS_CROP, "layer pair: crop takes 1 input, not 2");
 }
 
 typedef struct refusal {
@@ -222,9 +222,9 @@ static void chains_that_overflow_are_refused(void **state) {
     x = nets_add1(net, "wide", NETS_UPSAMPLE, &wide, x);
     x = nets_add1(net, "high", NETS_UPSAMPLE, &high, x);
     assert_true(x > 0);
-    int64_t dims[4];
-    assert_int_equal(nets_net_shape(net, x, 1 << 20, dims), MM_OK);
-    assert_int_equal(nets_net_shape(net, x, (1 << 20) + 1, dims), MM_ERR_INVALID);
+    nets_shape shape;
+    assert_int_equal(nets_net_shape(net, x, 1 << 20, &shape), MM_OK);
+    assert_int_equal(nets_net_shape(net, x, (1 << 20) + 1, &shape), MM_ERR_INVALID);
     assert_int_equal(nets_add1(net, "wider", NETS_UPSAMPLE, &wide, x), -1);
     assert_string_equal(
         mm_last_error(),

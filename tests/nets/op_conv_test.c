@@ -21,7 +21,7 @@ static void check_all_gradients(op_rig *rig) {
     op_rig_run(rig, MM_BACKWARD);
     if (rig->desc.wants_dx) op_rig_check_gradient(rig, NETS_X, NETS_DX, 0.25f, 1e-3);
     op_rig_check_gradient(rig, NETS_W, NETS_DW, 0.25f, 1e-3);
-    if (rig->b_elems) op_rig_check_gradient(rig, NETS_B, NETS_DB, 0.25f, 1e-3);
+    if (rig->bytes[NETS_B]) op_rig_check_gradient(rig, NETS_B, NETS_DB, 0.25f, 1e-3);
 }
 
 static void check_conv_gradients(const nets_attrs *attrs, const int64_t x[4], bool wants_dx) {
@@ -64,9 +64,9 @@ static void conv_without_input_gradient_computes_the_same_weight_gradient(void *
 /* The definition, for NHWC images and OIHW weights. */
 static float conv_at(const op_rig *rig, int64_t n, int64_t oy, int64_t ox, int64_t o) {
     const nets_attrs *a = &rig->desc.attrs;
-    const int64_t *x = rig->desc.x, in_group = x[3] / a->groups, group = o / (rig->desc.y[3] / a->groups);
+    const int64_t *x = rig->desc.x[0].dims, in_group = x[3] / a->groups, group = o / (rig->desc.y.dims[3] / a->groups);
     const float *in = op_rig_floats(rig, NETS_X), *w = op_rig_floats(rig, NETS_W);
-    double sum = rig->b_elems ? op_rig_floats(rig, NETS_B)[o] : 0;
+    double sum = rig->bytes[NETS_B] ? op_rig_floats(rig, NETS_B)[o] : 0;
     for (int64_t c = 0; c < in_group; c++)
         for (int64_t ky = 0; ky < a->kernel[0]; ky++)
             for (int64_t kx = 0; kx < a->kernel[1]; kx++) {
@@ -80,7 +80,7 @@ static float conv_at(const op_rig *rig, int64_t n, int64_t oy, int64_t ox, int64
 }
 
 static void check_definition(const op_rig *rig) {
-    const int64_t *y = rig->desc.y;
+    const int64_t *y = rig->desc.y.dims;
     const float *out = op_rig_floats(rig, NETS_Y);
     for (int64_t i = 0; i < op_rig_elems(rig, NETS_Y); i++) {
         int64_t o = i % y[3], ox = i / y[3] % y[2], oy = i / (y[3] * y[2]) % y[1], n = i / (y[3] * y[2] * y[1]);

@@ -20,7 +20,8 @@ static const int64_t X[4] = {2, 4, 3, 16};
 /* torch's: weights [in, out / groups, kh, kw]. The caller frees it. */
 static double *definition(const op_rig *rig) {
     const nets_attrs *a = &rig->desc.attrs;
-    const int64_t *x = rig->desc.x, *y = rig->desc.y, in_group = x[3] / a->groups, out_group = y[3] / a->groups;
+    const int64_t *x = rig->desc.x[0].dims, *y = rig->desc.y.dims, in_group = x[3] / a->groups,
+                  out_group = y[3] / a->groups;
     const float *in = op_rig_floats(rig, NETS_X), *w = op_rig_floats(rig, NETS_W);
     double *out = calloc((size_t)op_rig_elems(rig, NETS_Y), sizeof *out);
     assert_non_null(out);
@@ -36,7 +37,7 @@ static double *definition(const op_rig *rig) {
                         (double)in[e] * w[((c * out_group + o) * a->kernel[0] + ky) * a->kernel[1] + kx];
                 }
     }
-    if (rig->b_elems)
+    if (rig->bytes[NETS_B])
         for (int64_t e = 0; e < op_rig_elems(rig, NETS_Y); e++) out[e] += op_rig_floats(rig, NETS_B)[e % y[3]];
     return out;
 }
@@ -44,8 +45,8 @@ static double *definition(const op_rig *rig) {
 static void check(const nets_attrs *attrs, const int64_t x[4], int64_t height, int64_t width) {
     op_rig rig;
     op_rig_init(&rig, NETS_CONV_TRANSPOSE, attrs, x, true, true);
-    assert_int_equal(rig.desc.y[1], height);
-    assert_int_equal(rig.desc.y[2], width);
+    assert_int_equal(rig.desc.y.dims[1], height);
+    assert_int_equal(rig.desc.y.dims[2], width);
     op_rig_run(&rig, MM_FORWARD);
     double *expected = definition(&rig);
     for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++)
@@ -54,7 +55,7 @@ static void check(const nets_attrs *attrs, const int64_t x[4], int64_t height, i
     op_rig_run(&rig, MM_BACKWARD);
     op_rig_check_gradient(&rig, NETS_X, NETS_DX, 0.25f, 1e-3);
     op_rig_check_gradient(&rig, NETS_W, NETS_DW, 0.25f, 1e-3);
-    if (rig.b_elems) op_rig_check_gradient(&rig, NETS_B, NETS_DB, 0.25f, 1e-3);
+    if (rig.bytes[NETS_B]) op_rig_check_gradient(&rig, NETS_B, NETS_DB, 0.25f, 1e-3);
     op_rig_fini(&rig);
 }
 

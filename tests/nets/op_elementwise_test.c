@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,6 +156,26 @@ static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
     op_rig_fini(&rig);
 }
 
+/* By its name and the types it has, whatever its shapes: never computed as if it were another type. */
+static void maps_of_a_type_that_an_op_lacks_are_refused_by_name(void **state) {
+    (void)state;
+    op_rig rig;
+    nets_op *op;
+    char expected[128];
+    op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
+    for (nets_op_kind kind = NETS_DATA + 1; kind < NETS_OP_KINDS; kind++)
+        for (mm_dtype dtype = MM_I32; dtype < MM_DTYPES; dtype++) {
+            nets_op_desc desc = rig.desc;
+            desc.kind = kind;
+            desc.maps = dtype;
+            assert_int_equal(nets_op_create(rig.backend, &desc, &op), MM_ERR_UNSUPPORTED);
+            snprintf(expected, sizeof expected, "device %s has no %s of %s maps, only of f32", rig.backend->ops->name,
+                     nets_op_name(kind), mm_dtype_name(dtype));
+            assert_string_equal(mm_last_error(), expected);
+        }
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(relu_forward_keeps_the_positive),
@@ -166,6 +187,7 @@ int main(void) {
         cmocka_unit_test(add_backward_copies_unless_storage_is_shared),
         cmocka_unit_test(add_backward_adds_earlier_contributions_also_in_their_place),
         cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
+        cmocka_unit_test(maps_of_a_type_that_an_op_lacks_are_refused_by_name),
     };
     OP_RIG_RUN(tests);
 }

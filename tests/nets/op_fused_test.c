@@ -23,8 +23,8 @@ static void move(const op_rig *from, nets_role out, op_rig *to, nets_role in) {
 
 static void check_same(const op_rig *a, nets_role of, const void *b, const char *what) {
     if (memcmp(a->args.at[of], b, (size_t)a->bytes[of]) != 0)
-        fail_msg("%s of %lldx%lldx%lldx%lld: other bits", what, (long long)a->desc.x[0], (long long)a->desc.x[1],
-                 (long long)a->desc.x[2], (long long)a->desc.x[3]);
+        fail_msg("%s of %lldx%lldx%lldx%lld: other bits", what, (long long)a->desc.x[0].dims[0],
+                 (long long)a->desc.x[0].dims[1], (long long)a->desc.x[0].dims[2], (long long)a->desc.x[0].dims[3]);
 }
 
 /* mm.h's form of a sign mask. */

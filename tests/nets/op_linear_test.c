@@ -17,9 +17,9 @@ static const int64_t PIXELS[4] = {5, 1, 1, 64}, MAPS[4] = {3, 4, 2, 16};
 
 /* Features are counted channel by channel, images are stored pixel by pixel. */
 static double linear_at(const op_rig *rig, int64_t n, int64_t o) {
-    const int64_t *x = rig->desc.x, pixels = x[1] * x[2], features = pixels * x[3];
+    const int64_t *x = rig->desc.x[0].dims, pixels = x[1] * x[2], features = pixels * x[3];
     const float *in = op_rig_floats(rig, NETS_X), *w = op_rig_floats(rig, NETS_W);
-    double sum = rig->b_elems ? op_rig_floats(rig, NETS_B)[o] : 0;
+    double sum = rig->bytes[NETS_B] ? op_rig_floats(rig, NETS_B)[o] : 0;
     for (int64_t p = 0; p < pixels; p++)
         for (int64_t c = 0; c < x[3]; c++)
             sum += (double)in[n * features + p * x[3] + c] * w[o * features + c * pixels + p];
@@ -36,7 +36,7 @@ static void check_linear(const nets_attrs *attrs, const int64_t x[4]) {
     op_rig_run(&rig, MM_BACKWARD);
     op_rig_check_gradient(&rig, NETS_X, NETS_DX, 0.25f, 1e-3);
     op_rig_check_gradient(&rig, NETS_W, NETS_DW, 0.25f, 1e-3);
-    if (rig.b_elems) op_rig_check_gradient(&rig, NETS_B, NETS_DB, 0.25f, 1e-3);
+    if (rig.bytes[NETS_B]) op_rig_check_gradient(&rig, NETS_B, NETS_DB, 0.25f, 1e-3);
     op_rig_fini(&rig);
 }
 
@@ -78,10 +78,9 @@ static void workspace_is_of_the_size_of_the_activations_not_of_the_weights(void 
     nets_op *op;
     const nets_op_desc fc6 = {.kind = NETS_LINEAR,
                               .attrs = {.out_channels = 4096, .bias = true},
-                              .x = {128, 6, 6, 256},
-                              .y = {128, 1, 1, 4096},
+                              .x = {{4, {128, 6, 6, 256}}},
+                              .y = {4, {128, 1, 1, 4096}},
                               .n_inputs = 1,
-                              .channels = {256},
                               .training = true,
                               .wants_dx = true};
     /* cuBLAS asks for scratch to be fast. */

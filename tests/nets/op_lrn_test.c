@@ -17,7 +17,7 @@ static const int64_t X[4] = {2, 3, 2, 11};
 static double lrn_at(const op_rig *rig, int64_t e) {
     const nets_attrs *a = &rig->desc.attrs;
     const float *x = op_rig_floats(rig, NETS_X);
-    int64_t channels = rig->desc.x[3], c = e % channels, pixel = e - c;
+    int64_t channels = rig->desc.x[0].dims[3], c = e % channels, pixel = e - c;
     double sum = 0;
     for (int64_t j = c - a->size / 2; j <= c + a->size / 2; j++)
         if (j >= 0 && j < channels) sum += (double)x[pixel + j] * x[pixel + j];

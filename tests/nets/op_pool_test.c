@@ -29,7 +29,7 @@ typedef struct window {
 } window;
 
 static window look(const op_rig *rig, int64_t e) {
-    const int64_t *xd = rig->desc.x, *yd = rig->desc.y;
+    const int64_t *xd = rig->desc.x[0].dims, *yd = rig->desc.y.dims;
     const nets_attrs *a = &rig->desc.attrs;
     int64_t c = e % yd[3], ox = e / yd[3] % yd[2], oy = e / (yd[3] * yd[2]) % yd[1], n = e / (yd[3] * yd[2] * yd[1]);
     window w = {.max = -INFINITY};
@@ -143,8 +143,8 @@ static const int64_t X_CEIL[4] = {2, 7, 6, 5};
 static void check_maxima(const nets_attrs *attrs, int64_t height, int64_t width) {
     op_rig rig;
     op_rig_init(&rig, NETS_MAX_POOL, attrs, X_CEIL, true, true);
-    assert_int_equal(rig.desc.y[1], height);
-    assert_int_equal(rig.desc.y[2], width);
+    assert_int_equal(rig.desc.y.dims[1], height);
+    assert_int_equal(rig.desc.y.dims[2], width);
     fill_distinct(&rig);
     op_rig_run(&rig, MM_FORWARD);
     const uint8_t *index = rig.args.at[NETS_INDEX];

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "nets/net_ops.h"
 #include "nets/philox.h"
 #include "tests/nets/algorithms_file.h"
 
@@ -78,52 +79,46 @@ static void give_output(op_rig *rig, nets_role role, int64_t bytes) {
     memset(rig->storage[role], 0xff, (size_t)bytes);
 }
 
-/* The net of the layer alone gives its output shape and parameters. */
-static void infer(op_rig *rig, const nets_attrs *attrs, const int64_t x[4]) {
+/* The net of the layer alone gives its output shape and its parameters, which are given places. */
+static void infer(op_rig *rig, const nets_attrs *attrs) {
     nets_net *net;
+    const int64_t *x = rig->desc.x[0].dims;
     int n = rig->desc.n_inputs, inputs[NETS_MAX_INPUTS];
     assert_int_equal(nets_net_create("rig", &net), MM_OK);
     inputs[0] = nets_add_data(net, x[1], x[2], x[3], 10);
     for (int i = 1; i < n; i++) {
         char name[32];
+        const nets_attrs conv = {.out_channels = rig->desc.x[i].dims[3], .kernel = {1, 1}};
         snprintf(name, sizeof name, "input%d", i);
-        inputs[i] = nets_add1(net, name, NETS_CONV,
-                              &(nets_attrs){.out_channels = rig->desc.channels[i], .kernel = {1, 1}}, inputs[0]);
+        inputs[i] = nets_add1(net, name, NETS_CONV, &conv, inputs[0]);
     }
     int layer = nets_add(net, "layer", rig->desc.kind, attrs, inputs, n);
     if (layer < 0) fail_msg("%s", mm_last_error());
     rig->desc.attrs = nets_net_layer(net, layer)->attrs;
-    memcpy(rig->desc.x, x, sizeof rig->desc.x);
-    assert_int_equal(nets_net_shape(net, layer, x[0], rig->desc.y), MM_OK);
+    assert_int_equal(nets_net_shape(net, layer, x[0], &rig->desc.y), MM_OK);
     for (int i = 0; i < nets_net_params(net); i++) {
         const nets_param *param = nets_net_param(net, i);
-        if (param->layer == layer && param->role == NETS_PARAM_WEIGHT) rig->w_elems = param->elems;
-        if (param->layer == layer && param->role == NETS_PARAM_BIAS) rig->b_elems = param->elems;
+        if (param->layer != layer) continue;
+        give(rig, (nets_role)(NETS_PARAM + param->place), 4 * param->elems);
+        if (param->learned) give_output(rig, (nets_role)(NETS_DPARAM + param->place), 4 * param->elems);
     }
     nets_net_destroy(net);
 }
 
 static void give_all(op_rig *rig) {
-    int64_t pixels = rig->desc.x[0] * rig->desc.x[1] * rig->desc.x[2];
-    int64_t y = 4 * rig->desc.y[0] * rig->desc.y[1] * rig->desc.y[2] * rig->desc.y[3];
-    give_output(rig, NETS_Y, y);
-    give(rig, NETS_DY, y);
+    const nets_op_lowering *steps = nets_op_lowering_of(rig->desc.kind, rig->desc.relu);
+    const int64_t y = nets_shape_elems(&rig->desc.y);
+    give_output(rig, NETS_Y, 4 * y);
+    give(rig, NETS_DY, 4 * y);
     for (int i = 0; i < rig->desc.n_inputs; i++) {
-        give(rig, (nets_role)(NETS_X + i), 4 * pixels * rig->desc.channels[i]);
-        give_output(rig, (nets_role)(NETS_DX + i), 4 * pixels * rig->desc.channels[i]);
+        give(rig, (nets_role)(NETS_X + i), 4 * nets_shape_elems(&rig->desc.x[i]));
+        give_output(rig, (nets_role)(NETS_DX + i), 4 * nets_shape_elems(&rig->desc.x[i]));
     }
-    if (rig->w_elems) {
-        give(rig, NETS_W, 4 * rig->w_elems);
-        give_output(rig, NETS_DW, 4 * rig->w_elems);
+    for (int i = 0; rig->desc.training && i < NETS_MAX_SAVED && steps->saved[i].name; i++) {
+        const int64_t elems = steps->saved[i].channels_only ? nets_shape_channels(&rig->desc.y) : y;
+        give(rig, (nets_role)(NETS_SAVED + i), elems * (int64_t)mm_dtype_bytes(steps->saved[i].dtype));
     }
-    if (rig->b_elems) {
-        give(rig, NETS_B, 4 * rig->b_elems);
-        give_output(rig, NETS_DB, 4 * rig->b_elems);
-    }
-    if (rig->desc.kind == NETS_BATCH_NORM)
-        for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) give(rig, (nets_role)role, 4 * rig->desc.x[3]);
-    if (rig->desc.kind == NETS_MAX_POOL && rig->desc.training) give(rig, NETS_INDEX, y / 4);
-    give(rig, NETS_LABELS, 4 * pixels);
+    give(rig, NETS_LABELS, 4 * nets_shape_rows(&rig->desc.x[0]));
     give(rig, NETS_RNG, 16);
     give(rig, NETS_LOSS_VALUE, 4);
     give(rig, NETS_CORRECT, 4);
@@ -150,8 +145,8 @@ void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs,
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx) {
     op_rig_open(rig, NULL);
     rig->desc = (nets_op_desc){.kind = kind, .n_inputs = n_inputs, .training = training, .wants_dx = wants_dx};
-    memcpy(rig->desc.channels, channels, (size_t)n_inputs * sizeof *channels);
-    infer(rig, attrs, x);
+    for (int i = 0; i < n_inputs; i++) rig->desc.x[i] = (nets_shape){4, {x[0], x[1], x[2], channels[i]}};
+    infer(rig, attrs);
     make_ready(rig);
 }
 
@@ -159,12 +154,15 @@ void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, 
                        bool training, bool wants_dx) {
     op_rig_open(rig, NULL);
     rig->desc = (nets_op_desc){.kind = kind, .n_inputs = 1, .training = training, .wants_dx = wants_dx};
-    infer(rig, attrs, x);
+    for (int i = 0; i < n_inputs; i++) rig->desc.x[i] = (nets_shape){4, {x[0], x[1], x[2], x[3]}};
+    infer(rig, attrs);
     rig->desc.n_inputs = n_inputs;
-    for (int i = 0; i < n_inputs; i++) rig->desc.channels[i] = x[3];
     rig->desc.relu = kind == NETS_BATCH_NORM;
     rig->desc.attrs.bias = kind == NETS_RELU;
-    rig->b_elems = x[3];
+    if (kind == NETS_RELU) {
+        give(rig, NETS_B, 4 * x[3]);
+        give_output(rig, NETS_DB, 4 * x[3]);
+    }
     make_ready(rig);
 }
 

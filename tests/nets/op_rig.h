@@ -31,7 +31,6 @@ typedef struct op_rig {
     nets_op_args args;         /* what is enqueued: tests may point roles elsewhere */
     void *storage[NETS_ROLES]; /* what args.at points to at first */
     int64_t bytes[NETS_ROLES];
-    int64_t w_elems, b_elems;
     struct {
         void *memory;
         int64_t bytes;

@@ -16,10 +16,10 @@ static void start_concat(op_rig *rig) { op_rig_init_inputs(rig, NETS_CONCAT, NUL
 
 /* Element e of the output is element *at_out of this input. */
 static int source_of(const op_rig *rig, int64_t e, int64_t *at_out) {
-    int64_t c = e % rig->desc.y[3], pixel = e / rig->desc.y[3];
+    int64_t c = e % rig->desc.y.dims[3], pixel = e / rig->desc.y.dims[3];
     int input = 0;
-    for (; c >= rig->desc.channels[input]; input++) c -= rig->desc.channels[input];
-    *at_out = pixel * rig->desc.channels[input] + c;
+    for (; c >= nets_shape_channels(&rig->desc.x[input]); input++) c -= nets_shape_channels(&rig->desc.x[input]);
+    *at_out = pixel * nets_shape_channels(&rig->desc.x[input]) + c;
     return input;
 }
 
@@ -54,7 +54,7 @@ static void concat_puts_channels_side_by_side(void **state) {
     (void)state;
     op_rig rig;
     start_concat(&rig);
-    assert_int_equal(rig.desc.y[3], 25);
+    assert_int_equal(rig.desc.y.dims[3], 25);
     op_rig_run(&rig, MM_FORWARD);
     for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++) {
         int64_t at;
@@ -129,7 +129,7 @@ static const int64_t IMAGE[4] = {2, 7, 6, 3};
 
 /* Where an element of the image is in the crop, -1 if it is cut off. */
 static int64_t place_in_crop(const op_rig *rig, int64_t e) {
-    const int64_t *x = rig->desc.x, *y = rig->desc.y, *offset = rig->desc.attrs.offset;
+    const int64_t *x = rig->desc.x[0].dims, *y = rig->desc.y.dims, *offset = rig->desc.attrs.offset;
     int64_t c = e % x[3], column = e / x[3] % x[2] - offset[1], row = e / (x[3] * x[2]) % x[1] - offset[0];
     if (row < 0 || row >= y[1] || column < 0 || column >= y[2]) return -1;
     return ((e / (x[3] * x[2] * x[1]) * y[1] + row) * y[2] + column) * y[3] + c;

@@ -24,7 +24,7 @@ typedef struct tensor {
 static void start_tensor(op_rig *rig, tensor *t, int64_t n) {
     float *w = op_rig_alloc(rig, 4 * n), *v = op_rig_alloc(rig, 4 * n);
     t->gradient = op_rig_alloc(rig, 4 * n);
-    t->param = (nets_update_param){.weight = w, .state = {v}, .gradient = t->gradient, .elems = n};
+    t->param = (nets_update_param){.weight = w, .state = {v}, .gradient = t->gradient, .elems = n, .decayed = true};
     t->w = calloc((size_t)n, sizeof *t->w);
     t->v = calloc((size_t)n, sizeof *t->v);
     assert_true(t->w && t->v);
@@ -93,6 +93,42 @@ static double adamw_as_it_should_be(tensor *t, const nets_optimizer *o, int step
         moved += (t->w[i] - before) * (t->w[i] - before);
     }
     return moved;
+}
+
+/* Of parameters that weight decay leaves out, the same bits as without any. */
+static void undecayed_parameters_are_updated_as_without_decay(void **state) {
+    (void)state;
+    enum { TENSORS = 70, ELEMS = 5 };
+    static const char *const SPECS[][2] = {{"sgd,weight-decay=0.5", "sgd,weight-decay=0"},
+                                           {"adamw,weight-decay=0.5", "adamw,weight-decay=0"}};
+    for (int o = 0; o < 2; o++) {
+        op_rig rig;
+        float *weights[2];
+        op_rig_open(&rig, NULL);
+        for (int run = 0; run < 2; run++) {
+            nets_optimizer optimizer;
+            nets_update_param params[TENSORS];
+            float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *states = op_rig_alloc(&rig, 32 * TENSORS * 2);
+            float *lr = op_rig_alloc(&rig, 4);
+            uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng), *count = op_rig_alloc(&rig, 4);
+            assert_int_equal(nets_optimizer_parse(SPECS[o][run], &optimizer), MM_OK);
+            weights[run] = op_rig_alloc(&rig, 32 * TENSORS);
+            *lr = 0.1f;
+            for (int i = 0; i < ELEMS; i++) gradient[i] = sinf((float)i);
+            for (int t = 0; t < TENSORS; t++) {
+                float *weight = weights[run] + 8 * t, *both = states + 16 * t;
+                for (int i = 0; i < ELEMS; i++) weight[i] = (float)(i + 1);
+                params[t] = (nets_update_param){weight, {both, both + 8}, gradient, ELEMS, t % 3 == 0};
+            }
+            const nets_update_args args = {
+                .params = params, .n_params = TENSORS, .lr = lr, .optimizer = optimizer, .rng = rng, .step = count};
+            assert_int_equal(rig.backend->ops->update(rig.backend, &args, rig.stream), MM_OK);
+            assert_int_equal(mm_stream_sync(rig.stream), MM_OK);
+        }
+        for (int t = 0; t < TENSORS; t++)
+            assert_int_equal(memcmp(weights[0] + 8 * t, weights[1] + 8 * t, 4 * ELEMS) != 0, t % 3 == 0);
+        op_rig_fini(&rig);
+    }
 }
 
 static double relative_norm(const float *values, const double *expected, int64_t n) {
@@ -213,7 +249,8 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
         float *gradient = op_rig_alloc(&rig, 4 * ELEMS), *lr = op_rig_alloc(&rig, 4), *loss = op_rig_alloc(&rig, 4);
         uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
         float *statistic = op_rig_alloc(&rig, 16);
-        const nets_update_param param[] = {{weight, {momentum}, gradient, ELEMS}, {.gradient = statistic, .elems = 3}};
+        const nets_update_param param[] = {{weight, {momentum}, gradient, ELEMS, true},
+                                           {.gradient = statistic, .elems = 3}};
         const nets_update_args args = {.params = param,
                                        .n_params = 1,
                                        .n_checked = 2,
@@ -249,7 +286,7 @@ static void update_of_very_many_tensors(void **state) {
     nets_update_param *params = calloc(TENSORS, sizeof *params);
     assert_non_null(params);
     for (int t = 0; t < TENSORS; t++)
-        params[t] = (nets_update_param){weights + 4 * t, {momenta + 4 * t}, gradient, ELEMS};
+        params[t] = (nets_update_param){weights + 4 * t, {momenta + 4 * t}, gradient, ELEMS, true};
     for (int i = 0; i < ELEMS; i++) gradient[i] = (float)(i + 1);
     *lr = 0.5f;
     const nets_update_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};
@@ -411,6 +448,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(update_follows_torch_for_three_steps),
         cmocka_unit_test(adamw_follows_its_paper_for_ten_steps),
+        cmocka_unit_test(undecayed_parameters_are_updated_as_without_decay),
         cmocka_unit_test(optimizers_are_read_as_they_are_told),
         cmocka_unit_test(a_loss_that_is_not_finite_halts_updates_if_asked),
         cmocka_unit_test(update_of_very_many_tensors),

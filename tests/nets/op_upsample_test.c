@@ -18,13 +18,13 @@ static double position(int64_t at, int64_t scale, int64_t extent) {
 }
 
 static double pixel_at(const op_rig *rig, int64_t n, int64_t iy, int64_t ix, int64_t c) {
-    const int64_t *x = rig->desc.x;
+    const int64_t *x = rig->desc.x[0].dims;
     return op_rig_floats(rig, NETS_X)[((n * x[1] + iy) * x[2] + ix) * x[3] + c];
 }
 
 static double upsampled_at(const op_rig *rig, int64_t e) {
     const nets_attrs *a = &rig->desc.attrs;
-    const int64_t *x = rig->desc.x, *y = rig->desc.y;
+    const int64_t *x = rig->desc.x[0].dims, *y = rig->desc.y.dims;
     int64_t c = e % y[3], ox = e / y[3] % y[2], oy = e / (y[3] * y[2]) % y[1], n = e / (y[3] * y[2] * y[1]);
     if (!a->bilinear) return pixel_at(rig, n, oy / a->scale[0], ox / a->scale[1], c);
     double py = position(oy, a->scale[0], x[1]), px = position(ox, a->scale[1], x[2]);
@@ -38,8 +38,8 @@ static double upsampled_at(const op_rig *rig, int64_t e) {
 static void check(const nets_attrs *attrs, const int64_t x[4]) {
     op_rig rig;
     op_rig_init(&rig, NETS_UPSAMPLE, attrs, x, true, true);
-    assert_int_equal(rig.desc.y[1], x[1] * attrs->scale[0]);
-    assert_int_equal(rig.desc.y[2], x[2] * attrs->scale[1]);
+    assert_int_equal(rig.desc.y.dims[1], x[1] * attrs->scale[0]);
+    assert_int_equal(rig.desc.y.dims[2], x[2] * attrs->scale[1]);
     op_rig_run(&rig, MM_FORWARD);
     for (int64_t e = 0; e < op_rig_elems(&rig, NETS_Y); e++)
         assert_true(fabs(op_rig_floats(&rig, NETS_Y)[e] - upsampled_at(&rig, e)) < 1e-5);

@@ -61,7 +61,8 @@ static void collect_params(ref_exec *ref) {
         nets_update_param *param = &ref->params[ref->n_params++];
         *param = (nets_update_param){.weight = data_of(ref, tensors->value),
                                      .gradient = data_of(ref, tensors->gradient),
-                                     .elems = nets_net_param(ref->net, i)->elems};
+                                     .elems = nets_net_param(ref->net, i)->elems,
+                                     .decayed = nets_net_param(ref->net, i)->decayed};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             param->state[k] = data_of(ref, tensors->state[k]);
     }
@@ -207,8 +208,7 @@ nets_net *ref_repeated_net(float dropped) {
 }
 
 void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out, int32_t **labels_out) {
-    const int64_t *shape = nets_net_layer(net, 0)->shape;
-    int64_t elems = n * shape[0] * shape[1] * shape[2];
+    int64_t elems = n * nets_shape_elems(&nets_net_layer(net, 0)->shape);
     float *images = malloc((size_t)elems * sizeof *images);
     int64_t n_labels = n * nets_net_labels(net);
     int32_t *labels = malloc((size_t)n_labels * sizeof *labels);

@@ -30,7 +30,7 @@ typedef struct shape {
 static void expect_shapes(const char *name, const shape *shapes, size_t n) {
     nets_net *net = build(name);
     for (size_t i = 0; i < n; i++) {
-        const int64_t *dims = find_layer(net, shapes[i].layer)->shape;
+        const int64_t *dims = find_layer(net, shapes[i].layer)->shape.dims;
         if (memcmp(dims, shapes[i].dims, sizeof shapes[i].dims) != 0)
             fail_msg("%s: %s is %lldx%lldx%lld", name, shapes[i].layer, (long long)dims[0], (long long)dims[1],
                      (long long)dims[2]);
@@ -165,9 +165,9 @@ static void output_sizes(const char *name, int64_t batch, double *sum_out, doubl
     nets_net *net = build(name);
     *sum_out = *largest_out = 0;
     for (int i = 1; i < nets_net_layers(net); i++) {
-        int64_t dims[4];
-        assert_int_equal(nets_net_shape(net, i, batch, dims), MM_OK);
-        double mib = (double)(dims[0] * dims[1] * dims[2] * dims[3]) * sizeof(float) / (1 << 20);
+        nets_shape shape;
+        assert_int_equal(nets_net_shape(net, i, batch, &shape), MM_OK);
+        double mib = (double)nets_shape_elems(&shape) * sizeof(float) / (1 << 20);
         *sum_out += mib;
         *largest_out = mib > *largest_out ? mib : *largest_out;
     }

@@ -164,8 +164,8 @@ static void sizes_and_classes_follow_the_name(void **state) {
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         nets_net *net = build(nets[i].name);
         assert_string_equal(nets_net_name(net), nets[i].name);
-        assert_int_equal(nets_net_layer(net, 0)->shape[0], nets[i].height);
-        assert_int_equal(nets_net_layer(net, 0)->shape[1], nets[i].width);
+        assert_int_equal(nets_net_layer(net, 0)->shape.dims[0], nets[i].height);
+        assert_int_equal(nets_net_layer(net, 0)->shape.dims[1], nets[i].width);
         assert_int_equal(nets_net_classes(net), nets[i].classes);
         int weight = nets_net_find_param(net, nets[i].weight);
         assert_true(weight >= 0);

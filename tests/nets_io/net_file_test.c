@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "nets/io/op_list.h"
-#include "nets/net_attrs.h"
 #include "nets/net_ops.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets_io/scratch.h"
@@ -35,11 +34,10 @@ static void assert_layers_equal(const nets_layer *a, const nets_layer *b) {
     assert_int_equal(a->op, b->op);
     assert_int_equal(a->n_inputs, b->n_inputs);
     assert_memory_equal(a->inputs, b->inputs, (size_t)a->n_inputs * sizeof *a->inputs);
-    assert_memory_equal(a->shape, b->shape, sizeof a->shape);
+    assert_true(nets_shape_equal(&a->shape, &b->shape));
     assert_int_equal(a->first_param, b->first_param);
     assert_int_equal(a->n_params, b->n_params);
-    const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++) assert_true(nets_attr_equal(attr, &a->attrs, &b->attrs));
+    assert_true(nets_attrs_equal(&a->attrs, &b->attrs));
 }
 
 static void assert_nets_equal(const nets_net *a, const nets_net *b) {
@@ -51,7 +49,7 @@ static void assert_nets_equal(const nets_net *a, const nets_net *b) {
     for (int i = 0; i < nets_net_params(a); i++) {
         const nets_param *p = nets_net_param(a, i), *q = nets_net_param(b, i);
         assert_string_equal(p->name, q->name);
-        assert_int_equal(p->role, q->role);
+        assert_int_equal(p->place, q->place);
         assert_int_equal(p->learned, q->learned);
         assert_int_equal(p->layer, q->layer);
         assert_int_equal(p->rank, q->rank);
@@ -240,25 +238,22 @@ static void printing_to_a_full_device_fails(void **state) {
     nets_net_destroy(net);
 }
 
-/* A field of nets_attrs without its line in the table would be lost on the way through a file. What lies between two
- * fields may only be padding. No operation has two lines for a field. */
-static void the_table_has_every_attribute(void **state) {
+/* A field of nets_attrs that no operation takes would be lost on the way through a file. What lies between two fields may
+ * only be padding. No operation has two lines for a field. */
+static void every_attribute_is_taken_by_an_operation(void **state) {
     (void)state;
-    uint64_t ops_of[sizeof(nets_attrs)] = {0};
+    bool taken[sizeof(nets_attrs)] = {false};
     const nets_attr *attr;
-    for (size_t i = 0; (attr = nets_attr_table(i)); i++) {
-        assert_true(nets_attr_elems(attr) >= 1);
-        assert_int_equal(nets_attr_elems(attr) * nets_attr_elem_bytes(attr), attr->bytes);
-        assert_int_equal(attr->ops >> NETS_OP_KINDS, 0);
-        assert_int_not_equal(attr->ops, 0);
-        for (size_t b = 0; b < attr->bytes; b++) {
-            assert_int_equal(ops_of[attr->offset + b] & attr->ops, 0);
-            ops_of[attr->offset + b] |= attr->ops;
+    for (nets_op_kind op = 0; op < NETS_OP_KINDS; op++)
+        for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) {
+            assert_true(nets_attr_elems(attr) >= 1);
+            assert_int_equal(nets_attr_elems(attr) * nets_attr_elem_bytes(attr), attr->bytes);
+            assert_ptr_equal(nets_attr_find(op, attr->name), attr);
+            memset(&taken[attr->offset], true, attr->bytes);
         }
-    }
     for (size_t b = 0; b < sizeof(nets_attrs); b++) {
         size_t begin = b;
-        while (b < sizeof(nets_attrs) && !ops_of[b]) b++;
+        while (b < sizeof(nets_attrs) && !taken[b]) b++;
         size_t next_boundary = (begin + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
         assert_true(b <= next_boundary);
     }
@@ -435,9 +430,16 @@ static void an_operation_is_printed_in_depth(void **state) {
             assert_non_null(strstr(text, line));
             assert_non_null(strstr(text, attr->what));
         }
-        assert_non_null(strstr(text, info->shape));
+        assert_non_null(strstr(text, info->output));
         assert_non_null(strstr(text, info->example));
     }
+    char params[NETS_PARAMS_TEXT_CAPACITY];
+    assert_string_equal(nets_params_text(NETS_LINEAR, params),
+                        "weight [out_channels, channels * height * width], with bias: bias [out_channels]");
+    assert_string_equal(nets_params_text(NETS_BATCH_NORM, params),
+                        "weight [channels], bias [channels], running_mean [channels] (not learned), running_var "
+                        "[channels] (not learned)");
+    assert_string_equal(nets_params_text(NETS_RELU, params), "");
     assert_int_equal(nets_op_list_print(stdout, "data", false), MM_ERR_NOT_FOUND);
     assert_non_null(strstr(mm_last_error(), "no operation 'data'; there are conv, "));
 }
@@ -493,7 +495,7 @@ static void a_header_that_is_wrong_is_refused(void **state) {
         {", \"classes\": 10}", "}", "input: \"classes\" is missing"},
         {"\"height\": 8", "\"height\": 8.5", "input: \"height\" must be a whole number, not a number with a fraction"},
         {"\"height\": 8", "\"height\": -8",
-         "input: net good: images of -8x6x3: height, width and channels must be from 1 to 2147483647"},
+         "input: net good: samples of -8x6x3: each dimension must be from 1 to 2147483647"},
         {"\"classes\": 10", "\"classes\": 0", "input: net good: 0 classes: must be from 1 to 2147483647"},
         {"\"input\": {\"height\": 8, \"width\": 6, \"channels\": 3, \"classes\": 10}", "\"input\": [8, 6, 3, 10]",
          "\"input\" must be an object, not an array"},
@@ -620,7 +622,7 @@ static void sizes_that_overflow_are_refused_by_layer(void **state) {
     static const bad_edit edits[] = {
         {"\"height\": 8, \"width\": 6", "\"height\": 2147483647, \"width\": 2147483647",
          "input: layer data: its output is 2147483647x2147483647x3: each must be from 1 to"},
-        {"\"height\": 8, \"width\": 6", "\"height\": 2147483648, \"width\": 6", "input: net good: images of"},
+        {"\"height\": 8, \"width\": 6", "\"height\": 2147483648, \"width\": 6", "input: net good: samples of"},
         {"\"out_channels\": 4", "\"out_channels\": 16777217",
          "layer conv: \"out_channels\" must be from 1 to 16777216, not 16777217"},
     };
@@ -714,7 +716,7 @@ int main(void) {
         cmocka_unit_test(names_with_quotes_and_other_alphabets_come_back),
         cmocka_unit_test(a_name_that_json_cannot_hold_is_not_printed),
         cmocka_unit_test(printing_to_a_full_device_fails),
-        cmocka_unit_test(the_table_has_every_attribute),
+        cmocka_unit_test(every_attribute_is_taken_by_an_operation),
         cmocka_unit_test(what_is_printed_of_operations_is_what_the_parser_enforces),
         cmocka_unit_test(an_operation_is_printed_in_depth),
         cmocka_unit_test(what_is_no_json_is_refused_with_line_and_column),

@@ -37,7 +37,7 @@ static void take_net(suite_net *s, const char *device, nets_net *net, int64_t ba
     const uint32_t key[2] = {4, 99};
     uint32_t words[4];
     *s = (suite_net){.device = device, .net = net, .batch = batch};
-    const int64_t *shape = nets_net_layer(s->net, 0)->shape;
+    const int64_t *shape = nets_net_layer(s->net, 0)->shape.dims;
     int64_t elems = batch * shape[0] * shape[1] * shape[2], labels = batch * nets_net_labels(s->net);
     s->images = malloc((size_t)elems * sizeof *s->images);
     s->labels = malloc((size_t)labels * sizeof *s->labels);

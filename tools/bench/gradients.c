@@ -146,9 +146,9 @@ static mm_status open_reader(const bench *b, uint64_t seed, nets_reader **reader
     const nets_reader_options options = {.batch = b->batch,
                                          .seed = seed,
                                          .drop_last = true,
-                                         .wanted = {.height = data->shape[0],
-                                                    .width = data->shape[1],
-                                                    .channels = data->shape[2],
+                                         .wanted = {.height = data->shape.dims[0],
+                                                    .width = data->shape.dims[1],
+                                                    .channels = data->shape.dims[2],
                                                     .classes = nets_net_classes(b->net)}};
     return nets_reader_create(b->data, &options, reader_out);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "mm/device/clock.h"
+#include "nets/net_ops.h"
 #include "nets/op.h"
 #include "tools/args.h"
 #include "tools/bench/samples.h"
@@ -86,30 +87,44 @@ typedef struct rig {
 
 /* ---------------------------------------------------------------- places */
 
-static int64_t elems(const int64_t d[4]) { return d[0] * d[1] * d[2] * d[3]; }
+static nets_shape sample_of(const nets_shape *batch) {
+    nets_shape sample = {.rank = batch->rank - 1};
+    memcpy(sample.dims, &batch->dims[1], (size_t)sample.rank * sizeof *sample.dims);
+    return sample;
+}
 
-static int64_t weights_of(const nets_op_desc *d) {
-    if (d->kind == NETS_CONV) return d->y[3] * d->x[3] * d->attrs.kernel[0] * d->attrs.kernel[1];
-    if (d->kind == NETS_LINEAR) return d->y[3] * d->x[1] * d->x[2] * d->x[3];
-    return d->kind == NETS_BATCH_NORM ? d->x[3] : 0;
+static void count_params(const nets_op_desc *d, int64_t *of) {
+    const nets_shape x = sample_of(&d->x[0]);
+    const nets_layer layer = {.op = d->kind, .attrs = d->attrs, .shape = sample_of(&d->y)};
+    const nets_param_spec *spec;
+    for (int i = 0; (spec = nets_param_spec_of(d->kind, i)); i++) {
+        nets_shape param;
+        if (!nets_param_is_had(spec, &layer)) continue;
+        param.rank = spec->shape(&layer, &x, param.dims);
+        of[NETS_PARAM + i] = 4 * nets_shape_elems(&param);
+        if (spec->learned) of[NETS_DPARAM + i] = of[NETS_PARAM + i];
+    }
+    if (d->kind == NETS_RELU && d->attrs.bias) of[NETS_B] = of[NETS_DB] = 4 * nets_shape_channels(&d->y);
+}
+
+static void count_saved(const nets_op_desc *d, int64_t *of) {
+    const nets_saved_spec *saved = nets_op_lowering_of(d->kind, d->relu)->saved;
+    for (int i = 0; i < NETS_MAX_SAVED && saved[i].name; i++)
+        of[NETS_SAVED + i] = (saved[i].channels_only ? nets_shape_channels(&d->y) : nets_shape_elems(&d->y)) *
+                             (int64_t)mm_dtype_bytes(saved[i].dtype);
 }
 
 /* The bytes that the kind's step has of each role: zero where it has none. */
 static void count_bytes(rig *r) {
     const nets_op_desc *d = &r->desc;
-    int64_t x = 4 * elems(d->x), y = 4 * elems(d->y), w = 4 * weights_of(d), c = 4 * d->x[3], *of = r->bytes;
+    int64_t x = 4 * nets_shape_elems(&d->x[0]), y = 4 * nets_shape_elems(&d->y), *of = r->bytes;
     of[NETS_X] = of[NETS_DX] = x;
     of[NETS_Y] = of[NETS_DY] = y;
-    of[NETS_W] = of[NETS_DW] = w;
     if (d->n_inputs == 2) of[NETS_X2] = of[NETS_DX2] = x;
-    if (d->kind == NETS_BATCH_NORM) {
-        for (int role = NETS_MEAN; role <= NETS_SAVED_VAR; role++) of[role] = c;
-        of[NETS_B] = of[NETS_DB] = c;
-    }
-    if (d->attrs.bias) of[NETS_B] = of[NETS_DB] = 4 * d->y[3];
-    if (d->kind == NETS_MAX_POOL) of[NETS_INDEX] = y / 4;
+    count_params(d, of);
+    count_saved(d, of);
     of[NETS_RNG] = 16;
-    of[NETS_LABELS] = x / d->x[3];
+    of[NETS_LABELS] = 4 * nets_shape_rows(&d->x[0]);
     of[NETS_LOSS_VALUE] = of[NETS_CORRECT] = 4;
     int64_t forward = nets_op_workspace_bytes(r->op, MM_FORWARD),
             backward = nets_op_workspace_bytes(r->op, MM_BACKWARD);
@@ -140,19 +155,17 @@ static mm_status start_rig(bench *b, const subject *s, const nets_op_desc *also,
     r->desc.kind = s->kind;
     r->desc.attrs = s->attrs;
     r->desc.training = r->desc.wants_dx = true;
-    r->desc.x[0] = r->desc.y[0] = b->batch;
-    memcpy(r->desc.x + 1, s->x, sizeof s->x);
-    memcpy(r->desc.y + 1, s->y, sizeof s->y);
-    r->desc.channels[0] = r->desc.channels[1] = s->x[2];
+    r->desc.x[0] = r->desc.x[1] = (nets_shape){4, {b->batch, s->x[0], s->x[1], s->x[2]}};
+    r->desc.y = (nets_shape){4, {b->batch, s->y[0], s->y[1], s->y[2]}};
     MM_TRY(nets_op_create(b->backend, &r->desc, &r->op));
     return take_places(b, r);
 }
 
 /* What the phase has to read and write. */
 static int64_t needed_bytes(const rig *r, mm_phase phase) {
-    const int64_t *of = r->bytes;
-    if (phase == MM_FORWARD) return of[NETS_X] + of[NETS_X2] + of[NETS_Y] + of[NETS_INDEX];
-    int64_t also = r->desc.kind == NETS_BATCH_NORM || r->desc.kind == NETS_LRN ? of[NETS_X] : of[NETS_INDEX];
+    const int64_t *of = r->bytes, index = r->desc.kind == NETS_MAX_POOL ? of[NETS_INDEX] : 0;
+    if (phase == MM_FORWARD) return of[NETS_X] + of[NETS_X2] + of[NETS_Y] + index;
+    int64_t also = r->desc.kind == NETS_BATCH_NORM || r->desc.kind == NETS_LRN ? of[NETS_X] : index;
     if (r->desc.kind == NETS_RELU) also = of[NETS_Y];
     if (r->desc.relu && !r->args.exact_roles) also += of[NETS_Y];
     if (r->desc.kind == NETS_LOSS) return of[NETS_Y] + of[NETS_DX];

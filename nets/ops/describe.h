@@ -1,0 +1,65 @@
+/* What the descriptions of operations (nets/net_ops.h) are written with. Internal to nets/ops. */
+#ifndef NETS_OPS_DESCRIBE_H
+#define NETS_OPS_DESCRIBE_H
+
+#include "nets/net_ops.h"
+
+#define NETS_OP_DECLARE(NAME, name) extern const nets_op_info nets_info_##name;
+NETS_OP_DECLARE(DATA, data)
+NETS_OPS(NETS_OP_DECLARE)
+#undef NETS_OP_DECLARE
+
+/* The output has the first input's shape. */
+mm_status nets_infer_same(nets_layer *layer, const nets_shape *in);
+
+/* nets_param_spec.shape: one number for each channel of the input, of the output. */
+int nets_channels_in(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
+int nets_channels_out(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
+
+/* A layer of a network file. */
+#define LAYER(name, op, inputs, more) "{\"name\": \"" name "\", \"op\": \"" op "\", \"inputs\": [" inputs "]" more "}"
+
+/* ---------------------------------------------------------------- attributes */
+
+/* clang-format off */
+#define FIELD(field) (((nets_attrs *)0)->field) /* for its type only */
+#define TYPE(field) _Generic(FIELD(field), \
+    int64_t: NETS_ATTR_WHOLE, int64_t *: NETS_ATTR_WHOLE, bool: NETS_ATTR_FLAG, float: NETS_ATTR_REAL)
+#define ATTR(field, what, ...) {#field, TYPE(field), offsetof(nets_attrs, field), sizeof FIELD(field), what, __VA_ARGS__}
+#define ATTRS(...)  (const nets_attr[]){__VA_ARGS__, {.name = NULL}}
+#define REQUIRED    NETS_DEFAULT_NONE, 0
+#define KERNEL      NETS_DEFAULT_KERNEL, 0
+#define VALUE(v)    NETS_DEFAULT_VALUE, v
+#define FROM(l, m)  l, m, false, false
+#define ABOVE(l, m) l, m, true, false /* the least excluded */
+#define FLAG        VALUE(0), FROM(0, 1), NULL
+#define EXTENT      FROM(1, NETS_MAX_EXTENT)
+#define EXTENT_OR_0 FROM(0, NETS_MAX_EXTENT)
+#define OUT_CHANNELS ATTR(out_channels, "channels of the output", REQUIRED, EXTENT, NULL)
+#define BIAS         ATTR(bias, "a learned number is added to each channel", FLAG)
+
+/* ---------------------------------------------------------------- parameters */
+
+#define CONSTANT(v)       {NETS_INIT_CONSTANT, v}
+#define NORMAL_FAN_OUT(v) {NETS_INIT_NORMAL_FAN_OUT, v}
+#define UNIFORM_FAN_IN(v) {NETS_INIT_UNIFORM_FAN_IN, v}
+/* A bias of "out_channels", where the layer is told to have one. */
+#define BIAS_PARAM {"bias", "out_channels", nets_channels_out, UNIFORM_FAN_IN(1), .learned = true, .decayed = true, .with = "bias"}
+
+/* ---------------------------------------------------------------- steps */
+
+#define R(role) {NETS_##role, MM_READ, MM_FORM_VALUE}
+#define S(role) {NETS_##role, MM_READ, MM_FORM_SIGN}
+#define W(role) {NETS_##role, MM_WRITE, MM_FORM_VALUE}
+#define M(role) {NETS_##role, MM_MODIFY, MM_FORM_VALUE}
+#define INPLACE(input, output) {NETS_##input, NETS_##output, NETS_OVER}
+#define INPLACE_OR_EARLIER(input, output) {NETS_##input, NETS_##output, NETS_OVER_OR_EARLIER}
+#define ALIAS(input, output) {NETS_##input, NETS_##output, NETS_EQUAL_OR_EARLIER}
+
+/* Gradients by an input, with the earlier consumers' contributions. */
+#define GIVES_DX_OF(i) R(EARLIER + i), W(DX + i)
+#define GIVES_DX GIVES_DX_OF(0)
+#define EARLIER_INPLACE(i) INPLACE(EARLIER + i, DX + i)
+/* clang-format on */
+
+#endif

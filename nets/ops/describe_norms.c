@@ -1,0 +1,72 @@
+/* Normalisations. */
+#include "nets/ops/describe.h"
+
+static bool is_odd(const nets_layer *layer, const nets_shape *in, size_t d) {
+    (void)in, (void)d;
+    return layer->attrs.size % 2 == 1;
+}
+
+static const nets_attr_rule ODD = {"odd", NULL, false, is_odd};
+
+/* clang-format off */
+#define STATISTICS .saved = {{"mean", MM_F32, true}, {"var", MM_F32, true}}
+
+/* With its ReLU, and the sum between them where it has a second input. */
+static const nets_op_lowering BATCH_NORM_RELU = {
+    .kind = MM_LAYER_BATCH_NORM_RELU,
+    STATISTICS,
+    .forward = {.uses = {R(X), R(X2), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)},
+                .pairs = {INPLACE(X2, Y)}},
+    .eval = {.uses = {R(X), R(X2), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
+    .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), S(Y), R(DY), GIVES_DX, GIVES_DX_OF(1), W(DW),
+                          W(DB)},
+                 .pairs = {INPLACE(DY, DX), INPLACE_OR_EARLIER(Y, DX2)}},
+};
+
+const nets_op_info nets_info_batch_norm = {
+    .name = "batch_norm",
+    .what = "normalises each channel over the batch, then scales and shifts it",
+    .output = "the input's",
+    .example = LAYER("bn1", "batch_norm", "\"data\"", ", \"eps\": 0.001"),
+    .min_inputs = 1, .max_inputs = 1,
+    .attrs = ATTRS(
+        ATTR(eps, "added to the variance", VALUE(1e-5), 0, 1, true, true, NULL),
+        ATTR(momentum, "running = (1 - momentum) running + momentum new", VALUE(0.1), ABOVE(0, 1), NULL)),
+    .infer = nets_infer_same,
+    .params = {
+        {"weight", "channels", nets_channels_in, CONSTANT(1), .learned = true, .decayed = true},
+        {"bias", "channels", nets_channels_in, CONSTANT(0), .learned = true, .decayed = true},
+        {"running_mean", "channels", nets_channels_in, CONSTANT(0), .learned = false},
+        {"running_var", "channels", nets_channels_in, CONSTANT(1), .learned = false},
+    },
+    .steps = {
+        .kind = MM_LAYER_BATCH_NORM,
+        STATISTICS,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR), M(MEAN), M(VAR)}},
+        .eval = {.uses = {R(X), R(W), R(B), R(MEAN), R(VAR), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(W), R(B), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
+                     .pairs = {INPLACE(DY, DX)}},
+    },
+    .with_relu = &BATCH_NORM_RELU,
+};
+
+const nets_op_info nets_info_lrn = {
+    .name = "lrn",
+    .what = "x / (k + alpha / size * sum of x^2 over a window of channels)^beta, as torch's",
+    .output = "the input's",
+    .example = LAYER("norm1", "lrn", "\"data\"", ", \"size\": 5"),
+    .min_inputs = 1, .max_inputs = 1,
+    .attrs = ATTRS(
+        ATTR(size, "channels of a window", REQUIRED, EXTENT, &ODD),
+        ATTR(alpha, "factor of the mean square", VALUE(1e-4), ABOVE(0, NETS_MAX_EXTENT), NULL),
+        ATTR(beta, "exponent", VALUE(0.75), ABOVE(0, 16), NULL),
+        ATTR(k, "what the mean square is added to", VALUE(1), ABOVE(0, NETS_MAX_EXTENT), NULL)),
+    .infer = nets_infer_same,
+    .steps = {
+        .kind = MM_LAYER_LRN,
+        .forward = {.uses = {R(X), W(Y)}},
+        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+    },
+};
+/* clang-format on */
