@@ -8,7 +8,6 @@
 #define NETS_NET_H
 
 #include "mm/core/status.h"
-#include "mm/mm.h"
 
 enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
 

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nets/ops/describe.h"
-
 static const nets_op_info *const OPS[NETS_OP_KINDS] = {
 #define NETS_OP_INFO(NAME, name) [NETS_##NAME] = &nets_info_##name,
     NETS_OP_INFO(DATA, data) NETS_OPS(NETS_OP_INFO)
@@ -20,23 +18,6 @@ int64_t nets_mul(int64_t a, int64_t b) {
 }
 
 /* ---------------------------------------------------------------- shapes */
-
-mm_status nets_infer_same(nets_layer *layer, const nets_shape *in) {
-    layer->shape = in[0];
-    return MM_OK;
-}
-
-int nets_channels_in(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
-    (void)layer;
-    dims_out[0] = nets_shape_channels(in);
-    return 1;
-}
-
-int nets_channels_out(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
-    (void)in;
-    dims_out[0] = nets_shape_channels(&layer->shape);
-    return 1;
-}
 
 static mm_status check_ranks(const nets_layer *layer, const nets_op_info *info, const nets_shape *in) {
     char text[NETS_SHAPE_TEXT_CAPACITY];

@@ -103,6 +103,11 @@ typedef struct nets_op_info {
         *with_relu; /* of an operation that lowering may give a ReLU behind it (fuse.h); NULL: none */
 } nets_op_info;
 
+#define NETS_OP_DECLARE(NAME, name) extern const nets_op_info nets_info_##name;
+NETS_OP_DECLARE(DATA, data)
+NETS_OPS(NETS_OP_DECLARE)
+#undef NETS_OP_DECLARE
+
 /* NULL for a number that is no operation. */
 const nets_op_info *nets_op_info_of(nets_op_kind op);
 

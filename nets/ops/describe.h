@@ -4,11 +4,6 @@
 
 #include "nets/net_ops.h"
 
-#define NETS_OP_DECLARE(NAME, name) extern const nets_op_info nets_info_##name;
-NETS_OP_DECLARE(DATA, data)
-NETS_OPS(NETS_OP_DECLARE)
-#undef NETS_OP_DECLARE
-
 /* The output has the first input's shape. */
 mm_status nets_infer_same(nets_layer *layer, const nets_shape *in);
 
