@@ -1,5 +1,6 @@
 /* The recompute callback: what it sees, and what it may not do. */
 #include <stdio.h>
+#include <string.h>
 
 #include "mm/mm.h"
 #include "tests/core/expect.h"
@@ -9,7 +10,7 @@ enum { BUDGET = 1 << 20 };
 enum { DATA, CONV, RELU, LAST, LAYERS };
 enum { IN, H, R, Y, DR, DH, TENSORS };
 
-typedef enum deed { NOTHING, END_THE_WAITING_STEP, ABORT, FAIL } deed;
+typedef enum deed { NOTHING, CALL_ALL, ABORT, FAIL } deed;
 
 typedef struct loop {
     mm_graph *graph;
@@ -17,15 +18,54 @@ typedef struct loop {
     mm_layer layers[LAYERS];
     deed deed;
     int calls, step; /* mm_current_step within the callback */
-    mm_status ended;
 } loop;
+
+/* What refusals say; NULL: the call is legal, and not made. */
+typedef struct refusals {
+    const char *change;                      /* what belongs between iterations */
+    const char *step_begin, *step_end, *end; /* of the backward step of the last layer; of the iteration */
+} refusals;
+
+static void expect_refused(mm_status status, const char *words) {
+    if (status != MM_ERR_ORDER || !strstr(mm_last_error(), words))
+        fail_msg("status %d, '%s' does not say '%s'", (int)status, mm_last_error(), words);
+}
+
+static void expect_all_refused(loop *l, const refusals *r) {
+    mm_manager *m = l->manager;
+    if (r->change) {
+        expect_refused(mm_iteration_begin(m, l->graph), r->change);
+        expect_refused(mm_record_begin(m, l->graph), r->change);
+        expect_refused(mm_iteration_replay(m, l->graph), r->change);
+        expect_refused(mm_manager_sync(m), r->change);
+        expect_refused(mm_recompute_set(m, l->graph, NULL, NULL), r->change);
+        expect_refused(mm_budget_set(m, BUDGET), r->change);
+    }
+    if (r->step_begin) expect_refused(mm_layer_begin(m, l->layers[LAST], MM_BACKWARD, NULL), r->step_begin);
+    if (r->step_end) expect_refused(mm_layer_end(m, l->layers[LAST], MM_BACKWARD), r->step_end);
+    if (r->end) {
+        expect_refused(mm_iteration_end(m), r->end);
+        expect_refused(mm_iteration_end_async(m), r->end);
+        expect_refused(mm_record_end(m), r->end);
+    }
+}
+
+#define END_FIRST  "an iteration of g is under way; end or abort it first"
+#define HAS_FAILED "a recomputation of g has failed; abort the iteration"
+static const refusals idle = {NULL, "no iteration", "no iteration", "no iteration"};
+static const refusals between = {END_FIRST, NULL, "last backward of g is next", "last backward of g has not been run"};
+static const refusals in_step = {END_FIRST, "last backward of g is under way", NULL,
+                                 "last backward of g has not ended"};
+static const refusals run_again = {END_FIRST, "last backward of g is under way", "last backward of g is under way",
+                                   "last backward of g has not ended"};
+static const refusals stuck = {END_FIRST, HAS_FAILED, HAS_FAILED, HAS_FAILED};
 
 static mm_status again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
     loop *l = ctx;
     (void)layer, (void)stream;
     l->calls++;
     l->step = mm_current_step(m);
-    if (l->deed == END_THE_WAITING_STEP) l->ended = mm_layer_end(m, l->layers[LAST], MM_BACKWARD);
+    if (l->deed == CALL_ALL) expect_all_refused(l, &run_again);
     if (l->deed == ABORT) mm_iteration_abort(m);
     return l->deed == FAIL ? MM_ERR_DEVICE : MM_OK;
 }
@@ -99,11 +139,19 @@ static void current_step_is_the_one_that_runs_again(void **state) {
     assert_int_equal(l->step, RELU);
 }
 
-static void callback_cannot_end_the_step_that_waits_for_it(void **state) {
+static void each_state_refuses_what_it_does_not_have_and_changes_nothing(void **state) {
     loop *l = *state;
-    l->deed = END_THE_WAITING_STEP;
-    run_iteration(l);
-    assert_int_equal(l->ended, MM_ERR_ORDER);
+    l->deed = CALL_ALL;
+    expect_all_refused(l, &idle);
+    go_forward(l);
+    expect_all_refused(l, &between);
+    expect_ok(mm_layer_begin(l->manager, l->layers[LAST], MM_BACKWARD, NULL));
+    expect_all_refused(l, &in_step);
+    expect_ok(mm_layer_end(l->manager, l->layers[LAST], MM_BACKWARD));
+    expect_ok(step(l, CONV, MM_BACKWARD));
+    expect_ok(mm_iteration_end(l->manager));
+    expect_all_refused(l, &idle);
+    assert_int_equal(l->calls, 1);
 }
 
 static void abort_within_the_callback_ends_the_iteration(void **state) {
@@ -121,7 +169,7 @@ static void after_a_failed_callback_only_an_abort_helps(void **state) {
     go_forward(l);
     assert_int_equal(step(l, LAST, MM_BACKWARD), MM_ERR_DEVICE);
     l->deed = NOTHING;
-    assert_int_equal(step(l, LAST, MM_BACKWARD), MM_ERR_ORDER);
+    expect_all_refused(l, &stuck);
     assert_int_equal(l->calls, 1);
     mm_iteration_abort(l->manager);
     run_iteration(l);
@@ -270,7 +318,7 @@ static void touched_bytes_of_a_graph_prepared_and_not_run_are_not_stray(void **s
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(current_step_is_the_one_that_runs_again),
-        CASE(callback_cannot_end_the_step_that_waits_for_it),
+        CASE(each_state_refuses_what_it_does_not_have_and_changes_nothing),
         CASE(abort_within_the_callback_ends_the_iteration),
         CASE(after_a_failed_callback_only_an_abort_helps),
         CASE(after_a_recomputation_that_could_not_begin_only_an_abort_helps),
