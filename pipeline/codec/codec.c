@@ -24,9 +24,14 @@ mm_status mm_codec_create(const char *spec, const char *device, mm_codec **codec
         const mm_codec_ops *ops = mm_codec_table(i);
         if (strcmp(ops->device, kind->name) != 0) continue;
         if (strlen(ops->name) != name_length || strncmp(ops->name, spec, name_length) != 0) continue;
-        return ops->create(spec[name_length] ? spec + name_length + 1 : "", codec_out);
+        return ops->create(ops, spec[name_length] ? spec + name_length + 1 : "", codec_out);
     }
     return fail_unknown(spec, kind->name);
+}
+
+const char *mm_codec_format(const mm_codec_ops *ops, size_t i) {
+    if (ops->format) return ops->format(ops, i);
+    return i == 0 ? "" : NULL;
 }
 
 void mm_codec_destroy(mm_codec *codec) {

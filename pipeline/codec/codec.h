@@ -9,6 +9,7 @@
 #include "mm/device/device.h"
 
 typedef struct mm_codec mm_codec;
+typedef struct mm_codec_ops mm_codec_ops;
 
 typedef struct mm_shape {
     mm_dtype dtype;
@@ -35,12 +36,16 @@ typedef struct mm_codec_flags {
     bool gives_sign;  /* the code itself is the sign mask of MM_FORM_SIGN */
 } mm_codec_flags;
 
-typedef struct mm_codec_ops {
+struct mm_codec_ops {
     const char *name, *summary; /* "zfp"; the summary teaches its parameters */
     const char *device;         /* the kind of device on whose streams it enqueues */
     mm_codec_flags flags;
-    /* `params`: what follows the name in the spec, "rate=4", or "". Fills codec->spec with the canonical form. */
-    mm_status (*create)(const char *params, mm_codec **codec_out);
+    const void *own; /* the implementation's */
+    /* `ops`: itself. `params`: what follows the name in the spec, "rate=4", or "". Fills codec->spec with the canonical
+     * form. */
+    mm_status (*create)(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
+    /* mm_codec_format. NULL: it has none. */
+    const char *(*format)(const mm_codec_ops *ops, size_t i);
     void (*destroy)(mm_codec *codec);
     mm_status (*bound)(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
     int64_t (*scratch)(const mm_codec *codec, const mm_shape *shape);
@@ -49,7 +54,7 @@ typedef struct mm_codec_ops {
                         void *scratch, mm_codec_counters *counters);
     mm_status (*decode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                         void *scratch, mm_codec_counters *counters);
-} mm_codec_ops;
+};
 
 /* The first member of every implementation's struct. Immutable after creation: any thread may use it. */
 struct mm_codec {
@@ -59,6 +64,10 @@ struct mm_codec {
 
 /* The i-th codec of this build, NULL past the last. */
 const mm_codec_ops *mm_codec_table(size_t i);
+
+/* The i-th of the formats that a codec's spec may name after its own name, as "fp10" in "dpr:fp10", the default first;
+ * NULL past the last. A codec that has none has "". */
+const char *mm_codec_format(const mm_codec_ops *ops, size_t i);
 
 /* A codec by its spec, "zfp:rate=4", for a device by its name; the errors of mm_device_find. MM_ERR_NOT_FOUND lists those there are, MM_ERR_INVALID
  * says what is wrong with a parameter and its range. */

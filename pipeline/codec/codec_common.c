@@ -45,9 +45,13 @@ mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out) {
     return MM_OK;
 }
 
-int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits) {
-    const uint64_t power_of_two = row_bits & -row_bits;
-    const int64_t rows = power_of_two >= 64 ? 1 : (int64_t)(64 / power_of_two);
+int64_t mm_split_rows(const mm_shape *shape, uint64_t row, uint64_t unit) {
+    uint64_t divisor = unit, rest = row % unit; /* greatest common */
+    while (rest > 0) {
+        const uint64_t next = divisor % rest;
+        divisor = rest, rest = next;
+    }
+    const int64_t rows = (int64_t)(unit / divisor);
     return rows < shape->dims[0] ? rows : 0;
 }
 
@@ -98,5 +102,5 @@ mm_status mm_mask_bound(const mm_codec *codec, const mm_shape *shape, int64_t *b
 int64_t mm_mask_split(const mm_codec *codec, const mm_shape *shape) {
     int64_t elems;
     if (mm_mask_elems(codec, shape, &elems) != MM_OK) return 0;
-    return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]));
+    return mm_split_rows(shape, (uint64_t)(elems / shape->dims[0]), 64);
 }

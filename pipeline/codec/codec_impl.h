@@ -7,14 +7,6 @@
 
 #define MM_SHAPE_MAX_BYTES ((int64_t)1 << 62)
 
-extern const mm_codec_ops mm_codec_raw_host_ops;
-extern const mm_codec_ops mm_codec_mask_host_ops;
-extern const mm_codec_ops mm_codec_zfp_host_ops;
-/* In builds with CUDA. */
-extern const mm_codec_ops mm_codec_raw_cuda_ops;
-extern const mm_codec_ops mm_codec_mask_cuda_ops;
-extern const mm_codec_ops mm_codec_zfp_cuda_ops;
-
 /* Checks rank, dimensions and size; the number of elements. MM_ERR_INVALID says what is wrong. */
 MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
 
@@ -22,8 +14,8 @@ MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
 MM_CHECKED mm_status mm_codec_new_plain(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 void mm_codec_free(mm_codec *codec);
 
-/* For a codec whose rows each make row_bits (> 0) bits, without gaps: its split. */
-int64_t mm_split_rows(const mm_shape *shape, uint64_t row_bits);
+/* For a codec whose pieces may end after each `unit` (> 0) of what a row has `row` (> 0) of, without gaps: its split. */
+int64_t mm_split_rows(const mm_shape *shape, uint64_t row, uint64_t unit);
 
 /* On the host device: fn over all outermost rows, in ranges that are multiples of `split` (mm_codec_split; 0: all at
  * once), shared out among the pool's threads. */

@@ -68,10 +68,6 @@ static mm_status mask_run(void *arg) {
     return MM_OK;
 }
 
-static mm_status mask_create(const char *params, mm_codec **codec_out) {
-    return mm_codec_new_plain(&mm_codec_mask_host_ops, params, codec_out);
-}
-
 static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                              void *dst, void *scratch, mm_codec_counters *counters) {
     (void)scratch, (void)counters;
@@ -92,7 +88,7 @@ const mm_codec_ops mm_codec_mask_host_ops = {
     .summary = MM_MASK_SUMMARY,
     .device = "host",
     .flags = {.lossless = true, .fixed_size = true, .gives_sign = true},
-    .create = mask_create,
+    .create = mm_codec_new_plain,
     .destroy = mm_codec_free,
     .bound = mm_mask_bound,
     .scratch = mm_codec_no_scratch,

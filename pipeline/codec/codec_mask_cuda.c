@@ -3,10 +3,6 @@
 #include "pipeline/codec/codec_impl.h"
 #include "pipeline/codec/mask_cuda.h"
 
-static mm_status cuda_create(const char *params, mm_codec **codec_out) {
-    return mm_codec_new_plain(&mm_codec_mask_cuda_ops, params, codec_out);
-}
-
 static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                              void *dst, void *scratch, mm_codec_counters *counters) {
     (void)scratch, (void)counters;
@@ -21,7 +17,7 @@ const mm_codec_ops mm_codec_mask_cuda_ops = {
     .summary = MM_MASK_SUMMARY,
     .device = "cuda",
     .flags = {.lossless = true, .fixed_size = true, .gives_sign = true},
-    .create = cuda_create,
+    .create = mm_codec_new_plain,
     .destroy = mm_codec_free,
     .bound = mm_mask_bound,
     .scratch = mm_codec_no_scratch,

@@ -12,7 +12,7 @@ static mm_status raw_bound(const mm_codec *codec, const mm_shape *shape, int64_t
 static int64_t raw_split(const mm_codec *codec, const mm_shape *shape) {
     int64_t bytes;
     if (raw_bound(codec, shape, &bytes) != MM_OK) return 0;
-    return mm_split_rows(shape, 8 * (uint64_t)(bytes / shape->dims[0]));
+    return mm_split_rows(shape, (uint64_t)(bytes / shape->dims[0]), 8);
 }
 
 /* Both directions. */
@@ -26,15 +26,12 @@ static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_sha
 
 /* On any device: copies are all it takes. */
 #define RAW_ON(device_)                                                                                                \
-    static mm_status create_##device_(const char *params, mm_codec **codec_out) {                                      \
-        return mm_codec_new_plain(&mm_codec_raw_##device_##_ops, params, codec_out);                                   \
-    }                                                                                                                  \
     const mm_codec_ops mm_codec_raw_##device_##_ops = {                                                                \
         .name = "raw",                                                                                                 \
         .summary = "a plain copy of the elements",                                                                     \
         .device = #device_,                                                                                            \
         .flags = {.lossless = true, .fixed_size = true, .gives_value = true},                                          \
-        .create = create_##device_,                                                                                    \
+        .create = mm_codec_new_plain,                                                                                  \
         .destroy = mm_codec_free,                                                                                      \
         .bound = raw_bound,                                                                                            \
         .scratch = mm_codec_no_scratch,                                                                                \

@@ -1,11 +1,29 @@
-/* The one table of codecs. Those of a device that needs more than this machine's C library are entries behind a define
- * of their own, as mm/device/device_table.c has it. */
-#include "pipeline/codec/codec_impl.h"
+/* The one table of codecs: a line each, of which every device has one, mm_codec_NAME_DEVICE_ops. Those of a device that
+ * needs more than this machine's C library are behind a define of their own, as mm/device/device_table.c has it. */
+#include "pipeline/codec/codec.h"
 
-static const mm_codec_ops *const codecs[] = {
-    &mm_codec_raw_host_ops, &mm_codec_mask_host_ops, &mm_codec_zfp_host_ops,
+/* clang-format off */
+#define CODECS(ON) \
+    ON(raw) \
+    ON(mask) \
+    ON(zfp) \
+    ON(dpr) \
+    ON(mx)
+/* clang-format on */
+
+#define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;
+#define DECLARE_CUDA(name) extern const mm_codec_ops mm_codec_##name##_cuda_ops;
+#define HOST(name)         &mm_codec_##name##_host_ops,
+#define CUDA(name)         &mm_codec_##name##_cuda_ops,
+
+CODECS(DECLARE_HOST)
 #ifdef MM_CODEC_CUDA
-    &mm_codec_raw_cuda_ops, &mm_codec_mask_cuda_ops, &mm_codec_zfp_cuda_ops,
+CODECS(DECLARE_CUDA)
+#endif
+
+static const mm_codec_ops *const codecs[] = {CODECS(HOST)
+#ifdef MM_CODEC_CUDA
+                                                 CODECS(CUDA)
 #endif
 };
 

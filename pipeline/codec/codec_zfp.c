@@ -17,10 +17,6 @@ typedef struct zfp_job {
     mm_codec_counters *counters;
 } zfp_job;
 
-static mm_status zfp_create(const char *params, mm_codec **codec_out) {
-    return mm_zfp_codec_create(&mm_codec_zfp_host_ops, params, codec_out);
-}
-
 /* Some rows of the tensor: their layout, and where their elements and their code begin. */
 typedef struct zfp_part {
     mm_zfp_layout layout;
@@ -91,7 +87,7 @@ const mm_codec_ops mm_codec_zfp_host_ops = {
     .summary = MM_ZFP_SUMMARY,
     .device = "host",
     .flags = {.fixed_size = true, .gives_value = true},
-    .create = zfp_create,
+    .create = mm_zfp_codec_create,
     .destroy = mm_codec_free,
     .bound = mm_zfp_codec_bound,
     .scratch = mm_codec_no_scratch,

@@ -5,10 +5,6 @@
 
 _Static_assert(sizeof(mm_codec_counters) == sizeof(unsigned long long), "kernels count in it");
 
-static mm_status cuda_create(const char *params, mm_codec **codec_out) {
-    return mm_zfp_codec_create(&mm_codec_zfp_cuda_ops, params, codec_out);
-}
-
 /* Whether kernels can count along a dimension of that extent: all of it, and in a block. */
 static bool countable(int64_t extent, int64_t stride) {
     const int64_t others = extent < 4 ? extent - 1 : 3;
@@ -84,7 +80,7 @@ const mm_codec_ops mm_codec_zfp_cuda_ops = {
     .summary = MM_ZFP_SUMMARY,
     .device = "cuda",
     .flags = {.fixed_size = true, .gives_value = true},
-    .create = cuda_create,
+    .create = mm_zfp_codec_create,
     .destroy = mm_codec_free,
     .bound = cuda_bound,
     .scratch = mm_codec_no_scratch,

@@ -31,5 +31,5 @@ mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64
 int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape) {
     mm_zfp_layout layout;
     if (shape->rank != 4 || mm_zfp_codec_layout(codec, shape, &layout) != MM_OK) return 0;
-    return mm_split_rows(shape, (uint64_t)(layout.blocks / shape->dims[0]) * (uint64_t)layout.maxbits);
+    return mm_split_rows(shape, (uint64_t)(layout.blocks / shape->dims[0]) * (uint64_t)layout.maxbits, 64);
 }

@@ -1,7 +1,8 @@
-/* The table of codecs, and the suite over every entry of it, at more rates where it has rates. */
+/* The table of codecs, and the suite over every entry of it in each of its formats, at more rates where it has rates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -76,6 +77,12 @@ int main(void) {
     for (size_t i = 0; mm_codec_table(i) != NULL; i++) {
         const mm_codec_ops *ops = mm_codec_table(i);
         failed += codec_suite_run(ops->name, ops->device);
+        const char *format;
+        for (size_t f = 0; (format = mm_codec_format(ops, f)) && *format; f++) {
+            char spec[64];
+            snprintf(spec, sizeof spec, "%s:%s", ops->name, format);
+            failed += codec_suite_run(spec, ops->device);
+        }
         for (size_t m = 0; m < sizeof more / sizeof more[0] && strcmp(ops->name, "zfp") == 0; m++)
             failed += codec_suite_run(more[m], ops->device);
     }

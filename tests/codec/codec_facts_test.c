@@ -14,7 +14,7 @@
  * none is left out that comes before. */
 static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
     (void)state;
-    static const char specs[][MM_SPEC_CAPACITY] = {"raw", "mask", "zfp:rate=6.4", "zfp:rate=32"};
+    static const char specs[][MM_SPEC_CAPACITY] = {"raw", "mask", "zfp:rate=6.4", "zfp:rate=32", "dpr:fp10", "mx"};
     enum { SPECS = sizeof specs / sizeof *specs };
     mm_codec *codecs[SPECS];
     int cuts = 0, none = 0;

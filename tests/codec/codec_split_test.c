@@ -55,6 +55,19 @@ static void zfp_is_split_where_an_images_blocks_end_on_64_bits(void **state) {
     assert_int_equal(split("zfp:rate=1.5,dims=3", images(65, 3, 3, 4)), 2);
 }
 
+static void packed_codecs_are_split_where_their_groups_end(void **state) {
+    (void)state;
+    assert_int_equal(split("dpr:fp16", images(65, 3, 3, 1)), 4); /* of 4 elements */
+    assert_int_equal(split("dpr:fp10", images(65, 2, 2, 2)), 3); /* of 6 */
+    assert_int_equal(split("dpr:fp10", images(65, 3, 2, 1)), 1);
+    assert_int_equal(split("dpr:fp8", images(65, 2, 1, 1)), 4); /* of 8 */
+    assert_int_equal(split("mx:fp4", images(65, 8, 8, 3)), 4);  /* of 256 */
+    assert_int_equal(split("mx:fp6", images(65, 16, 16, 5)), 1);
+    assert_int_equal(split("mx:int8", images(65, 3, 3, 3)), 0);
+    assert_int_equal(split("dpr", (mm_shape){MM_F32, 1, {9, 1, 1, 1}}), 4);
+    assert_int_equal(split("dpr", (mm_shape){MM_F16, 4, {65, 8, 8, 3}}), 0);
+}
+
 static void what_has_no_smaller_piece_or_is_not_taken_is_not_split(void **state) {
     (void)state;
     assert_int_equal(split("raw", images(1, 2, 2, 2)), 0);
@@ -107,7 +120,8 @@ static void code_on(const char *spec, int threads, coded *out) {
 
 static void threads_give_the_code_and_the_elements_of_one(void **state) {
     (void)state;
-    static const char *const SPECS[] = {"zfp:rate=6.4", "zfp:rate=4,dims=3", "zfp:rate=4,layout=nchw", "mask"};
+    static const char *const SPECS[] = {"zfp:rate=6.4", "zfp:rate=4,dims=3", "zfp:rate=4,layout=nchw",
+                                        "mask",         "dpr:fp10",          "mx:fp6"};
     coded *one = malloc(sizeof *one), *several = malloc(sizeof *several);
     assert_non_null(one);
     assert_non_null(several);
@@ -116,7 +130,8 @@ static void threads_give_the_code_and_the_elements_of_one(void **state) {
             code_on(SPECS[i], 1, one);
             code_on(SPECS[i], threads, several);
             assert_memory_equal(one, several, sizeof *one);
-            assert_int_equal(one->counters.nonfinite_blocks > 0, strncmp(SPECS[i], "zfp", 3) == 0);
+            assert_int_equal(one->counters.nonfinite_blocks > 0,
+                             strncmp(SPECS[i], "zfp", 3) == 0 || strncmp(SPECS[i], "mx", 2) == 0);
         }
     free(one);
     free(several);
@@ -127,6 +142,7 @@ int main(void) {
         cmocka_unit_test(raw_is_split_where_rows_end_on_8_bytes),
         cmocka_unit_test(mask_is_split_where_rows_end_on_64_elements),
         cmocka_unit_test(zfp_is_split_where_an_images_blocks_end_on_64_bits),
+        cmocka_unit_test(packed_codecs_are_split_where_their_groups_end),
         cmocka_unit_test(what_has_no_smaller_piece_or_is_not_taken_is_not_split),
         cmocka_unit_test(the_batch_does_not_change_it),
         cmocka_unit_test(threads_give_the_code_and_the_elements_of_one),

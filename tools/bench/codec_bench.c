@@ -31,10 +31,10 @@ typedef struct setting {
 #define EACH_CAP(spec) "," spec "," spec ",sms=32," spec ",sms=16"
 static const setting settings[] = {
     {"host", "128x32x32x64", 1,
-     "raw,mask,zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
+     "raw,mask,dpr:fp16,dpr:fp10,dpr:fp8,mx:fp8,mx:fp6,mx:fp4,mx:int8,zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
      "zfp:rate=4,dims=3,zfp:rate=4,dims=3,layout=nchw"},
     {"cuda", "128x64x64x128", 20,
-     "raw,mask"
+     "raw,mask,dpr:fp16,dpr:fp10,dpr:fp8,mx:fp8,mx:fp6,mx:fp4,mx:int8"
      EACH_CAP("zfp:rate=4")
      EACH_CAP("zfp:rate=6")
      EACH_CAP("zfp:rate=6.4")

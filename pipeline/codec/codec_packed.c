@@ -1,0 +1,97 @@
+/* Packed codecs on the host device: the jobs. */
+#include <string.h>
+
+#include "mm/device/device_host.h"
+#include "pipeline/codec/packed_host.h"
+
+typedef struct packed_job {
+    mm_packed_encode_fn encode; /* or */
+    mm_packed_decode_fn decode;
+    const void *src;
+    void *dst;
+    mm_packed_layout layout;
+    mm_host_pool *pool;
+    mm_codec_counters *counters;
+} packed_job;
+
+bool mm_packed_isa_usable(int i) {
+#if defined(__x86_64__)
+    if (i == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (i == 1) return __builtin_cpu_supports("avx2");
+#endif
+    return i < MM_PACKED_ISAS;
+}
+
+static int fastest_isa(void) {
+    int i = 0;
+    while (!mm_packed_isa_usable(i)) i++;
+    return i;
+}
+
+/* Of groups from `from` on, how many are full; the elements of the one that is not, if it is among them. */
+static int64_t full_groups(const mm_packed_layout *layout, int64_t from, int64_t to, int64_t *rest_out) {
+    const int64_t full = layout->elems / layout->format.group_elems;
+    *rest_out = to > full ? layout->elems - full * layout->format.group_elems : 0;
+    return (to < full ? to : full) - from;
+}
+
+static void encode_groups(const void *arg, int64_t from, int64_t to) {
+    const packed_job *job = arg;
+    const mm_packed_format *format = &job->layout.format;
+    const float *src = (const float *)job->src + from * format->group_elems;
+    uint8_t *dst = (uint8_t *)job->dst + from * format->group_bytes;
+    int64_t rest, full = full_groups(&job->layout, from, to, &rest);
+    int64_t nonfinite = job->encode(src, full, dst);
+    if (rest > 0) {
+        float last[MM_PACKED_GROUP_MOST] = {0};
+        memcpy(last, src + full * format->group_elems, (size_t)rest * sizeof *last);
+        nonfinite += job->encode(last, 1, dst + full * format->group_bytes);
+    }
+    if (nonfinite && job->counters) atomic_fetch_add(&job->counters->nonfinite_blocks, nonfinite);
+}
+
+static void decode_groups(const void *arg, int64_t from, int64_t to) {
+    const packed_job *job = arg;
+    const mm_packed_format *format = &job->layout.format;
+    const uint8_t *src = (const uint8_t *)job->src + from * format->group_bytes;
+    float *dst = (float *)job->dst + from * format->group_elems;
+    int64_t rest, full = full_groups(&job->layout, from, to, &rest);
+    job->decode(src, full, dst);
+    if (rest > 0) {
+        float last[MM_PACKED_GROUP_MOST];
+        job->decode(src + full * format->group_bytes, 1, last);
+        memcpy(dst + full * format->group_elems, last, (size_t)rest * sizeof *last);
+    }
+}
+
+static mm_status run(void *arg) {
+    const packed_job *job = arg;
+    mm_codec_run_rows(job->pool, job->layout.groups, 1, job->encode ? encode_groups : decode_groups, job);
+    return MM_OK;
+}
+
+static mm_status enqueue(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, bool encode, packed_job job) {
+    const mm_packed_host *own = codec->ops->own;
+    const mm_packed_kernels *kernels = &own->kernels[((const mm_packed_codec *)codec)->format];
+    MM_TRY(mm_packed_layout_of(codec, shape, &job.layout));
+    if (encode)
+        job.encode = kernels->encode[fastest_isa()];
+    else
+        job.decode = kernels->decode[fastest_isa()];
+    if (stream->device->ops == &mm_device_host_ops) job.pool = mm_host_codec_pool(stream);
+    return mm_host_launch(stream, run, &job, sizeof job);
+}
+
+mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                                void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch;
+    return enqueue(codec, stream, shape, true, (packed_job){.src = src, .dst = dst, .counters = counters});
+}
+
+mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                                void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch, (void)counters;
+    return enqueue(codec, stream, shape, false, (packed_job){.src = src, .dst = dst});
+}

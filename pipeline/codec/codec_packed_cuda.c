@@ -1,0 +1,46 @@
+/* Packed codecs on CUDA: the bits of codec_dpr.c and codec_mx.c. */
+#include "mm/device/device_cuda.h"
+#include "pipeline/codec/dpr_value.h"
+#include "pipeline/codec/mx_block.h"
+#include "pipeline/codec/packed_codec.h"
+#include "pipeline/codec/packed_cuda.h"
+
+_Static_assert(sizeof(mm_codec_counters) == sizeof(unsigned long long), "kernels count in it");
+
+/* mm_codec_ops.own. */
+typedef struct packed_cuda {
+    mm_packed_formats formats;
+    mm_packed_cuda_encode_fn encode;
+    mm_packed_cuda_decode_fn decode;
+} packed_cuda;
+
+static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch;
+    const packed_cuda *own = codec->ops->own;
+    mm_packed_layout layout;
+    MM_TRY(mm_packed_layout_of(codec, shape, &layout));
+    unsigned long long *nonfinite = counters ? (unsigned long long *)&counters->nonfinite_blocks : NULL;
+    return mm_cuda_check(own->encode(mm_cuda_stream(stream), ((const mm_packed_codec *)codec)->format, layout.elems,
+                                     src, dst, nonfinite),
+                         "a packed codec's encode");
+}
+
+static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, mm_codec_counters *counters) {
+    (void)scratch, (void)counters;
+    const packed_cuda *own = codec->ops->own;
+    mm_packed_layout layout;
+    MM_TRY(mm_packed_layout_of(codec, shape, &layout));
+    return mm_cuda_check(
+        own->decode(mm_cuda_stream(stream), ((const mm_packed_codec *)codec)->format, layout.elems, src, dst),
+        "a packed codec's decode");
+}
+
+static const packed_cuda dpr_cuda = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, mm_dpr_cuda_encode, mm_dpr_cuda_decode};
+const mm_codec_ops mm_codec_dpr_cuda_ops =
+    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, cuda_encode, cuda_decode);
+
+static const packed_cuda mx_cuda = {{{MM_MX_FORMATS(MM_MX_PACKED)}}, mm_mx_cuda_encode, mm_mx_cuda_decode};
+const mm_codec_ops mm_codec_mx_cuda_ops =
+    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "cuda", &mx_cuda, cuda_encode, cuda_decode);

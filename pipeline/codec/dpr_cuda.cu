@@ -1,0 +1,72 @@
+/* dpr on CUDA: a thread takes a group, two words, at a time. */
+#include <string.h>
+
+#include "pipeline/codec/packed_cuda_kernel.h"
+
+#include "pipeline/codec/dpr_value.h"
+
+namespace {
+
+template <int EXPONENT, int MANTISSA, int PER_WORD>
+__global__ void __launch_bounds__(THREADS)
+    encode(int64_t elems, const float *__restrict__ src, uint2 *__restrict__ dst) {
+    constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
+    const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * THREADS;
+    for (int64_t g = (int64_t)blockIdx.x * THREADS + threadIdx.x; g < groups; g += step) {
+        float values[GROUP];
+        load<GROUP>(src, elems, g * GROUP, values);
+        uint32_t words[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < GROUP; i++)
+            words[i / PER_WORD] |= mm_dpr_encode(__float_as_uint(values[i]), EXPONENT, MANTISSA) << i % PER_WORD * BITS;
+        dst[g] = make_uint2(words[0], words[1]);
+    }
+}
+
+template <int EXPONENT, int MANTISSA, int PER_WORD>
+__global__ void __launch_bounds__(THREADS)
+    decode(int64_t elems, const uint2 *__restrict__ src, float *__restrict__ dst) {
+    constexpr int GROUP = 2 * PER_WORD, BITS = 1 + EXPONENT + MANTISSA;
+    const int64_t groups = (elems + GROUP - 1) / GROUP, step = (int64_t)gridDim.x * THREADS;
+    for (int64_t g = (int64_t)blockIdx.x * THREADS + threadIdx.x; g < groups; g += step) {
+        const uint2 code = src[g];
+        float values[GROUP];
+#pragma unroll
+        for (int i = 0; i < GROUP; i++) {
+            const uint32_t word = i < PER_WORD ? code.x : code.y;
+            values[i] = __uint_as_float(mm_dpr_decode(word >> i % PER_WORD * BITS, EXPONENT, MANTISSA));
+        }
+        store<GROUP>(values, elems, g * GROUP, dst);
+    }
+}
+
+template <int EXPONENT, int MANTISSA, int PER_WORD>
+void launch(cudaStream_t stream, int64_t elems, const float *map, void *code, const void *coded, float *dst) {
+    const unsigned grid = grid_of((elems + 2 * PER_WORD - 1) / (2 * PER_WORD));
+    if (map)
+        MM_LAUNCH((encode<EXPONENT, MANTISSA, PER_WORD>), grid, THREADS, 0, stream, elems, map, (uint2 *)code);
+    else
+        MM_LAUNCH((decode<EXPONENT, MANTISSA, PER_WORD>), grid, THREADS, 0, stream, elems, (const uint2 *)coded, dst);
+}
+
+/* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
+cudaError_t run(cudaStream_t stream, int format, int64_t elems, const float *map, void *code, const void *coded,
+                float *dst) {
+    int i = 0;
+#define LAUNCH(name, exponent, mantissa, per_word)                                                                     \
+    if (format == i++) launch<exponent, mantissa, per_word>(stream, elems, map, code, coded, dst);
+    MM_DPR_FORMATS(LAUNCH)
+#undef LAUNCH
+    return cudaGetLastError();
+}
+
+} // namespace
+
+extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int64_t elems, const float *src, void *dst,
+                                          unsigned long long *) {
+    return run(stream, format, elems, src, dst, nullptr, nullptr);
+}
+
+extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int64_t elems, const void *src, float *dst) {
+    return run(stream, format, elems, nullptr, nullptr, src, dst);
+}

@@ -1,0 +1,65 @@
+/* What packed codecs' kernels share. For *_cuda.cu only. */
+#ifndef PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
+#define PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
+
+#include "mm/device/cuda_launch.h"
+
+#define MM_HD __device__ __forceinline__
+
+#include "pipeline/codec/packed_cuda.h"
+
+namespace {
+
+constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, MOST_BLOCKS = 1 << 16;
+
+/* Blocks for that many threads; beyond, threads go on to their next. */
+inline unsigned grid_of(int64_t threads) {
+    const int64_t blocks = (threads + THREADS - 1) / THREADS;
+    return blocks < MOST_BLOCKS ? (unsigned)blocks : MOST_BLOCKS;
+}
+
+/* As many bytes at once as N floats, a power of two of them, allow. */
+template <int N> struct floats;
+template <> struct floats<2> { using type = float2; };
+template <> struct floats<4> { using type = float4; };
+template <int N> struct together { static constexpr int value = N % 4 == 0 ? 4 : 2; };
+
+/* N floats from element `at` on, zeros beyond the last. */
+template <int N>
+__device__ __forceinline__ void load(const float *__restrict__ src, int64_t elems, int64_t at, float *values) {
+    constexpr int STEP = together<N>::value;
+    using vector = typename floats<STEP>::type;
+    if (at + N <= elems) {
+#pragma unroll
+        for (int i = 0; i < N; i += STEP) {
+            const vector v = *reinterpret_cast<const vector *>(src + at + i);
+            memcpy(values + i, &v, sizeof v);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) values[i] = at + i < elems ? src[at + i] : 0.0f;
+}
+
+/* The inverse; beyond the last, nothing. */
+template <int N>
+__device__ __forceinline__ void store(const float *values, int64_t elems, int64_t at, float *__restrict__ dst) {
+    constexpr int STEP = together<N>::value;
+    using vector = typename floats<STEP>::type;
+    if (at + N <= elems) {
+#pragma unroll
+        for (int i = 0; i < N; i += STEP) {
+            vector v;
+            memcpy(&v, values + i, sizeof v);
+            *reinterpret_cast<vector *>(dst + at + i) = v;
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (at + i < elems) dst[at + i] = values[i];
+}
+
+} // namespace
+
+#endif
