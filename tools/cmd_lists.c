@@ -1,6 +1,9 @@
 /* mm policies, mm codecs: what there is. */
 #include <stdio.h>
+#include <string.h>
 
+#include "mm/core/facts.h"
+#include "pipeline/codec/codec.h"
 #include "policies/policy.h"
 #include "tools/args.h"
 #include "tools/commands.h"
@@ -24,12 +27,52 @@ static void print_entry(int indent, int width, const char *name, const char *tex
     printf("\n");
 }
 
+/* The i-th codec; that of several devices is one. */
+static const mm_codec_ops *codec_once(size_t i) {
+    const mm_codec_ops *ops = mm_codec_table(i);
+    for (size_t j = 0; ops && j < i; j++)
+        if (strcmp(mm_codec_table(j)->name, ops->name) == 0) return NULL;
+    return ops;
+}
+
+/* A row of the codec in one of its formats; what it is stands beside the first. */
+static mm_status add_codec(table *t, const mm_codec_ops *ops, const char *format, bool first) {
+    const mm_shape map = {MM_F32, 4, {16, 32, 32, 48}}; /* any of whole blocks */
+    char spec[MM_SPEC_CAPACITY];
+    mm_codec *codec;
+    int64_t bytes;
+    snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
+    MM_TRY(mm_codec_create(spec, ops->device, &codec));
+    const mm_status status = mm_codec_bound(codec, &map, &bytes);
+    mm_codec_destroy(codec);
+    MM_TRY(status);
+    table_row(t);
+    table_cell(t, "%s", spec);
+    table_cell(t, "%s", ops->flags.lossless ? "lossless" : "lossy");
+    table_cell(t, "%s", ops->flags.fixed_size ? "fixed" : "variable");
+    table_cell(t, "%.4g", 8.0 * (double)bytes / (16 * 32 * 32 * 48));
+    table_cell(t, "%s", first ? ops->summary : "");
+    return MM_OK;
+}
+
 int cmd_codecs(int argc, char **argv) {
+    static const table_column columns[] = {
+        {"codec", true, 0}, {"kind", true, 0}, {"size", true, 0}, {"bits a value", false, 0}, {"what it is", true, 0}};
     int code;
-    if (only_help(argc, argv, "mm codecs", "Lists the codecs that a policy's codec= takes.", &code)) return code;
-    const char *name, *summary;
-    for (size_t i = 0; (name = mm_codec_list(i, &summary)); i++) print_entry(0, 12, name, summary);
-    return EXIT_OK;
+    if (only_help(argc, argv, "mm codecs",
+                  "Lists the codecs that a policy's codec= takes, and what each makes of a value.", &code))
+        return code;
+    table *t = NULL;
+    mm_status status = table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t);
+    for (size_t i = 0; status == MM_OK && mm_codec_table(i); i++) {
+        const mm_codec_ops *ops = codec_once(i);
+        const char *format;
+        for (size_t f = 0; status == MM_OK && ops && (format = mm_codec_format(ops, f)); f++)
+            status = add_codec(t, ops, format, f == 0);
+    }
+    if (status == MM_OK) status = table_print(stdout, t);
+    table_destroy(t);
+    return status == MM_OK ? EXIT_OK : command_failed(argv[0], status);
 }
 
 static void print_option(const mm_option_desc *o) {

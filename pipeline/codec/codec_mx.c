@@ -21,7 +21,9 @@ MM_PACKED_INLINE uint32_t encode_block(const word *restrict values, uint8_t *res
     }
     const uint32_t scale = mm_mx_scale((uint32_t)largest, f), kept = scale == MM_MX_SCALE_NAN ? 0 : 0xffffffff;
     const float inverse = mm_mx_inverse(scale);
-    for (int i = 0; i < MM_MX_BLOCK; i++) elements[i] = (uint8_t)mm_mx_encode(values[i] & kept, inverse, f);
+    uint32_t wide[MM_MX_BLOCK]; /* or vectors would be no longer than this block's bytes are */
+    for (int i = 0; i < MM_MX_BLOCK; i++) wide[i] = mm_mx_encode(values[i] & kept, inverse, f);
+    for (int i = 0; i < MM_MX_BLOCK; i++) elements[i] = (uint8_t)wide[i];
     return scale;
 }
 

@@ -102,12 +102,15 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "unknown policy 'nope'" bench --policies liveness,nope
     refused 2 "unknown policy 'nope'" plan --policy nope
     refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"
-    refused 2 "there are raw, mask, zfp" train --policy freelunch:codec=nope
+    refused 2 "there are raw, mask, zfp, dpr, mx" train --policy freelunch:codec=nope
     refused 2 "unknown data 'nope': there are cifar10:DIR, synthetic" "${train[@]}" --data nope
     refused 2 "has no option 'nope': it takes codec, rate" train --policy freelunch:nope=1
     refused 2 "has no option 'rate': it takes none" train --policy liveness:rate=4
     refused 2 "option rate is given twice" train --policy freelunch:rate=4,rate=5
     refused 2 "codec zfp: 'rate=4:rate=20': rate is given twice" train --policy freelunch:codec=zfp:rate=4:rate=20
+    refused 2 "codec dpr: unknown format 'fp9'; there are fp16, fp10, fp8" train --policy freelunch:codec=dpr:fp9
+    refused 2 "codec mx: unknown format 'fp5'; there are fp8, fp6, fp4, int8" \
+        plan --net tiny --policy 'rules:conv=compress(mx:fp5);*=keep'
 }
 
 policy_options_out_of_range_are_refused_() {

@@ -89,7 +89,12 @@ every_policy_and_codec_listed_can_be_used_() {
     says out "bn-relu"
     for name in naive liveness freelunch; do [[ $("$mm" policies) == *"$name "* ]] || fail "no $name"; done
     expect 0 codecs
-    for name in raw mask zfp; do says out "$name "; done
+    local entry
+    for entry in "raw lossless fixed 32 " "mask lossless fixed 1 " "zfp lossy fixed 6.375 " "dpr:fp16 lossy fixed 16 " \
+        "dpr:fp10 lossy fixed 10.67" "dpr:fp8 lossy fixed 8" "mx:fp8 lossy fixed 8.25 " "mx:fp6 lossy fixed 6.25" \
+        "mx:fp4 lossy fixed 4.25" "mx:int8 lossy fixed 8.25"; do
+        tr -s ' ' <out | grep -qF -- "$entry" || fail "no codec: $entry"
+    done
 }
 
 what_is_printed_fits_100_columns_() {
