@@ -1,7 +1,7 @@
 /* Weight gradients under every way to keep feature maps, against exact ones from the same weights and batch.
  *
- * Lossless ways: equal bits. Lossy codecs: the smallest cosine over the layers stays above a threshold, which wrong masks and
- * wrong mappings miss by far.
+ * Lossless ways: equal bits. Lossy codecs: the smallest cosine over the layers stays above a threshold, which wrong
+ * masks and wrong mappings miss by far.
  *
  *      resnet20, batch 16, synthetic data, after 4 iterations; smallest cosine over
  *                                     convolutions          all parameters
@@ -15,8 +15,8 @@
  *      a wrong mask, eligible=all     <0.06
  *      a wrong mapping                <0.82
  *
- * Measured is the least over six seeds (dpr, mx: three) and 1, 4 and 8 iterations; the least of all parameters are batch norm's 16
- * scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
+ * Measured is the least over six seeds (dpr, mx: three) and 1, 4 and 8 iterations; the least of all parameters are
+ * batch norm's 16 scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

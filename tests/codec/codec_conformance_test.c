@@ -76,11 +76,10 @@ int main(void) {
     int failed = cmocka_run_group_tests_name("table", tests, NULL, NULL);
     for (size_t i = 0; mm_codec_table(i) != NULL; i++) {
         const mm_codec_ops *ops = mm_codec_table(i);
-        failed += codec_suite_run(ops->name, ops->device);
         const char *format;
-        for (size_t f = 0; (format = mm_codec_format(ops, f)) && *format; f++) {
+        for (size_t f = 0; (format = mm_codec_format(ops, f)); f++) {
             char spec[64];
-            snprintf(spec, sizeof spec, "%s:%s", ops->name, format);
+            snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
             failed += codec_suite_run(spec, ops->device);
         }
         for (size_t m = 0; m < sizeof more / sizeof more[0] && strcmp(ops->name, "zfp") == 0; m++)
