@@ -36,7 +36,7 @@ static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready
     return status;
 }
 
-/* Clears the places of new persistent tensors. It may fail, so it comes before anything else is changed. */
+/* Zeroes new persistent tensors. This may fail, so it comes before any change. */
 static mm_status zero_added(mm_manager *m) {
     int64_t base = m->persistent_bytes;
     if (m->directory.bytes <= base) return MM_OK;
@@ -48,7 +48,7 @@ static mm_status zero_added(mm_manager *m) {
     return status;
 }
 
-/* All that may fail: what the draft's new plans are run by. */
+/* Makes the draft's new plans ready to run: all that may fail. */
 static mm_status make_ready(mm_manager *m, const mm_draft *draft, mm_ready *ready) {
     mm_status status = MM_OK;
     int made = draft->kept;
@@ -105,15 +105,15 @@ mm_status mm_manager_adopt(mm_manager *m, mm_draft *draft) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what is wanted, or a substitute */
+/* ---------------------------------------------------------------- the policy, or a substitute */
 
-/* Whether there is less memory than was asked for, and something may stand in. */
+/* Whether there is less memory than was asked for, and substitutes are allowed. */
 static bool is_short(const mm_manager *m) {
     if (m->options.no_ladder) return false;
     return mm_manager_limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->staging) < m->options.pinned_bytes;
 }
 
-/* Says what is run from now on in place of what was. */
+/* Reports the substitute that runs from now on. */
 static void tell(mm_manager *m, const mm_draft *draft, const mm_policy *wanted, const char *why) {
     char need[32], have[32], message[2 * MM_MESSAGE_CAPACITY];
     const char *now = m->plans.policy_now.spec;
@@ -123,7 +123,7 @@ static void tell(mm_manager *m, const mm_draft *draft, const mm_policy *wanted, 
     mm_manager_step_down(m, now, mm_manager_limit_bytes(m), message);
 }
 
-/* Adopts what was drafted for the policy that is wanted, and says so if it is something else than before. */
+/* Adopts the draft, and reports it if a substitute runs from now on, or the wanted policy again. */
 static mm_status take_up(mm_manager *m, mm_draft *draft, const mm_policy *wanted, const char *why) {
     const mm_plan_set *set = &m->plans;
     bool new_policy = !mm_policy_equal(&set->policy, wanted);
@@ -180,7 +180,7 @@ void mm_manager_run_out(mm_manager *m, const mm_failure *reason) {
     if (m->options.no_ladder || !r) return;
     char why[2 * MM_MESSAGE_CAPACITY];
     snprintf(why, sizeof why, "in an iteration of %s, %s", mm_graph_name(graph), reason->message);
-    /* By a part that is worth it for whoever else needs the memory. */
+    /* Lowers the ceiling by 1/32 of the peak. Chosen: a part that is worth having for others that need the memory. */
     enum { PART = 32 };
     int64_t peak = r->prepared->planned.plan->peak_bytes;
     int64_t ceiling = m->ceiling_bytes, steps = m->ladder_steps;

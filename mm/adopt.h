@@ -1,25 +1,26 @@
-/* From plans that are drafted to plans that are run: executions are made, new persistent tensors zeroed, and then all is
- * taken up, or nothing. */
+/* Adoption: makes drafted plans ready to run, and zeroes new persistent tensors; then takes up all of them, or none. */
 #ifndef MM_ADOPT_H
 #define MM_ADOPT_H
 
 #include "mm/manager.h"
 
-/* Makes the draft ready to run, and commits it. On failure nothing changed. The caller ends the draft. */
+/* Makes the draft ready to run, and commits it. On failure nothing changed. The caller frees the draft in any case. */
 MM_CHECKED mm_status mm_manager_adopt(mm_manager *manager, mm_draft *draft);
-/* Plans every prepared graph anew under a policy, or what its ladder has if memory is short, and adopts that. `why`: of a
- * step down the ladder, for the log. */
+/* Plans all prepared graphs anew under a policy, or, if memory is short, under a substitute from its ladder, and adopts
+ * the plans. why: the reason for a substitute, for the log. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const char *why);
-/* Plans the newcomer, and, unless the others may stay, every other graph anew. */
+/* Plans and adopts a new graph. others_stay: the other graphs keep their plans if the new one fits; else they are
+ * planned anew. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_add(mm_manager *manager, const mm_newcomer *added, bool others_stay);
-/* Plans every prepared graph anew by what is run now, within the present limits: no substitute is tried. */
+/* Plans all prepared graphs anew under the policy that runs now, within the present limits, and adopts the plans.
+ * Tries no substitute. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_plan_around(mm_manager *manager);
 
-/* One of the iterations that were running failed because memory ran out: the largest of their plans, and all that need
- * as much, are given up for smaller ones, if there are any. */
+/* To be called when memory has run out in an iteration. Lowers the ceiling below the largest plan of the iterations
+ * that were running, and plans all graphs anew. If no plan fits, logs that, and the ceiling stays. */
 void mm_manager_run_out(mm_manager *manager, const mm_failure *reason);
-/* MM_ERR_ORDER if an iteration is under way. Waits for iterations that were ended without waiting: a failure of theirs is
- * returned and cleared. */
+/* Waits for iterations that were ended without waiting; returns their failure, and clears it. what: the call that
+ * needs an idle manager, for messages. MM_ERR_ORDER: an iteration is under way. */
 MM_CHECKED mm_status mm_manager_settle(mm_manager *manager, const char *what);
 
 void mm_ready_fini(mm_ready *ready);

@@ -1,8 +1,8 @@
 #include "mm/arena.h"
 
-/* ---------------------------------------------------------------- what was touched */
+/* ---------------------------------------------------------------- touched bytes */
 
-/* Adds what was touched between two places of the arena. */
+/* Adds the touched bytes of the arena's [begin, end) to *touched. */
 static mm_status add_touched(const mm_manager *m, int64_t begin, int64_t end, int64_t *touched) {
     int64_t bytes;
     if (begin >= end) return MM_OK;
@@ -11,11 +11,11 @@ static mm_status add_touched(const mm_manager *m, int64_t begin, int64_t end, in
     return MM_OK;
 }
 
-/* Bytes of the arena's [begin, end) that were touched since it was filled with the pattern; not which are persistent. */
+/* Counts touched bytes of the arena's [begin, end): in all, and stray ones. persistent_bytes stays 0. */
 static mm_status count_touched(const mm_manager *m, int64_t begin, int64_t end, mm_touched *touched_out) {
     mm_touched touched = {0};
     int64_t covered = 0, at = begin;
-    for (size_t i = 0; i < m->coverage.n; i++) { /* in order, apart from each other: they and what lies between */
+    for (size_t i = 0; i < m->coverage.n; i++) { /* ranges are sorted: counts each, and the bytes before it */
         const mm_range *r = &m->coverage.ranges[i];
         int64_t from = r->begin > begin ? r->begin : begin, to = r->end < end ? r->end : end;
         if (from >= to) continue;
@@ -31,7 +31,7 @@ static mm_status count_touched(const mm_manager *m, int64_t begin, int64_t end, 
 
 mm_status mm_arena_touched(mm_manager *m, mm_touched *touched_out) {
     mm_touched touched;
-    /* Zeroed when they get their places, before any plan runs. */
+    /* Persistent tensors are covered too, because they are zeroed before a plan runs. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->directory.bytes}, 1));
     MM_TRY(count_touched(m, 0, m->there_bytes, &touched));
     MM_TRY(add_touched(m, 0, m->directory.bytes, &touched.persistent_bytes));
@@ -42,9 +42,9 @@ mm_status mm_arena_touched(mm_manager *m, mm_touched *touched_out) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what is there */
+/* ---------------------------------------------------------------- trim and extend */
 
-/* The pattern that tells touched bytes goes with the memory: they are counted before. */
+/* Counts the touched bytes of memory that will be given back, because its pattern is lost then. */
 static mm_status count_given_back(mm_manager *m, int64_t from) {
     mm_touched touched;
     if (!m->options.measure_touched) return MM_OK;
@@ -56,7 +56,7 @@ static mm_status count_given_back(mm_manager *m, int64_t from) {
 
 void mm_arena_trim(mm_manager *m) {
     int64_t limit = mm_manager_limit_bytes(m);
-    /* Persistent tensors outlive the graphs that the limit was made for. */
+    /* Persistent tensors may lie above the limit: they stay when graphs are forgotten. */
     int64_t from = mm_align(limit > m->directory.bytes ? limit : m->directory.bytes);
     if (from >= m->there_bytes) return;
     if (count_given_back(m, from) != MM_OK) {
@@ -68,7 +68,7 @@ void mm_arena_trim(mm_manager *m) {
     m->there_bytes = from;
 }
 
-/* What comes back is as if it had never been touched. */
+/* Memory that comes back counts as untouched, so the count before it was given back is kept as most_touched. */
 static mm_status forget_given_back(mm_manager *m) {
     mm_touched touched;
     if (!m->options.measure_touched) return MM_OK;

@@ -1,14 +1,15 @@
-/* The arena's memory: how much of it is there, and what of it was touched. */
+/* The arena's memory: gives it back to the system, takes it back, and counts touched bytes. */
 #ifndef MM_ARENA_H
 #define MM_ARENA_H
 
 #include "mm/manager.h"
 
-/* Gives back to the system what lies above the limit of plans, and above the persistent tensors. */
+/* Gives the memory above the limit of plans, and above the persistent tensors, back to the system. */
 void mm_arena_trim(mm_manager *manager);
-/* Takes memory back from the system, so that there are `bytes`. On failure nothing changed. */
+/* Takes memory back from the system, so that the arena has at least `bytes`. MM_ERR_NOMEM. On failure nothing
+ * changed. */
 MM_CHECKED mm_status mm_arena_extend(mm_manager *manager, int64_t bytes);
-/* What was touched of all of it, what was given back included. Between iterations. */
+/* Counts touched bytes of the whole arena, including memory that was given back. Between iterations. */
 MM_CHECKED mm_status mm_arena_touched(mm_manager *manager, mm_touched *touched_out);
 
 #endif

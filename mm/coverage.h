@@ -1,4 +1,4 @@
-/* A set of byte ranges: where plans may write. */
+/* A set of byte ranges. The manager keeps in one where plans may write. */
 #ifndef MM_COVERAGE_H
 #define MM_COVERAGE_H
 
@@ -8,13 +8,13 @@ typedef struct mm_range {
     int64_t begin, end;
 } mm_range;
 
-/* Disjoint, sorted, not adjacent. Zero it to make it empty. */
+/* Ranges are disjoint, sorted and not adjacent. A zeroed set is empty. */
 typedef struct mm_coverage {
     mm_range *ranges;
     size_t n;
 } mm_coverage;
 
-/* Adds n ranges in any order, overlapping or not. */
+/* Adds n ranges, in any order; they may overlap. MM_ERR_NOMEM: nothing changed. */
 MM_CHECKED mm_status mm_coverage_add(mm_coverage *coverage, const mm_range *ranges, size_t n);
 void mm_coverage_fini(mm_coverage *coverage);
 

@@ -1,14 +1,15 @@
-/* A manager is created and destroyed: its options, its memory, its parts. */
+/* Creation and destruction of a manager: its options, its memory, its parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/adopt.h"
 
-/* Nothing lies behind the last member: what a caller has behind its own last one is a later version's. */
+/* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
+ * version. */
 _Static_assert(offsetof(mm_options, facts) + sizeof(mm_facts *) == sizeof(mm_options), "no padding at the end");
 
-/* Options as the caller's header has them, as this one does. */
+/* Converts options of the caller's header into those of this one. */
 static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {
     MM_TRY(mm_check_given(given, "mm_manager_create", "options"));
     for (size_t i = sizeof *taken; i < bytes; i++)
@@ -33,7 +34,7 @@ static mm_status check_options(const mm_options *o) {
     return MM_OK;
 }
 
-/* The most that the device gives, below `most`, in parts of what was asked for. */
+/* Reserves the most that the device gives, from `most` down in steps of `part`. MM_ERR_NOMEM: it gives nothing. */
 static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, int64_t part, mm_pool **pool_out) {
     for (int64_t bytes = most; part > 0 && bytes >= part; bytes -= part) {
         mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
@@ -42,7 +43,7 @@ static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, 
     return MM_ERR_NOMEM;
 }
 
-/* More than the device can have to give is a mistake, not a shortage. */
+/* The most bytes that it is sensible to ask for: a larger budget is a mistake, not a shortage. */
 static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
     mm_memory_info info;
     if (kind == MM_MEMORY_PINNED) return INT64_MAX;
@@ -50,9 +51,10 @@ static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
     return device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
 }
 
-/* All of it, or most of what the device gives: it need not have what it says, others may take some meanwhile. The rest
- * is left for what libraries allocate beside the arena; and of the host's memory half, for the system. Next to nothing
- * would be of no use. */
+/* Reserves `bytes`; or, if the device has less than it said, or others took some meanwhile, a part of what it gives:
+ * seven eighths of device memory, so that libraries can allocate beside the arena; half of pinned memory, which the
+ * system needs too. PARTS is the number of sizes that are tried: the result is at most 1/32 of `bytes` too small, and
+ * less than that is not worth taking. All three numbers are chosen. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
     enum { PARTS = 32 };
     const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;
@@ -62,7 +64,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
     mm_failure refused;
     char message[256], asked[32], taken[32];
     mm_failure_keep(&refused, status);
-    most = most_to_ask(m->device, kind); /* by now */
+    most = most_to_ask(m->device, kind); /* may have changed meanwhile */
     status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);
     if (status == MM_OK) {
         most = mm_pool_bytes(*pool_out);
@@ -90,14 +92,14 @@ static mm_status open_parts(mm_manager *m) {
                                .codec_threads = o->codec_threads,
                                .timed = o->measure_times};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
-    o->device = m->device->name; /* as the caller named it, whose string it was */
+    o->device = m->device->name; /* a copy: the caller's string may go */
     mm_device_description description;
     mm_device_describe(m->device, &description);
     m->plans.sources = (mm_plan_sources){.device = o->device,
                                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s},
                                          .facts = o->facts,
                                          .directory = &m->directory};
-    o->policy = NULL; /* the caller's string; m->plans has it */
+    o->policy = NULL; /* m->plans has it; the caller's string may go */
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
@@ -138,11 +140,11 @@ mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes,
 
 void mm_manager_destroy(mm_manager *m) {
     if (!m) return;
-    m->now.ran_out.status = MM_OK; /* nothing is run any more */
+    m->now.ran_out.status = MM_OK; /* so that the abort does not plan anew */
     mm_iteration_abort(m);
     if (m->dispatch) {
         mm_status settled = mm_dispatch_sync(m->dispatch);
-        (void)settled; /* given up */
+        (void)settled; /* failures are dropped */
     }
     for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
     free(m->ready);

@@ -3,7 +3,7 @@
 #include "mm/refusal.h"
 #include "policies/fallback.h"
 
-/* Tells the refusal and what would fit. descended: nothing on the policy's ladder does. */
+/* Returns the refusal with advice. descended: all substitutes were tried. */
 static mm_status advise(const mm_plan_set *set, const mm_wish *wish, const mm_refusal *refusal, bool descended) {
     const mm_refused refused = {.graph = refusal->graph,
                                 .device = set->sources.device,
@@ -22,14 +22,14 @@ static bool allows_less_workspace(const mm_graph *graph) {
     return false;
 }
 
-/* Whether smaller workspaces change anything. */
+/* Whether any graph allows smaller workspaces; else the first substitute equals the policy. */
 static bool has_smaller_workspaces(const mm_plan_set *set, const mm_newcomer *added) {
     bool any = added && allows_less_workspace(added->graph);
     for (int i = 0; i < set->n && !any; i++) any = allows_less_workspace(set->prepared[i]->graph);
     return any;
 }
 
-/* The first of the substitutes that fits, for all graphs. `own`: why the policy itself does not. */
+/* Drafts with the first substitute whose plans fit for all graphs. own: why the policy itself does not fit. */
 static mm_status draft_substitute(const mm_plan_set *set, const mm_wish *wish, const mm_fallback *fallback,
                                   const mm_refusal *own, mm_draft *draft_out) {
     const char *least = wish->policy->spec;

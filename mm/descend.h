@@ -1,5 +1,5 @@
-/* What to run when memory is short: the policy that is wanted, if its plans fit; else the first of its substitutes
- * (policies/fallback.h) whose plans do. It only drafts plans: nothing changes. */
+/* Descent of the ladder: drafts plans under the policy that is wanted, if they fit; else under the first of its
+ * substitutes (policies/fallback.h) whose plans fit. Only drafts; the plan set does not change. */
 #ifndef MM_DESCEND_H
 #define MM_DESCEND_H
 
@@ -8,13 +8,13 @@
 typedef struct mm_wish {
     const mm_policy *policy;
     mm_limits limits;
-    bool is_short;            /* there is less memory than was asked for: substitutes may stand in */
-    const mm_newcomer *added; /* or NULL */
-    bool others_stay;         /* the others keep their plans if the new one fits by what is run now */
+    bool is_short;            /* there is less memory than was asked for, so substitutes may be tried */
+    const mm_newcomer *added; /* a new graph, or NULL */
+    bool others_stay;         /* the other graphs keep their plans if the new one fits under the policy that runs now */
 } mm_wish;
 
-/* Drafts what fits. The caller ends the draft. MM_ERR_INFEASIBLE: nothing does; the message says what the policy needs, and
- * which one would fit. */
+/* Drafts plans that fit. The caller frees the draft. MM_ERR_INFEASIBLE: no plans fit; the message says what the policy
+ * needs, and which policy would fit. */
 MM_CHECKED mm_status mm_wish_draft(const mm_plan_set *set, const mm_wish *wish, mm_draft *draft_out);
 
 #endif

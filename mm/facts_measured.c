@@ -1,4 +1,4 @@
-/* Facts from what a manager measured. */
+/* Makes facts from times that a manager measured. */
 #include <string.h>
 
 #include "mm/manager.h"
@@ -24,7 +24,7 @@ static void take_code(const mm_measured *m, const mm_node *node, int64_t ns, mm_
     *(encodes ? &taken->encode_ns : &taken->decode_ns) = ns;
 }
 
-/* A node in pieces is as many copies. */
+/* Adds a node's copies to the line: each of its pieces is one copy. */
 static void add_copy(const mm_measured *m, int index, int64_t ns, mm_copy_line *line) {
     double n = mm_execution_pieces(m->execution, index);
     double bytes = (double)m->plan->segments[m->plan->nodes[index].dst].bytes;
@@ -47,7 +47,7 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
     }
 }
 
-/* The constant of the line through all copies of both ways; 0 if they do not tell. */
+/* The constant of the line through the copies of both directions; 0 if all have about the same size. */
 static double copy_constant(const mm_copy_line copies[2]) {
     double up = 0, down = 0;
     for (int way = 0; way < 2; way++) {
@@ -63,7 +63,7 @@ static double copy_constant(const mm_copy_line copies[2]) {
 static void take_rate(const mm_copy_line *line, double constant, int64_t *bytes_per_s) {
     double ns = line->ns - line->n * constant;
     if (line->n == 0) return;
-    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* copies too small to tell */
+    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* copies are too small to fit; the tenth is chosen */
     *bytes_per_s = (int64_t)(line->bytes * 1e9 / ns);
 }
 
@@ -77,7 +77,7 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
 
 /* ---------------------------------------------------------------- a manager's facts */
 
-/* Facts with the sizes of the plan's, and the times that the manager was given, where those are of the graph. */
+/* Facts with the sizes of the plan's facts, and with the times of mm_options.facts if they are of this graph. */
 static mm_status begin(const mm_manager *m, const mm_measured *measured, mm_facts **facts_out) {
     const mm_facts *from = measured->facts;
     mm_facts *facts;
@@ -94,7 +94,7 @@ static mm_status begin(const mm_manager *m, const mm_measured *measured, mm_fact
     return status;
 }
 
-/* A rate with both ways busy lies between a tenth of what one way has alone and that: a new rate may leave it beyond. */
+/* A newly measured rate of one direction may contradict the old rates with both busy; those are dropped then. */
 static void drop_impossible(mm_facts *facts) {
     if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }

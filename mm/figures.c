@@ -1,4 +1,4 @@
-/* Statistics, touched bytes, and what this build has. */
+/* Statistics, touched bytes, and the lists of policies, codecs and devices. */
 #include "mm/adopt.h"
 #include "mm/arena.h"
 #include "mm/measured.h"

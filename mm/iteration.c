@@ -1,4 +1,4 @@
-/* The calls of an iteration: their order is checked (states.h), the work is the dispatcher's. */
+/* The calls of an iteration. Checks their order (states.h), and passes them to the dispatcher. */
 #include "mm/iteration.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 mm_stream *mm_compute_stream(mm_manager *m) { return m ? mm_dispatch_compute(m->dispatch) : NULL; }
 
-/* Remembers where the plan may write, for mm_touched_get, up to whole units of alignment: touched bytes are counted in
- * words. The pattern reaches as far as any plan that has run; what lies beyond is never touched. */
+/* For mm_touched_get: fills the plan's memory with the pattern, and adds its segments to the coverage, rounded up to
+ * the alignment, because touched bytes are counted in words. */
 static mm_status cover(mm_manager *m, mm_ready *r) {
     const mm_plan *plan = r->prepared->planned.plan;
     mm_range *ranges = malloc(((size_t)plan->n_segments + 1) * sizeof *ranges);
@@ -34,7 +34,7 @@ static mm_status cover(mm_manager *m, mm_ready *r) {
     return status;
 }
 
-/* What an iteration cannot do without. */
+/* Checks that external memory and the recompute function are set, if the plan needs them. */
 static mm_status check_provided(const mm_ready *r, const char *call) {
     const mm_plan *plan = r->prepared->planned.plan;
     const mm_graph *graph = plan->graph;
@@ -87,7 +87,7 @@ void mm_iteration_note_end(mm_manager *m, mm_ready *r) {
 
 void mm_iteration_note_abort(mm_manager *m, const mm_ready *r) { notify_over(m, MM_EVENT_ABORT, r); }
 
-/* If memory ran out, its plan is given up with it. */
+/* mm_way.lost of an iteration that runs. If memory ran out, also plans anew. */
 static void lose_run(mm_manager *m, mm_ready *r, const mm_failure *why) {
     mm_iteration_note_abort(m, r);
     if (why->status == MM_ERR_NOMEM) mm_manager_run_out(m, why);
@@ -132,7 +132,7 @@ mm_status mm_manager_sync(mm_manager *m) { return mm_manager_settle(m, "mm_manag
 
 void mm_iteration_abort(mm_manager *m) {
     if (!m || !mm_state_may(m, MM_MOVE_ABORT)) return;
-    mm_failure reason; /* the caller's, if it has one: it stays its last error */
+    mm_failure reason; /* keeps the caller's mm_last_error */
     mm_failure_keep(&reason, MM_ERR_DEVICE);
     mm_state_go(m, MM_MOVE_ABORT);
     mm_dispatch_abort(m->dispatch);
@@ -142,7 +142,7 @@ void mm_iteration_abort(mm_manager *m) {
     mm_failure_tell(&reason);
 }
 
-/* A call for a step that is not due, or not in this state. */
+/* Refuses a call for a step that is not due, or that is illegal in this state. */
 static mm_status out_of_order(const mm_manager *m, mm_move move, const char *call, mm_layer layer, mm_phase phase) {
     if (!m || m->state == MM_STATE_IDLE) return mm_state_refuse(m, move, call);
     const mm_graph *graph = m->now.ready->prepared->graph;
@@ -163,13 +163,13 @@ static mm_status check_step(const mm_manager *m, mm_move move, const char *call,
     return m && mm_state_may(m, move) && is_due(m, layer, phase) ? MM_OK : out_of_order(m, move, call, layer, phase);
 }
 
-/* Memory that ran out while a step was begun or ended: the plan is given up with the iteration. */
+/* Keeps a failure for lack of memory until the iteration is aborted, which then plans anew. Returns `status`. */
 static mm_status note(mm_manager *m, mm_status status) {
     if (status == MM_ERR_NOMEM) mm_failure_keep(&m->now.ran_out, status);
     return status;
 }
 
-/* Within the step's state: the user's function, and what follows. */
+/* Calls the user's function in state AGAIN, and ends the step. */
 static mm_status run_again(mm_manager *m, int node, mm_stream *stream) {
     const mm_ready *r = m->now.ready;
     mm_layer layer = mm_graph_step(r->prepared->graph, r->prepared->planned.plan->nodes[node].step)->layer;
@@ -192,7 +192,7 @@ static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *
     return status;
 }
 
-/* What the plan runs again between the step before and this one. */
+/* Runs the recomputations that the plan has between the step before and this one. */
 static mm_status recompute_for(mm_manager *m, int node, mm_stream *stream, int64_t *waited_ns) {
     const mm_plan *plan = m->now.ready->prepared->planned.plan;
     int first = node;
@@ -224,7 +224,7 @@ mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what the current step finds */
+/* ---------------------------------------------------------------- tensors of the current step */
 
 /* The plan of the iteration under way. */
 static const mm_planned *planned_now(const mm_manager *m) { return &m->now.ready->prepared->planned; }

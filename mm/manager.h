@@ -1,4 +1,4 @@
-/* The manager's state, which the files of the session share, and what all of them say by. */
+/* The manager's state, which the files of the session share; its limits, events and warnings. */
 #ifndef MM_MANAGER_H
 #define MM_MANAGER_H
 
@@ -11,7 +11,7 @@
 
 /* A prepared graph that is ready to run. */
 typedef struct mm_ready {
-    mm_prepared *prepared; /* the plan set's */
+    mm_prepared *prepared; /* owned by the plan set */
     mm_execution *execution;
     void **external; /* per tensor: the user's memory of an external one; NULL for others */
     mm_recompute_fn recompute;
@@ -22,26 +22,26 @@ typedef struct mm_ready {
     bool unrecordable; /* under this plan: that was tried, in vain */
 } mm_ready;
 
-/* Where a session is: states.h has the calls that lead from one to another. */
+/* States of a session; states.h has the calls that lead from one to another. */
 typedef enum mm_state {
-    MM_STATE_NONE,    /* no state: where a call may not lead */
+    MM_STATE_NONE,    /* no state: the call is refused (states.c) */
     MM_STATE_IDLE,    /* between iterations */
     MM_STATE_BETWEEN, /* within an iteration, between its steps */
     MM_STATE_STEP,    /* within a step */
-    MM_STATE_AGAIN,   /* within a step that is run again for the one that is due */
-    MM_STATE_STUCK,   /* a step could not be run again: what it was to be made for cannot begin */
+    MM_STATE_AGAIN,   /* within a step that is recomputed, before the step that needs it begins */
+    MM_STATE_STUCK,   /* a recomputation has failed, so the step that needs it cannot begin */
     MM_STATES
 } mm_state;
 
 typedef struct mm_way mm_way; /* iteration.h */
 
-/* An iteration under way. */
+/* The iteration under way. */
 typedef struct mm_iteration {
-    mm_ready *ready;    /* whose */
-    const mm_way *way;  /* its steps run, or are recorded */
-    int step;           /* the next, or the one begun */
-    int node;           /* of the plan: the step under way, or the one that is run again */
-    mm_failure ran_out; /* of memory, in a step */
+    mm_ready *ready;    /* its graph */
+    const mm_way *way;  /* how it goes: its steps run, or are recorded */
+    int step;           /* the step that is under way, or else the next */
+    int node;           /* the plan's node of the step that is under way, or of the recomputation */
+    mm_failure ran_out; /* the failure of a call in which memory ran out */
     int64_t began_ns;
 } mm_iteration;
 
@@ -52,31 +52,33 @@ struct mm_manager {
     mm_pool *staging; /* pinned memory */
     mm_dispatch *dispatch;
     mm_plan_set plans;
-    mm_ready *ready; /* of every prepared graph */
+    mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_directory directory;
-    mm_coverage coverage;    /* of every plan that has run: where bytes may be touched */
-    int64_t there_bytes;     /* of the arena: what lies above was given back to the system */
-    mm_touched given_back;   /* what was touched of that, when it went */
-    int64_t most_touched;    /* in all, before memory was last taken back */
+    mm_coverage coverage;    /* bytes that plans which have run may touch */
+    int64_t there_bytes;     /* of the arena; the memory above was given back to the system */
+    mm_touched given_back;   /* touched bytes of the memory above, counted before it was given back */
+    int64_t most_touched;    /* touched bytes in all, counted before memory was last taken back */
     mm_state state;          /* of the session (states.h) */
     mm_iteration now;        /* the iteration under way */
-    const mm_graph *largest; /* by its plan, of the iterations that may still be running; NULL: all are waited for */
-    int64_t ceiling_bytes;   /* above it memory ran out while an iteration ran; INT64_MAX: it never did */
-    pthread_mutex_t lock;    /* of the figures below, which any thread may ask for */
-    int64_t budget_bytes;    /* what was reserved, or less */
+    const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */
+    int64_t ceiling_bytes;   /* limit of plans, lowered when memory runs out in an iteration; INT64_MAX: none */
+    pthread_mutex_t lock;    /* guards the figures below, which any thread may ask for */
+    int64_t budget_bytes;    /* the reserved bytes, or less (mm_budget_set) */
     int64_t iterations, replays, predicted_peak_bytes, persistent_bytes, stash_bytes, ladder_steps;
 };
 
-/* NULL if the graph is not prepared. */
+/* The graph's entry; NULL if it is not prepared. */
 mm_ready *mm_manager_find(const mm_manager *manager, const mm_graph *graph);
-/* What plans may take of the arena. */
+/* The device bytes that plans may take: the budget, or the ceiling if that is lower. */
 int64_t mm_manager_limit_bytes(const mm_manager *manager);
-/* What plans are made within. */
+/* The limits that plans are made within. */
 mm_limits mm_manager_limits(const mm_manager *manager);
 
+/* Calls mm_options.event_fn, if there is one. */
 void mm_manager_notify(mm_manager *manager, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns);
-/* Says that memory is short: the message, and what is done about it, "MESSAGE: DOES". */
+/* Counts, logs and reports that less memory or a substitute is used. name: the policy that runs now; bytes: what is
+ * available; message: why, and what is done about it. */
 void mm_manager_step_down(mm_manager *manager, const char *name, int64_t bytes, const char *message);
 
 #endif

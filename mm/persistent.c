@@ -1,5 +1,5 @@
-/* Persistent tensors of a running manager: added and removed, and their bytes to and from the CPU, which may not reach the
- * device's memory. */
+/* Persistent tensors of a running manager: added and removed, and their bytes to and from the CPU, which may not reach
+ * the device's memory. */
 #include "mm/persistent.h"
 
 #include "mm/adopt.h"

@@ -18,7 +18,7 @@ int mm_prepared_unable(const mm_prepared *p) {
     return -1;
 }
 
-/* Measured times, if there are any of this graph. */
+/* Adds measured times to the facts, if there are any of this graph; else logs once that there are none. */
 static mm_status take_facts(const mm_plan_sources *sources, mm_prepared *p) {
     if (!sources->facts) return MM_OK;
     mm_status status = mm_facts_apply(sources->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
@@ -67,7 +67,7 @@ static mm_status prepare(const mm_plan_sources *sources, const mm_attempt *a, co
     return status;
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- drafts */
 
 /* The i-th graph that is to be drafted. */
 static mm_newcomer graph_at(const mm_plan_set *set, const mm_attempt *a, int i) {

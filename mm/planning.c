@@ -45,7 +45,7 @@ void mm_planned_tell(mm_planned *planned, const mm_rates *rates) {
     if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
 }
 
-/* Lowers the plan and proves it. */
+/* Lowers the plan, and proves the program. */
 static mm_status prove(mm_planned *planned, const mm_facts *facts, const mm_limits *limits) {
     planned->program = calloc(1, sizeof *planned->program);
     planned->exact = malloc(((size_t)planned->plan->n_segments + 1) * sizeof *planned->exact);

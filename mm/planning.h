@@ -1,5 +1,4 @@
-/* From a policy and a graph to a checked plan: what the manager does before it runs anything, and what can be asked
- * without a device. */
+/* Makes a checked plan from a policy and a graph. Needs no device: the manager plans with it, and so does `mm plan`. */
 #ifndef MM_PLANNING_H
 #define MM_PLANNING_H
 
@@ -7,33 +6,33 @@
 #include "pipeline/codec/codec.h"
 #include "policies/policy.h"
 
-/* A plan and what it was made from. May be moved: whoever borrows from it borrows what it points to. */
+/* A plan, and what it was made from. Owns all of it. The struct may be moved. */
 typedef struct mm_planned {
     mm_plan *plan;
-    mm_program *program; /* of the plan: what was proved, and is issued */
-    bool *exact;         /* of each of the plan's segments: mm_program_prove */
+    mm_program *program; /* the lowered plan, which was proved and is issued */
+    bool *exact;         /* per segment: mm_program_prove */
     mm_facts *facts;
-    mm_codec **codecs; /* facts->n_codecs of them; NULL up to MM_MAX_CODECS */
+    mm_codec **codecs; /* MM_MAX_CODECS entries, of which facts->n_codecs are set, the rest NULL */
 } mm_planned;
 
-/* What a device tells of itself (mm_device_description), for plans that are made without measured times. 0: not
- * known. */
+/* Rates from a device's description (mm_device_description), for plans without measured times. 0: not known. */
 typedef struct mm_rates {
     int64_t memory_bytes_per_s, link_bytes_per_s;
 } mm_rates;
 
-/* Whether the codecs that the policy asks for can be had on `device`; the errors of mm_codec_create. */
+/* Checks that `device` has the codecs that the policy needs. Errors of mm_codec_create. */
 MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device);
 
-/* Codecs that the policy asks for, as on `device`, and the facts that follow from them; no times. A caller may add
- * measured ones to planned->facts (mm_facts_apply) before it plans. */
+/* Creates the codecs that the policy needs on `device`, and facts with their sizes and no times. A caller may then add
+ * measured times to planned->facts (mm_facts_apply). Errors of mm_codec_create. The caller frees it with
+ * mm_planned_fini. */
 MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const char *device);
-/* Adds them to the facts that have none of their own. */
+/* Adds the rates to the facts, unless these have their own. */
 void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
 
-/* Makes planned->plan, in place of one that it has. It is proved at the size that it needs: whether that is within
- * the limits, mm_plan_fits tells. */
+/* Makes planned->plan, and replaces an earlier one. The plan is proved within its own size; mm_plan_fits says whether
+ * that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure an earlier plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 void mm_planned_fini(mm_planned *planned);

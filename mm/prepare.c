@@ -44,7 +44,7 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     mm_ready *r = mm_manager_find(m, graph);
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_manager_forget: the graph was not prepared");
     mm_status settled = mm_manager_settle(m, "mm_manager_forget");
-    (void)settled; /* who forgets a graph does not ask what became of its iterations */
+    (void)settled; /* failures of its iterations are dropped (mm.h) */
     r = mm_manager_find(m, graph);
     mm_ready_fini(r);
     *r = m->ready[--m->n_ready];

@@ -1,4 +1,4 @@
-/* Iterations that are recorded once and replayed. A recording belongs to the graph's execution, and goes with it. */
+/* Recordings: an iteration is recorded once and then replayed. The graph's execution owns the recording. */
 #include "mm/iteration.h"
 #include "mm/states.h"
 
@@ -6,12 +6,13 @@ mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     const mm_ready *r = m ? mm_manager_find(m, graph) : NULL;
     if (!r) return MM_REPLAY_NO;
     if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
-    /* Libraries load and choose in a first run what must not be loaded or chosen while recording. */
+    /* Not before a first run: libraries load modules and choose algorithms then, which fails while recording. */
     bool may = m->device->ops->capture_begin && r->has_run && !r->unrecordable;
     return may ? MM_REPLAY_MAY : MM_REPLAY_NO;
 }
 
-/* Under this plan the graph is not recorded. A warning, unless nothing is wrong: the device or the plan cannot. */
+/* Notes that the graph is not recorded under this plan, and logs why: as a warning, unless the device or the plan
+ * simply does not allow recording. */
 static void give_up(mm_manager *m, mm_ready *r, const mm_failure *why) {
     r->unrecordable = true;
     mm_log_send(&m->options.log, why->status == MM_ERR_UNSUPPORTED ? MM_LOG_INFO : MM_LOG_WARNING,

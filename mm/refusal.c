@@ -5,7 +5,7 @@
 #include "policies/advice.h"
 #include "policies/nominal.h"
 
-/* Whether whoever was refused can run the plan, memory aside. */
+/* Whether the plan could run, memory aside: if it recomputes, there must be a function for that. */
 static bool can_run(const mm_refused *r, const mm_plan *plan) {
     for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
@@ -16,7 +16,7 @@ mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_facts *fa
     return mm_facts_apply(ctx, graph, MM_FACTS_TIMES, facts);
 }
 
-/* The predicted step of a plan; INT64_MAX: it cannot be predicted. Its facts get nominal times if they have none. */
+/* The predicted time of an iteration; INT64_MAX: it cannot be predicted. Sets nominal times if the facts have none. */
 static int64_t predict(const mm_refused *r, mm_planned *planned) {
     mm_simulation simulation;
     if (mm_nominal_is_due(planned->facts)) mm_nominal_times(r->graph, planned->facts);
@@ -36,7 +36,7 @@ static mm_trial try_policy(void *ctx, const mm_policy *policy) {
     const mm_refused *r = ctx;
     mm_trial t = {.bytes = INT64_MAX};
     mm_planned planned;
-    if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* not on this device */
+    if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
     bool timed = has_times(r, planned.facts);
     mm_planned_tell(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
@@ -50,7 +50,7 @@ static mm_trial try_policy(void *ctx, const mm_policy *policy) {
     return t;
 }
 
-/* The refusal and, behind it, the advice. */
+/* Returns the refusal, followed by the advice. */
 static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
     switch (advice->kind) {
@@ -74,7 +74,7 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
     if (mm_advice_find(&refused->limits, refused->descended, try_policy, &ctx, &advice) != MM_OK)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* which says more than that there is no advice */
+        return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
     mm_status status = tell(refused, refusal, &advice);
     mm_policy_fini(&advice.policy);
     return status;

@@ -1,4 +1,4 @@
-/* What the user sets between iterations: the policy, the budget. */
+/* Settings that the user changes between iterations: the policy, the budget. */
 #include "mm/adopt.h"
 #include "mm/arena.h"
 #include "mm/states.h"

@@ -1,6 +1,6 @@
 #include "mm/states.h"
 
-/* Where a move leads from a state; MM_STATE_NONE: it is refused there. */
+/* The state that a move leads to; MM_STATE_NONE: the move is refused. */
 static const mm_state leads_to[MM_MOVES][MM_STATES] = {
     [MM_MOVE_CHANGE] = {[MM_STATE_IDLE] = MM_STATE_IDLE},
     [MM_MOVE_BEGIN] = {[MM_STATE_IDLE] = MM_STATE_BETWEEN},

@@ -12,7 +12,7 @@ typedef struct walk {
     int64_t used; /* sum of the bytes that nodes have used so far */
 } walk;
 
-/* What is placed at run time has no place that is known. Persistent tensors are far under every plan: the times of
+/* Segments placed at run time have no known place. Persistent tensors are far under every plan: the times of
  * steps are measured with that. */
 static bool has_place(const mm_segment *s) {
     return !s->pinned && !s->dynamic && s->bytes > 0 && s->category != MM_CAT_PERSISTENT;
