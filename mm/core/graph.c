@@ -9,7 +9,9 @@
 #include "mm/core/status.h"
 
 static const int64_t MAX_TENSOR_BYTES = INT64_C(1) << 62;
-static const int64_t MAX_TOTAL_BYTES = INT64_C(1) << 60; /* so that no sum over a plan overflows */
+/* MAX_TOTAL_BYTES: sums over a plan fit 64 bits. MAX_NAME: chosen; messages of MM_MESSAGE_CAPACITY hold a name or two.
+ * MAX_COUNT: chosen, far above any network. */
+static const int64_t MAX_TOTAL_BYTES = INT64_C(1) << 60;
 enum { MAX_NAME = 200, MAX_COUNT = 1 << 24 };
 
 typedef struct step {
@@ -50,7 +52,8 @@ const char *mm_phase_name(mm_phase phase) {
 
 static mm_status no_memory(const char *what) { return mm_fail(MM_ERR_NOMEM, "out of memory for %s", what); }
 
-/* Room for one more of a growing array: capacity is the next power of two, so nothing but the count is kept. */
+/* Makes room for one more item of an array. Its capacity is the power of two at or above its count, so only the count
+ * is kept. */
 static bool grow(void **array, int count, size_t item_bytes) {
     if (count & (count - 1)) return true;
     if (count >= MAX_COUNT) return false;

@@ -35,7 +35,7 @@ const char *mm_category_name(mm_category category) {
     return (unsigned)category < MM_CATEGORIES ? names[category] : "unknown";
 }
 
-/* Room for `more` items of a growing array whose capacity is the power of two at or above its count. */
+/* Makes room for `more` items of an array, whose capacity is the power of two at or above its count. */
 static bool grow(void **array, int count, int more, size_t item_bytes) {
     size_t capacity = 1, wanted = (size_t)count + (size_t)more;
     while (capacity < (size_t)count) capacity *= 2;
@@ -58,7 +58,7 @@ int64_t mm_plan_base(const mm_graph *graph) {
     return base;
 }
 
-/* The segments of persistent tensors: the plan's first. */
+/* Adds the segments of persistent tensors, which are the plan's first. */
 static mm_status add_persistents(mm_plan *plan, const int64_t *places) {
     int64_t end = 0;
     if (!grow((void **)&plan->segments, 0, mm_graph_persistents(plan->graph), sizeof *plan->segments))
@@ -209,7 +209,7 @@ static void account_use(mm_plan *plan, int node, int segment) {
     s->last_node = s->live_last = node;
 }
 
-/* A segment whose last user writes another one over it hands its bytes over at that node. */
+/* If a segment's last user writes another segment in place over it, its bytes count only up to the node before. */
 static void account_inplace(mm_plan *plan, int node) {
     const mm_node *n = &plan->nodes[node];
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);

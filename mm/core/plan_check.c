@@ -6,7 +6,6 @@
 
 #include "mm/core/status.h"
 
-/* "conv1 backward", or "encode of conv1 after conv2 forward". */
 const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t capacity) {
     if (node < 0 || node >= c->plan->n_nodes) return "the plan";
     int step = node;
@@ -27,7 +26,6 @@ const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t
     return buffer;
 }
 
-/* Refuses the plan: "POLICY on GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
 mm_status mm_check_refuse(const mm_check *c, int node, mm_tensor tensor, const char *why, ...) {
     char reason[256], where[320];
     va_list arguments;
@@ -58,7 +56,7 @@ static void check_fini(mm_check *c) {
     free(c->ran);
 }
 
-/* Room for what the passes find out. After the form is known to be good: the plan's counts can be trusted. */
+/* Allocates the passes' arrays. To be called after the pass `form`, when the plan's counts can be trusted. */
 static mm_status check_init(mm_check *c) {
     const mm_plan *plan = c->plan;
     size_t n_nodes = (size_t)plan->n_nodes, n_tensors = (size_t)mm_graph_tensors(c->graph);
@@ -77,7 +75,7 @@ static mm_status check_init(mm_check *c) {
     return MM_OK;
 }
 
-/* The passes after the form of the plan. */
+/* All passes after `form`. */
 static mm_status prove(mm_check *c, bool *exact_out) {
     MM_TRY(mm_check_pieces(c));
     MM_TRY(check_init(c));
@@ -101,7 +99,7 @@ mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, con
 mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
     mm_program program;
     mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = &program};
-    MM_TRY(mm_check_form(&c)); /* else it could not be lowered */
+    MM_TRY(mm_check_form(&c)); /* lowering relies on it */
     MM_TRY(mm_program_init(plan, facts, &program));
     mm_status status = prove(&c, exact_out);
     mm_program_fini(&program);

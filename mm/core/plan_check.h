@@ -1,29 +1,29 @@
-/* The proof that a plan and its program are right (mm_program_prove), in passes. Inside mm/core only. Each pass relies
- * on what the ones before it have established.
+/* Private to mm/core: the check of a plan and its program (mm_program_prove), in passes. Each pass relies on what the
+ * passes before it have established.
  *
- *   form      every index in range, every segment and node well-formed: nothing later can go astray
- *   pieces    the same of the program; each node's work is in its pieces, once
- *   clocks    for each piece, how far every stream is known to have come when it ends (mm_program_clocks)
- *   uses      walk in issue order: which value each segment holds, who reads it, who may still be at it
- *   sharing   segments on the same bytes: all users of one before the first of the next
+ *   form      all indices are in range, all segments and nodes are well-formed
+ *   pieces    the same for the program; the pieces of each node do its work once
+ *   clocks    for each piece, which pieces of other streams have ended when it ends (mm_program_clocks)
+ *   uses      walk in issue order: which value each segment holds, who reads it, who may still use it
+ *   sharing   segments that share bytes: all users of one come before the first user of the next
  *   limits    regions, heap, and the budget
  *
- * The walk in issue order of the nodes stands for every execution: each write is ordered after all earlier users of its segment,
- * each read after the write that it sees, so whatever order of the streams the waits allow, all find the same. */
+ * The walk in issue order stands for every execution that the waits allow: each write is ordered after all earlier
+ * users of its segment, and each read after the write that it sees, so all executions read the same values. */
 #ifndef MM_CORE_PLAN_CHECK_H
 #define MM_CORE_PLAN_CHECK_H
 
 #include "mm/core/program.h"
 
-/* What the walk knows of a segment. */
+/* State of a segment during the walk. */
 typedef struct mm_residence {
-    int32_t users[MM_STREAM_COUNT]; /* seq of the last user on each stream so far; -1: none */
+    int32_t users[MM_STREAM_COUNT]; /* seq of the last user so far on each stream; -1: none */
     int32_t first, last;            /* first and last user; -1: none */
-    int32_t writer;                 /* node that wrote what it holds; -1: none did in this iteration */
-    int32_t value;                  /* what it holds, see mm_check.current; -1 */
-    bool exact;                     /* that value bit for bit (a code: what was encoded was) */
-    bool always_exact;              /* and whatever it held before was, too */
-    bool unread;                    /* an operation wrote it, and nobody has used that yet */
+    int32_t writer;                 /* node that wrote its value; -1: none did in this iteration */
+    int32_t value;                  /* number of its value (mm_check.current); -1: none */
+    bool exact;                     /* it holds that value bit for bit (a code: the value that was encoded) */
+    bool always_exact;              /* that was so for all values that it has held */
+    bool unread;                    /* an operation wrote the value, and no node has used it yet */
 } mm_residence;
 
 typedef struct mm_check {
@@ -33,13 +33,14 @@ typedef struct mm_check {
     const mm_limits *limits;
     const mm_program *program;
     int32_t (*clocks)[MM_STREAM_COUNT]; /* per piece: mm_program_clocks */
-    int32_t *node_at[MM_STREAM_COUNT];  /* per stream and a node's seq: the node */
+    int32_t *node_at[MM_STREAM_COUNT];  /* per stream and seq of a node: the node */
     mm_residence *residences;           /* per segment */
-    int32_t *current; /* per tensor: the number of its present value. Each write makes a new one; an alias takes its
-                         input's, so that a change of the shared storage leaves the others' values in no segment. */
-    int32_t values;   /* how many there are */
-    int32_t *seen;    /* per binding of a step that ran: the value that it read or wrote there */
-    int32_t *ran;     /* per step of the graph: the node that ran it; a recomputation looks there */
+    int32_t
+        *current;   /* per tensor: the number of its present value. Each write makes a new value. An alias has the value
+                         of its input; so after a write to shared storage no segment holds the other's value. */
+    int32_t values; /* number of values so far */
+    int32_t *seen;  /* per binding of a step that ran: the value that it read or wrote */
+    int32_t *ran;   /* per step of the graph: the node that ran it first, for recomputations */
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);
@@ -57,16 +58,16 @@ static inline bool mm_check_ended(const mm_check *check, int stream, int32_t seq
     return check->program->last[check->node_at[stream][seq]] <= check->clocks[first][stream];
 }
 
-/* Whether the plan lets `output` share the storage of `input`, and the step declares them equal. */
+/* Whether `output` shares the storage of `input` in the plan, and the step declares them equal. */
 bool mm_check_may_share(const mm_check *check, const mm_step_info *step, mm_tensor input, mm_tensor output);
 
-/* Refuses the plan: "plan POLICY of GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
+/* Returns MM_ERR_PLAN with "plan POLICY of GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
 mm_status mm_check_refuse(const mm_check *check, int node, mm_tensor tensor, const char *why, ...) MM_PRINTF(4, 5);
 
-/* The same about a segment. */
+/* The same for a segment. */
 mm_status mm_check_refuse_segment(const mm_check *check, int segment, const char *why);
 
-/* "conv1 backward", or "encode of conv1 after conv2 forward". Returns buffer. */
+/* Writes a node's name, such as "conv1 backward" or "encode of conv1 after conv2 forward". Returns buffer. */
 const char *mm_check_node_name(const mm_check *check, int node, char *buffer, size_t capacity);
 
 #endif

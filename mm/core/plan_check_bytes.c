@@ -1,4 +1,4 @@
-/* Passes 5 and 6: who shares bytes with whom, and whether everything fits. */
+/* Passes 5 and 6, sharing and limits: segments that share bytes, and whether all of them fit. */
 #include <stdlib.h>
 
 #include "mm/core/plan_check.h"
@@ -7,25 +7,25 @@
 
 /* ---------------------------------------------------------------- sharing
  *
- * Segments take their bytes in issue order of their first users. A tree over the bytes knows who had which bytes last;
- * whoever comes next must come after all of that segment's users. That one had come after the users of those before
- * it, so every two segments with a byte in common are compared, directly or along such a chain.
+ * Segments take their bytes in issue order of their first users. A tree over the bytes has the last owner of each
+ * byte. The next owner must come after all users of that segment, which in turn came after the users of earlier
+ * owners. So every two segments with a byte in common are compared, directly or along such a chain.
  *
- * Leaves of the tree are the runs between two neighbouring ends of segments. */
+ * Leaves of the tree are the runs of bytes between neighbouring ends of segments. */
 
 enum { NOBODY = -1, SEVERAL = -2 };
 
 typedef struct ground {
     const mm_check *check;
-    int64_t *ends; /* where runs begin and end, ascending; run i is [ends[i], ends[i + 1]) */
+    int64_t *ends; /* offsets where runs begin and end, ascending; run i is ends[i] to ends[i + 1] - 1 */
     int n_ends;
-    int32_t *owner;    /* per tree node (1 is the root, 2i and 2i + 1 are its halves): segment, NOBODY, SEVERAL */
-    int64_t *arrivals; /* segments by first user: that node in the upper half, segment in the lower */
+    int32_t *owner;    /* per tree node (1 is the root, 2i and 2i + 1 are i's halves): a segment, NOBODY, or SEVERAL */
+    int64_t *arrivals; /* segments by first user: the node in the upper 32 bits, the segment in the lower */
     int n_arrivals;
 } ground;
 
-/* A user of the segment, on one of the streams from `first` on, that may not have ended when `node` starts; -1: all
- * have. */
+/* A user of the segment, on stream `first` or a later one, that may not have ended when `node` starts; -1: there is
+ * none. */
 static int find_active(const mm_check *c, int segment, int first, int node) {
     const int32_t *users = c->residences[segment].users;
     for (int s = first; s < MM_STREAM_COUNT; s++)
@@ -39,8 +39,8 @@ static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output
     return false;
 }
 
-/* The step at `node` writes segment `heir` over `old`: it reads from `old` nothing but inputs that it may overwrite
- * with what it puts in `heir`. */
+/* Whether the step at `node` writes segment `heir` in place over `old`: all that it reads from `old` are inputs that
+ * may be overwritten by the output in `heir`. */
 static bool is_inplace(const mm_check *c, int node, int old, int heir) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *a = &c->plan->segments[old], *b = &c->plan->segments[heir];
@@ -55,7 +55,7 @@ static bool is_inplace(const mm_check *c, int node, int old, int heir) {
     return true;
 }
 
-/* Segment `heir` gets bytes that were `old`'s. */
+/* Checks that segment `heir` may take bytes of `old`. */
 static mm_status check_handover(const mm_check *c, int old, int heir) {
     const mm_segment *s = &c->plan->segments[old];
     int node = c->residences[heir].first, active = find_active(c, old, 0, node);
@@ -70,7 +70,7 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
                            mm_check_node_name(c, active, user, sizeof user));
 }
 
-/* Gives runs [from, to) to a segment, in the part of the tree below `at`, which spans [low, high). */
+/* Gives runs from to to - 1 to a segment, in the subtree of node `at`, which spans runs low to high - 1. */
 static mm_status give(ground *g, int at, int low, int high, int from, int to, int segment) {
     if (to <= low || high <= from) return MM_OK;
     bool whole = from <= low && high <= to;
@@ -95,7 +95,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Segments mostly come in the order wanted. */
+/* Sorts, but first looks whether the values are sorted, as they mostly are. */
 static void sort(int64_t *values, int n) {
     int i = 1;
     while (i < n && values[i - 1] <= values[i]) i++;
@@ -114,7 +114,7 @@ static int end_index(const ground *g, int64_t position) {
     return low;
 }
 
-/* The segments of one memory that have a place, in the order in which they come; and where they begin and end. */
+/* Lists the planned segments of one memory in order of first use, and their ends. */
 static void survey(ground *g, bool pinned) {
     const mm_check *c = g->check;
     int n = 0;
@@ -136,7 +136,7 @@ static void survey(ground *g, bool pinned) {
 static mm_status share_memory(ground *g, bool pinned) {
     survey(g, pinned);
     if (g->n_arrivals == 0) return MM_OK;
-    g->owner[1] = NOBODY; /* the rest of the tree is set as it is divided */
+    g->owner[1] = NOBODY; /* other nodes are set when their parent becomes SEVERAL */
     for (int i = 0; i < g->n_arrivals; i++) {
         int segment = (int)(g->arrivals[i] & INT32_MAX);
         const mm_segment *s = &g->check->plan->segments[segment];
@@ -147,9 +147,9 @@ static mm_status share_memory(ground *g, bool pinned) {
 
 /* ---------------------------------------------------------------- persistent tensors */
 
-/* No two of them share a byte, in whatever order their places come. */
+/* Checks that no two persistent tensors share a byte. Their places may be in any order. */
 static mm_status check_apart(const mm_check *c) {
-    mm_runs taken = {0}; /* tags: segments */
+    mm_runs taken = {0}; /* tag: the segment */
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
@@ -164,11 +164,11 @@ static mm_status check_apart(const mm_check *c) {
     return status;
 }
 
-/* Each is where the limits have it, below the base, above which all others lie. */
+/* Checks that each persistent tensor lies at the place that the limits give, aligned and below the base. */
 static mm_status check_places(const mm_check *c) {
     const int64_t *places = c->limits->places;
     int64_t packed = 0, end = 0;
-    bool ascending = true; /* as they mostly come */
+    bool ascending = true; /* places mostly are; then they lie apart without a further check */
     for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
         const int64_t place = places ? places[i] : packed;
@@ -213,7 +213,7 @@ static int64_t add_saturated(int64_t a, int64_t b) {
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/* A dynamic segment is freed when its last user in issue order has ended: the others must have ended with it. */
+/* A dynamic segment is freed when its last user in issue order has ended. Checks that all users have ended then. */
 static mm_status check_freed(const mm_check *c, int segment) {
     const mm_residence *r = &c->residences[segment];
     const int end = mm_program_piece(c->program, r->last, mm_program_pieces(c->program, r->last) - 1);
@@ -227,8 +227,9 @@ static mm_status check_freed(const mm_check *c, int segment) {
     return MM_OK;
 }
 
-/* What is alive at once in one part of the heap. Dynamic segments live from their first to their last node in issue
- * order: who finds no room waits until what ended before has been freed. `comes`, `goes`: zeroes, one for each node. */
+/* Checks that segments alive at once fit one part of the heap. They live from their first to their last node in issue
+ * order: a node that finds no room waits until segments that ended before are freed. comes, goes: zeros, one per
+ * node. */
 static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity, int64_t *comes, int64_t *goes) {
     const mm_plan *plan = c->plan;
     for (int i = 0; i < plan->n_segments; i++) {
@@ -276,7 +277,7 @@ static mm_status check_heap(const mm_check *c) {
     return status;
 }
 
-/* The plan's sums are right. */
+/* Checks the plan's sums. */
 static mm_status check_sums(const mm_check *c) {
     const mm_plan *plan = c->plan;
     int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0, pinned = 0, external = 0;

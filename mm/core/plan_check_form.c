@@ -1,4 +1,4 @@
-/* Pass 1: every index in range, every segment and node well-formed. */
+/* Pass 1, form: all indices are in range, all segments and nodes are well-formed. */
 #include <string.h>
 
 #include "mm/core/plan_check.h"
@@ -36,7 +36,7 @@ bool mm_check_may_share(const mm_check *c, const mm_step_info *step, mm_tensor i
 
 static bool is_aliased(const mm_check *c, mm_tensor tensor) { return c->plan->alias[tensor] != tensor; }
 
-/* Output `u` of step `s`, if it shares another tensor's storage, equals a tensor there. */
+/* Checks that output `u` of step `s`, if it shares another tensor's storage, is declared equal to one there. */
 static mm_status check_shared_output(const mm_check *c, int s, int u) {
     const mm_step_info *step = mm_graph_step(c->graph, s);
     mm_tensor output = step->uses[u].tensor;
@@ -88,7 +88,7 @@ static mm_status check_content(const mm_check *c, int segment) {
     return MM_OK;
 }
 
-/* The segment of the persistent tensor of that number. */
+/* Checks the segment of the persistent tensor with that number. */
 static mm_status check_persistent(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)) ||
@@ -173,7 +173,7 @@ static mm_status check_step(const mm_check *c, int node, int expected) {
     return check_run(c, node);
 }
 
-/* What is run again has run before, and has no effect but on managed tensors that it writes afresh. */
+/* Checks that the step of a recomputation has run before, may run again, and writes only managed tensors. */
 static mm_status check_recompute(const mm_check *c, int node, int steps_before) {
     const mm_node *n = &c->plan->nodes[node];
     if (!in_range(n->step, steps_before))
@@ -203,7 +203,7 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
     return MM_OK;
 }
 
-/* What each end of an operation may be. */
+/* Per mm_node_end: which segments are allowed. */
 static const struct {
     bool raw, coded, device, pinned;
     const char *words;
@@ -234,7 +234,7 @@ static mm_status check_end(const mm_check *c, int node, const char *what, int se
     return mm_check_refuse(c, node, n->tensor, "its %s is of another tensor", what);
 }
 
-/* A copy leaves the content as it is. */
+/* Checks that a copy does not change the content. */
 static mm_status check_move(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *src = &c->plan->segments[n->src], *dst = &c->plan->segments[n->dst];
@@ -262,7 +262,7 @@ static mm_status check_op(const mm_check *c, int node) {
     return check_work(c, node, mm_facts_code(c->facts, code->codec, n->tensor)->scratch_bytes);
 }
 
-/* `issued`: how many nodes each stream has before this one. */
+/* issued: per stream, number of nodes before this one. */
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
     if ((unsigned)n->kind >= MM_NODE_KINDS || n->stream != mm_node_stream(n->kind))

@@ -1,4 +1,4 @@
-/* Pass 2: the program is well-formed, and does each node's work once. */
+/* Pass 2, pieces: the program is well-formed, and the pieces of each node do its work once. */
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"
 
@@ -10,7 +10,7 @@ static mm_status check_arrays(const mm_check *c) {
     return MM_OK;
 }
 
-/* `issued`: how many pieces each stream has before this one. */
+/* issued: per stream, number of pieces before this one. */
 static mm_status check_place(const mm_check *c, int index, const int32_t *issued) {
     const mm_program *p = c->program;
     const mm_piece *piece = &p->pieces[index];
@@ -28,7 +28,8 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
     return MM_OK;
 }
 
-/* A kind that is never cut, or segments that are taken and freed as a whole. */
+/* Whether a node may have several pieces: it codes or moves a code, without a stage, and no segment of it is placed at
+ * run time, because such segments are allocated and freed as a whole. */
 static bool may_be_cut(const mm_check *c, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
     bool cut = n->stage < 0 && mm_node_table[n->kind].cost != MM_COST_STEP;
@@ -36,7 +37,7 @@ static bool may_be_cut(const mm_check *c, const mm_node *n) {
     return cut && c->plan->segments[mm_program_stored(n)].content == MM_CONTENT_CODED;
 }
 
-/* The pieces of an operation take its rows, the map's bytes and the stored bytes one after the other, and all. */
+/* Checks that an operation's pieces cover its rows, the map's bytes and the stored bytes, in order and completely. */
 static mm_status check_parts(const mm_check *c, int node) {
     const mm_program *p = c->program;
     const mm_node *n = &c->plan->nodes[node];

@@ -1,4 +1,4 @@
-/* Pass 4: what each segment holds when it is used. */
+/* Pass 4, uses: what each segment holds when it is used. */
 
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"
@@ -15,8 +15,8 @@ static void add_user(mm_check *c, int node, int segment) {
     r->last = node;
 }
 
-/* Whether each piece of a node starts after the pieces of `writer` that write what it reads have ended. So it is where
- * both are cut, and the node's source is the writer's target. */
+/* Whether each piece of a node starts after those pieces of `writer` that write its bytes have ended. True only if both
+ * nodes are cut, and the node's source is the writer's target. */
 static bool carries_on(const mm_check *c, int writer, int node, int segment) {
     const mm_program *p = c->program;
     const mm_node *w = &c->plan->nodes[writer], *n = &c->plan->nodes[node];
@@ -35,11 +35,11 @@ static bool carries_on(const mm_check *c, int writer, int node, int segment) {
     return true;
 }
 
-/* The segment holds something, and its writer has ended before the node starts, or the node carries on with it piece by
- * piece. */
+/* Checks that the segment holds a value, and that its writer has ended before the node starts, or that the node
+ * carries on with it piece by piece. */
 static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, int segment) {
     const mm_residence *r = &c->residences[segment];
-    if (r->writer < 0 && is_persistent(c, segment)) return MM_OK; /* in an iteration before, or by the user */
+    if (r->writer < 0 && is_persistent(c, segment)) return MM_OK; /* written before this iteration */
     if (r->writer < 0)
         return mm_check_refuse(c, node, tensor, "is read from segment %d before anything was written there", segment);
     const mm_node *writer = &c->plan->nodes[r->writer];
@@ -49,8 +49,8 @@ static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, in
                            mm_check_node_name(c, r->writer, name, sizeof name));
 }
 
-/* Nobody may still be at the segment when the node, which writes it, starts; and what an operation left there was of
- * use. */
+/* Checks that all earlier users of the segment have ended when the node, which writes it, starts; and that the value
+ * there, if an operation wrote it, was used. */
 static mm_status check_writable(const mm_check *c, int node, mm_tensor tensor, int segment) {
     const mm_residence *r = &c->residences[segment];
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
@@ -74,7 +74,7 @@ static void set_content(mm_check *c, int node, int segment, int32_t value, bool 
     add_user(c, node, segment);
 }
 
-/* A workspace, scratch or stage: of this node and no other. */
+/* Checks that no other node uses the workspace, scratch or stage. */
 static mm_status use_work(mm_check *c, int node, int segment) {
     if (segment < 0) return MM_OK;
     if (c->residences[segment].first >= 0) {
@@ -88,7 +88,7 @@ static mm_status use_work(mm_check *c, int node, int segment) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* The segment holds that value of the tensor in a form that serves the use. */
+/* Checks that the segment holds that value of the tensor, in a form that serves the use. */
 static mm_status check_serves(const mm_check *c, int node, const mm_use *use, int segment, int32_t value) {
     const mm_segment *s = &c->plan->segments[segment];
     const mm_residence *r = &c->residences[segment];
@@ -103,8 +103,7 @@ static mm_status check_serves(const mm_check *c, int node, const mm_use *use, in
     return MM_OK;
 }
 
-/* Output `u` of the step shares its storage with an input: it must lie where that input does, and nothing is written.
- */
+/* Checks that output `u` of the step, which shares the storage of an input, is bound to that input's segment. */
 static mm_status check_shared(const mm_check *c, int node, const mm_step_info *step, const int32_t *bindings, int u) {
     mm_tensor output = step->uses[u].tensor;
     if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
@@ -114,7 +113,7 @@ static mm_status check_shared(const mm_check *c, int node, const mm_step_info *s
     return mm_check_refuse(c, node, output, "is not bound to the segment of the tensor whose storage it shares");
 }
 
-/* What the step reads, before anything that it writes. */
+/* The step's reads, and its outputs that share an input's storage; before its writes. */
 static mm_status step_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
@@ -146,8 +145,8 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
     return MM_OK;
 }
 
-/* Remembers which values the step dealt with, in case it is run again. External tensors are in no segment; their
- * values are numbered all the same. */
+/* Keeps the values that the step read and wrote, for its recomputation. External tensors are in no segment, but their
+ * values are numbered too. */
 static void remember_values(mm_check *c, int node, const mm_step_info *step, bool written) {
     int32_t *seen = &c->seen[c->plan->nodes[node].first_binding];
     for (int u = 0; u < step->n_uses; u++) {
@@ -170,14 +169,15 @@ static mm_status walk_step(mm_check *c, int node) {
     return use_work(c, node, n->work);
 }
 
-/* Run again, a step finds what it found the first time; then it writes the same, as exactly as what it read was. */
+/* Checks that a recomputation reads the values that the step read the first time. *exact: cleared if one of them is not
+ * exact, so that the result is not. */
 static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *seen, bool *exact) {
     const mm_node *n = &c->plan->nodes[node];
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         if (mm_node_access(n, use, u) != MM_READ) continue;
-        if (use->access == MM_MODIFY) { /* a persistent tensor to look at, whatever it holds by now */
+        if (use->access == MM_MODIFY) { /* a persistent tensor, which may have changed since */
             if (bindings[u] < 0) continue;
             MM_TRY(check_written(c, node, use->tensor, bindings[u]));
             add_user(c, node, bindings[u]);
@@ -217,8 +217,8 @@ static mm_status walk_recompute(mm_check *c, int node) {
 
 /* ---------------------------------------------------------------- operations */
 
-/* Iterations follow each other on the compute stream: what a side stream does to a persistent tensor must come after the
- * first step, and so after all of the iteration before. */
+/* Checks that an operation on a persistent tensor comes after the first step. Iterations follow each other on the
+ * compute stream, so it then comes after the whole iteration before. */
 static mm_status check_after_begin(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (!is_persistent(c, n->src) && !is_persistent(c, n->dst)) return MM_OK;
@@ -245,9 +245,9 @@ static mm_status walk_op(mm_check *c, int node) {
     return use_work(c, node, n->stage);
 }
 
-/* ---------------------------------------------------------------- all */
+/* ---------------------------------------------------------------- the whole plan */
 
-/* Something that a recomputation wrote was used afterwards. */
+/* Checks that an output of the recomputation is used afterwards. */
 static mm_status check_recomputed(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
