@@ -15,7 +15,7 @@ void mm_ready_fini(mm_ready *r) {
     free(r->external);
 }
 
-/* Of a graph that was ready before, the user's memory and function stay, and what the log has of it. */
+/* If the graph was ready before, keeps its external memory, its recompute function, and told_untimed. */
 static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready *ready_out) {
     const mm_ready *before = mm_manager_find(m, prepared->graph);
     const mm_planned *planned = &prepared->planned;
@@ -74,7 +74,8 @@ static bool has_backward(const mm_graph *graph) {
     return false;
 }
 
-/* Once of each graph. Without a backward pass policies have nothing to choose: nothing is wrong. */
+/* Logs once for each graph that it is planned without measured times. This is no warning for a graph without a backward
+ * pass, where policies have nothing to choose. */
 static void tell_untimed(mm_manager *m, mm_ready *r) {
     const mm_prepared *p = r->prepared;
     if (p->untimed.status == MM_OK || r->told_untimed) return;

@@ -10,7 +10,7 @@ const mm_persistent *mm_directory_find(const mm_directory *d, const char *name) 
     return index < 0 ? NULL : &d->entries[index];
 }
 
-/* Far above any memory, and far below where sums of a few such could overflow. */
+/* Chosen: far above any memory, and sums of a few such numbers do not overflow. mm_graph_freeze has the same limit. */
 static const int64_t MAX_BYTES = INT64_C(1) << 60;
 
 mm_status mm_directory_append(mm_directory *d, const char *tensor, int64_t bytes) {
@@ -72,7 +72,7 @@ void mm_directory_cut(mm_directory *d, int n) {
         d->bytes = d->entries[d->n].offset;
         free(d->entries[d->n].name);
     }
-    /* Half of the slots at least are free: adding them again cannot fail. */
+    /* At least half of the slots are free, so adding the names again cannot fail. */
     for (int i = 0; i < n; i++) {
         mm_status added = mm_names_add(&d->names, d->entries[i].name, i);
         (void)added;

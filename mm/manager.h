@@ -13,13 +13,13 @@
 typedef struct mm_ready {
     mm_prepared *prepared; /* owned by the plan set */
     mm_execution *execution;
-    void **external; /* per tensor: the user's memory of an external one; NULL for others */
+    void **external; /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
     bool covered;      /* its plan is in the coverage */
-    bool has_run;      /* under this plan */
-    bool told_untimed; /* the log has it that the measured times are of another graph */
-    bool unrecordable; /* under this plan: that was tried, in vain */
+    bool has_run;      /* an iteration has run under this plan */
+    bool told_untimed; /* it was logged that the measured times are of another graph */
+    bool unrecordable; /* recording has failed under this plan */
 } mm_ready;
 
 /* States of a session; states.h has the calls that lead from one to another. */

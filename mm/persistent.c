@@ -1,11 +1,10 @@
-/* Persistent tensors of a running manager: added and removed, and their bytes to and from the CPU, which may not reach
- * the device's memory. */
+/* Persistent tensors of a manager: adds and removes them, and copies their bytes to and from the CPU's memory. */
 #include "mm/persistent.h"
 
 #include "mm/adopt.h"
 #include "mm/states.h"
 
-/* ---------------------------------------------------------------- which there are */
+/* ---------------------------------------------------------------- adding and removing */
 
 static void count_persistents(mm_manager *m) {
     pthread_mutex_lock(&m->lock);
@@ -52,7 +51,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     MM_TRY(mm_manager_settle(m, "mm_persistent_remove"));
     MM_TRY(check_removable(m, name));
     int64_t before = m->directory.bytes;
-    /* What was touched of it was no stray. */
+    /* Its touched bytes are not stray ones. */
     if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
     m->directory.bytes = m->directory.entries[m->directory.n - 1].offset;
     mm_status status = mm_manager_plan_around(m);
@@ -64,7 +63,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     return status;
 }
 
-/* ---------------------------------------------------------------- their bytes */
+/* ---------------------------------------------------------------- bytes */
 
 void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
     const mm_persistent *entry = m ? mm_directory_find(&m->directory, name) : NULL;
@@ -73,7 +72,7 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
     return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
 }
 
-/* Where the bytes lie. */
+/* Checks the range, and finds its address. */
 static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,
                       uint8_t **place_out) {
     MM_TRY(mm_manager_settle(m, call));

@@ -18,7 +18,7 @@ int mm_prepared_unable(const mm_prepared *p) {
     return -1;
 }
 
-/* Adds measured times to the facts, if there are any of this graph; else logs once that there are none. */
+/* Adds measured times to the facts, if there are any of this graph; else keeps in p->untimed why not. */
 static mm_status take_facts(const mm_plan_sources *sources, mm_prepared *p) {
     if (!sources->facts) return MM_OK;
     mm_status status = mm_facts_apply(sources->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
@@ -27,7 +27,7 @@ static mm_status take_facts(const mm_plan_sources *sources, mm_prepared *p) {
     return MM_OK;
 }
 
-/* Within the attempt's limits, around the persistent tensors. */
+/* Makes the plan within the attempt's limits, with the directory's places of persistent tensors. */
 static mm_status make_within(const mm_plan_sources *sources, const mm_attempt *a, mm_prepared *p) {
     int64_t *places;
     MM_TRY(mm_directory_places(sources->directory, p->graph, &places));
@@ -69,7 +69,7 @@ static mm_status prepare(const mm_plan_sources *sources, const mm_attempt *a, co
 
 /* ---------------------------------------------------------------- drafts */
 
-/* The i-th graph that is to be drafted. */
+/* The i-th graph to draft: one of the set's, or the new one. */
 static mm_newcomer graph_at(const mm_plan_set *set, const mm_attempt *a, int i) {
     return i < set->n ? (mm_newcomer){set->prepared[i]->graph, set->prepared[i]->recomputes} : *a->added;
 }

@@ -11,16 +11,16 @@
 typedef struct mm_prepared {
     const mm_graph *graph;
     mm_planned planned;
-    bool recomputes;    /* its steps can be run again: somebody said how */
-    mm_failure untimed; /* why it is planned without the measured times that there are; MM_OK: it is not */
+    bool recomputes;    /* there is a function that recomputes its layers (mm_recompute_set) */
+    mm_failure untimed; /* why it was planned without the set's measured times; MM_OK: with them, or there are none */
 } mm_prepared;
 
 /* What plans are made from, besides their graphs. Borrowed for the set's life. */
 typedef struct mm_plan_sources {
     const char *device;
-    mm_rates rates;                /* that the device tells */
+    mm_rates rates;                /* of the device */
     const mm_facts *facts;         /* measured times; NULL: none */
-    const mm_directory *directory; /* where persistent tensors lie */
+    const mm_directory *directory; /* places of persistent tensors */
 } mm_plan_sources;
 
 typedef struct mm_plan_set {

@@ -1,4 +1,4 @@
-/* Graphs are prepared and forgotten; what they need of the user is set. */
+/* Prepares and forgets graphs; sets external memory and recompute functions. */
 #include "mm/adopt.h"
 #include "mm/persistent.h"
 #include "mm/states.h"
@@ -7,7 +7,7 @@ static mm_status prepare(mm_manager *m, const mm_newcomer *added) {
     int entries = m->directory.n;
     int64_t base = m->directory.bytes;
     mm_status status = mm_directory_add(&m->directory, added->graph);
-    /* Plans lie above the persistent tensors: when those grow, every plan moves up. */
+    /* Plans lie above the persistent tensors, so every plan moves up when those grow. */
     bool moved = m->directory.bytes != base && m->n_ready > 0;
     if (status == MM_OK) status = mm_manager_add(m, added, !moved);
     if (status == MM_OK) mm_directory_declare(&m->directory, added->graph);

@@ -171,15 +171,14 @@ typedef struct mm_plan {
     int n_segments;
     int32_t *bindings; /* -1: external tensor */
     int n_bindings;
-    bool keeps_all; /* no bytes are used again: written segments count as alive to the end (naive) */
-    mm_tensor
-        *alias; /* per tensor of the graph: the root, whose storage it shares; roots have themselves. Tensors alias
-                           only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds it to the
-                           root's segment and writes nothing */
-    int64_t base_bytes;              /* of the limits that it was made for */
+    bool keeps_all;     /* no bytes are used again: written segments count as alive to the end (naive) */
+    mm_tensor *alias;   /* per tensor of the graph: the root, whose storage it shares; roots have themselves. Tensors
+                           alias only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds
+                           it to the root's segment and writes nothing */
+    int64_t base_bytes; /* of the limits that it was made for */
     int64_t heap_offset, heap_bytes; /* region of dynamic segments; 0, 0: none */
     int64_t heap_code_bytes;     /* low part of the heap, for codes. Codes live long: among short-lived maps they would
-                                        leave no hole large enough for a map */
+                                    leave no hole large enough for a map */
     int64_t code_region_bytes;   /* size of the sliding workspace */
     int64_t buffer_region_bytes; /* size of all tensor buffers */
     int buffers;                 /* number of tensor buffers */
