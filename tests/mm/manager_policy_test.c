@@ -110,6 +110,20 @@ static void a_refused_switch_leaves_the_old_policy_at_work(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* Without a graph nothing is planned, so the codecs alone are what can be tried. */
+static void before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused(void **state) {
+    (void)state;
+    mm_options options = {.device_bytes = BUDGET, .policy = "liveness"};
+    mm_manager *m = rig_manager(&options);
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=gzip"), MM_ERR_NOT_FOUND);
+    assert_says("gzip");
+    assert_int_equal(mm_policy_set(m, "rules:*=compress(zfp:rate=-1)"), MM_ERR_INVALID);
+    assert_string_equal(mm_policy_now(m), "liveness");
+    assert_int_equal(mm_policy_set(m, "freelunch:codec=raw"), MM_OK);
+    assert_string_equal(mm_policy_now(m), "freelunch:codec=raw");
+    mm_manager_destroy(m);
+}
+
 /* ---------------------------------------------------------------- several graphs */
 
 /* One layer that adds its persistent tensors up in place: "shared" of every such graph, and one of its own. */
@@ -484,6 +498,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
         cmocka_unit_test(a_refused_switch_leaves_the_old_policy_at_work),
+        cmocka_unit_test(before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused),
         cmocka_unit_test(a_second_graph_adds_persistents_above_those_that_stay),
         cmocka_unit_test(a_second_graph_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_persistent_tensor_of_another_size_is_refused),
