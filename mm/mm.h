@@ -214,6 +214,12 @@ MM_API void mm_graph_destroy(mm_graph *graph);
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
 
+/* Declares to which weight (MM_WEIGHT) a tensor belongs: its gradient (MM_WEIGHT_GRADIENT), of as many elements, or a state
+ * that the optimizer keeps for it (MM_OPTIMIZER), of any size. It changes no plan; operations on gradients find their
+ * weights by it. MM_ERR_INVALID: a tensor of another kind, a gradient of another size, a second gradient of one weight, or
+ * a tensor that belongs to a weight already. */
+MM_API MM_CHECKED mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weight);
+
 /* Declares a layer. Rules of policies name it by its kind or by its name. It has the properties of its kind
  * (mm_layer_kind_properties), unless mm_graph_set_properties gives it others. Give a layer of your own the kind that it
  * resembles: any activation is a MM_LAYER_RELU. */

@@ -84,10 +84,12 @@ static mm_status add_param_tensors(lowering *lo, int index) {
     snprintf(name, sizeof name, "grad.%s", param->name);
     MM_TRY(
         add_tensor(lo, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->gradient));
+    MM_TRY(mm_graph_set_weight(lo->out->graph, tensors->gradient, tensors->value));
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(lo->out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
         MM_TRY(add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->state[k]));
+        MM_TRY(mm_graph_set_weight(lo->out->graph, tensors->state[k], tensors->value));
     }
     return MM_OK;
 }

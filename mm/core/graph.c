@@ -156,6 +156,8 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
                                .rank = desc->rank,
                                .bytes = bytes,
                                .persistent = desc->ownership == MM_PERSISTENT ? graph->n_persistents++ : -1,
+                               .weight = -1,
+                               .gradient = -1,
                                .producer = -1,
                                .first_use = -1,
                                .last_use = -1,
@@ -164,6 +166,40 @@ mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_te
     for (int i = 0; i < MM_RANK_MAX; i++) tensor->dims[i] = 1;
     memcpy(tensor->dims, desc->dims, (size_t)desc->rank * sizeof desc->dims[0]);
     *tensor_out = graph->n_tensors++;
+    return MM_OK;
+}
+
+static int64_t elements(const mm_tensor_info *tensor) { return tensor->bytes / (int64_t)mm_dtype_bytes(tensor->dtype); }
+
+static mm_status check_kind(const mm_graph *graph, mm_tensor tensor, const char *what,
+                            bool (*is)(mm_tensor_kind kind)) {
+    if (tensor < 0 || tensor >= graph->n_tensors)
+        return mm_fail(MM_ERR_INVALID, "graph %s: a weight is set: the graph has no tensor %d", graph->name, tensor);
+    if (is(graph->tensors[tensor].kind)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: is of the kind %s, not %s", graph->name,
+                   graph->tensors[tensor].name, mm_tensor_kind_name(graph->tensors[tensor].kind), what);
+}
+
+static bool is_weight(mm_tensor_kind kind) { return kind == MM_WEIGHT; }
+static bool is_of_weight(mm_tensor_kind kind) { return kind == MM_WEIGHT_GRADIENT || kind == MM_OPTIMIZER; }
+
+mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weight) {
+    MM_TRY(check_open(graph, "mm_graph_set_weight"));
+    MM_TRY(check_kind(graph, tensor, "a weight's gradient or an optimizer state", is_of_weight));
+    MM_TRY(check_kind(graph, weight, "a weight", is_weight));
+    mm_tensor_info *own = &graph->tensors[tensor], *of = &graph->tensors[weight];
+    const bool gradient = own->kind == MM_WEIGHT_GRADIENT;
+    if (own->weight >= 0)
+        return mm_fail(MM_ERR_INVALID, "graph %s, tensor %s: belongs to %s already", graph->name, own->name,
+                       graph->tensors[own->weight].name);
+    if (gradient && of->gradient >= 0)
+        return mm_fail(MM_ERR_INVALID, "graph %s, weight %s: has a gradient already, %s", graph->name, of->name,
+                       graph->tensors[of->gradient].name);
+    if (gradient && elements(own) != elements(of))
+        return mm_fail(MM_ERR_INVALID, "graph %s, gradient %s: has %lld elements, its weight %s has %lld", graph->name,
+                       own->name, (long long)elements(own), of->name, (long long)elements(of));
+    own->weight = weight;
+    if (gradient) of->gradient = tensor;
     return MM_OK;
 }
 

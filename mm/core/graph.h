@@ -12,10 +12,12 @@ typedef struct mm_tensor_info {
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t bytes;
-    int persistent; /* its number among the persistent tensors, from 0, and that of its segment in every plan (plan.h);
-                          -1: it is not persistent */
-    mm_layer producer; /* layer of the first step that writes it; -1: none does */
-    int first_use;     /* first and last step that uses it */
+    int persistent;     /* its number among the persistent tensors, from 0, and that of its segment in every plan
+                           (plan.h); -1: it is not persistent */
+    mm_tensor weight;   /* whose gradient or optimizer state it is (mm_graph_set_weight); -1: of none */
+    mm_tensor gradient; /* of a weight: its gradient; -1: it has none that was declared */
+    mm_layer producer;  /* layer of the first step that writes it; -1: none does */
+    int first_use;      /* first and last step that uses it */
     int last_use;
     int last_forward;   /* last MM_FORWARD step that uses it; -1: none does */
     int first_backward; /* first MM_BACKWARD step that reads it; -1: none does */

@@ -158,6 +158,37 @@ static void types_are_all_in_the_table(void **state) {
     assert_string_equal(mm_dtype_name(MM_DTYPES), "unknown");
 }
 
+static void gradients_and_states_name_their_weight(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor w = small_tensor(graph, "w", MM_WEIGHT, MM_PERSISTENT, 40),
+              other = small_tensor(graph, "v", MM_WEIGHT, MM_EXTERNAL, 40),
+              dw = small_tensor(graph, "dw", MM_WEIGHT_GRADIENT, MM_PERSISTENT, 40),
+              again = small_tensor(graph, "dw2", MM_WEIGHT_GRADIENT, MM_PERSISTENT, 40),
+              less = small_tensor(graph, "less", MM_WEIGHT_GRADIENT, MM_PERSISTENT, 36),
+              rows = small_tensor(graph, "rows", MM_OPTIMIZER, MM_PERSISTENT, 8), half;
+    const mm_tensor_desc desc = {"half", MM_WEIGHT_GRADIENT, MM_MANAGED, MM_BF16, 2, {2, 5}};
+    assert_int_equal(mm_graph_add_tensor(graph, &desc, &half), MM_OK);
+    assert_int_equal(mm_graph_tensor(graph, dw)->weight, -1);
+    assert_int_equal(mm_graph_tensor(graph, w)->gradient, -1);
+    EXPECT(MM_ERR_INVALID, "no tensor 99", mm_graph_set_weight(graph, 99, w));
+    EXPECT(MM_ERR_INVALID, "no tensor -1", mm_graph_set_weight(graph, dw, -1));
+    EXPECT(MM_ERR_INVALID, "tensor w: is of the kind weight, not a weight's gradient",
+           mm_graph_set_weight(graph, w, w));
+    EXPECT(MM_ERR_INVALID, "tensor rows: is of the kind optimizer state, not a weight",
+           mm_graph_set_weight(graph, dw, rows));
+    EXPECT(MM_ERR_INVALID, "less: has 9 elements, its weight w has 10", mm_graph_set_weight(graph, less, w));
+    assert_int_equal(mm_graph_tensor(graph, less)->weight, -1);
+    assert_int_equal(mm_graph_set_weight(graph, dw, w), MM_OK);
+    assert_int_equal(mm_graph_set_weight(graph, rows, w), MM_OK);
+    assert_int_equal(mm_graph_set_weight(graph, half, other), MM_OK); /* of another type, as many elements */
+    EXPECT(MM_ERR_INVALID, "weight w: has a gradient already, dw", mm_graph_set_weight(graph, again, w));
+    EXPECT(MM_ERR_INVALID, "dw: belongs to w already", mm_graph_set_weight(graph, dw, other));
+    assert_int_equal(mm_graph_tensor(graph, dw)->weight, w);
+    assert_int_equal(mm_graph_tensor(graph, rows)->weight, w);
+    assert_int_equal(mm_graph_tensor(graph, w)->gradient, dw);
+    assert_int_equal(mm_graph_tensor(graph, other)->gradient, half);
+}
+
 static void properties_replace_those_of_the_kind(void **state) {
     mm_graph *graph = *state;
     mm_layer conv = small_layer(graph, "c", MM_LAYER_CONV), other = small_layer(graph, "o", MM_LAYER_OTHER);
@@ -304,6 +335,7 @@ int main(void) {
         CASE(names_are_copied),
         CASE(bad_tensors_are_refused),
         CASE(types_are_all_in_the_table),
+        CASE(gradients_and_states_name_their_weight),
         CASE(properties_replace_those_of_the_kind),
         CASE(largest_tensor_is_of_2_to_the_62_bytes),
         CASE(bad_steps_are_refused),

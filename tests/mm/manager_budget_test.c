@@ -524,6 +524,7 @@ static void null_pointers_are_refused_by_the_call_that_was_given_them(void **sta
     REFUSED(mm_graph_add_layer(open, "l", MM_LAYER_OTHER, NULL));
     REFUSED(mm_graph_set_properties(NULL, layer, &(mm_layer_properties){0}));
     REFUSED(mm_graph_set_properties(open, layer, NULL));
+    REFUSED(mm_graph_set_weight(NULL, 0, 0));
     REFUSED(mm_graph_add_part(NULL, layer, "part"));
     REFUSED(mm_graph_add_step(NULL, layer, MM_FORWARD, NULL, 0, 0));
     REFUSED(mm_graph_add_step(open, layer, MM_FORWARD, NULL, 1, 0));

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -476,6 +477,31 @@ static void unknown_device_has_no_backend(void **state) {
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 
+/* Each learned parameter is the weight of its gradient and its momentum; nothing else is. */
+static void gradients_and_momenta_belong_to_their_parameters(void **state) {
+    (void)state;
+    fixture f;
+    int weights = 0, of_weights = 0;
+    start(&f, "resnet20", 2, NETS_TRAIN);
+    for (int t = 0; t < mm_graph_tensors(f.lowered->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(f.lowered->graph, t);
+        char name[256];
+        weights += tensor->kind == MM_WEIGHT;
+        if (tensor->kind != MM_WEIGHT_GRADIENT && tensor->kind != MM_OPTIMIZER) {
+            assert_int_equal(tensor->weight, -1);
+            continue;
+        }
+        const mm_tensor_info *weight = mm_graph_tensor(f.lowered->graph, tensor->weight);
+        const bool gradient = tensor->kind == MM_WEIGHT_GRADIENT;
+        snprintf(name, sizeof name, "%s.%s", gradient ? "grad" : "momentum", weight->name);
+        assert_string_equal(tensor->name, name);
+        if (gradient) assert_int_equal(weight->gradient, t);
+        of_weights++;
+    }
+    assert_int_equal(of_weights, 2 * weights);
+    finish(&f);
+}
+
 /* So that rules find it: whatever is fused, and what a dropout of evaluation is. */
 static void every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one(void **state) {
     (void)state;
@@ -522,6 +548,7 @@ int main(void) {
         cmocka_unit_test(equal_layers_share_one_op),
         cmocka_unit_test(batch_out_of_range_is_refused),
         cmocka_unit_test(unknown_device_has_no_backend),
+        cmocka_unit_test(gradients_and_momenta_belong_to_their_parameters),
         cmocka_unit_test(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
