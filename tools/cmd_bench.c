@@ -380,6 +380,7 @@ int cmd_bench(int argc, char **argv) {
          &b.data, 0, 0},
         TARGET_ARGS(&b.target),
         TARGET_CODEC_THREADS_ARG(&b.target),
+        TARGET_OPTIMIZER_ARG(&b.target),
         {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
          &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},

@@ -156,7 +156,8 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
     config.policies.text[config.policies.n++] = policy;
     session s;
     row r = {.batch = o->batch};
-    session_run run = {.iterations = o->iterations, .schedule = {.rate = 0.1f, .factor = 1}, .quiet = true};
+    const float rate = (float)nets_optimizer_traits_of(o->target.optimizer.id)->rate;
+    session_run run = {.iterations = o->iterations, .schedule = {.rate = rate, .factor = 1}, .quiet = true};
     MM_TRY(session_init(&s, &config));
     mm_status status = session_train(&s, &run, &r);
     if (status == MM_OK) status = collector_add(c, &s, &r);
@@ -216,6 +217,7 @@ int cmd_device(int argc, char **argv) {
         {"--device", "NAME", "only this one, as host or cuda:1 (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
         TARGET_CODEC_THREADS_ARG(&o.target),
+        TARGET_OPTIMIZER_ARG(&o.target),
         {"--json", "FILE", "the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
         {"--net", "NAME", "of the facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
@@ -230,9 +232,10 @@ int cmd_device(int argc, char **argv) {
     if (status == MM_OK && o.help) return EXIT_OK;
     if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
     if (status == MM_OK) status = check_files(&o);
-    if (status == MM_OK && !o.facts && (o.net || o.policy_list || o.batch > 0 || o.iterations > 0))
-        status =
-            mm_fail(MM_ERR_INVALID, "--net, --batch, --policies and --iterations are of --facts FILE: give it, too");
+    bool of_facts = o.net || o.policy_list || o.batch > 0 || o.iterations > 0 || o.target.optimizer_text;
+    if (status == MM_OK && !o.facts && of_facts)
+        status = mm_fail(MM_ERR_INVALID,
+                         "--net, --batch, --policies, --iterations and --optimizer are of --facts FILE: give it, too");
     if (status == MM_OK && !o.facts && o.target.threads > 0)
         status = mm_fail(MM_ERR_INVALID, "--threads is of --facts FILE: give it, too");
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);

@@ -100,6 +100,12 @@ static void spread(const nets_channels *ch, float *lane) {
     for (int64_t i = ch->channels; i < ch->lanes; i++) lane[i] = lane[i - ch->channels];
 }
 
+/* A number for each channel, in all its lanes. */
+static void put(const nets_channels *ch, const float *values, float *lane) {
+    for (int64_t c = 0; c < ch->channels; c++) lane[c] = values[c];
+    spread(ch, lane);
+}
+
 /* Adds each channel's lanes to `sum`. */
 static void gather(const nets_channels *ch, const float *lane, double *sum) {
     for (int64_t at = 0; at < ch->lanes; at += ch->channels)
@@ -189,14 +195,10 @@ void nets_channels_statistics(const nets_channels *ch, const float *x, float *me
 /* y = (x - mean) * factor + shift */
 static nets_lanes_map map_of(const nets_channels *ch, const nets_channels_affine *of, float *mean, float *factor,
                              float *shift) {
-    for (int64_t c = 0; c < ch->channels; c++) {
-        mean[c] = of->mean[c];
-        factor[c] = of->scale[c] / sqrtf(of->var[c] + of->eps);
-        shift[c] = of->shift[c];
-    }
-    spread(ch, mean);
+    for (int64_t c = 0; c < ch->channels; c++) factor[c] = of->scale[c] / sqrtf(of->var[c] + of->eps);
     spread(ch, factor);
-    spread(ch, shift);
+    put(ch, of->mean, mean);
+    put(ch, of->shift, shift);
     return (nets_lanes_map){.mean = mean, .factor = factor, .shift = shift};
 }
 
@@ -295,12 +297,10 @@ void nets_channels_backward(const nets_channels *ch, const nets_channels_gradien
         .by_x = g->relu && !g->y && !g->mask,
         .kept = g->dx2 && !g->earlier2 ? g->dx2 : g->dx,
         .with = {.mean = lane_at(&w, 0), .factor = lane_at(&w, 1), .mean_g = lane_at(&w, 2), .slope = lane_at(&w, 3)}};
-    if (of.by_x) {
+    if (of.by_x)
         of.y = map_of(ch, &g->by, lane_at(&w, 0), by_x_at(&w, 0), by_x_at(&w, 1));
-    } else {
-        for (int64_t c = 0; c < ch->channels; c++) lane_at(&w, 0)[c] = g->by.mean[c];
-        spread(ch, lane_at(&w, 0));
-    }
+    else
+        put(ch, g->by.mean, lane_at(&w, 0));
     of.from = g->relu && !of.by_x ? of.kept : g->dy;
     run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = sum_block});
     for (int i = 0; i < 2; i++) join_sums(ch, &w, i);
@@ -330,8 +330,7 @@ void nets_channels_add_bias(const nets_channels *ch, const float *x, const float
                             void *scratch) {
     const workspace w = divide(ch, scratch);
     const adding of = {.x = x, .lane = lane_at(&w, 0), .relu = relu, .y = y};
-    for (int64_t c = 0; c < ch->channels; c++) lane_at(&w, 0)[c] = bias[c];
-    spread(ch, lane_at(&w, 0));
+    put(ch, bias, lane_at(&w, 0));
     run_blocks((block_pass){.ch = ch, .w = &w, .of = &of, .fn = add_bias_block});
 }
 

@@ -170,6 +170,19 @@ facts_are_of_their_own_network_and_batch_() {
     says err "eight has no times of "
 }
 
+facts_are_of_their_own_optimizer_() {
+    expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness --optimizer adamw --facts adamw --quiet
+    expect 0 plan --net tiny --batch 8 --policy liveness --optimizer adamw --facts adamw
+    says out "predicted step"
+    expect 0 bench --simulate adamw --policies liveness --optimizer adamw --quiet
+    expect 1 bench --simulate adamw --policies liveness --quiet
+    says err "adamw is for another graph"
+    expect 0 device --net tiny --batch 8 --iterations 2 --policies liveness --optimizer adamw --facts adamw
+    expect 0 plan --net tiny --batch 8 --policy liveness --optimizer adamw --facts adamw
+    refused 2 "--optimizer adam: no optimizer 'adam'" bench --net tiny --optimizer adam
+    refused 2 "--optimizer are of --facts FILE: give it, too" device --optimizer adamw
+}
+
 facts_say_of_how_many_threads_they_are_() {
     expect 0 bench --net tiny --batch 8 --iterations 3 --policies liveness --facts two --json rows --threads 2 --quiet
     [[ $(value rows threads) == 2 ]] || fail "the row does not say it"
