@@ -1,4 +1,5 @@
-/* mm bench: every combination of networks, batches, budgets and policies, trained or simulated; a row for each. */
+/* mm bench: trains or simulates every combination of networks, batches, budgets and policies, and makes a row of
+ * each. */
 #ifndef TOOLS_BENCH_H
 #define TOOLS_BENCH_H
 
@@ -7,8 +8,8 @@
 #include "tools/simulated.h"
 
 enum {
-    BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX, /* budgets, or batches, of one network */
-    BENCH_PREDICT_ROUNDS = 4              /* of measuring facts; between each two, everything predicted is measured */
+    BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX, /* most budgets, or batches, of one network */
+    BENCH_PREDICT_ROUNDS = 4              /* times that facts are measured; in between, listed policies are. Chosen */
 };
 
 typedef struct bench {
@@ -21,51 +22,52 @@ typedef struct bench {
     bool same_batches, no_ladder, equal_streams, predict, quiet, help;
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
-    /* of the network and batch that is under way */
+    /* of the present network and batch */
     simulated subject;
-    int64_t least_bytes[ARG_TEXTS_MAX]; /* that each policy needs, as far as they were simulated; 0 */
-    const facts_source *source;         /* simulated; NULL: measured */
-    collector *collector;               /* of facts; NULL: not wanted */
-    FILE *out;                          /* tables: standard output, unless JSON goes there */
+    int64_t least_bytes[ARG_TEXTS_MAX]; /* minimum of each policy, if it was simulated; else 0 */
+    const facts_source *source;         /* times to simulate by; NULL: policies are trained */
+    collector *collector;               /* collects facts; NULL: they are not wanted */
+    FILE *out;                          /* where tables go: standard output, unless JSON goes there */
     /* made */
-    texts texts; /* that rows name */
+    texts texts; /* texts that rows point to */
     row *rows;
     int n_rows, capacity;
     bool failed; /* some run failed, other than by its budget */
     const volatile sig_atomic_t *interrupted;
 } bench;
 
-/* Reads every list and makes sure that what they name is there, so that no long table ends at a misspelt name. */
+/* Reads all lists, and checks every name in them, so that a misspelt name does not end a long table. */
 MM_CHECKED mm_status bench_read_lists(bench *b);
 void bench_free_lists(bench *b);
 
-/* A network's batches. */
+/* The batches of a network. */
 MM_CHECKED mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out);
-/* Budgets for the network and batch under way; 0: what the policy that runs needs. */
+/* The budgets of the present network and batch; 0: what each policy needs. */
 MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out);
 
-/* A new row, that names its run; NULL: out of memory. It holds until the next one. */
+/* Adds a row with its run's names. Valid until the next one is added. NULL: out of memory. */
 row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget);
-/* Sets its status, by how the run ended. */
+/* Sets the row's status by the run's result. */
 void bench_end_row(bench *b, row *r, mm_status status);
-/* Prints it as it is done, where the table at the end might not be reached: not on a terminal. */
+/* Prints the row, unless to a terminal: the table at the end might not be reached. */
 void bench_show_row(const bench *b, const row *r);
 
-/* Into `r`, which names the run: trains. MM_ERR_INFEASIBLE: the message says why. */
+/* Trains the row's run, and sets its figures. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
-/* Runs a policy for the sake of the facts. */
+/* Runs a policy, and adds its times to the collector. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
 
-/* All policies at all budgets. Facts are measured under a set of policies of their own, that no listed one changes but
- * by its codecs; then everything listed is measured; and so on in turns, facts being the first and the last, so that a
- * machine that grows slower or faster does so for both. Of each the median counts, whatever the error. A listed policy
- * whose plan is one of the set's is marked (row.calibrated): its error says nothing of the simulator. */
+/* Compares the simulator with measurements, for all policies at all budgets. Facts are measured under a fixed set of
+ * policies, to which the listed ones add only their codecs. Facts and listed policies are measured by turns, facts
+ * first and last, so that a machine that gets slower or faster does so for both. The median of each counts. A listed
+ * policy with the plan of one of the set is marked (row.calibrated), because its error says nothing of the
+ * simulator. */
 MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch);
 
-/* Bytes a second of the codec that the policies name first. */
+/* Encoded bytes per second of the first codec that the policies name. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
-/* The same by the simulator alone; `policy` is its place in the list. */
+/* Simulates the row's run, and sets its figures. policy: its index in the list. */
 MM_CHECKED mm_status bench_simulate(bench *b, int policy, row *r);
 
 #endif

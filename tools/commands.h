@@ -16,11 +16,11 @@ int cmd_nets(int argc, char **argv);
 int cmd_policies(int argc, char **argv);
 int cmd_codecs(int argc, char **argv);
 
-/* Prints "mm COMMAND: message" to stderr; the exit status that goes with the failure: EXIT_USAGE if the command line
- * asks for what makes no sense or is not there, EXIT_FAILED otherwise. */
+/* Prints "mm COMMAND: message" to stderr, and returns the exit status: EXIT_USAGE for MM_ERR_INVALID and
+ * MM_ERR_NOT_FOUND, which are faults of the command line, else EXIT_FAILED. */
 int command_failed(const char *command, mm_status status);
 
-/* From now on SIGINT and SIGTERM only set what is returned, and the command ends when it is at a good place. */
+/* From now on SIGINT and SIGTERM only set the variable that is returned; the command looks at it and ends by itself. */
 const volatile sig_atomic_t *command_interruptible(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* How fast a device is, by the clock: a moment for each figure, through the device contract alone. */
+/* Measures a device's speed, with the device contract alone. */
 #ifndef TOOLS_DEVICE_SPEED_H
 #define TOOLS_DEVICE_SPEED_H
 
@@ -8,26 +8,26 @@ enum { DEVICE_CODECS_MAX = 16 };
 
 typedef struct device_codec_speed {
     char spec[64];
-    int64_t encode, decode; /* of raw bytes a second; decode 0: there is none */
+    int64_t encode, decode; /* bytes of the map per second; decode 0: the codec has none */
 } device_codec_speed;
 
-/* Bytes a second. */
+/* Bytes per second. */
 typedef struct device_speed {
-    int64_t out, in; /* between device and pinned memory, one way alone */
-    int64_t both;    /* each way while both are busy */
-    int64_t pinned;  /* how fast pinned memory is got; the host's is not touched yet */
-    int64_t copy;    /* within the device: bytes copied, each of which is read and written */
+    int64_t out, in; /* copies between device and pinned memory, the other direction idle */
+    int64_t both;    /* each direction with both busy */
+    int64_t pinned;  /* allocation of pinned memory; on the host its pages are not touched yet */
+    int64_t copy;    /* copies within the device; each byte is read and written */
     int n_codecs;
     device_codec_speed codec[DEVICE_CODECS_MAX];
 } device_speed;
 
-/* Takes about a second, and some hundred MB of the device. */
+/* Measures all figures. Takes about a second, and some hundred MB of the device. */
 MM_CHECKED mm_status device_speed_measure(mm_device *device, device_speed *speed_out);
 
-/* The link alone: out, in, both; the rest is 0. */
+/* Measures the link alone: out, in, both. The rest is 0. */
 MM_CHECKED mm_status device_speed_link(mm_device *device, device_speed *speed_out);
 
-/* One codec alone. MM_ERR_UNSUPPORTED: its code can be larger than the map. */
+/* Measures one codec. MM_ERR_UNSUPPORTED: its code can be larger than the map. */
 MM_CHECKED mm_status device_speed_codec(mm_device *device, const char *spec, device_codec_speed *speed_out);
 
 #endif

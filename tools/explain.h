@@ -1,12 +1,11 @@
-/* What mm plan --explain adds: the largest stashed maps and what could be done with each, lower bounds, and all
- * accounts as JSON. */
+/* mm plan --explain: the largest stashed maps with remedies for each, lower bounds, and all accounts as JSON. */
 #ifndef TOOLS_EXPLAIN_H
 #define TOOLS_EXPLAIN_H
 
 #include "tools/plan_case.h"
 #include "tools/target.h"
 
-enum { EXPLAIN_MAPS = 10 };
+enum { EXPLAIN_MAPS = 10 }; /* maps that are listed */
 
 /* An mm_lower_bound with the names of the steps that hold it. */
 typedef struct explain_bound {
@@ -15,17 +14,17 @@ typedef struct explain_bound {
     char held_by[256], offloaded_held_by[256];
 } explain_bound;
 
-/* Of a net at a batch, one image being moDNN's smallest sub-batch. */
+/* The bound of a net at a batch. Batch 1 is moDNN's smallest sub-batch. */
 MM_CHECKED mm_status explain_bound_of(const nets_net *net, const target *target, int64_t batch,
                                       explain_bound *bound_out);
 
-/* The largest stashed maps of cases of one net and one batch, with what each case holds of them, and the bounds: of
- * `image` and of the cases' own batch. */
+/* Prints the largest stashed maps of cases of one net and one batch, with the bytes that each case holds of them, and
+ * the bounds of `image` (batch 1) and of the cases' batch. */
 MM_CHECKED mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain_bound *image);
 
-/* Adds to a case's row: kinds, peak_segments, stashed_maps, timeline (live bytes of every step by kind), and the bounds
- * of `image` (lower_bound_bytes, _held_by, _offloaded_bytes, _offloaded_held_by) and of the case's batch (the same
- * after batch_). */
+/* Adds to a case's row the keys kinds, peak_segments, stashed_maps, timeline (live bytes of each step by kind), the
+ * bounds of `image` (lower_bound_bytes, _held_by, _offloaded_bytes, _offloaded_held_by), and those of the case's batch
+ * (the same with the prefix batch_). */
 MM_CHECKED mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *image);
 
 #endif

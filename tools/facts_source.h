@@ -1,5 +1,5 @@
-/* Where times come from: a file of facts, measured of one network and batch, or of a machine's rates, from which those
- * of any network and batch follow. */
+/* A source of times: a file of facts, measured for one network and batch, or a file of a machine's rates, from which
+ * the times of any network and batch follow. */
 #ifndef TOOLS_FACTS_SOURCE_H
 #define TOOLS_FACTS_SOURCE_H
 
@@ -9,18 +9,19 @@ typedef struct facts_source {
     const char *path; /* borrowed */
     bool is_machine;
     machine machine;
-    mm_facts *facts; /* NULL: of a machine */
-    bool for_run;    /* they are for plans that are run here: MM_FACTS_TIMES */
-    char net[128];   /* of facts: what they were measured of; "" if the file does not say */
-    int64_t batch;   /* 0 */
-    int threads;     /* of facts: of the host device that they were measured on; 0: the file does not say */
+    mm_facts *facts; /* NULL if is_machine */
+    bool for_run;    /* for plans that run here: MM_FACTS_TIMES is taken, else MM_FACTS_ALL */
+    /* of facts: */
+    char net[128]; /* the network that was measured; "" if the file does not say */
+    int64_t batch; /* its batch; 0 if the file does not say */
+    int threads;   /* CPU threads of the host device; 0 if the file does not say */
 } facts_source;
 
-/* MM_ERR_IO, MM_ERR_FORMAT: names the file. */
+/* Reads a file of either kind. MM_ERR_IO, MM_ERR_FORMAT: the message names the file. */
 MM_CHECKED mm_status facts_source_open(const char *path, facts_source *source_out);
 void facts_source_close(facts_source *source);
 
-/* Adds the times to facts of a graph; errors of mm_facts_apply. */
+/* Adds the times to the facts of a graph. Errors of mm_facts_apply. */
 MM_CHECKED mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_facts *facts);
 
 #endif

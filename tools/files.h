@@ -1,4 +1,4 @@
-/* The files that a command's options name. */
+/* Files that a command's options name. */
 #ifndef TOOLS_FILES_H
 #define TOOLS_FILES_H
 
@@ -11,7 +11,7 @@
 typedef enum file_use {
     FILE_READ,
     FILE_WRITTEN,
-    FILE_KEPT, /* read, and written where that can be */
+    FILE_KEPT, /* read if it exists, and written if possible */
 } file_use;
 
 typedef struct named_file {
@@ -19,10 +19,10 @@ typedef struct named_file {
     file_use use;
 } named_file;
 
-/* Whether both paths lead to one file, which need not be there. */
+/* Whether both paths lead to the same file, which need not exist. */
 bool files_are_same(const char *a, const char *b);
 
-/* The path in "file:PATH", as --net may have it; NULL: it names none. */
+/* The path in "file:PATH" of --net; NULL for other networks. */
 const char *files_net(const char *net);
 
 /* The two files of --data files:IMAGES,LABELS; both NULL for other data. */

@@ -1,4 +1,4 @@
-/* How much memory this process takes at the most, from a time on. */
+/* The process's peak of resident memory, from a time on. */
 #ifndef TOOLS_HOST_MEMORY_H
 #define TOOLS_HOST_MEMORY_H
 
@@ -6,15 +6,15 @@
 #include <stdint.h>
 
 typedef struct host_memory {
-    int64_t before_bytes; /* the most until then */
-    bool counted_anew;    /* the system counts the most from there on */
+    int64_t before_bytes; /* the peak until then */
+    bool counted_anew;    /* the system has reset its peak */
 } host_memory;
 
-/* Begins. There is one count in the process: one that began earlier ends. */
+/* Begins. The process has one count, so an earlier one ends. */
 void host_memory_begin(host_memory *memory);
 
-/* The most that was resident since. 0: not known, because the system tells nothing, or because it does not count anew
- * and more was resident before. */
+/* The peak since, in bytes. 0: not known, because the system has no figure, or because it could not be reset and the
+ * peak before was higher. */
 int64_t host_memory_peak(const host_memory *memory);
 
 #endif

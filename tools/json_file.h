@@ -1,4 +1,4 @@
-/* JSON to a file, whole or not at all, or to standard output ("-"). */
+/* Writes JSON to a file, atomically, or to standard output ("-"). */
 #ifndef TOOLS_JSON_FILE_H
 #define TOOLS_JSON_FILE_H
 
@@ -12,10 +12,10 @@
 /* Whether the path stands for standard output. NULL: it does not. */
 bool json_file_is_output(const char *path);
 
-/* Where a command whose JSON goes to `path` (NULL: nowhere) prints what else it has to say. */
+/* Where a command whose JSON goes to `path` (NULL: nowhere) prints its other output: stderr if JSON goes to stdout. */
 FILE *json_file_beside(const char *path);
 
-/* Takes the reference. MM_ERR_IO names the path. NULL: MM_ERR_NOMEM. */
+/* Writes the JSON, and takes over the reference. MM_ERR_NOMEM if json is NULL; MM_ERR_IO names the path. */
 MM_CHECKED mm_status json_file_save(const char *path, json_t *json);
 
 #endif

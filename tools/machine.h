@@ -1,5 +1,5 @@
-/* A machine as a few rates, from which facts of any graph follow: what its steps, codecs and copies would take there.
- * For machines that are not at hand; facts that were measured are better (mm bench --facts).
+/* A machine described by a few rates, from which the times of any graph's steps, codecs and copies follow. For
+ * machines that are not at hand; measured facts are better (mm bench --facts).
  *
  *   { "format": "mm machine", "version": 1, "name": "titanx", "memory_bytes": 12884901888,
  *     "conv_flops_per_s": ..., "winograd_flops_per_s": ..., "linear_flops_per_s": ..., "memory_bytes_per_s": ...,
@@ -9,14 +9,14 @@
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } } }
  *
- * A step takes the longer of its arithmetic and its traffic, and a launch:
- *   arithmetic   two for each multiply-add of convolutions and linear layers, at their rate; winograd_flops_per_s is
- *                that of 3x3 convolutions of stride 1. The backward pass does it twice, once without a gradient by the
- *                input
- *   traffic      the bytes of every tensor that it reads and writes, at memory_bytes_per_s; times `passes` of its
- *                layer's kind (1; of "bn-relu" those of "bn"): a batch norm reads its input twice
- * What only shares storage (the gradient of a sum) costs nothing but the launch. A codec takes the map's bytes at its
- * rate, and a launch. Codecs are looked up by their whole spec, else by name. */
+ * A step takes the longer of its arithmetic and its traffic, plus a launch:
+ *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate;
+ *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step does it twice, or once if no
+ *                gradient with respect to the input is needed
+ *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
+ *                layer's kind (default 1; bn-relu has those of bn): a batch norm reads its input twice
+ * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
+ * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name. */
 #ifndef TOOLS_MACHINE_H
 #define TOOLS_MACHINE_H
 
@@ -44,13 +44,13 @@ typedef struct machine {
     int n_codecs;
 } machine;
 
-/* Whether a file's content is that of a machine. */
+/* Whether a file's content describes a machine. */
 bool machine_is(const json_t *root);
 
-/* MM_ERR_FORMAT says what is wrong in `path`. */
+/* Reads a machine. path: for messages. MM_ERR_FORMAT: the message says what is wrong. */
 MM_CHECKED mm_status machine_read(const char *path, const json_t *root, machine *machine_out);
 
-/* Every time in the facts, which have their codecs and codes' sizes already. */
+/* Sets all times in the facts. Codecs and sizes of codes must be there already. */
 void machine_facts(const machine *machine, const mm_graph *graph, mm_facts *facts);
 
 #endif

@@ -6,19 +6,18 @@
 #include "tools/facts_source.h"
 #include "tools/target.h"
 
-enum { BATCH_MAX = 1 << 20 };
+enum { BATCH_MAX = 1 << 20 }; /* chosen, far above any that trains well */
 
 typedef struct max_batch {
-    int64_t batch;      /* 0: not even one image fits */
-    int64_t next_batch; /* the next larger; 0: none up to BATCH_MAX */
-    int64_t next_bytes; /* what its plan needs: more than the budget, or it is pinned memory that does not do */
+    int64_t batch;      /* the largest that fits; 0: not even one image fits */
+    int64_t next_batch; /* the next larger one; 0: none up to BATCH_MAX */
+    int64_t next_bytes; /* peak of its plan: above the budget, unless pinned memory is what is missing */
 } max_batch;
 
-/* pinned_bytes 0: no limit. Exact, by planning: upwards in growing strides until a batch does not fit, then between the
- * two until they are neighbours; with a backend that times algorithms first by its bound, so that few batches are
- * timed. What a plan needs grows with the batch but for the gaps that its placement leaves, so the batch after the
- * first that does not fit is tried too, and the search goes on from there if it fits. facts: a machine's rates to
- * plan with, of any batch, or NULL. */
+/* Finds the batch by planning: upwards in growing strides until a batch does not fit, then by bisection. The bytes of
+ * a plan grow with the batch, except for gaps of its placement; so the batch after the first that does not fit is
+ * tried too, and the search goes on from there if it fits. A backend that times algorithms is first asked for bounds,
+ * so that few batches are timed. pinned_bytes 0: no limit. facts: a machine's rates to plan with, or NULL. */
 MM_CHECKED mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
                                     int64_t pinned_bytes, const facts_source *facts, max_batch *found_out);
 

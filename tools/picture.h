@@ -1,4 +1,4 @@
-/* Device memory over the steps of an iteration, drawn: what is alive, stacked by what it is for. */
+/* Draws live device memory over the steps of an iteration, stacked by purpose. */
 #ifndef TOOLS_PICTURE_H
 #define TOOLS_PICTURE_H
 
@@ -18,13 +18,13 @@ typedef struct picture {
     int64_t budget_bytes; /* a line across; 0: none */
 } picture;
 
-/* A self-contained SVG file, whole or not at all. MM_ERR_IO names the path, MM_ERR_NOMEM. */
+/* Writes a self-contained SVG file, atomically. MM_ERR_IO names the path, MM_ERR_NOMEM. */
 MM_CHECKED mm_status picture_save(const char *path, const picture *picture);
 
-/* A small chart of one panel for a terminal: 80 columns, 12 rows and what they mean; of ASCII alone unless `utf8`. */
+/* Prints a small chart of one panel for a terminal: 80 columns, 12 rows and a legend. Only ASCII unless `utf8`. */
 void picture_print(FILE *file, const picture_panel *panel, int64_t budget_bytes, bool utf8);
 
-/* Whether the environment's locale writes UTF-8. */
+/* Whether the environment's locale is a UTF-8 one. */
 bool picture_utf8(void);
 
 #endif

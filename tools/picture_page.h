@@ -1,4 +1,4 @@
-/* What every picture file has in common. */
+/* Shared by all picture files. */
 #ifndef TOOLS_PICTURE_PAGE_H
 #define TOOLS_PICTURE_PAGE_H
 
@@ -6,10 +6,10 @@
 
 #include "mm/core/status.h"
 
-/* A text's characters as XML spells them. */
+/* Writes a text, escaped for XML. */
 void picture_text(FILE *file, const char *raw);
 
-/* A whole file or none. MM_ERR_IO names the path. */
+/* Writes a file atomically. MM_ERR_IO names the path. */
 MM_CHECKED mm_status picture_write(const char *path, const char *bytes, size_t n_bytes);
 
 #endif

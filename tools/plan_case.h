@@ -1,4 +1,4 @@
-/* One policy's plan for a network and a batch, and what can be said of it. */
+/* One policy's plan for a network and a batch, with its account and its simulation. */
 #ifndef TOOLS_PLAN_CASE_H
 #define TOOLS_PLAN_CASE_H
 
@@ -11,32 +11,32 @@
 #include "tools/requirement.h"
 
 typedef struct plan_case {
-    const char *net;           /* as asked for */
+    const char *net;           /* as the user named it */
     const facts_source *facts; /* borrowed; NULL: no times */
     target target;
-    int64_t batch, budget_bytes, pinned_bytes; /* budget, pinned 0: none */
-    bool searched;                             /* the batch is the largest that fits, as found; 1 if none does */
+    int64_t batch, budget_bytes, pinned_bytes; /* budget, pinned 0: no limit */
+    bool searched;                             /* `batch` is found.batch, the largest that fits; 1 if none fits */
     max_batch found;
-    /* made */
+    /* set by plan_case_init */
     requirement r;
-    int64_t staged_bytes; /* of the plan, for the next batch to come in meanwhile; minimum_bytes does without */
-    mm_simulation sim;    /* with facts; it holds if nothing is untimed */
-    const char *untimed;  /* what the facts have no time of, NULL: nothing */
+    int64_t staged_bytes; /* bytes of the plan for staging the next batch; minimum_bytes is without */
+    mm_simulation sim;    /* with facts; valid if `untimed` is NULL */
+    const char *untimed;  /* an operation that the facts have no time of; NULL: none */
     mm_account account;
 } plan_case;
 
-/* Plans; the fields above "made" are set. The net must outlive it. */
+/* Plans. The members before those that it sets must be set; the net must outlive the case. */
 MM_CHECKED mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy);
 void plan_case_fini(plan_case *c);
 
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return c->r.planned.plan; }
 bool plan_case_fits(const plan_case *c);
 
-/* The figures that every plan gets, as text; with `by_kind` what the graph declares of each kind beside what is alive
- * at the peak, and the largest segments there. */
+/* Prints the plan's figures. by_kind: also the declared bytes and the live bytes at the peak by kind, and the largest
+ * segments there. */
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind);
 
-/* Its row: stable keys. NULL: out of memory. */
+/* The plan's figures as a JSON object; keys are stable. NULL: out of memory. */
 json_t *plan_case_row(const plan_case *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* Progress of long work on stderr: a bar that is redrawn if that is a terminal, a plain line now and then if not. */
+/* Shows progress of long work on stderr: a bar that is redrawn on a terminal, else a plain line now and then. */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 
@@ -12,9 +12,9 @@ typedef struct progress {
 } progress;
 
 void progress_begin(progress *p, const char *what, int64_t total, bool quiet);
-/* `done` of total; `format` adds what is worth knowing. */
+/* Shows `done` of total, followed by the formatted text. */
 void progress_show(progress *p, int64_t done, const char *format, ...) MM_PRINTF(3, 4);
-/* Leaves the line clean. */
+/* Clears the bar. */
 void progress_end(progress *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a network needs under a policy, found out without a device: by planning. */
+/* What a network needs under a policy, found by planning, without a device. */
 #ifndef TOOLS_REQUIREMENT_H
 #define TOOLS_REQUIREMENT_H
 
@@ -11,46 +11,47 @@ typedef struct requirement {
     nets_lowered *lowered;
     mm_planned planned;
     mm_policy policy;
-    int64_t base_bytes;    /* of persistent tensors */
+    int64_t base_bytes;    /* bytes of persistent tensors */
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
 } requirement;
 
-/* What a plan takes at the least on the device where pinned memory has no limit. */
+/* What a policy's smallest plan takes if pinned memory has no limit. */
 typedef struct requirement_free {
     int64_t device_bytes, pinned_bytes;
 } requirement_free;
 
-/* MM_ERR_INFEASIBLE: within so much pinned memory it needs that much on the device, held by that step; and what it
- * would need with more pinned memory, where `free` says that this is less. */
+/* Returns MM_ERR_INFEASIBLE; the message has the minimum with this much pinned memory, the step that holds it, and, if
+ * that is less, the minimum with more pinned memory (`free`). */
 MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t pinned_bytes,
                                         const requirement_free *free);
 
-/* Lowers and plans, with the lowest peak that the policy can reach. base_bytes 0: what the graph's own persistent
- * tensors take. facts: times to go with it (facts_source.h), or NULL. The net must outlive it. */
+/* Lowers the net and plans, with the lowest peak that the policy can reach. base_bytes 0: bytes of the graph's own
+ * persistent tensors. facts: times to plan by, or NULL. The net must outlive the requirement. */
 MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
                                       const target *target, const char *policy, int64_t base_bytes,
                                       const facts_source *facts);
-/* Plans anew, as the policy does within these limits; if nothing of it fits them, with the lowest peak within the
- * pinned memory. staged_bytes: of a buffer beside the persistent tensors (target_staged_bytes), or 0. */
+/* Plans anew within these limits; if no plan fits, with the lowest peak within the pinned memory. staged_bytes: size
+ * of a staging buffer beside the persistent tensors (target_staged_bytes), or 0. */
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,
                                        int64_t staged_bytes);
 
-/* Plans anew if the plan takes more pinned memory than that (0: no limit), and what it needs at the least becomes what
- * it needs so. Where the policy cannot do with less, the plan still takes more. */
+/* Plans anew if the plan takes more pinned memory than this (0: no limit), and updates minimum_bytes. If the policy
+ * cannot do with less, the plan still takes more. */
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 
-/* With a refusal as the last error: MM_ERR_INFEASIBLE, and the message says which policy would fit (mm_advise). facts:
- * what was planned by, or NULL. */
+/* Adds advice to the refusal in mm_last_error (mm_advise), and returns MM_ERR_INFEASIBLE. facts: the times that were
+ * planned by, or NULL. */
 MM_CHECKED mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
                                         int64_t pinned_bytes, const facts_source *facts);
 
-/* Offloaded maps get the pinned memory that the plan needs; where nobody says, at the most this: half of what is free
- * of the machine's memory now. 0 where that is not known. */
+/* The most pinned memory that a plan gets if the user sets no limit: half of the machine's free memory (chosen, so that
+ * the rest of the system keeps the other half). 0: not known. */
 int64_t requirement_pinned_most(void);
 
 void requirement_fini(requirement *r);
 
-/* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no policy. */
+/* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no
+ * policy. */
 bool requirement_is_lossy(const char *policy);
 /* What stands behind a policy's name in every table: " (lossy)", or "". */
 const char *requirement_mark(const char *policy);

@@ -1,38 +1,38 @@
-/* What a session's policies need, found by planning, and whether there is that much. Parts of session_init. */
+/* What a session's policies need, found by planning, and whether there is that much memory. Parts of session_init,
+ * called in this order. */
 #ifndef TOOLS_SESSION_MEMORY_H
 #define TOOLS_SESSION_MEMORY_H
 
 #include "tools/session.h"
 
-/* Between parts that take long: MM_ERR_ORDER if the session is stopped. */
+/* MM_ERR_ORDER if the session is stopped. To be called between parts that take long. */
 MM_CHECKED mm_status session_go_on(const session *s);
 
-/* How much pinned memory there may be, and what it takes that batches come in beside the computation. */
+/* Finds the limit of pinned memory, and the bytes for staging batches. */
 void session_memory_begin(session *s);
 
-/* Raises what each policy needs at the least by the plans of one graph. *base_bytes: what the persistent tensors of all
- * graphs take, 0 if that is not known: then it becomes what this graph's take. */
+/* Raises the minimum of each policy to that of the plans of one more graph. *base_bytes: bytes of the persistent
+ * tensors of all graphs; 0: not known, and set to those of this graph. */
 MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes);
 
-/* The pinned memory that all of them need in the budget: the manager will have no more. MM_ERR_INFEASIBLE: there is not
- * so much. */
+/* Finds the pinned memory that all policies need in the budget; the manager gets just that. MM_ERR_INFEASIBLE: there is
+ * not so much. */
 MM_CHECKED mm_status session_memory_pin(session *s);
 
-/* Forgets the plans. */
+/* Frees the plans. */
 void session_memory_end(session *s);
 
-/* Lets batches come in beside the computation, where they do on this device, and all policies that will be switched to
- * fit with that, too; else nothing is staged. */
+/* Decides whether batches are staged: if the device can, and if all policies that will be switched to still fit. */
 MM_CHECKED mm_status session_memory_stage(session *s);
 
-/* Without a budget it becomes what the first policy needs, and what it takes that batches come in beside the
- * computation, if the device has plenty free. */
+/* If the user set no budget, sets it to the first policy's minimum, plus the bytes for staging if the device has plenty
+ * free. */
 MM_CHECKED mm_status session_memory_default(session *s);
 
-/* Whether the first policy fits the budget, and that the device. */
+/* Checks that the first policy fits the budget, and that the budget fits the device. MM_ERR_INFEASIBLE. */
 MM_CHECKED mm_status session_memory_check(const session *s);
 
-/* Whether the policies that will be switched to fit the budget; without one, what the first policy needs. */
+/* Checks that the policies that will be switched to fit the budget; if there is none, the first policy's minimum. */
 MM_CHECKED mm_status session_memory_check_switches(session *s);
 
 #endif

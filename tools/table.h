@@ -1,7 +1,7 @@
-/* Tables of text that fit 100 columns, on a terminal or off it. Where the columns are too wide, they are dropped in the
- * order of their `drop`, and a line below says which; or the table is parted, one part under the other. A cell wider
- * than TABLE_CELL ends its line, and the row goes on in the next; the last column, if it is aligned to the left, is
- * wrapped instead. */
+/* Tables of text that fit TABLE_WIDTH columns, on a terminal or off it. If a table is too wide, columns are dropped in
+ * the order of their `drop`, and a line below says which; or the table is split into parts, one under the other. After
+ * a cell wider than TABLE_CELL the row goes on in the next line; but the last column, if aligned to the left, is
+ * wrapped. */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H
 
@@ -19,28 +19,28 @@ typedef struct table_column {
 } table_column;
 
 typedef enum table_shape {
-    TABLE_DROPPING, /* columns of "-" alone are left out, too */
-    TABLE_FOLDED,   /* parted; the first column is repeated in each part */
+    TABLE_DROPPING, /* drops columns; columns with nothing but "-" are dropped too */
+    TABLE_FOLDED,   /* splits into parts; the first column is repeated in each */
 } table_shape;
 
 typedef struct table table;
 
-/* An empty table. MM_ERR_INVALID: more than TABLE_COLUMNS; MM_ERR_NOMEM. The columns are copied. */
+/* An empty table with copies of the columns. The caller destroys it. MM_ERR_INVALID: more than TABLE_COLUMNS;
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status table_create(const table_column *columns, int n_columns, table_shape shape, table **table_out);
 void table_destroy(table *t);
 
-/* Begins a row, and adds its next cell. If memory runs out, table_print says so. */
+/* table_row begins a row, table_cell adds its next cell. If memory runs out, table_print returns MM_ERR_NOMEM. */
 void table_row(table *t);
 void table_cell(table *t, const char *format, ...) MM_PRINTF(2, 3);
-/* Ends the row: text of any length in place of the cells that are left, which goes on below. */
+/* Ends the row with a text of any length in place of its remaining cells; it is wrapped into further lines. */
 void table_note(table *t, const char *format, ...) MM_PRINTF(2, 3);
 
-/* MM_ERR_NOMEM. What cannot be written is the stream's error. */
+/* Prints the table. MM_ERR_NOMEM. Write errors stay with the stream (ferror). */
 MM_CHECKED mm_status table_print(FILE *file, const table *t);
 
-/* Text of any length, from column `at` (where the line has got to) on, in lines of at most TABLE_WIDTH columns, cut
- * where a space is; lines after the first are indented by `indent`. A word that is wider than a line is cut behind a
- * comma or semicolon. */
+/* Prints text wrapped at spaces to TABLE_WIDTH columns. at: the column where the first line begins; indent: that of
+ * later lines. A word that is wider than a line is cut after a comma or semicolon. */
 void table_wrap(FILE *file, int at, int indent, const char *text);
 
 #endif

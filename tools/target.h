@@ -1,4 +1,4 @@
-/* What networks are computed on, and how: the options that plan, train and bench have in common. */
+/* The target: the device that networks are computed on, and how. The options that plan, train and bench share. */
 #ifndef TOOLS_TARGET_H
 #define TOOLS_TARGET_H
 
@@ -8,22 +8,22 @@
 #include "tools/args.h"
 
 typedef struct target {
-    const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: nowhere */
+    const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: choices are not kept in a file */
     bool deterministic;
     int64_t threads;            /* of the host device; 0: all CPUs that the process may use */
-    int64_t codec_threads;      /* that a codec's operation is shared out among on it; 0: 1 */
-    int64_t workspace_bytes;    /* that one convolution may take; 0: as the device has it */
-    int64_t link_bytes_per_s;   /* of the host device's link, each way; 0: as memcpy */
+    int64_t codec_threads;      /* host device: threads for one encode or decode; 0: 1 */
+    int64_t workspace_bytes;    /* most workspace of one convolution; 0: the device's default */
+    int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as memcpy */
     const char *optimizer_text; /* NULL: "sgd" */
-    nets_optimizer optimizer;   /* that text, read: what graphs that train are updated by */
-    nets_backend *backend;      /* made of these; of all that a command plans and runs: what it times, it times once */
-    mm_rates rates;             /* that a manager on the device plans by: whoever plans without one does, too */
+    nets_optimizer optimizer;   /* parsed from optimizer_text */
+    nets_backend *backend; /* opened with these options; one for the whole command, so that it times algorithms once */
+    mm_rates rates;        /* of the device; plans without a manager use them as a manager does */
 } target;
 
 #define TARGET_DEFAULTS                                                                                                \
     { .device = "host", .precision = "fp32", .fuse = "on" }
 
-/* Rows of a command's table of options: what to compute on, and how. */
+/* Rows of a command's table of options: the device, and how to compute on it. */
 #define TARGET_ARGS(t)                                                                                                 \
     {"--device", "NAME",       "what to compute on, or whose workspaces to plan for: host, cuda, cuda:1 (host)",       \
      ARG_TEXT,   &(t)->device, 0,                                                                                      \
@@ -60,7 +60,7 @@ typedef struct target {
             ARG_TEXT, &(t)->algorithms, 0, 0                                                                           \
     }
 
-/* Of a link slower than that, in bytes a second, nobody would see the end. */
+/* The slowest --link, in bytes per second. Chosen: with less a run would seem to hang. */
 enum { TARGET_LINK_LEAST = 100000 };
 
 #define TARGET_LINK_ARG(t)                                                                                             \
@@ -81,35 +81,34 @@ enum { TARGET_LINK_LEAST = 100000 };
             &(t)->codec_threads, 1, MM_HOST_THREADS_MOST                                                               \
     }
 
-/* By the device's name: whether it is the host's CPU. */
+/* Whether a device's name is that of the host device. */
 bool target_is_host(const char *device);
 
-/* The errors of mm_device_find: this build has no such device, or fewer answer. */
+/* Checks a device's name. Errors of mm_device_find. */
 MM_CHECKED mm_status target_check_device(const char *device);
 
-/* Checks the device, opens the backend, and learns the device's rates. MM_ERR_INVALID: no such precision, --fuse
- * neither on nor off, no such optimizer, for the host device what only cuda has (a --workspace, tf32, --algorithms), for another a link's
- * speed, or threads. */
+/* Checks the device, opens the backend, and finds the device's rates. MM_ERR_INVALID: an unknown precision or
+ * optimizer, --fuse neither on nor off, options of cuda for the host device (--workspace, tf32, --algorithms), or
+ * options of the host device for another (--link, --threads). */
 MM_CHECKED mm_status target_init(target *target);
-/* MM_ERR_INVALID: the speed of its link cannot be set. */
+/* MM_ERR_INVALID: the device's link has no rate to set. */
 MM_CHECKED mm_status target_allows_link(const target *target);
-/* Sets it after all, and learns the rates anew. */
+/* Sets the link's rate after target_init, and finds the rates anew. */
 void target_set_link(target *target, int64_t bytes_per_s);
-/* Legal on one that is not initialised. */
+/* Legal on a target that is not initialised. */
 void target_fini(target *target);
 
-/* What it takes of the budget that a network's batches come in beside the computation (nets_exec_stage); 0: on this
- * device they never do. */
+/* Bytes of the budget for staging a network's batches (nets_exec_stage); 0: batches are not staged on this device. */
 int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t batch);
 
-/* That facts (a file, or something else in words) were measured on another number of threads than the target has, if so:
- * a line on stderr. */
+/* Prints a line on stderr if facts were measured on another number of threads than the target has. facts: their
+ * name. */
 void target_tell_threads(const target *target, const char *facts, int threads);
 
-/* Whether the device answers: for those who run something on it, before they do anything else. */
+/* Checks that the device answers. Commands that run on it call this first. */
 MM_CHECKED mm_status target_probe(const target *target);
 
-/* --issue: "auto" (inline, which allows recording, where the device can; thread on the host), "thread" or "inline". */
+/* Parses --issue: "thread", "inline", or "auto": inline if the device can record, which needs it; else thread. */
 MM_CHECKED mm_status target_issue(const target *target, const char *text, mm_issue *issue_out);
 
 #endif

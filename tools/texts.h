@@ -1,14 +1,14 @@
-/* Texts of any length that live as long as what keeps them. */
+/* A keeper of texts: owns copies until texts_fini. */
 #ifndef TOOLS_TEXTS_H
 #define TOOLS_TEXTS_H
 
-/* Zeroed: none. Of one thread. */
+/* A zeroed keeper is empty. Not thread-safe. */
 typedef struct texts {
     char **text;
     int n;
 } texts;
 
-/* A copy of the text, which lives until texts_fini; equal texts share one. NULL: out of memory. */
+/* A copy of the text, valid until texts_fini. Equal texts share one copy. NULL: out of memory. */
 const char *texts_keep(texts *t, const char *text);
 void texts_fini(texts *t);
 

@@ -1,4 +1,4 @@
-/* The command 'mm train': what was given, what is made of it, and the state that a run is saved in. */
+/* The command 'mm train': its options, what is made of them, and the state that a run is saved in. */
 #ifndef TOOLS_TRAIN_H
 #define TOOLS_TRAIN_H
 
@@ -6,69 +6,71 @@
 #include "tools/session.h"
 
 enum {
-    SWITCHES_MAX = ARG_TEXTS_MAX - 1, /* with the policy to begin with they are one list */
-    TRAIN_STATE_OPTIONS = 16,         /* that a state says, at most */
+    SWITCHES_MAX = ARG_TEXTS_MAX - 1, /* one less than session_config.policies, whose first is --policy */
+    TRAIN_STATE_OPTIONS = 16,         /* most options in a state */
 };
 
+/* A switch to `policy` when `iteration` iterations are done. */
 typedef struct policy_switch {
     int64_t iteration;
     const char *policy;
-} policy_switch; /* to `policy` once `iteration` are done */
+} policy_switch;
 
 typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *facts, *issue;
     int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     const char *lr_schedule;
-    double lr, momentum, weight_decay; /* below their least: as the optimizer has it */
+    double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
     target target;
     arg_texts switch_texts, lr_texts;
     bool eval, keep_going, no_ladder, self_check, no_measure, quiet, reset_optimizer, help;
     const arg *table;
     int argc;
     char **argv;
-    /* made of it */
+    /* made from the above */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;
     const char *policy_now;
-    const volatile sig_atomic_t *interrupted; /* the iteration under way is finished, and the state saved if asked */
-    char *data_path; /* `data` where it names files by absolute paths, for the state; NULL: it names none */
+    const volatile sig_atomic_t *interrupted; /* set by SIGINT: finish the iteration, and save the state if asked to */
+    char *data_path;                          /* `data` with absolute paths, for the state; NULL: it names no files */
     nets_net *network;
-    facts_source source; /* what --facts names */
+    facts_source source; /* the file of --facts */
     FILE *log;
-    arg options[TRAIN_STATE_OPTIONS + 1]; /* of the run, which its state says */
-    nets_safetensors_file *state;         /* loaded; NULL: none */
-    session_period save_period;           /* of epochs: in epochs */
+    arg options[TRAIN_STATE_OPTIONS + 1]; /* of the run, for the state's metadata */
+    nets_safetensors_file *state;         /* the loaded state; NULL: none */
+    session_period save_period;           /* in epochs if save_epochs, else in iterations */
     bool save_epochs;
-    int64_t saved_iteration;                           /* that the file of --save holds; 0: it was not written yet */
+    int64_t saved_iteration; /* iterations of the state in the file of --save; 0: not written */
     char optimizer_text[NETS_OPTIMIZER_TEXT_CAPACITY]; /* with all options, for the state */
-    texts texts;                                       /* that the row names */
+    texts texts;                                       /* texts that the row points to */
 } train;
 
 /* ---- train_options.c */
 
-/* Checks all that was given, and makes the session's configuration of it. */
+/* Checks all options, and makes the session's configuration from them. */
 MM_CHECKED mm_status train_configure(train *t, session_config *config_out);
 
-/* The learning rate over a run of so many iterations, those of a loaded state included. */
+/* The learning rate's schedule for a run of `iterations` iterations, those of a loaded state included. */
 MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, nets_schedule *schedule_out);
 
 /* ---- train_state.c */
 
-/* Opens the file of --load, if there is one, and takes what it says of its run and the command line does not. Before
- * anything else of the run is looked at. */
+/* Opens the file of --load, if there is one, and sets the options that the command line does not. To be called before
+ * the options are used. */
 MM_CHECKED mm_status train_open_state(train *t);
 
-/* Sets t->options, which the run's own state will say. */
+/* Sets t->options, the metadata of the run's own state. */
 void train_set_options(train *t);
 
-/* Says on stderr what was given and is otherwise in the state, once it is known to be a state of the network. */
+/* Prints on stderr which options differ from the state's. To be called once the state is known to fit the network. */
 MM_CHECKED mm_status train_tell_differences(const train *t, const session *s);
 
-/* The status of reading an option's value. A failure names the state's file where the value is the state's. */
+/* Returns `status`, that of reading an option's value. A failure names the state's file if the value is from the
+ * state. */
 MM_CHECKED mm_status train_read_of_state(const train *t, const char *option, mm_status status);
 
-/* Whether an epoch's last, smaller batch is trained on: where epochs are asked for, or were when the state was made. */
+/* Whether an epoch's last smaller batch is trained on: if the run's length is given in epochs, or was for the state. */
 bool train_has_last_batch(const train *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* How far a policy's weight gradients are from the exact ones: both computed from the same weights and batch. */
+/* Compares a policy's weight gradients with the exact ones, computed from the same weights and batch. */
 #ifndef TOOLS_BENCH_GRADIENT_COMPARE_H
 #define TOOLS_BENCH_GRADIENT_COMPARE_H
 
@@ -12,19 +12,21 @@ typedef struct gradient_batch {
 
 /* One parameter's gradient against the exact one. */
 typedef struct gradient_figure {
-    int param;             /* of the net */
-    bool conv;             /* a convolution's */
-    double norm;           /* of the exact one */
-    double cosine;         /* of the angle between them; both zero: 1; one of them zero, or not finite: 0 */
+    int param;             /* index of the net's parameter */
+    bool conv;             /* the parameter is a convolution's */
+    double norm;           /* of the exact gradient */
+    double cosine;         /* of the angle between the two; both zero: 1; one of them zero, or not finite: 0 */
     double relative_error; /* |tested - exact| / |exact|; both zero: 0; not finite: infinite */
 } gradient_figure;
 
-/* The gradients of every learned parameter, one after the other (nets_net_learned_elems), as one iteration of `policy`
- * on the batch computes them from the state of `from`, which stays as it is. Takes a manager of its own for it. */
+/* gradients_out: the gradients of all learned parameters, one after the other (nets_net_learned_elems), that one
+ * iteration under `policy` computes on the batch from the state of `from`, which does not change. Uses a manager of
+ * its own. */
 MM_CHECKED mm_status gradient_probe(const trainer *from, const char *policy, const gradient_batch *batch,
                                     float *gradients_out);
 
-/* A figure for each learned parameter, in the net's order; returns how many. Room for nets_net_params(net). */
+/* Makes a figure for each learned parameter, in the net's order; returns their number. figures_out: room for
+ * nets_net_params(net). */
 int gradient_compare(const nets_net *net, const float *exact, const float *tested, gradient_figure *figures_out);
 
 /* The figure with the smallest cosine, of convolutions' weights or of all parameters; NULL if there is none. */

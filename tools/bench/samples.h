@@ -1,4 +1,4 @@
-/* Measurements of one thing: collected, then told as n, min, median, p95. */
+/* Measurements of one quantity, printed as n, min, median and p95. */
 #ifndef TOOLS_BENCH_SAMPLES_H
 #define TOOLS_BENCH_SAMPLES_H
 
@@ -7,7 +7,7 @@
 
 #include "mm/core/status.h"
 
-/* Zeroed: none. */
+/* A zeroed list is empty. */
 typedef struct samples {
     double *at;
     int64_t n, capacity;
@@ -21,14 +21,14 @@ typedef struct samples_summary {
 MM_CHECKED mm_status samples_add(samples *s, double value);
 void samples_fini(samples *s);
 
-/* Sorts them. All zero if there are none. */
+/* Sorts the samples, and sums them up. All zero if there are none. */
 samples_summary samples_summarize(samples *s);
 
-/* Prints "  label  n  min  median  p95 unit" and, with the two, "  ratio x peer"; peer NULL: none. The values are
- * multiplied by `scale` first. */
+/* Prints "  label  n  min  median  p95 unit", and "  ratio x peer" unless peer is NULL. Values are multiplied by
+ * `scale` first. */
 void samples_print(FILE *file, samples *s, const char *label, double scale, const char *unit, double ratio,
                    const char *peer);
-/* What stands above it. */
+/* Prints the heading for samples_print. */
 void samples_print_head(FILE *file, const char *title);
 
 #endif
