@@ -74,8 +74,8 @@ static mm_status run(void *arg) {
 
 static mm_status enqueue(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, bool encode, packed_job job) {
     const mm_packed_host *own = codec->ops->own;
-    const mm_packed_kernels *kernels = &own->kernels[((const mm_packed_codec *)codec)->format];
     MM_TRY(mm_packed_layout_of(codec, shape, &job.layout));
+    const mm_packed_kernels *kernels = &own->kernels[job.layout.number];
     if (encode)
         job.encode = kernels->encode[fastest_isa()];
     else

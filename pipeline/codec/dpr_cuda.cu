@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <int EXPONENT, int MANTISSA, int PER_WORD>
-void launch(cudaStream_t stream, int64_t elems, const float *map, void *code, const void *coded, float *dst) {
-    const unsigned grid = grid_of((elems + 2 * PER_WORD - 1) / (2 * PER_WORD));
+void launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded, float *dst) {
+    const unsigned grid = grid_of((elems + 2 * PER_WORD - 1) / (2 * PER_WORD), sms);
     if (map)
         MM_LAUNCH((encode<EXPONENT, MANTISSA, PER_WORD>), grid, THREADS, 0, stream, elems, map, (uint2 *)code);
     else
@@ -50,11 +50,11 @@ void launch(cudaStream_t stream, int64_t elems, const float *map, void *code, co
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
-cudaError_t run(cudaStream_t stream, int format, int64_t elems, const float *map, void *code, const void *coded,
-                float *dst) {
+cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const float *map, void *code,
+                const void *coded, float *dst) {
     int i = 0;
 #define LAUNCH(name, exponent, mantissa, per_word)                                                                     \
-    if (format == i++) launch<exponent, mantissa, per_word>(stream, elems, map, code, coded, dst);
+    if (format == i++) launch<exponent, mantissa, per_word>(stream, sms, elems, map, code, coded, dst);
     MM_DPR_FORMATS(LAUNCH)
 #undef LAUNCH
     return cudaGetLastError();
@@ -62,11 +62,12 @@ cudaError_t run(cudaStream_t stream, int format, int64_t elems, const float *map
 
 } // namespace
 
-extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int64_t elems, const float *src, void *dst,
-                                          unsigned long long *) {
-    return run(stream, format, elems, src, dst, nullptr, nullptr);
+extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
+                                          void *dst, unsigned long long *) {
+    return run(stream, format, sms, elems, src, dst, nullptr, nullptr);
 }
 
-extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int64_t elems, const void *src, float *dst) {
-    return run(stream, format, elems, nullptr, nullptr, src, dst);
+extern "C" cudaError_t mm_dpr_cuda_decode(cudaStream_t stream, int format, int sms, int64_t elems, const void *src,
+                                          float *dst) {
+    return run(stream, format, sms, elems, nullptr, nullptr, src, dst);
 }

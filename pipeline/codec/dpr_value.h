@@ -30,7 +30,8 @@ enum { MM_DPR_GROUP_WORDS = 2 };
 #define MM_DPR_PACKED(format, exponent, mantissa, per_word)                                                            \
     {#format, MM_DPR_GROUP_WORDS * (per_word), MM_DPR_GROUP_WORDS * sizeof(uint32_t)},
 #define MM_DPR_SUMMARY                                                                                                 \
-    "Gist's small floats, fp16 (the default), fp10 or fp8: 1-5-10, 1-5-4 or 1-4-3 bits, two, three or four in 32"
+    "Gist's small floats, fp16 (the default), fp10 or fp8: 1-5-10, 1-5-4 or 1-4-3 bits, two, three or four in 32 "     \
+    "bits; sms=N as zfp has it"
 
 /* Of a float's bits the value's code, in the low bits. */
 MM_HD uint32_t mm_dpr_encode(uint32_t bits, int exponent, int mantissa) {

@@ -57,7 +57,8 @@ typedef struct mm_mx_element {
 /* A format as mm_packed_format has it. */
 #define MM_MX_PACKED(format, bits, ...) {#format, MM_MX_GROUP, MM_MX_GROUP_BYTES(bits)},
 #define MM_MX_SUMMARY                                                                                                  \
-    "OCP Microscaling: fp8 (the default; E4M3), fp6 (E2M3), fp4 (E2M1) or int8, and a scale for each 32 neighbours"
+    "OCP Microscaling: fp8 (the default; E4M3), fp6 (E2M3), fp4 (E2M1) or int8, and a scale for each 32 neighbours; "  \
+    "sms=N as zfp has it"
 
 MM_HD uint32_t mm_mx_bits(float value) {
     uint32_t bits;

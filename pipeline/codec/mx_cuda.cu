@@ -97,9 +97,9 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename ELEMENT>
-void launch(cudaStream_t stream, int64_t elems, const float *map, void *code, const void *coded, float *dst,
+void launch(cudaStream_t stream, int sms, int64_t elems, const float *map, void *code, const void *coded, float *dst,
             unsigned long long *nonfinite) {
-    const unsigned grid = grid_of((elems + MM_MX_GROUP - 1) / MM_MX_GROUP * WARP);
+    const unsigned grid = grid_of((elems + MM_MX_GROUP - 1) / MM_MX_GROUP * WARP, sms);
     if (map)
         MM_LAUNCH(encode<ELEMENT>, grid, THREADS, 0, stream, elems, map, (uint8_t *)code, nonfinite);
     else
@@ -107,11 +107,11 @@ void launch(cudaStream_t stream, int64_t elems, const float *map, void *code, co
 }
 
 /* In the formats' order. Of an encode `map` and `code`, of a decode the others. */
-cudaError_t run(cudaStream_t stream, int format, int64_t elems, const float *map, void *code, const void *coded,
-                float *dst, unsigned long long *nonfinite) {
+cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const float *map, void *code,
+                const void *coded, float *dst, unsigned long long *nonfinite) {
     int i = 0;
 #define LAUNCH(name, ...)                                                                                              \
-    if (format == i++) launch<element<__VA_ARGS__>>(stream, elems, map, code, coded, dst, nonfinite);
+    if (format == i++) launch<element<__VA_ARGS__>>(stream, sms, elems, map, code, coded, dst, nonfinite);
     MM_MX_FORMATS(LAUNCH)
 #undef LAUNCH
     return cudaGetLastError();
@@ -119,11 +119,12 @@ cudaError_t run(cudaStream_t stream, int format, int64_t elems, const float *map
 
 } // namespace
 
-extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int64_t elems, const float *src, void *dst,
-                                         unsigned long long *nonfinite) {
-    return run(stream, format, elems, src, dst, nullptr, nullptr, nonfinite);
+extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
+                                         void *dst, unsigned long long *nonfinite) {
+    return run(stream, format, sms, elems, src, dst, nullptr, nullptr, nonfinite);
 }
 
-extern "C" cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int64_t elems, const void *src, float *dst) {
-    return run(stream, format, elems, nullptr, nullptr, src, dst, nullptr);
+extern "C" cudaError_t mm_mx_cuda_decode(cudaStream_t stream, int format, int sms, int64_t elems, const void *src,
+                                         float *dst) {
+    return run(stream, format, sms, elems, nullptr, nullptr, src, dst, nullptr);
 }

@@ -22,15 +22,18 @@ typedef struct mm_packed_formats {
 typedef struct mm_packed_codec {
     mm_codec base;
     int format; /* which one */
+    int sms;    /* on a GPU: threads of at most so many multiprocessors; 0: of all */
 } mm_packed_codec;
 
 /* What a map takes, in groups. */
 typedef struct mm_packed_layout {
     mm_packed_format format;
+    int number; /* the format's */
+    int sms;
     int64_t elems, groups;
 } mm_packed_layout;
 
-/* mm_codec_ops.create, destroyed by mm_codec_free. The parameter is a format's name, or nothing. */
+/* mm_codec_ops.create, destroyed by mm_codec_free. Parameters: a format's name, sms=N, both or neither. */
 MM_CHECKED mm_status mm_packed_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 /* MM_ERR_UNSUPPORTED: not of f32. */
 MM_CHECKED mm_status mm_packed_layout_of(const mm_codec *codec, const mm_shape *shape, mm_packed_layout *layout_out);

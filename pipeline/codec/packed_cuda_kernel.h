@@ -12,10 +12,13 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, MOST_BLOCKS = 1 << 16;
 
-/* Blocks for that many threads; beyond, threads go on to their next. */
-inline unsigned grid_of(int64_t threads) {
+/* Blocks for that many threads, at most as many as `sms` multiprocessors run at once (0: no such limit); threads go on
+ * to their next. */
+inline unsigned grid_of(int64_t threads, int sms) {
+    constexpr int64_t TOGETHER = 2048 / THREADS; /* a multiprocessor's threads */
     const int64_t blocks = (threads + THREADS - 1) / THREADS;
-    return blocks < MOST_BLOCKS ? (unsigned)blocks : MOST_BLOCKS;
+    const int64_t most = sms > 0 && sms * TOGETHER < MOST_BLOCKS ? sms * TOGETHER : MOST_BLOCKS;
+    return (unsigned)(blocks < most ? blocks : most);
 }
 
 /* As many bytes at once as N floats, a power of two of them, allow. */

@@ -295,7 +295,9 @@ static void a_capped_grid_makes_the_same_code(void **state) {
                                         "zfp:rate=20,sms=1",
                                         "zfp:rate=8,sms=1000",
                                         "zfp:rate=4,layout=nchw,sms=1",
-                                        "zfp:rate=4,dims=3,layout=nchw,sms=1"};
+                                        "zfp:rate=4,dims=3,layout=nchw,sms=1",
+                                        "dpr:fp10,sms=1",
+                                        "mx:fp6,sms=1"};
     static const mm_shape many[] = {{MM_F32, 4, {3, 21, 10, 50}}, {MM_F32, 4, {90, 9, 7, 5}}, {MM_F32, 2, {199, 251}}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);

@@ -144,8 +144,10 @@ static void dpr_gives_the_nearest_value_and_its_code_that_value(void **state) {
         run(f, dpr[i].spec, src, n, code, back);
         for (int64_t e = 0; e < n; e++) {
             const int64_t at = e / dpr[i].per_word * 32 + e % dpr[i].per_word * width;
+            const uint32_t have = bits_at(code, at, width);
             expect_float(dpr[i].spec, src[e], back[e], dpr_rounded(&dpr[i], src[e]));
-            expect_float(dpr[i].spec, src[e], back[e], dpr_value(&dpr[i], bits_at(code, at, width)));
+            expect_float(dpr[i].spec, src[e], back[e], dpr_value(&dpr[i], have));
+            if (back[e] == 0) assert_int_equal(have % (1u << (width - 1)), 0); /* no denormal */
             if (isnan(src[e])) assert_int_equal(is_negative(back[e]), is_negative(src[e]));
         }
     }
@@ -409,10 +411,20 @@ static void specs_name_a_format_or_get_the_default(void **state) {
         {"dpr:fp8", "dpr:fp8", NULL},
         {"mx", "mx:fp8", NULL},
         {"mx:int8", "mx:int8", NULL},
-        {"dpr:fp9", NULL, "codec dpr: unknown format 'fp9'; there are fp16, fp10, fp8"},
-        {"dpr:fp1", NULL, "codec dpr: unknown format 'fp1'; there are fp16, fp10, fp8"},
-        {"dpr:fp16,fp8", NULL, "codec dpr: unknown format 'fp16,fp8'; there are fp16, fp10, fp8"},
-        {"mx:fp16", NULL, "codec mx: unknown format 'fp16'; there are fp8, fp6, fp4, int8"},
+        {"mx:int8:sms=20", "mx:int8,sms=20", NULL},
+        {"dpr:sms=65536,fp8", "dpr:fp8,sms=65536", NULL},
+        {"dpr:sms=1", "dpr:fp16,sms=1", NULL},
+        {"dpr:fp9", NULL, "codec dpr: unknown format 'fp9'; there are fp16, fp10, fp8, and sms="},
+        {"dpr:fp1", NULL, "codec dpr: unknown format 'fp1'; there are fp16, fp10, fp8, and sms="},
+        {"dpr:fp8:", NULL, "codec dpr: 'fp8:': the format is given twice: give it once"},
+        {"dpr:fp16,fp8", NULL, "codec dpr: 'fp16,fp8': the format is given twice: give it once"},
+        {"mx:fp16", NULL, "codec mx: unknown format 'fp16'; there are fp8, fp6, fp4, int8, and sms="},
+        {"mx:sms=2:sms=2", NULL, "codec mx: 'sms=2:sms=2': sms is given twice: give it once"},
+        {"mx:sms=0", NULL, "codec mx: 'sms=0': sms is a number of multiprocessors, from 1 to 65536"},
+        {"mx:sms=65537", NULL, "codec mx: 'sms=65537': sms is a number of multiprocessors, from 1 to 65536"},
+        {"mx:sms=000001", NULL, "codec mx: 'sms=000001': sms is a number of multiprocessors, from 1 to 65536"},
+        {"mx:sms=-1", NULL, "codec mx: 'sms=-1': sms is a number of multiprocessors, from 1 to 65536"},
+        {"mx:sms=", NULL, "codec mx: 'sms=': sms is a number of multiprocessors, from 1 to 65536"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         mm_codec *codec = NULL;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <zfp.h>
 
+#include "mm/core/facts.h"
 #include "mm/device/clock.h"
 #include "pipeline/codec/codec.h"
 #include "tools/args.h"
@@ -23,18 +24,18 @@ enum { MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1, VALUES = 16, CHUNK_BYTES = 16 << 20 
 /* What a device is measured with, unless told otherwise: a tensor much larger than its caches. */
 typedef struct setting {
     const char *device, *shape;
-    int64_t jobs; /* a round */
-    const char *specs;
+    int64_t jobs;      /* a round */
+    const char *specs; /* beside each codec in each of its formats */
 } setting;
 
 /* clang-format off */
 #define EACH_CAP(spec) "," spec "," spec ",sms=32," spec ",sms=16"
 static const setting settings[] = {
     {"host", "128x32x32x64", 1,
-     "raw,mask,dpr:fp16,dpr:fp10,dpr:fp8,mx:fp8,mx:fp6,mx:fp4,mx:int8,zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
+     "zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
      "zfp:rate=4,dims=3,zfp:rate=4,dims=3,layout=nchw"},
     {"cuda", "128x64x64x128", 20,
-     "raw,mask,dpr:fp16,dpr:fp10,dpr:fp8,mx:fp8,mx:fp6,mx:fp4,mx:int8"
+     "dpr:fp16,sms=32,mx:fp8,sms=32"
      EACH_CAP("zfp:rate=4")
      EACH_CAP("zfp:rate=6")
      EACH_CAP("zfp:rate=6.4")
@@ -62,7 +63,8 @@ typedef struct entry {
 
 typedef struct bench {
     const char *device_name, *shape_text, *codecs, *json;
-    arg_texts specs; /* of `codecs` */
+    const mm_device_ops *all_of; /* the kind of device all of whose codecs are measured, too; NULL: none */
+    arg_texts specs;             /* of `codecs` */
     int64_t jobs, rounds;
     bool on_cpu;        /* which reaches the device's memory */
     mm_shape shapes[2]; /* NHWC, NCHW */
@@ -250,6 +252,19 @@ static mm_status add_codec(bench *b, const char *spec) {
     return MM_OK;
 }
 
+/* Each codec in each of its formats. */
+static mm_status add_all(bench *b) {
+    const mm_codec_ops *ops;
+    const char *format;
+    for (size_t i = 0; b->all_of && (ops = mm_codec_table(i)); i++)
+        for (size_t f = 0; strcmp(ops->device, b->all_of->name) == 0 && (format = mm_codec_format(ops, f)); f++) {
+            char spec[MM_SPEC_CAPACITY];
+            snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
+            MM_TRY(add_codec(b, spec));
+        }
+    return MM_OK;
+}
+
 /* "NxHxWxC", H and W multiples of 4, to that shape and to NCHW's. */
 static mm_status parse_shape(bench *b) {
     int64_t d[4];
@@ -277,6 +292,7 @@ static mm_status bench_init(bench *b) {
     void **const memory[] = {&b->src[0], &b->src[1], &b->dst, &b->code};
     for (int i = 0; i < 4; i++) MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, memory[i]));
     add(b, "copy", "");
+    MM_TRY(add_all(b));
     for (int i = 0; i < b->specs.n; i++) MM_TRY(add_codec(b, b->specs.text[i]));
     MM_TRY(fill(b, false));
     return fill(b, true);
@@ -309,7 +325,10 @@ static mm_status settle(bench *b) {
         const setting *s = &settings[i];
         if (strcmp(s->device, kind->name) != 0) continue;
         if (!b->shape_text) b->shape_text = s->shape;
-        if (!b->codecs) b->codecs = s->specs;
+        if (!b->codecs) {
+            b->codecs = s->specs;
+            b->all_of = kind;
+        }
         if (!b->jobs) b->jobs = s->jobs;
         return MM_OK;
     }
