@@ -316,7 +316,7 @@ static const char help_text[] =
     "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are "
     "through.\n"
     "Columns:\n"
-    "  predicted, measured   peak bytes on the device: of the plan, and touched\n"
+    "  predicted, touched    peak bytes on the device: of the plan, and measured as touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
     "  pinned                host memory taken for maps that are swapped, where a policy does that\n"

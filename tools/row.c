@@ -86,7 +86,7 @@ static void net_cell(table *t, const row *r) { table_cell(t, "%s", r->net); }
 static void batch_cell(table *t, const row *r) { table_cell(t, "%lld", (long long)r->batch); }
 static void budget_cell(table *t, const row *r) { size_cell(t, r->budget_bytes); }
 static void predicted_cell(table *t, const row *r) { size_cell(t, r->predicted_peak_bytes); }
-static void measured_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); }
+static void touched_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); }
 static void outside_cell(table *t, const row *r) { size_cell(t, r->outside_bytes); }
 static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
 static void pinned_cell(table *t, const row *r) { size_cell(t, r->pinned_bytes); }
@@ -145,7 +145,7 @@ static const struct column {
     {{"policy", true, 0}, policy_cell, true},
     {{"budget", false, 0}, budget_cell, true},
     {{"predicted", false, 2}, predicted_cell, false},
-    {{"measured", false, 8}, measured_cell, false},
+    {{"touched", false, 8}, touched_cell, false},
     {{"outside", false, 1}, outside_cell, false},
     {{"stash", false, 4}, stash_cell, false},
     {{"pinned", false, 6}, pinned_cell, false},
