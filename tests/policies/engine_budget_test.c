@@ -109,24 +109,14 @@ static void nominal_times_go_by_the_rate_of_the_devices_memory(void **state) {
 /* Maps apart, of which two buffers serve any number, and then three in a row. */
 static mm_graph *apart_then_together(void) {
     terse_graph g;
-    char map[24], layer[24], text[64];
     terse_init(&g, "apart_then_together");
-    for (int i = 0; i <= 10; i++) {
-        snprintf(map, sizeof map, "m%d", i);
-        terse_map(&g, map, MM_FEATURE_MAP, MAP);
-    }
-    for (int i = 0; i <= 10; i++) {
-        bool pool = i % 2 == 1 || i >= 7;
-        snprintf(layer, sizeof layer, "layer%d", i);
-        snprintf(text, sizeof text, i > 0 ? "m%d =m%d" : "=m0", i > 0 ? i - 1 : 0, i);
-        terse_step(&g, layer, pool ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD, text);
-    }
+    for (g.i = 0; g.i <= 10; g.i++) terse_map(&g, "m#", MM_FEATURE_MAP, MAP);
+    for (g.i = 0; g.i <= 10; g.i++)
+        terse_step(&g, "layer#", g.i % 2 == 1 || g.i >= 7 ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD,
+                   g.i > 0 ? "m< =m#" : "=m0");
     terse_step(&g, "end", MM_LAYER_OTHER, MM_FORWARD, "m10");
-    for (int i = 10; i >= 0; i--) {
-        snprintf(layer, sizeof layer, "layer%d", i);
-        snprintf(text, sizeof text, "m%d", i);
-        if (i % 2 == 1 || i >= 7) terse_step(&g, layer, MM_LAYER_POOL, MM_BACKWARD, text);
-    }
+    for (g.i = 10; g.i >= 0; g.i--)
+        if (g.i % 2 == 1 || g.i >= 7) terse_step(&g, "layer#", MM_LAYER_POOL, MM_BACKWARD, "m#");
     return terse_freeze(&g);
 }
 

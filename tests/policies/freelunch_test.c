@@ -14,40 +14,24 @@ static void assert_says(const char *word) {
     if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
 }
 
-static void print(char *text, size_t capacity, const char *format, int i, int j) {
-    snprintf(text, capacity, format, i, j, i);
-}
-
 /* x0 -> conv1 -> x1 -> ... -> x6 -> loss, and back; the input takes 1 unit, every map and gradient MAP. */
 static mm_graph *chain(void) {
     terse_graph g;
-    char text[64], layer[16];
     terse_init(&g, "chain");
     terse_persistent(&g, "loss", 1);
     terse_map(&g, "x0", MM_INPUT, 1);
-    for (int i = 1; i <= CONVS; i++) {
-        print(text, sizeof text, "dw%d", i, 0);
-        terse_persistent(&g, text, 1);
-        print(text, sizeof text, "x%d", i, 0);
-        terse_map(&g, text, MM_FEATURE_MAP, MAP);
-        print(text, sizeof text, "d%d", i, 0);
-        terse_map(&g, text, MM_GRADIENT_MAP, MAP);
+    for (g.i = 1; g.i <= CONVS; g.i++) {
+        terse_persistent(&g, "dw#", 1);
+        terse_map(&g, "x#", MM_FEATURE_MAP, MAP);
+        terse_map(&g, "d#", MM_GRADIENT_MAP, MAP);
     }
     terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x0");
-    for (int i = 1; i <= CONVS; i++) {
-        print(layer, sizeof layer, "conv%d", i, 0);
-        print(text, sizeof text, "x%2$d =x%1$d", i, i - 1);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
-    }
-    print(text, sizeof text, "x%d +loss", CONVS, 0);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, text);
-    print(text, sizeof text, "x%1$d =d%1$d", CONVS, 0);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
-    for (int i = CONVS; i >= 1; i--) {
-        print(layer, sizeof layer, "conv%d", i, 0);
-        print(text, sizeof text, i > 1 ? "x%2$d d%1$d =d%2$d =dw%1$d" : "x%2$d d%1$d =dw%1$d", i, i - 1);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
-    }
+    for (g.i = 1; g.i <= CONVS; g.i++) terse_step(&g, "conv#", MM_LAYER_CONV, MM_FORWARD, "x< =x#");
+    g.i = CONVS;
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "x# +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "x# =d#");
+    for (; g.i >= 1; g.i--)
+        terse_step(&g, "conv#", MM_LAYER_CONV, MM_BACKWARD, g.i > 1 ? "x< d# =d< =dw#" : "x< d# =dw#");
     return terse_freeze(&g);
 }
 
@@ -74,7 +58,7 @@ static void a_deeper_decode_takes_more_buffers(void **state) {
     for (int depth = 1; depth <= 7; depth++) {
         planned p;
         char spec[64];
-        print(spec, sizeof spec, "freelunch:rate=8,depth=%d", depth, 0);
+        snprintf(spec, sizeof spec, "freelunch:rate=8,depth=%d", depth);
         plan_terse(&p, graph, spec, CODE * UNIT);
         assert_int_equal(p.plan->buffers, buffers[depth]);
         planned_done(&p);
@@ -90,7 +74,7 @@ static void codes_lie_one_after_the_other_by_first_backward_use(void **state) {
     plan_terse(&p, graph, "freelunch:rate=8", CODE * UNIT - 10);
     for (int i = CONVS; i >= 1; i--) {
         char name[16];
-        print(name, sizeof name, "x%d", i, 0);
+        snprintf(name, sizeof name, "x%d", i);
         const mm_segment *code = segment_of(&p, name, 1);
         assert_int_equal(code->content, MM_CONTENT_CODED);
         assert_int_equal(code->bytes, CODE * UNIT - 10);
@@ -183,43 +167,25 @@ static void too_few_buffers_are_refused_naming_how_many_it_takes(void **state) {
 
 /* `blocks` residual blocks: conv, conv, add, whose backward needs all the maps. Block i reads s(i-1) and gives s(i). */
 static mm_graph *residual_chain(int blocks) {
+    static const char *const names[] = {"s#", "ds#", "a#", "da#", "b#", "db#"};
     terse_graph g;
-    char text[64], layer[16];
     terse_init(&g, "residual_chain");
     terse_persistent(&g, "loss", 1);
-    for (int i = 0; i <= blocks; i++) {
-        static const char *const names[] = {"s%d", "ds%d", "a%d", "da%d", "b%d", "db%d"};
-        for (int n = 0; n < (i ? 6 : 2); n++) {
-            print(text, sizeof text, names[n], i, 0);
-            terse_map(&g, text, n % 2 ? MM_GRADIENT_MAP : MM_FEATURE_MAP, MAP);
-        }
-    }
+    for (g.i = 0; g.i <= blocks; g.i++)
+        for (int n = 0; n < (g.i ? 6 : 2); n++) terse_map(&g, names[n], n % 2 ? MM_GRADIENT_MAP : MM_FEATURE_MAP, MAP);
     terse_step(&g, "stem", MM_LAYER_CONV, MM_FORWARD, "=s0");
-    for (int i = 1; i <= blocks; i++) {
-        print(layer, sizeof layer, "conv%da", i, 0);
-        print(text, sizeof text, "s%2$d =a%1$d", i, i - 1);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
-        print(layer, sizeof layer, "conv%db", i, 0);
-        print(text, sizeof text, "a%1$d =b%1$d", i, 0);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
-        print(layer, sizeof layer, "add%d", i, 0);
-        print(text, sizeof text, "b%1$d s%2$d =s%1$d", i, i - 1);
-        terse_step(&g, layer, MM_LAYER_ADD, MM_FORWARD, text);
+    for (g.i = 1; g.i <= blocks; g.i++) {
+        terse_step(&g, "conv#a", MM_LAYER_CONV, MM_FORWARD, "s< =a#");
+        terse_step(&g, "conv#b", MM_LAYER_CONV, MM_FORWARD, "a# =b#");
+        terse_step(&g, "add#", MM_LAYER_ADD, MM_FORWARD, "b# s< =s#");
     }
-    print(text, sizeof text, "s%d +loss", blocks, 0);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, text);
-    print(text, sizeof text, "s%1$d =ds%1$d", blocks, 0);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
-    for (int i = blocks; i >= 1; i--) {
-        print(layer, sizeof layer, "add%d", i, 0);
-        print(text, sizeof text, "b%1$d ds%1$d =db%1$d =ds%2$d", i, i - 1);
-        terse_step(&g, layer, MM_LAYER_ADD, MM_BACKWARD, text);
-        print(layer, sizeof layer, "conv%db", i, 0);
-        print(text, sizeof text, "a%1$d db%1$d =da%1$d", i, 0);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
-        print(layer, sizeof layer, "conv%da", i, 0);
-        print(text, sizeof text, "s%2$d da%1$d +ds%2$d", i, i - 1);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+    g.i = blocks;
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "s# +loss");
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "s# =ds#");
+    for (; g.i >= 1; g.i--) {
+        terse_step(&g, "add#", MM_LAYER_ADD, MM_BACKWARD, "b# ds# =db# =ds<");
+        terse_step(&g, "conv#b", MM_LAYER_CONV, MM_BACKWARD, "a# db# =da#");
+        terse_step(&g, "conv#a", MM_LAYER_CONV, MM_BACKWARD, "s< da# +ds<");
     }
     terse_step(&g, "stem", MM_LAYER_CONV, MM_BACKWARD, "ds0");
     return terse_freeze(&g);

@@ -10,40 +10,25 @@
 
 enum { MAP = 8 }; /* units */
 
-static void map(terse_graph *g, const char *format, int i, mm_tensor_kind kind) {
-    char name[24];
-    snprintf(name, sizeof name, format, i);
-    terse_map(g, name, kind, MAP);
-}
-
 /* data -> conv -> x0 -> cheap1 -> x1 -> ... -> x(n) -> loss. The backward step of cheap i reads x(i), the conv's the
  * data. Pools, not in place: every map has a storage of its own. `wide`: units that the conv's backward step takes
  * beside, so that it is the largest layer. */
 static mm_graph *chain(int n, int wide) {
     terse_graph g;
-    char layer[24], text[128];
     terse_init(&g, "chain");
     terse_persistent(&g, "loss", 1);
     terse_map(&g, "images", MM_INPUT, 1);
-    for (int i = 0; i <= n; i++) {
-        map(&g, "x%d", i, MM_FEATURE_MAP);
-        map(&g, "d%d", i, MM_GRADIENT_MAP);
+    for (g.i = 0; g.i <= n; g.i++) {
+        terse_map(&g, "x#", MM_FEATURE_MAP, MAP);
+        terse_map(&g, "d#", MM_GRADIENT_MAP, MAP);
     }
     terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=images");
     terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "images =x0");
-    for (int i = 1; i <= n; i++) {
-        snprintf(layer, sizeof layer, "p%d", i);
-        snprintf(text, sizeof text, "x%d =x%d", i - 1, i);
-        terse_step(&g, layer, MM_LAYER_POOL, MM_FORWARD, text);
-    }
+    for (g.i = 1; g.i <= n; g.i++) terse_step(&g, "p#", MM_LAYER_POOL, MM_FORWARD, "x< =x#");
+    g.i = n;
     terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "+loss");
-    snprintf(text, sizeof text, "=d%d", n);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
-    for (int i = n; i >= 1; i--) {
-        snprintf(layer, sizeof layer, "p%d", i);
-        snprintf(text, sizeof text, "x%d d%d =d%d", i, i, i - 1);
-        terse_step(&g, layer, MM_LAYER_POOL, MM_BACKWARD, text);
-    }
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "=d#");
+    for (; g.i >= 1; g.i--) terse_step(&g, "p#", MM_LAYER_POOL, MM_BACKWARD, "x# d# =d<");
     g.workspace_bytes = (size_t)wide * UNIT;
     terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "images x0 d0");
     return terse_freeze(&g);
@@ -168,45 +153,27 @@ static void cost_is_the_default(void **state) {
 /* Blocks of conv -> relu -> conv and a sum with the block's input, which the next block's conv reads and the sum's
  * backward step, for its sign. */
 static mm_graph *residual(int blocks) {
+    static const char *const names[] = {"s#", "ds#", "a#", "da#", "r#", "dr#", "b#", "db#"};
     terse_graph g;
-    char layer[24], text[128];
     terse_init(&g, "residual");
     terse_persistent(&g, "loss", 1);
-    for (int i = 0; i <= blocks; i++) {
-        static const char *const names[] = {"s%d", "ds%d", "a%d", "da%d", "r%d", "dr%d", "b%d", "db%d"};
-        for (int n = 0; n < (i ? 8 : 2); n++) map(&g, names[n], i, n % 2 ? MM_GRADIENT_MAP : MM_FEATURE_MAP);
-    }
+    for (g.i = 0; g.i <= blocks; g.i++)
+        for (int n = 0; n < (g.i ? 8 : 2); n++) terse_map(&g, names[n], n % 2 ? MM_GRADIENT_MAP : MM_FEATURE_MAP, MAP);
     terse_step(&g, "stem", MM_LAYER_CONV, MM_FORWARD, "=s0");
-    for (int i = 1; i <= blocks; i++) {
-        snprintf(layer, sizeof layer, "a%d", i);
-        snprintf(text, sizeof text, "s%d =a%d", i - 1, i);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
-        snprintf(layer, sizeof layer, "r%d", i);
-        snprintf(text, sizeof text, "a%d =r%d", i, i);
-        terse_step(&g, layer, MM_LAYER_RELU, MM_FORWARD, text);
-        snprintf(layer, sizeof layer, "b%d", i);
-        snprintf(text, sizeof text, "r%d =b%d", i, i);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_FORWARD, text);
-        snprintf(layer, sizeof layer, "s%d", i);
-        snprintf(text, sizeof text, "b%d s%d =s%d", i, i - 1, i);
-        terse_step(&g, layer, MM_LAYER_ADD, MM_FORWARD, text);
+    for (g.i = 1; g.i <= blocks; g.i++) {
+        terse_step(&g, "a#", MM_LAYER_CONV, MM_FORWARD, "s< =a#");
+        terse_step(&g, "r#", MM_LAYER_RELU, MM_FORWARD, "a# =r#");
+        terse_step(&g, "b#", MM_LAYER_CONV, MM_FORWARD, "r# =b#");
+        terse_step(&g, "s#", MM_LAYER_ADD, MM_FORWARD, "b# s< =s#");
     }
+    g.i = blocks;
     terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "+loss");
-    snprintf(text, sizeof text, "s%d =ds%d", blocks, blocks);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, text);
-    for (int i = blocks; i >= 1; i--) {
-        snprintf(layer, sizeof layer, "s%d", i);
-        snprintf(text, sizeof text, "?s%d b%d ds%d =db%d =ds%d", i, i, i, i, i - 1);
-        terse_step(&g, layer, MM_LAYER_ADD, MM_BACKWARD, text);
-        snprintf(layer, sizeof layer, "b%d", i);
-        snprintf(text, sizeof text, "r%d db%d =dr%d", i, i, i);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
-        snprintf(layer, sizeof layer, "r%d", i);
-        snprintf(text, sizeof text, "a%d ?r%d dr%d =da%d", i, i, i, i);
-        terse_step(&g, layer, MM_LAYER_RELU, MM_BACKWARD, text);
-        snprintf(layer, sizeof layer, "a%d", i);
-        snprintf(text, sizeof text, "s%d da%d +ds%d", i - 1, i, i - 1);
-        terse_step(&g, layer, MM_LAYER_CONV, MM_BACKWARD, text);
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_BACKWARD, "s# =ds#");
+    for (; g.i >= 1; g.i--) {
+        terse_step(&g, "s#", MM_LAYER_ADD, MM_BACKWARD, "?s# b# ds# =db# =ds<");
+        terse_step(&g, "b#", MM_LAYER_CONV, MM_BACKWARD, "r# db# =dr#");
+        terse_step(&g, "r#", MM_LAYER_RELU, MM_BACKWARD, "a# ?r# dr# =da#");
+        terse_step(&g, "a#", MM_LAYER_CONV, MM_BACKWARD, "s< da# +ds<");
     }
     terse_step(&g, "stem", MM_LAYER_CONV, MM_BACKWARD, "ds0");
     return terse_freeze(&g);

@@ -18,10 +18,31 @@ void terse_init(terse_graph *g, const char *name) {
     must(mm_graph_create(name, &g->graph));
 }
 
+enum { TEXT = 256 };
+
+/* The text with numbers in the place of '#' and '<'. */
+static const char *spell(const terse_graph *g, const char *text, char out[TEXT]) {
+    size_t n = 0;
+    for (; *text; text++) {
+        if (*text == '#' || *text == '<')
+            n += (size_t)snprintf(out + n, TEXT - n, "%d", g->i - (*text == '<'));
+        else
+            out[n++] = *text;
+        assert_true(n < TEXT);
+    }
+    out[n] = 0;
+    return out;
+}
+
 static void add(terse_graph *g, const char *name, mm_tensor_kind kind, mm_ownership ownership, int units) {
     mm_tensor tensor;
-    mm_tensor_desc desc = {
-        .name = name, .kind = kind, .ownership = ownership, .dtype = MM_F32, .rank = 2, .dims = {units, UNIT / 4}};
+    char text[TEXT];
+    mm_tensor_desc desc = {.name = spell(g, name, text),
+                           .kind = kind,
+                           .ownership = ownership,
+                           .dtype = MM_F32,
+                           .rank = 2,
+                           .dims = {units, UNIT / 4}};
     must(mm_graph_add_tensor(g->graph, &desc, &tensor));
 }
 
@@ -37,7 +58,9 @@ mm_tensor terse_tensor(const mm_graph *graph, const char *name) {
     return tensor;
 }
 
-static mm_layer layer_of(terse_graph *g, const char *name, mm_layer_kind kind) {
+static mm_layer layer_of(terse_graph *g, const char *pattern, mm_layer_kind kind) {
+    char text[TEXT];
+    const char *name = spell(g, pattern, text);
     for (int i = 0; i < g->n_layers; i++)
         if (strcmp(g->names[i], name) == 0) return g->layers[i];
     assert_true(g->n_layers < 256 && strlen(name) < sizeof g->names[0]);
@@ -47,10 +70,10 @@ static mm_layer layer_of(terse_graph *g, const char *name, mm_layer_kind kind) {
 }
 
 void terse_step(terse_graph *g, const char *layer, mm_layer_kind kind, mm_phase phase, const char *text) {
-    char words[256], *rest = NULL;
+    char words[TEXT], *rest = NULL;
     mm_use uses[16];
     size_t n = 0;
-    snprintf(words, sizeof words, "%s", text);
+    spell(g, text, words);
     for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         assert_true(n < 16);
         bool plain = !strchr("?=+", *word);

@@ -12,6 +12,7 @@ enum { UNIT = MM_ALIGN };
 typedef struct terse_graph {
     mm_graph *graph;
     size_t workspace_bytes; /* of the steps added next */
+    int i;                  /* in names of tensors and layers '#' stands for it, '<' for one less */
     mm_layer layers[256];
     char names[256][16];
     int n_layers;

@@ -16,25 +16,21 @@ enum { SLOW = 1000000 }; /* bytes a second over the link: a map takes 2 ms, what
  * output too; so a pool's output is made again for the next convolution, of the convolution's before it. */
 static mm_graph *blocks(int n) {
     terse_graph g;
-    char name[24], text[64];
     terse_init(&g, "blocks");
     terse_map(&g, "m0", MM_INPUT, MAP);
     terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=m0");
-    for (int i = 1; i <= 2 * n; i++) {
-        bool pool = i % 2 == 0;
-        snprintf(name, sizeof name, "m%d", i);
-        terse_map(&g, name, MM_FEATURE_MAP, MAP);
-        snprintf(name, sizeof name, "%s%d", pool ? "pool" : "conv", i);
-        snprintf(text, sizeof text, "m%d =m%d", i - 1, i);
-        terse_step(&g, name, pool ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD, text);
+    for (g.i = 1; g.i <= 2 * n; g.i++) {
+        bool pool = g.i % 2 == 0;
+        terse_map(&g, "m#", MM_FEATURE_MAP, MAP);
+        terse_step(&g, pool ? "pool#" : "conv#", pool ? MM_LAYER_POOL : MM_LAYER_CONV, MM_FORWARD, "m< =m#");
     }
-    snprintf(text, sizeof text, "m%d", 2 * n);
-    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, text);
-    for (int i = 2 * n; i > 0; i--) {
-        snprintf(name, sizeof name, "%s%d", i % 2 == 0 ? "pool" : "conv", i);
-        snprintf(text, sizeof text, i % 2 == 0 ? "m%d m%d" : "m%d", i - 1, i);
-        terse_step(&g, name, i % 2 == 0 ? MM_LAYER_POOL : MM_LAYER_CONV, MM_BACKWARD, text);
-    }
+    g.i = 2 * n;
+    terse_step(&g, "loss", MM_LAYER_LOSS, MM_FORWARD, "m#");
+    for (; g.i > 0; g.i--)
+        if (g.i % 2 == 0)
+            terse_step(&g, "pool#", MM_LAYER_POOL, MM_BACKWARD, "m< m#");
+        else
+            terse_step(&g, "conv#", MM_LAYER_CONV, MM_BACKWARD, "m<");
     return terse_freeze(&g);
 }
 
