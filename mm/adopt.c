@@ -111,7 +111,7 @@ mm_status mm_manager_adopt(mm_manager *m, mm_draft *draft) {
 /* Whether there is less memory than was asked for, and substitutes are allowed. */
 static bool is_short(const mm_manager *m) {
     if (m->options.no_ladder) return false;
-    return mm_manager_limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->staging) < m->options.pinned_bytes;
+    return mm_manager_limit_bytes(m) < m->options.device_bytes || mm_pool_bytes(m->pinned) < m->options.pinned_bytes;
 }
 
 /* Reports the substitute that runs from now on. */

@@ -103,11 +103,11 @@ static mm_status open_parts(mm_manager *m) {
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
-    MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->staging));
+    MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->pinned));
     m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,
-                                   .staging = m->staging,
+                                   .pinned = m->pinned,
                                    .issue = o->issue,
                                    .self_check = o->self_check,
                                    .measure_times = o->measure_times,
@@ -149,7 +149,7 @@ void mm_manager_destroy(mm_manager *m) {
     for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
     free(m->ready);
     mm_dispatch_destroy(m->dispatch);
-    mm_pool_destroy(m->staging);
+    mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);
     mm_plan_set_fini(&m->plans);

@@ -18,7 +18,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .persistent_bytes = m->persistent_bytes,
         .stash_bytes = m->stash_bytes,
         .outside_bytes = memory.outside_bytes,
-        .pinned_bytes = mm_pool_bytes(m->staging),
+        .pinned_bytes = mm_pool_bytes(m->pinned),
         .compute_busy_ns = s[MM_STREAM_COMPUTE].busy_ns,
         .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.data_wait_ns,
         .codec_busy_ns = s[MM_STREAM_ENCODE].busy_ns + s[MM_STREAM_DECODE].busy_ns,

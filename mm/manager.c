@@ -25,6 +25,6 @@ int64_t mm_manager_limit_bytes(const mm_manager *m) {
 
 mm_limits mm_manager_limits(const mm_manager *m) {
     return (mm_limits){.device_bytes = mm_manager_limit_bytes(m),
-                       .pinned_bytes = mm_pool_bytes(m->staging),
+                       .pinned_bytes = mm_pool_bytes(m->pinned),
                        .base_bytes = m->directory.bytes};
 }

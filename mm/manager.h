@@ -48,8 +48,8 @@ typedef struct mm_iteration {
 struct mm_manager {
     mm_options options;
     mm_device *device;
-    mm_pool *pool;    /* the arena */
-    mm_pool *staging; /* pinned memory */
+    mm_pool *pool;   /* the arena */
+    mm_pool *pinned; /* pinned host memory */
     mm_dispatch *dispatch;
     mm_plan_set plans;
     mm_ready *ready; /* one for each prepared graph */

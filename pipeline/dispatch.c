@@ -298,7 +298,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
 
 void *mm_dispatch_address(mm_dispatch *d, int segment) {
     const mm_segment *s = &d->execution->plan->segments[segment];
-    if (!s->dynamic) return (s->pinned ? d->staging : d->base) + s->offset;
+    if (!s->dynamic) return (s->pinned ? d->pinned : d->base) + s->offset;
     mm_unplanned *u = &d->execution->unplanned;
     pthread_mutex_lock(&u->lock);
     void *address = u->address[segment];
@@ -321,7 +321,7 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     if (!d) return mm_fail(MM_ERR_NOMEM, "out of memory for a dispatcher");
     d->config = *config;
     d->base = mm_pool_base(config->pool);
-    if (config->staging) d->staging = mm_pool_base(config->staging);
+    if (config->pinned) d->pinned = mm_pool_base(config->pinned);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->progress, NULL);
     mm_status status = create_counters(d);

@@ -30,8 +30,8 @@ typedef struct mm_execution mm_execution; /* a program with its events: ready to
 
 typedef struct mm_dispatch_config {
     mm_device *device;
-    mm_pool *pool;    /* the arena */
-    mm_pool *staging; /* pinned memory; NULL: none */
+    mm_pool *pool;   /* the arena */
+    mm_pool *pinned; /* pinned memory; NULL: none */
     mm_issue issue;
     bool self_check;    /* overwrite segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* measure how long nodes take (the device's events must be timed) */

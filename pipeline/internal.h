@@ -65,7 +65,7 @@ struct mm_execution {
 
 struct mm_dispatch {
     mm_dispatch_config config;
-    uint8_t *base, *staging;
+    uint8_t *base, *pinned;
     mm_stream *compute;
     mm_worker *worker[MM_STREAM_COUNT]; /* NULL for compute, and for streams that no operation has used yet */
     mm_codec_counters *counters;        /* in pinned memory, where the device counts */

@@ -127,10 +127,10 @@ void rig_init(rig *r, const rig_options *o) {
     mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};
     assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
-    assert_int_equal(mm_pool_create(r->device, MM_MEMORY_PINNED, r->planned.plan->pinned_bytes, &r->staging), MM_OK);
+    assert_int_equal(mm_pool_create(r->device, MM_MEMORY_PINNED, r->planned.plan->pinned_bytes, &r->pinned), MM_OK);
     mm_dispatch_config dispatch = {.device = r->device,
                                    .pool = r->pool,
-                                   .staging = r->staging,
+                                   .pinned = r->pinned,
                                    .issue = o->issue,
                                    .self_check = o->self_check,
                                    .measure_times = o->measure_times};
@@ -148,7 +148,7 @@ void rig_fini(rig *r) {
     mm_memory_info info;
     mm_execution_destroy(r->execution);
     mm_dispatch_destroy(r->dispatch);
-    mm_pool_destroy(r->staging);
+    mm_pool_destroy(r->pinned);
     mm_pool_destroy(r->pool);
     mm_device_memory_info(r->device, &info);
     assert_int_equal(info.reserved_bytes, 0);

@@ -31,7 +31,7 @@ enum { RIG_USES = 24 }; /* at most, of a step */
 typedef struct rig {
     mm_graph *graph;
     mm_device *device;
-    mm_pool *pool, *staging;
+    mm_pool *pool, *pinned;
     mm_dispatch *dispatch;
     mm_planned planned;
     fault_codec codec;
