@@ -45,8 +45,8 @@ typedef struct session_config {
 typedef struct session {
     session_config config;
     mm_manager *manager;
-    /* Iterations are submitted ahead (mm_iteration_end_async). Not on the host device, which gains nothing by that, and is
-     * measured better without. */
+    /* Iterations are submitted ahead (mm_iteration_end_async). Not on the host device, which gains nothing by that,
+     * and is measured better without. */
     bool ahead;
     nets_exec *train, *train_last; /* train_last NULL: no smaller batch */
     nets_exec *eval, *eval_last;
