@@ -1,4 +1,4 @@
-/* The kernel of the mask codec on CUDA, as C sees it. */
+/* The CUDA kernel of the mask codec, for C. */
 #ifndef PIPELINE_CODEC_MASK_CUDA_H
 #define PIPELINE_CODEC_MASK_CUDA_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Enqueues. infinity: of elements of 16 bits, mm_mask_infinity; 0: they are floats of 32. */
+/* Enqueues the encoding. infinity: for elements of 16 bits mm_mask_infinity, for f32 0. */
 cudaError_t mm_mask_cuda_encode(cudaStream_t stream, int64_t elems, const void *src, uint16_t infinity, uint32_t *dst);
 
 #ifdef __cplusplus

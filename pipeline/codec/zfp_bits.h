@@ -1,4 +1,4 @@
-/* The bit stream of a tensor's code, on the CPU. */
+/* Reads and writes the bit stream of a tensor's code, on the CPU. */
 #ifndef PIPELINE_CODEC_ZFP_BITS_H
 #define PIPELINE_CODEC_ZFP_BITS_H
 
@@ -18,7 +18,7 @@ static inline void mm_bits_put_word(mm_bit_writer *out, uint64_t word) {
     out->dst += sizeof word;
 }
 
-/* The low `count` (1 to 64) bits of `bits`, which has zeros above. */
+/* Writes the low `count` (1 to 64) bits of `bits`, whose higher bits are zero. */
 static inline void mm_bits_put(mm_bit_writer *out, uint64_t bits, int count) {
     out->pending |= bits << out->fill;
     if (out->fill + count < 64) {
@@ -30,7 +30,7 @@ static inline void mm_bits_put(mm_bit_writer *out, uint64_t bits, int count) {
     out->fill += count - 64;
 }
 
-/* Pads the last word. */
+/* Pads the last word with zeros, and writes it. */
 static inline void mm_bits_finish(mm_bit_writer *out) {
     if (out->fill) mm_bits_put_word(out, out->pending);
 }
@@ -41,7 +41,7 @@ typedef struct mm_bit_reader {
     int fill;
 } mm_bit_reader;
 
-/* The next `count` (1 to 64) bits. Reads a word only when it needs one. */
+/* Reads the next `count` (1 to 64) bits. Reads no word before it is needed. */
 static inline uint64_t mm_bits_get(mm_bit_reader *in, int count) {
     uint64_t bits = in->pending;
     if (in->fill < count) {

@@ -1,21 +1,22 @@
-/* One block of floats to its `maxbits` bits of fixed-rate ZFP and back: plain C functions of the format, the same on
- * every device. A finite block's bits, and the floats made of them, are libzfp 1.0's, each one.
+/* Encodes one block of floats to `maxbits` bits of fixed-rate ZFP, and decodes it. Plain C functions, the same on every
+ * device. Bits of a finite block, and floats decoded from them, equal those of libzfp 1.0.
  *
  * A block has 4, 4x4 or 4x4x4 values (dims 1, 2, 3), x fastest. The format (P. Lindstrom, Fixed-Rate Compressed
  * Floating-Point Arrays, TVCG 2014, as libzfp has it):
- *   - a zero bit alone: all values are 0. Else a one bit and the block's exponent e, 8 bits;
+ *   - a zero bit alone means that all values are 0; else follow a one bit and the block's exponent e, in 8 bits;
  *   - the values become 32-bit integers of a common scale, are decorrelated along x, then y, then z, ordered by
  *     frequency and mapped to negabinary;
- *   - the bit planes follow, highest first (zfp_plane.h), until maxbits are spent.
+ *   - the bit planes follow, highest first (zfp_plane.h), until maxbits are used up.
  *
- * Ours: a block with infinities or NaNs is a zero bit, then two bits for each value (MM_ZFP_CLASS_*), value i's at bits
- * 1 + 2i and 2 + 2i, then zeros. Where these do not fit it is a zero bit and ones: all NaN. libzfp reads both as zeros.
+ * Our extension: a block with infinities or NaNs is a zero bit, then two bits for each value (MM_ZFP_CLASS_*), those of
+ * value i at bits 1 + 2i and 2 + 2i, then zeros. If that does not fit, it is a zero bit and ones: all values are NaN.
+ * libzfp decodes both as zeros.
  *
- * Not ours: where all values are below 2^-98 libzfp's scale overflows and every integer becomes INT32_MIN, so that what
- * is decoded has no digit right, only a magnitude of at most 2^-95. We keep its bits there too.
+ * A fault of libzfp's that we keep, for equal bits: if all values are below 2^-98, its scale overflows and all integers
+ * become INT32_MIN, so decoded values have no correct digit, only a magnitude of at most 2^-95.
  *
- * Words are 32 bits, block bit i is bit i % 32 of word i / 32. `dims` and `values` are constants wherever these
- * functions are called, so that loops are unrolled and arrays become registers. */
+ * Words are 32 bits; block bit i is bit i % 32 of word i / 32. Callers pass `dims` as a constant, so that loops are
+ * unrolled and arrays become registers. */
 #ifndef PIPELINE_CODEC_ZFP_BLOCK_H
 #define PIPELINE_CODEC_ZFP_BLOCK_H
 
@@ -24,13 +25,13 @@
 enum {
     MM_ZFP_MIN_BITS = 1 + 8,
     MM_ZFP_HEADER_BITS = 1 + 8,
-    MM_ZFP_BITS_PER_VALUE = 32,  /* at most */
+    MM_ZFP_BITS_PER_VALUE = 32,  /* the highest rate */
     MM_ZFP_SCALE_BIAS = 284,     /* 2^(30 - emax), emax = e - 127, has the exponent field 284 - e */
-    MM_ZFP_NONFINITE = 256,      /* in place of an exponent */
+    MM_ZFP_NONFINITE = 256,      /* stands for an exponent */
     MM_ZFP_INT_MIN_EXPONENT = 29 /* highest e whose scale overflows */
 };
 
-/* Of a 2-D block. */
+/* 2-D blocks. */
 enum {
     MM_ZFP_VALUES = 16,
     MM_ZFP_MAX_BITS = MM_ZFP_BITS_PER_VALUE * MM_ZFP_VALUES,
@@ -38,17 +39,17 @@ enum {
     MM_ZFP_CLASS_BITS = 1 + 2 * MM_ZFP_VALUES,
 };
 
-/* Of any. */
+/* Blocks of any dimension. */
 enum {
     MM_ZFP_MOST_VALUES = 64,
     MM_ZFP_MOST_WORDS = MM_ZFP_MOST_VALUES * MM_ZFP_BITS_PER_VALUE / 32,
-    MM_ZFP_PAD_WORDS = 3, /* of anything, that are read after a block's last */
+    MM_ZFP_PAD_WORDS = 3, /* words with any content that are read after a block's last */
 };
 
-/* What makes two's complement negabinary is to add this and to flip these bits. */
+/* Two's complement becomes negabinary by adding this number, and then flipping these bits. */
 #define MM_ZFP_NEGABINARY UINT32_C(0xaaaaaaaa)
 
-/* Coefficients by frequency: the i-th is at ORDER[i] in the block. */
+/* Coefficients by frequency: the i-th lies at ORDER[i] in the block. */
 #define MM_ZFP_ORDER                                                                                                   \
     { 0, 1, 4, 5, 2, 8, 6, 9, 3, 12, 10, 7, 13, 11, 14, 15 }
 #define MM_ZFP_ORDER_3                                                                                                 \
@@ -58,7 +59,7 @@ enum {
             58, 61, 55, 31, 62, 59, 47, 63                                                                             \
     }
 
-/* What two bits a value say of a block that is not finite. */
+/* The two bits for each value of a block that is not finite. */
 enum { MM_ZFP_CLASS_FINITE, MM_ZFP_CLASS_PLUS_INF, MM_ZFP_CLASS_MINUS_INF, MM_ZFP_CLASS_NAN };
 
 MM_HD uint32_t mm_zfp_float_bits(float value) {
@@ -75,15 +76,15 @@ MM_HD float mm_zfp_float_of(uint32_t bits) {
 
 MM_HD int mm_zfp_words(int maxbits) { return (maxbits + 31) / 32; }
 
-/* Of a block. */
+/* Number of values in a block. */
 MM_HD int mm_zfp_values(int dims) { return 1 << 2 * dims; }
 
-/* Where its bits go: groups of 16 coefficients, of which a 1-D block fills a quarter of one. */
+/* Number of groups of 16 coefficients in a block; a 1-D block fills a quarter of one. */
 MM_HD int mm_zfp_groups(int dims) { return dims == 3 ? 4 : 1; }
 
 /* ---------------------------------------------------------------- values and coefficients */
 
-/* e, 0 for zeros, MM_ZFP_NONFINITE. */
+/* The block's exponent e; 0: all values are zero; MM_ZFP_NONFINITE. */
 MM_HD int mm_zfp_exponent(const float *values, int dims) {
     uint32_t top = 0; /* without the sign */
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
@@ -93,7 +94,7 @@ MM_HD int mm_zfp_exponent(const float *values, int dims) {
     return top ? (int)(top >> 24) + 1 : 0;
 }
 
-/* Two's complement halves, rounded down. */
+/* Half of a two's complement number, rounded down. */
 MM_HD uint32_t mm_zfp_half(uint32_t x) { return (uint32_t)((int32_t)x >> 1); }
 
 MM_HD void mm_zfp_lift(uint32_t *v, int stride) {
@@ -116,7 +117,7 @@ MM_HD void mm_zfp_unlift(uint32_t *v, int stride) {
     v[0] = x, v[stride] = y, v[2 * stride] = z, v[3 * stride] = w;
 }
 
-/* Along one dimension, all lines of the block. */
+/* Transforms all lines of the block along one dimension. */
 MM_HD void mm_zfp_lift_lines(uint32_t *v, int dims, int stride) {
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
         if (i / stride % 4 == 0) mm_zfp_lift(v + i, stride);
@@ -129,7 +130,7 @@ MM_HD void mm_zfp_unlift_lines(uint32_t *v, int dims, int stride) {
     }
 }
 
-/* In place: bit j of word i becomes bit i of word j, i and j of three bits, in each byte of the words. */
+/* Transposes 8x8 bits in place, in each byte of the words: bit j of word i becomes bit i of word j. */
 MM_HD void mm_zfp_transpose(uint32_t words[8]) {
 #define MM_ZFP_STAGE(step, mask)                                                                                       \
     MM_UNROLL for (int i = 0; i < 8; i++) {                                                                            \
@@ -144,17 +145,17 @@ MM_HD void mm_zfp_transpose(uint32_t words[8]) {
 #undef MM_ZFP_STAGE
 }
 
-/* What makes negabinary is an addition, and that every other plane is flipped. */
+/* Flips every other plane, the second part of the conversion to negabinary. */
 MM_HD void mm_zfp_flip(uint32_t planes[8]) { MM_UNROLL for (int j = 1; j < 8; j += 2) planes[j] = ~planes[j]; }
 
-/* Where the i-th coefficient is in the block. */
+/* Place of the i-th coefficient in the block. */
 MM_HD int mm_zfp_order(int dims, int i) {
     const int order_2[16] = MM_ZFP_ORDER, order_3[64] = MM_ZFP_ORDER_3;
     return dims == 1 ? i : dims == 2 ? order_2[i & 15] : order_3[i];
 }
 
-/* Of a block of exponent e, which is neither 0 nor MM_ZFP_NONFINITE: coefficients by frequency, in mm_zfp_groups(dims)
- * groups of 16, as integers from which mm_zfp_planes makes negabinary ones. */
+/* The coefficients by frequency, in mm_zfp_groups(dims) groups of 16, as integers that mm_zfp_planes converts to
+ * negabinary. e: the block's exponent, neither 0 nor MM_ZFP_NONFINITE. */
 MM_HD void mm_zfp_coefficients(const float *values, int dims, int e, uint32_t *coefficients) {
     uint32_t q[MM_ZFP_MOST_VALUES];
     const bool overflow = e <= MM_ZFP_INT_MIN_EXPONENT;
@@ -167,7 +168,7 @@ MM_HD void mm_zfp_coefficients(const float *values, int dims, int e, uint32_t *c
     }
 }
 
-/* The halves of coefficients, of which their planes can be made: of each group of 16 8 words. */
+/* The upper or lower 16 bits of the coefficients, as input of mm_zfp_planes: 8 words for each group of 16. */
 MM_HD void mm_zfp_halves(const uint32_t *coefficients, int dims, int half, uint32_t *halves) {
     MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) {
         const uint32_t a = coefficients[i / 8 * 16 + i % 8], b = coefficients[i / 8 * 16 + i % 8 + 8];
@@ -175,9 +176,9 @@ MM_HD void mm_zfp_halves(const uint32_t *coefficients, int dims, int half, uint3
     }
 }
 
-/* Of the halves in place, the planes 16 * half to 16 * half + 15: of each group the j-th word has plane j of the half
- * in its low half and plane j + 8 in its high half, coefficient i's bit at bit i. Most blocks' bits are spent before
- * planes of the lower half, which are not made then. */
+/* Converts a half of the coefficients to its 16 planes, in place. The j-th word of a group has plane j in its low 16
+ * bits and plane j + 8 in its high 16 bits, with coefficient i at bit i. Most blocks' bits are used up before planes
+ * of the lower half, which are then not made. */
 MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
     MM_UNROLL for (int g = 0; g < mm_zfp_groups(dims); g++) {
         mm_zfp_transpose(halves + 8 * g);
@@ -185,13 +186,12 @@ MM_HD void mm_zfp_planes(int dims, uint32_t *halves) {
     }
 }
 
-/* 2^(emax - 30), emax = e - 127, to the nearest float: subnormal or 0 for small e. */
+/* 2^(emax - 30) with emax = e - 127, rounded to the nearest float: subnormal or 0 for small e. */
 MM_HD float mm_zfp_unscale(int e) {
     return mm_zfp_float_of(e > 30 ? (uint32_t)(e - 30) << 23 : e >= 8 ? UINT32_C(1) << (e - 8) : 0);
 }
 
-/* Planes of a half to the halves of coefficients, in place: of each group of 16 the words of mm_zfp_values_of. None is
- * set unless the code reached that half. */
+/* The inverse of mm_zfp_planes, in place. reached: the code has planes of this half; else all its bits are zero. */
 MM_HD void mm_zfp_unplanes(int dims, bool reached, uint32_t *planes) {
     if (!reached) {
         MM_UNROLL for (int i = 0; i < 8 * mm_zfp_groups(dims); i++) planes[i] = MM_ZFP_NEGABINARY;
@@ -203,7 +203,7 @@ MM_HD void mm_zfp_unplanes(int dims, bool reached, uint32_t *planes) {
     }
 }
 
-/* From both halves. */
+/* The values, from both halves of the coefficients. */
 MM_HD void mm_zfp_values_of(const uint32_t *low, const uint32_t *high, int dims, int e, float *values) {
     uint32_t q[MM_ZFP_MOST_VALUES];
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) {
@@ -216,7 +216,7 @@ MM_HD void mm_zfp_values_of(const uint32_t *low, const uint32_t *high, int dims,
     MM_UNROLL for (int i = 0; i < mm_zfp_values(dims); i++) values[i] = unscale * (float)(int32_t)q[i];
 }
 
-/* Bits of plane j of a half, coefficient i's at bit i. */
+/* Plane j of a half, with coefficient i at bit i. */
 MM_HD uint32_t mm_zfp_plane(const uint32_t *planes, int j) { return planes[j & 7] >> 2 * (j & 8) & 0xffff; }
 
 MM_HD uint64_t mm_zfp_plane_3(const uint32_t *planes, int j) {
@@ -229,7 +229,7 @@ MM_HD void mm_zfp_set_plane(uint32_t *planes, int j, uint32_t bits) { planes[j &
 
 /* ---------------------------------------------------------------- blocks */
 
-/* Takes any finite block, writes mm_zfp_words(maxbits) words. */
+/* Encodes any finite block; writes mm_zfp_words(maxbits) words. */
 MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits, uint32_t *words) {
     mm_zfp_writer out = mm_zfp_writer_make(words, maxbits);
     if (e) {
@@ -259,8 +259,8 @@ MM_HD void mm_zfp_block_encode(const float *values, int dims, int e, int maxbits
     mm_zfp_finish(&out);
 }
 
-/* Takes any block but those of mm_zfp_is_nonfinite, from bit `start` of the words on, which go on for MM_ZFP_PAD_WORDS
- * after the block's last. */
+/* Decodes any block but those of mm_zfp_is_nonfinite, from bit `start` of the words. MM_ZFP_PAD_WORDS words after the
+ * block's last must be readable. */
 MM_HD void mm_zfp_block_decode(const uint32_t *words, int start, int dims, int maxbits, float *values) {
     uint32_t planes[2][MM_ZFP_MOST_VALUES / 2];
     const uint32_t header = mm_zfp_peek(words, start);
@@ -298,7 +298,7 @@ MM_HD uint32_t mm_zfp_class(float value) {
     return bits >> 31 ? MM_ZFP_CLASS_MINUS_INF : MM_ZFP_CLASS_PLUS_INF;
 }
 
-/* Word j of its code. */
+/* Word j of the code of a block that is not finite. */
 MM_HD uint32_t mm_zfp_nonfinite_word(const float *values, int dims, int maxbits, int j) {
     if (maxbits < 1 + 2 * mm_zfp_values(dims)) {
         const int left = maxbits - 32 * j;
@@ -314,7 +314,8 @@ MM_HD uint32_t mm_zfp_nonfinite_word(const float *values, int dims, int maxbits,
     return word;
 }
 
-/* Of a block's words, as many as classes take, whatever maxbits is: those past it are zero. */
+/* Whether a block's code is that of one that is not finite. words: as many as the classes take, with zeros past
+ * maxbits. */
 MM_HD bool mm_zfp_is_nonfinite(const uint32_t *words, int dims) {
     uint32_t any = words[0];
     MM_UNROLL for (int j = 1; j <= 2 * mm_zfp_values(dims) / 32; j++) any |= words[j];

@@ -1,17 +1,17 @@
-/* A whole tensor's code, made and read on the CPU. Pure: no stream, no allocation, no state but the arguments. */
+/* Encodes and decodes a whole tensor on the CPU. Pure: no stream, no allocation, no state but the arguments. */
 #ifndef PIPELINE_CODEC_ZFP_CODE_H
 #define PIPELINE_CODEC_ZFP_CODE_H
 
 #include "pipeline/codec/zfp_group.h"
 #include "pipeline/codec/zfp_layout.h"
 
-/* Writes all code_bytes of the layout. Returns how many blocks were not finite. */
+/* Encodes: writes all code_bytes of the layout. Returns the number of blocks with NaN or infinity. */
 int64_t mm_zfp_code_encode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const float *src, uint8_t *dst);
 
-/* Writes all elements. */
+/* Decodes: writes all elements. */
 void mm_zfp_code_decode(const mm_zfp_kernel *kernel, const mm_zfp_layout *layout, const uint8_t *src, float *dst);
 
-/* The same for layouts of 1 and 3 dims, by plain C: zfp_blocks.c. The above call them. */
+/* The same for layouts of 1 and 3 dims, in plain C (zfp_blocks.c). The functions above call them. */
 int64_t mm_zfp_blocks_encode(const mm_zfp_layout *layout, const float *src, uint8_t *dst);
 void mm_zfp_blocks_decode(const mm_zfp_layout *layout, const uint8_t *src, float *dst);
 

@@ -1,4 +1,4 @@
-/* What the zfp codecs of all devices share: everything but the jobs. */
+/* Shared by the zfp codecs of all devices: all but encode and decode. */
 #ifndef PIPELINE_CODEC_ZFP_CODEC_H
 #define PIPELINE_CODEC_ZFP_CODEC_H
 
@@ -11,7 +11,7 @@ typedef struct mm_zfp_codec {
     mm_zfp_spec spec;
 } mm_zfp_codec;
 
-/* Destroyed by mm_codec_free. */
+/* MM_ERR_INVALID, MM_ERR_NOMEM. The codec is destroyed with mm_codec_free. */
 MM_CHECKED mm_status mm_zfp_codec_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 MM_CHECKED mm_status mm_zfp_codec_layout(const mm_codec *codec, const mm_shape *shape, mm_zfp_layout *layout_out);
 MM_CHECKED mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);

@@ -1,5 +1,5 @@
-/* Groups of 16 blocks at once, the unit of the CPU's kernels: neighbouring blocks are neighbouring channels, so that
- * one vector holds the same value, coefficient or plane of many blocks. All kernels make the same bits. */
+/* CPU kernels, which encode or decode a group of 16 blocks at once. Neighbouring blocks are neighbouring channels, so a
+ * vector holds the same value, coefficient or plane of many blocks. All kernels make the same bits. */
 #ifndef PIPELINE_CODEC_ZFP_GROUP_H
 #define PIPELINE_CODEC_ZFP_GROUP_H
 
@@ -7,7 +7,7 @@
 
 enum { MM_ZFP_GROUP = 16 };
 
-/* Column l is block l. */
+/* [value][block] */
 typedef struct mm_zfp_group_values {
     _Alignas(64) float at[MM_ZFP_VALUES][MM_ZFP_GROUP];
 } mm_zfp_group_values;
@@ -18,17 +18,17 @@ typedef struct mm_zfp_group_code {
 
 typedef struct mm_zfp_kernel {
     const char *name;
-    /* Sets mm_zfp_words(maxbits) words of each block; of those in the set that it returns (bit l is block l) the words
-     * are undefined: these blocks are not finite. */
+    /* Sets mm_zfp_words(maxbits) words of each block. Returns the set of blocks that are not finite (bit l is block l);
+     * their words are undefined. */
     uint32_t (*encode)(const mm_zfp_group_values *values, int maxbits, mm_zfp_group_code *code_out);
-    /* The inverse, where bits past maxbits are zero. A block that starts with a zero bit becomes zeros. */
+    /* The inverse. Bits past maxbits must be zero. A block that begins with a zero bit becomes zeros. */
     void (*decode)(const mm_zfp_group_code *code, int maxbits, mm_zfp_group_values *values_out);
 } mm_zfp_kernel;
 
-/* The i-th kernel that this machine can run, fastest first, NULL past the last. There is at least one. */
+/* The i-th kernel that this machine can run, fastest first; NULL past the last. There is at least one. */
 const mm_zfp_kernel *mm_zfp_kernel_usable(size_t i);
 
-/* One for each file; those for other instruction sets may only run where they are usable. */
+/* One kernel per file. AVX kernels may run only if mm_zfp_kernel_usable returns them. */
 extern const mm_zfp_kernel mm_zfp_kernel_portable;
 #if defined(__x86_64__)
 extern const mm_zfp_kernel mm_zfp_kernel_avx2, mm_zfp_kernel_avx512;

@@ -13,7 +13,7 @@
  *      lane_set(m)             bit l is lane l's, of lanes that are all ones or zeros
  * The closed forms below say what mm_zfp_plane_encode and mm_zfp_plane_decode do in loops. */
 
-/* So that arrays of vectors become registers. Clang does that unasked. */
+/* Makes arrays of vectors registers. Clang does so without it. */
 #if defined(__clang__)
 #define UNROLL
 #else
@@ -28,7 +28,7 @@ FN u32v load(const void *p) {
 }
 FN void store(void *p, u32v x) { memcpy(p, &x, sizeof x); }
 FN u32v half(u32v x) { return (u32v)((i32v)x >> 1); }
-/* All ones where it is so. Both below 2^31. */
+/* Per lane: all ones if true. Both arguments must be below 2^31. */
 FN u32v equal(u32v a, u32v b) { return (u32v)((i32v)a == (i32v)b); }
 FN u32v less(u32v a, u32v b) { return (u32v)((i32v)a < (i32v)b); }
 FN u32v ones(u32v count) { return shl(of(1), count) - 1; }
@@ -68,7 +68,7 @@ FN void transpose(u32v v[MM_ZFP_VALUES]) {
 #undef STAGE
 }
 
-/* The 16 low bits of each lane with a one put after each one, and how many ones there were: nibble by nibble. */
+/* Per lane: the low 16 bits with a one inserted after each one; and the number of ones. Works nibble by nibble. */
 FN u32v double_ones(u32v x, u32v *count_out) {
     static const uint8_t doubled[16] = {0x00, 0x03, 0x06, 0x0f, 0x0c, 0x1b, 0x1e, 0x3f,
                                         0x18, 0x33, 0x36, 0x6f, 0x3c, 0x7b, 0x7e, 0xff};
@@ -99,10 +99,10 @@ FN u32v plane_encode(u32v x, u32v *n, u32v *length_out) {
     return (x & ones(first)) | shl(code, first);
 }
 
-/* Each lane without the bits that `out` names, the others moved down. */
+/* Per lane: removes the bits of `out`, and moves the others down. */
 FN u32v compress(u32v x, u32v out) {
     while (any(out)) {
-        const u32v below = ~out & (out - 1); /* all, where none is left */
+        const u32v below = ~out & (out - 1); /* all ones if none is left */
         x = blend(below, x, x >> 1);
         out = (out & (out - 1)) >> 1;
     }
@@ -199,7 +199,7 @@ FN void decode_lanes(const mm_zfp_group_code *code, int lane, int maxbits, int c
     UNROLL for (int i = 0; i < MM_ZFP_VALUES; i++) store(&values_out->at[i][lane], (u32v)(unscale * to_float(q[i])));
 }
 
-/* Few words stay in registers, if their number is a constant. */
+/* Passes small numbers of words as constants, so that the words stay in registers. */
 #define FOR_COUNT(count, CALL)                                                                                         \
     ((count) == 1 ? CALL(1) : (count) == 2 ? CALL(2) : (count) == 3 ? CALL(3) : (count) == 4 ? CALL(4) : CALL(count))
 

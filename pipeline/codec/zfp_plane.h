@@ -1,14 +1,17 @@
-/* The code of one bit plane of a ZFP block, and the bits of a block. A part of zfp_block.h, in a file of its own.
+/* The code of one bit plane of a ZFP block, and the bits of a block in memory. A part of zfp_block.h.
  *
- * The code of a plane of 4, 16 or 64 bits, where coefficients up to the n-th have been seen set in higher planes: the
- * bits of those n; then, as long as any coefficient from n on has its bit set, a one and the bits from n up to the next
- * that is set, and n is behind that; then a zero. What is implied at the last coefficient is left out: its one and the
- * zero.
+ * A plane has 4, 16 or 64 bits, one for each coefficient. n: coefficients up to the n-th were significant (set) in
+ * some higher plane. The code of a plane is:
+ *   - the bits of the first n coefficients, verbatim;
+ *   - while a coefficient from n on is set: a one, the bits from n up to and including the next one that is set; n is
+ *     then the coefficient after it;
+ *   - a zero, when no further coefficient is set.
+ * At the last coefficient its one and the final zero are implied, and left out.
  *
- * Said otherwise: after the n bits comes a one, and the rest of the plane with a one put after each one, up to its last
- * one, where a zero is put; or just a zero, if the rest is zero.
+ * Equivalently: after the n bits come a one and the rest of the plane, up to its last one, with a one inserted after
+ * each one, except after the last, where a zero is inserted; or just a zero, if the rest is zero.
  *
- * An includer for another compiler may define MM_HD and all macros beside it itself. */
+ * A file for another compiler (CUDA) defines MM_HD and all the macros below itself, before it includes this one. */
 #ifndef PIPELINE_CODEC_ZFP_PLANE_H
 #define PIPELINE_CODEC_ZFP_PLANE_H
 
@@ -23,7 +26,7 @@
 /* by the low five bits of `by` */
 #define MM_SHIFT_RIGHT(x, by) ((x) >> ((by)&31))
 #define MM_SHIFT_LEFT(x, by)  ((x) << ((by)&31))
-/* how many bits x has: 0 for 0; and how many are left of 32 */
+/* the number of bits of x, 0 for 0; and 32 less that number */
 #define MM_LENGTH32(x)    (32 - MM_ABOVE32(x))
 #define MM_ABOVE32(x)     ((x) ? __builtin_clz(x) : 32)
 #define MM_POPC32(x)      __builtin_popcount(x)
@@ -36,13 +39,13 @@
 /* of the bytes 0 to 3 of a and 4 to 7 of b those four, the lowest first */
 #define MM_BYTES(a, b, i, j, k, l)                                                                                     \
     (mm_zfp_byte(a, b, i) | mm_zfp_byte(a, b, j) << 8 | mm_zfp_byte(a, b, k) << 16 | mm_zfp_byte(a, b, l) << 24)
-/* A constant, of which a compiler need not know that it is one: where it would make more steps of it. */
+/* A constant that is hidden from the compiler, if it would make slower code of it. */
 #define MM_CONSTANT(x) (x)
-/* A value as a scaled integer, or what libzfp makes of it where the scale is infinite; it is 0 then. */
+/* A value as a scaled integer. infinite: the scale is infinite (and passed as 0); then libzfp's result, INT32_MIN. */
 #define MM_INTEGER(value, scale, infinite) ((infinite) ? (uint32_t)INT32_MIN : (uint32_t)(int32_t)((value) * (scale)))
 #endif
 
-/* Of those of MM_BYTES the i-th. */
+/* The i-th byte of MM_BYTES: of a for i < 4, else of b. */
 MM_HD uint32_t mm_zfp_byte(uint32_t a, uint32_t b, int i) { return (i < 4 ? a : b) >> i % 4 * 8 & 0xff; }
 
 /* The lesser, as unsigned numbers. */
@@ -51,7 +54,7 @@ MM_HD int mm_zfp_least(int a, int b) { return (uint32_t)a < (uint32_t)b ? a : b;
 /* `count` < 32 ones. */
 MM_HD uint32_t mm_zfp_ones(int count) { return (UINT32_C(1) << count) - 1; }
 
-/* The bits of x < 2^16 with a one put after each one. Compilers that have tables for it: MM_DOUBLE_ONES. */
+/* The bits of x < 2^16 with a one inserted after each one. MM_DOUBLE_ONES is this function, or a table of it. */
 MM_HD uint32_t mm_zfp_double_ones(uint32_t x) {
     uint32_t doubled = x;
     while (x) {
@@ -64,14 +67,14 @@ MM_HD uint32_t mm_zfp_double_ones(uint32_t x) {
 
 enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
 
-/* What the low MM_ZFP_PART_BITS bits of `code`, behind the n bits of a plane, say: that the rest is zero, if the first
- * is; else the bits that follow it, up to a one that a zero follows, where the code ends, or to the last of them;
- * without a last one whose one put after it is not among them.
- *      bits 0 to 4     how many bits of the code that took, less 1. So, to go on where the code has not ended: shift it
- *                      by that, and put a one
+/* Decodes the low MM_ZFP_PART_BITS bits of `code`, which follows the n verbatim bits of a plane. If the first bit is
+ * zero, the rest of the plane is zero. Else the plane's bits follow, up to a one that is followed by a zero, where the
+ * code ends, or up to the last of these bits; a one whose inserted bit is not among them is left out. The result has
+ *      bits 0 to 4     the number of bits of the code that were used, less 1. If the code has not ended: shift it by
+ *                      that number, set its first bit, and decode again
  *      bits 8 to 23    the bits of the plane
- *      bits 24 to 31   how many they are, less MM_ZFP_GOES_ON where the code has not ended: a negative number
- * Compilers that have a table for it: MM_UNDOUBLE. */
+ *      bits 24 to 31   their number, less MM_ZFP_GOES_ON if the code has not ended, which makes it negative
+ * MM_UNDOUBLE is this function, or a table of it. */
 MM_HD_CONSTEXPR uint32_t mm_zfp_undouble(uint32_t code) {
     uint32_t bits = 0, count = 0, taken = 1, end = !(code & 1);
     while (taken < MM_ZFP_PART_BITS && !end) {
@@ -89,23 +92,23 @@ MM_HD uint32_t mm_zfp_part_bits(uint32_t part) { return MM_BYTES(part, 0, 1, 2, 
 
 /* ---------------------------------------------------------------- planes of 4 or 16 bits */
 
-/* The code, at most 31 bits and anything above, of plane x of `values` coefficients, of which those of `seen` were set
- * in higher planes: n is the length of seen, which is updated. Sets the length of the code. */
+/* Encodes plane x of `values` coefficients. *seen: bits that were set in higher planes, whose length is n; updated.
+ * Returns the code, of *length_out <= 31 bits; the bits above are undefined. */
 MM_HD uint32_t mm_zfp_plane_encode(uint32_t x, int values, uint32_t *seen, int *length_out) {
-    const uint32_t last = UINT32_C(1) << (values - 1); /* whose one is implied */
+    const uint32_t last = UINT32_C(1) << (values - 1); /* the coefficient whose one is implied */
     const int above = MM_ABOVE32(*seen);
     const uint32_t rest = MM_DROP(x & ~last, above), all = *seen | x;
-    const int zero = MM_LENGTH32(all) + MM_POPC32(rest); /* where it is put, unless the last has been seen */
+    const int zero = MM_LENGTH32(all) + MM_POPC32(rest); /* position of the final zero, unless the last is set */
     *seen = all;
     *length_out = zero + 1 - (int)(all >> (values - 1));
     return MM_SPLICE(x, MM_DOUBLE_ONES(rest) << 1 | 1, above) ^ (UINT32_C(1) << zero);
 }
 
-/* The plane whose code begins `window`; of it `left` > 0 bits are the block's, and zeros follow them. n is updated and
- * the code's length set (beyond `left` if the code is cut off there: then it means what libzfp makes of it, a one at
- * the coefficient that was being read). */
+/* Decodes the plane whose code is at the start of `window`, of which `left` > 0 bits belong to the block, and zeros
+ * follow. Updates n, and sets the length of the code. If the code is cut off, the length is above `left`, and the
+ * plane is that of libzfp: it has a one at the coefficient that was being read. */
 MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n, int *length_out) {
-    const int first = *n, last = values - 1 - first; /* of the rest, the coefficient whose one is implied */
+    const int first = *n, last = values - 1 - first; /* last: in the rest, the coefficient whose one is implied */
     uint32_t code = window >> first, part = MM_UNDOUBLE(code), rest = mm_zfp_part_bits(part);
     int count = mm_zfp_part_count(part);
     while (count < last - MM_ZFP_GOES_ON) {
@@ -115,10 +118,10 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
         count += mm_zfp_part_count(part) + MM_ZFP_GOES_ON;
     }
     rest &= mm_zfp_ones(values - 1) >> first;
-    const int behind = first + count; /* negative if the code goes on: as large a number as any beyond the last */
+    const int behind = first + count; /* negative if the code goes on; as an unsigned number beyond the last */
     const int next = mm_zfp_least(behind, values), length = mm_zfp_least(behind, values - 1) + MM_POPC32(rest) + 1;
-    /* The implied one, unless the code ended before it or all have been seen. Where it is cut off, so many bits
-     * earlier. */
+    /* Sets the implied one, unless the code ended before it, or all coefficients are significant. If the code is cut
+     * off, it lies that many bits lower. */
     const int after = left - length, at = first > first - after ? first : first - after;
     if (next == values) rest |= UINT32_C(1) << (values - 1) >> at;
     *n = next;
@@ -128,10 +131,10 @@ MM_HD uint32_t mm_zfp_plane_decode(uint32_t window, int left, int values, int *n
 
 /* ---------------------------------------------------------------- the bits of a block in memory */
 
-/* Writes up to `maxbits` bits to words; drops what is put beyond. */
+/* Writes up to `maxbits` bits to words; further bits are dropped. */
 typedef struct mm_zfp_writer {
     uint32_t *words;
-    int maxbits, position; /* of the first of the pending bits: a multiple of 32 */
+    int maxbits, position; /* position: that of the first pending bit, a multiple of 32 */
     uint64_t pending;      /* `fill` < 32 bits, zeros above */
     int fill;
 } mm_zfp_writer;
@@ -143,7 +146,7 @@ MM_HD mm_zfp_writer mm_zfp_writer_make(uint32_t *words, int maxbits) {
 
 MM_HD bool mm_zfp_full(const mm_zfp_writer *out) { return out->position + out->fill >= out->maxbits; }
 
-/* The low `count` (0 to 32) bits of `bits`, which has zeros above. */
+/* Puts the low `count` (0 to 32) bits of `bits`, whose higher bits are zero. */
 MM_HD void mm_zfp_put(mm_zfp_writer *out, uint32_t bits, int count) {
     out->pending |= (uint64_t)bits << out->fill;
     out->fill += count;
@@ -161,7 +164,7 @@ MM_HD void mm_zfp_finish(mm_zfp_writer *out) {
     if (out->maxbits % 32) out->words[out->maxbits / 32] &= mm_zfp_ones(out->maxbits % 32);
 }
 
-/* 32 bits from a position on. */
+/* The 32 bits from a position on. */
 MM_HD uint32_t mm_zfp_peek(const uint32_t *words, int position) {
     const uint64_t pair = words[position / 32] | (uint64_t)words[position / 32 + 1] << 32;
     return (uint32_t)(pair >> position % 32);
@@ -173,7 +176,7 @@ MM_HD uint64_t mm_zfp_peek_64(const uint32_t *words, int position) {
 
 /* ---------------------------------------------------------------- planes of 64 bits */
 
-/* Puts the code of plane x; n is updated. */
+/* Puts the code of plane x, and updates n. */
 MM_HD void mm_zfp_plane_put(mm_zfp_writer *out, uint64_t x, int *n) {
     const int first = *n;
     const uint32_t low = (uint32_t)x, high = (uint32_t)(x >> 32);
@@ -205,8 +208,8 @@ MM_HD void mm_zfp_plane_put(mm_zfp_writer *out, uint64_t x, int *n) {
     }
 }
 
-/* The plane whose code is at the position, in a block that ends at `end`; the position may end up beyond: as in
- * mm_zfp_plane_decode. */
+/* Decodes the plane whose code is at *position, in a block that ends at `end`. Moves *position past the code, and
+ * beyond `end` if the code is cut off, as in mm_zfp_plane_decode. */
 MM_HD uint64_t mm_zfp_plane_get(const uint32_t *words, int end, int *position, int *n) {
     const int first = *n, last = 63 - first, verbatim = first < end - *position ? first : end - *position;
     uint64_t x = mm_zfp_peek_64(words, *position);

@@ -1,4 +1,4 @@
-/* The parameters of the zfp codec, as its spec has them. */
+/* The parameters in the spec of the zfp codec. */
 #ifndef PIPELINE_CODEC_ZFP_SPEC_H
 #define PIPELINE_CODEC_ZFP_SPEC_H
 
@@ -6,7 +6,7 @@
 
 #include "mm/core/status.h"
 
-/* What codecs say of them in their summaries. */
+/* Describes them in the summaries of the codecs. */
 #define MM_ZFP_SUMMARY                                                                                                 \
     "fixed-rate ZFP, lossy; rate=BITS_PER_VALUE, up to 32, default 6.4; dims=1|2|3, default 2; layout=nhwc|nchw, "     \
     "default nhwc; sms=N, threads of that many of a GPU's multiprocessors, default all"
@@ -15,11 +15,11 @@ typedef struct mm_zfp_spec {
     int dims, maxbits;
     bool channels_first; /* layout=nchw */
     int sms;             /* 0: all */
-    char canonical[48];  /* "rate=4,dims=3": without what is as by default, but the rate */
+    char canonical[48];  /* "rate=4,dims=3": the rate, and parameters that are not at their defaults */
 } mm_zfp_spec;
 
-/* `params`: "rate=4,dims=3", any of them, in any order; or "rate=4:dims=3", for a place where commas part other things
- * (a policy's options). MM_ERR_INVALID says what is wrong and the range. */
+/* Parses "rate=4,dims=3": any parameters, in any order; or "rate=4:dims=3", for places where commas separate other
+ * things (a policy's options). MM_ERR_INVALID: the message says what is wrong, and the range. */
 MM_CHECKED mm_status mm_zfp_spec_parse(const char *params, mm_zfp_spec *spec_out);
 
 #endif
