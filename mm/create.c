@@ -149,6 +149,7 @@ void mm_manager_destroy(mm_manager *m) {
     for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
     free(m->ready);
     mm_dispatch_destroy(m->dispatch);
+    mm_mirror_destroy(m->values);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);

@@ -7,6 +7,7 @@
 #include "mm/adopt.h"
 #include "mm/device/clock.h"
 #include "mm/states.h"
+#include "mm/values.h"
 
 mm_stream *mm_compute_stream(mm_manager *m) { return m ? mm_dispatch_compute(m->dispatch) : NULL; }
 
@@ -55,6 +56,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
+    if (way->runs) MM_TRY(mm_manager_send_values(m, call));
     MM_TRY(way->begin(m->dispatch, r->execution));
     m->now = (mm_iteration){.ready = r, .way = way};
     mm_state_go(m, MM_MOVE_BEGIN);
@@ -93,7 +95,7 @@ static void lose_run(mm_manager *m, mm_ready *r, const mm_failure *why) {
     if (why->status == MM_ERR_NOMEM) mm_manager_run_out(m, why);
 }
 
-static const mm_way run = {.begin = mm_dispatch_begin, .lost = lose_run, .told = "not being recorded"};
+static const mm_way run = {.begin = mm_dispatch_begin, .lost = lose_run, .runs = true, .told = "not being recorded"};
 
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_iteration_start(m, graph, &run, "mm_iteration_begin"));

@@ -8,6 +8,7 @@
 #include "mm/coverage.h"
 #include "mm/plan_set.h"
 #include "pipeline/dispatch.h"
+#include "pipeline/mirror.h"
 
 /* A prepared graph that is ready to run. */
 typedef struct mm_ready {
@@ -55,6 +56,7 @@ struct mm_manager {
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_directory directory;
+    mm_mirror *values;       /* of the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;    /* bytes that plans which have run may touch */
     int64_t there_bytes;     /* of the arena; the memory above was given back to the system */
     mm_touched given_back;   /* touched bytes of the memory above, counted before it was given back */

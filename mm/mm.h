@@ -433,6 +433,25 @@ MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *n
 MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
                                               int64_t bytes);
 
+/* ---- Values: what changes between iterations and is read on the device, such as a bound, or the iteration's number for
+ * random numbers. They lie in one persistent tensor, which graphs declare under this name, with MM_VALUES_OWN to
+ * MM_VALUES_MOST bytes; steps may only read it (else mm_graph_freeze refuses). The manager writes it ahead of each
+ * iteration, in stream order, also of one that is replayed: steps of an iteration see its values, though others were set
+ * and begun since. At most 8 iterations that read values run at a time: to begin one more waits. */
+#define MM_VALUES "mm.values"
+enum {
+    MM_VALUES_ITERATION =
+        0,             /* offset of the iteration's number, an int64_t in the CPU's byte order: how many iterations
+                                the manager has ended before (mm_stats.iterations) */
+    MM_VALUES_OWN = 8, /* offset of the caller's values, zero at first */
+    MM_VALUES_MOST = 4096,
+};
+
+/* Sets `bytes` of the values at `offset`, for the iterations that are begun from now on. Waits for nothing, and `data` can
+ * be used again at once. Between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES.
+ * MM_ERR_INVALID: bytes that are not the caller's. (mm_persistent_set refuses the tensor.) */
+MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
+
 /* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared
  * graph is planned anew around it. Between iterations only. MM_ERR_INFEASIBLE: a graph would no longer fit under the
  * policy that runs now (no substitute is tried); nothing changed. MM_ERR_INVALID: the name is taken or NULL, or bytes

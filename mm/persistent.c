@@ -1,6 +1,8 @@
 /* Persistent tensors of a manager: adds and removes them, and copies their bytes to and from the CPU's memory. */
 #include "mm/persistent.h"
 
+#include <string.h>
+
 #include "mm/adopt.h"
 #include "mm/states.h"
 
@@ -26,6 +28,8 @@ mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
     if (bytes <= 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s has %lld bytes: must be at least 1", name,
                        (long long)bytes);
+    if (strcmp(name, MM_VALUES) == 0)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_add: only a graph declares " MM_VALUES);
     if (mm_directory_find(&m->directory, name))
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
     int entries = m->directory.n;
@@ -105,6 +109,8 @@ mm_status mm_persistent_get(mm_manager *m, const char *name, int64_t offset, voi
 mm_status mm_persistent_set(mm_manager *m, const char *name, int64_t offset, const void *data, int64_t bytes) {
     uint8_t *place;
     MM_TRY(find(m, "mm_persistent_set", name, offset, bytes, &place));
+    if (strcmp(name, MM_VALUES) == 0)
+        return mm_fail(MM_ERR_INVALID, "mm_persistent_set: " MM_VALUES " is set by mm_values_set");
     if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_set", "data"));
     return copy(m, place, data, bytes, MM_COPY_IN);
 }

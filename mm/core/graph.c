@@ -378,6 +378,19 @@ static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
     return MM_OK;
 }
 
+/* The manager alone writes the values (mm.h). */
+static mm_status check_values(const mm_graph *graph) {
+    const int index = mm_names_find(&graph->names, MM_VALUES);
+    if (index < 0) return MM_OK;
+    const mm_tensor_info *values = &graph->tensors[index];
+    if (values->ownership != MM_PERSISTENT || values->bytes < MM_VALUES_OWN || values->bytes > MM_VALUES_MOST)
+        return mm_fail(MM_ERR_INVALID, "graph %s: tensor " MM_VALUES " must be persistent and have %d to %d bytes",
+                       graph->name, MM_VALUES_OWN, MM_VALUES_MOST);
+    if (values->writes > 0)
+        return mm_fail(MM_ERR_INVALID, "graph %s: a step writes " MM_VALUES ", which steps may only read", graph->name);
+    return MM_OK;
+}
+
 mm_status mm_graph_freeze(mm_graph *graph) {
     MM_TRY(check_open(graph, "mm_graph_freeze"));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_INVALID, "graph %s has no step", graph->name);
@@ -395,6 +408,7 @@ mm_status mm_graph_freeze(mm_graph *graph) {
     for (int t = 0; t < graph->n_tensors; t++)
         if (graph->tensors[t].first_use < 0)
             return mm_fail(MM_ERR_INVALID, "graph %s: no step uses tensor %s", graph->name, graph->tensors[t].name);
+    MM_TRY(check_values(graph));
     graph->frozen = true;
     return MM_OK;
 }

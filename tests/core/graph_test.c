@@ -189,6 +189,36 @@ static void gradients_and_states_name_their_weight(void **state) {
     assert_int_equal(mm_graph_tensor(graph, other)->gradient, half);
 }
 
+static void values_are_persistent_and_only_read(void **state) {
+    (void)state;
+    static const struct {
+        mm_ownership ownership;
+        int64_t bytes;
+        mm_access access;
+        const char *word; /* NULL: all is right */
+    } cases[] = {
+        {MM_PERSISTENT, MM_VALUES_OWN, MM_READ, NULL},
+        {MM_PERSISTENT, MM_VALUES_MOST, MM_READ, NULL},
+        {MM_PERSISTENT, MM_VALUES_OWN - 4, MM_READ, "must be persistent and have 8 to 4096 bytes"},
+        {MM_PERSISTENT, MM_VALUES_MOST + 4, MM_READ, "must be persistent and have 8 to 4096 bytes"},
+        {MM_EXTERNAL, MM_VALUES_OWN, MM_READ, "must be persistent and have 8 to 4096 bytes"},
+        {MM_PERSISTENT, MM_VALUES_OWN, MM_MODIFY, "a step writes mm.values"},
+        {MM_PERSISTENT, MM_VALUES_OWN, MM_WRITE, "a step writes mm.values"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mm_graph *graph;
+        assert_int_equal(mm_graph_create("g", &graph), MM_OK);
+        mm_tensor values = small_tensor(graph, MM_VALUES, MM_STATE, cases[i].ownership, cases[i].bytes);
+        const mm_use use = {values, cases[i].access, MM_FORM_VALUE};
+        small_step(graph, small_layer(graph, "l", MM_LAYER_OTHER), MM_FORWARD, &use, 1, 0);
+        if (cases[i].word)
+            EXPECT(MM_ERR_INVALID, cases[i].word, mm_graph_freeze(graph));
+        else
+            assert_int_equal(mm_graph_freeze(graph), MM_OK);
+        mm_graph_destroy(graph);
+    }
+}
+
 static void properties_replace_those_of_the_kind(void **state) {
     mm_graph *graph = *state;
     mm_layer conv = small_layer(graph, "c", MM_LAYER_CONV), other = small_layer(graph, "o", MM_LAYER_OTHER);
@@ -336,6 +366,7 @@ int main(void) {
         CASE(bad_tensors_are_refused),
         CASE(types_are_all_in_the_table),
         CASE(gradients_and_states_name_their_weight),
+        CASE(values_are_persistent_and_only_read),
         CASE(properties_replace_those_of_the_kind),
         CASE(largest_tensor_is_of_2_to_the_62_bytes),
         CASE(bad_steps_are_refused),

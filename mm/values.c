@@ -1,0 +1,52 @@
+#include "mm/values.h"
+
+#include <string.h>
+
+#include "mm/adopt.h"
+#include "mm/states.h"
+
+_Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes first");
+
+/* NULL: no graph declares values. */
+static mm_status find_mirror(mm_manager *m, mm_mirror **mirror_out) {
+    const mm_persistent *entry = mm_directory_find(&m->directory, MM_VALUES);
+    *mirror_out = m->values;
+    if (!entry || m->values) return MM_OK;
+    MM_TRY(mm_mirror_create(m->device, (uint8_t *)mm_pool_base(m->pool) + entry->offset, entry->bytes, &m->values));
+    *mirror_out = m->values;
+    return MM_OK;
+}
+
+static mm_status send(mm_manager *m) {
+    mm_mirror *mirror;
+    MM_TRY(find_mirror(m, &mirror));
+    if (!mirror) return MM_OK;
+    memcpy(mm_mirror_data(mirror), &m->iterations, sizeof m->iterations);
+    return mm_mirror_send(mirror, mm_dispatch_compute(m->dispatch));
+}
+
+mm_status mm_manager_send_values(mm_manager *m, const char *call) {
+    mm_failure failure;
+    mm_failure_keep(&failure, send(m));
+    if (failure.status == MM_OK) return MM_OK;
+    mm_status settled = mm_manager_settle(m, call);
+    (void)settled; /* the same failure, or what came of it */
+    mm_stream_reset(mm_dispatch_compute(m->dispatch));
+    return mm_failure_tell(&failure);
+}
+
+mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t bytes) {
+    static const char call[] = "mm_values_set";
+    mm_mirror *mirror;
+    MM_TRY(mm_manager_check_idle(m, call));
+    const mm_persistent *entry = mm_directory_find(&m->directory, MM_VALUES);
+    if (!entry) return mm_fail(MM_ERR_NOT_FOUND, "%s: no graph that is prepared declares the tensor " MM_VALUES, call);
+    if (offset < MM_VALUES_OWN || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
+        return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at %lld: the caller's are those from %d to %lld", call,
+                       (long long)bytes, (long long)offset, MM_VALUES_OWN, (long long)entry->bytes);
+    if (bytes == 0) return MM_OK;
+    MM_TRY(mm_check_given(data, call, "data"));
+    MM_TRY(find_mirror(m, &mirror));
+    memcpy((uint8_t *)mm_mirror_data(mirror) + offset, data, (size_t)bytes);
+    return MM_OK;
+}

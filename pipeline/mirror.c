@@ -1,0 +1,60 @@
+#include "pipeline/mirror.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct mm_mirror {
+    mm_device *device;
+    void *target;
+    int64_t bytes;
+    uint8_t *data;
+    uint8_t *slots; /* pinned: MM_MIRROR_AHEAD times the bytes, each with an event behind its copy */
+    mm_event *sent[MM_MIRROR_AHEAD];
+    int next; /* slot */
+};
+
+static int64_t slots_bytes(const mm_mirror *m) { return MM_MIRROR_AHEAD * m->bytes; }
+
+static mm_status open_parts(mm_mirror *m) {
+    void *slots;
+    m->data = calloc(1, (size_t)m->bytes);
+    if (!m->data) return mm_fail(MM_ERR_NOMEM, "out of memory for %lld bytes of a mirror", (long long)m->bytes);
+    MM_TRY(mm_device_reserve(m->device, MM_MEMORY_PINNED, slots_bytes(m), &slots));
+    m->slots = slots;
+    for (int i = 0; i < MM_MIRROR_AHEAD; i++) MM_TRY(mm_event_create(m->device, &m->sent[i]));
+    return MM_OK;
+}
+
+mm_status mm_mirror_create(mm_device *device, void *target, int64_t bytes, mm_mirror **mirror_out) {
+    mm_mirror *m = calloc(1, sizeof *m);
+    if (!m) return mm_fail(MM_ERR_NOMEM, "out of memory for a mirror");
+    *m = (mm_mirror){.device = device, .target = target, .bytes = bytes};
+    mm_status status = open_parts(m);
+    if (status == MM_OK)
+        *mirror_out = m;
+    else
+        mm_mirror_destroy(m);
+    return status;
+}
+
+void mm_mirror_destroy(mm_mirror *m) {
+    if (!m) return;
+    for (int i = 0; i < MM_MIRROR_AHEAD; i++) mm_event_destroy(m->sent[i]);
+    if (m->slots) mm_device_release(m->device, MM_MEMORY_PINNED, m->slots, slots_bytes(m));
+    free(m->data);
+    free(m);
+}
+
+void *mm_mirror_data(mm_mirror *m) { return m->data; }
+
+mm_status mm_mirror_send(mm_mirror *m, mm_stream *stream) {
+    uint8_t *slot = m->slots + m->next * m->bytes;
+    mm_event *sent = m->sent[m->next];
+    /* A send that is over leaves its slot free, however it ended: whoever waits for its stream is told. */
+    if (!mm_event_done(sent)) MM_TRY(mm_event_sync(sent));
+    memcpy(slot, m->data, (size_t)m->bytes);
+    MM_TRY(mm_copy_async(stream, m->target, slot, m->bytes, MM_COPY_IN));
+    MM_TRY(mm_event_record(sent, stream));
+    m->next = (m->next + 1) % MM_MIRROR_AHEAD;
+    return MM_OK;
+}

@@ -1,0 +1,206 @@
+/* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for, follow
+ * each other, or are replayed. A step writes what it sees to a log, which is read at the end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/mm/manager_rig.h"
+
+enum { ITERATIONS = 40, WORDS = 4, WORD_BYTES = 4 }; /* more iterations than may run at a time */
+
+/* What a step found: the iteration's number, and the caller's value. */
+typedef struct entry {
+    int64_t iteration;
+    int32_t own[2];
+} entry;
+
+typedef struct fixture {
+    mm_graph *graph;
+    mm_tensor values, log;
+    mm_layer layer;
+    mm_manager *m;
+} fixture;
+
+static mm_tensor add(mm_graph *graph, const char *name, int64_t words) {
+    const mm_tensor_desc desc = {name, MM_STATE, MM_PERSISTENT, MM_I32, 1, {words}};
+    mm_tensor tensor;
+    assert_int_equal(mm_graph_add_tensor(graph, &desc, &tensor), MM_OK);
+    return tensor;
+}
+
+static void start(fixture *f, mm_options options) {
+    assert_int_equal(mm_graph_create("looker", &f->graph), MM_OK);
+    add(f->graph, "before", 100);
+    f->values = add(f->graph, MM_VALUES, WORDS);
+    f->log = add(f->graph, "log", 2 + ITERATIONS * (int64_t)sizeof(entry) / WORD_BYTES);
+    assert_int_equal(mm_graph_add_layer(f->graph, "look", MM_LAYER_OTHER, &f->layer), MM_OK);
+    const mm_use uses[] = {
+        {0, MM_MODIFY, MM_FORM_VALUE}, {f->values, MM_READ, MM_FORM_VALUE}, {f->log, MM_MODIFY, MM_FORM_VALUE}};
+    assert_int_equal(mm_graph_add_step(f->graph, f->layer, MM_FORWARD, uses, 3, 0), MM_OK);
+    assert_int_equal(mm_graph_freeze(f->graph), MM_OK);
+    options.device_bytes = 1 << 20;
+    f->m = rig_manager(&options);
+}
+
+static void finish(fixture *f) {
+    mm_manager_destroy(f->m);
+    mm_graph_destroy(f->graph);
+}
+
+typedef struct look {
+    const entry *values;
+    int32_t *log; /* how many entries; a gap; the entries */
+    bool fails;
+} look;
+
+static mm_status look_now(void *arg) {
+    const look *l = arg;
+    if (l->fails) return MM_ERR_DEVICE;
+    memcpy(l->log + 2 + *l->log * (int64_t)sizeof(entry) / WORD_BYTES, l->values, sizeof(entry));
+    ++*l->log;
+    return MM_OK;
+}
+
+/* The step of an iteration that has begun, or that is recorded. */
+static mm_status step(const fixture *f, bool on_stream, bool fails) {
+    mm_stream *stream = on_stream ? mm_compute_stream(f->m) : NULL;
+    mm_status status = mm_layer_begin(f->m, f->layer, MM_FORWARD, stream);
+    if (status != MM_OK) return status;
+    look l = {mm_tensor_data(f->m, f->values), mm_tensor_data(f->m, f->log), fails};
+    status = on_stream ? rig_device_used()->launch(stream, look_now, &l, sizeof l) : look_now(&l);
+    return status == MM_OK ? mm_layer_end(f->m, f->layer, MM_FORWARD) : status;
+}
+
+typedef enum follow { INLINE, DRAINED, AHEAD, REPLAYED, FOLLOWS } follow;
+
+static mm_status iterate(fixture *f, follow how, bool fails) {
+    if (how == REPLAYED && mm_replay_state(f->m, f->graph) == MM_REPLAY_MAY) {
+        assert_int_equal(mm_record_begin(f->m, f->graph), MM_OK);
+        assert_int_equal(step(f, true, false), MM_OK);
+        assert_int_equal(mm_record_end(f->m), MM_OK);
+    }
+    if (mm_replay_state(f->m, f->graph) == MM_REPLAY_READY) return mm_iteration_replay(f->m, f->graph);
+    mm_status status = mm_iteration_begin(f->m, f->graph);
+    if (status != MM_OK) return status;
+    status = step(f, how != INLINE, fails);
+    if (status == MM_OK) return how <= DRAINED ? mm_iteration_end(f->m) : mm_iteration_end_async(f->m);
+    mm_iteration_abort(f->m);
+    return status;
+}
+
+static int32_t entries(const fixture *f) {
+    int32_t n;
+    assert_int_equal(mm_persistent_get(f->m, "log", 0, &n, sizeof n), MM_OK);
+    return n;
+}
+
+static entry entry_at(const fixture *f, int i) {
+    entry e;
+    assert_int_equal(mm_persistent_get(f->m, "log", 2 * WORD_BYTES + i * (int64_t)sizeof e, &e, sizeof e), MM_OK);
+    return e;
+}
+
+static void each_iteration_sees_its_own_values(void **state) {
+    (void)state;
+    for (follow how = INLINE; how < FOLLOWS; how++) {
+        if (how == INLINE && !rig_device_used()->cpu_reaches_memory) continue;
+        fixture f;
+        mm_stats stats;
+        start(&f, (mm_options){.issue = MM_ISSUE_INLINE, .delay_seed = 3, .delay_max_ns = 300000});
+        assert_int_equal(mm_manager_prepare(f.m, f.graph), MM_OK);
+        for (int i = 0; i < ITERATIONS; i++) {
+            int32_t own[2] = {1000 + i, -i};
+            if (i > 0) assert_int_equal(mm_values_set(f.m, MM_VALUES_OWN, own, sizeof own), MM_OK);
+            own[0] = own[1] = 77; /* it has been taken */
+            if (iterate(&f, how, false) != MM_OK) fail_msg("%d: %s", (int)how, mm_last_error());
+        }
+        assert_int_equal(mm_manager_sync(f.m), MM_OK);
+        assert_int_equal(entries(&f), ITERATIONS);
+        for (int i = 0; i < ITERATIONS; i++) {
+            const entry e = entry_at(&f, i);
+            assert_int_equal(e.iteration, i);
+            assert_int_equal(e.own[0], i > 0 ? 1000 + i : 0);
+            assert_int_equal(e.own[1], -i);
+        }
+        mm_stats_get(f.m, &stats);
+        assert_int_equal(stats.replays > 0, how == REPLAYED && !rig_device_used()->cpu_reaches_memory);
+        finish(&f);
+    }
+}
+
+static void a_part_of_the_values_is_set_and_the_rest_stays(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, (mm_options){0});
+    assert_int_equal(mm_manager_prepare(f.m, f.graph), MM_OK);
+    const int32_t both[] = {5, 6}, second = 9;
+    assert_int_equal(mm_values_set(f.m, MM_VALUES_OWN, both, sizeof both), MM_OK);
+    assert_int_equal(mm_values_set(f.m, MM_VALUES_OWN + WORD_BYTES, &second, sizeof second), MM_OK);
+    assert_int_equal(mm_values_set(f.m, WORDS * WORD_BYTES, NULL, 0), MM_OK);
+    assert_int_equal(iterate(&f, DRAINED, false), MM_OK);
+    const entry e = entry_at(&f, 0);
+    assert_int_equal(e.own[0], 5);
+    assert_int_equal(e.own[1], 9);
+    finish(&f);
+}
+
+#define REFUSED(status, word, call)                                                                                    \
+    do {                                                                                                               \
+        assert_int_equal(call, status);                                                                                \
+        if (!strstr(mm_last_error(), word)) fail_msg("no '%s' in: %s", word, mm_last_error());                         \
+    } while (0)
+
+static void what_is_not_the_callers_is_refused(void **state) {
+    (void)state;
+    fixture f;
+    const int32_t one = 1;
+    start(&f, (mm_options){0});
+    REFUSED(MM_ERR_INVALID, "mm_values_set", mm_values_set(NULL, MM_VALUES_OWN, &one, 4));
+    REFUSED(MM_ERR_NOT_FOUND, "declares the tensor mm.values", mm_values_set(f.m, MM_VALUES_OWN, &one, 4));
+    REFUSED(MM_ERR_INVALID, "only a graph declares", mm_persistent_add(f.m, MM_VALUES, 64));
+    assert_int_equal(mm_manager_prepare(f.m, f.graph), MM_OK);
+    REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, MM_VALUES_ITERATION, &one, 4));
+    REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, 14, &one, 4));
+    REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, MM_VALUES_OWN, &one, -1));
+    REFUSED(MM_ERR_INVALID, "data is NULL", mm_values_set(f.m, MM_VALUES_OWN, NULL, 4));
+    REFUSED(MM_ERR_INVALID, "is set by mm_values_set", mm_persistent_set(f.m, MM_VALUES, 8, &one, 4));
+    assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
+    REFUSED(MM_ERR_ORDER, "mm_values_set", mm_values_set(f.m, MM_VALUES_OWN, &one, 4));
+    finish(&f);
+}
+
+/* An iteration fails while others are on their way: it is told once, and then values come as before. */
+static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
+    (void)state;
+    if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
+    fixture f;
+    mm_stats stats;
+    int told = 0;
+    start(&f, (mm_options){.issue = MM_ISSUE_INLINE});
+    for (int i = 0; i < ITERATIONS / 2; i++) {
+        mm_status status = iterate(&f, AHEAD, i == 2);
+        if (status != MM_OK) assert_int_equal(status, MM_ERR_DEVICE);
+        told += status != MM_OK;
+    }
+    told += mm_manager_sync(f.m) != MM_OK;
+    assert_int_equal(told, 1);
+    const int before = entries(&f);
+    mm_stats_get(f.m, &stats);
+    for (int i = 0; i < 10; i++) assert_int_equal(iterate(&f, i % 2 ? AHEAD : DRAINED, false), MM_OK);
+    assert_int_equal(entries(&f), before + 10);
+    for (int i = 0; i < 10; i++) assert_int_equal(entry_at(&f, before + i).iteration, stats.iterations + i);
+    finish(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_iteration_sees_its_own_values),
+        cmocka_unit_test(a_part_of_the_values_is_set_and_the_rest_stays),
+        cmocka_unit_test(what_is_not_the_callers_is_refused),
+        cmocka_unit_test(a_failure_on_the_way_is_told_once_and_values_go_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
