@@ -19,14 +19,19 @@ typedef struct mm_variant {
 typedef struct mm_codec_facts {
     char spec[MM_SPEC_CAPACITY]; /* "zfp:rate=4" */
     bool lossless;
-    bool fixed_size;
+    bool fixed_size;  /* all of a code has code_bytes: it has no body */
     bool gives_value; /* its code can be decoded to the elements */
     bool gives_sign;  /* its code serves readers of MM_FORM_SIGN without being decoded */
 } mm_codec_facts;
 
-/* One codec on one tensor. */
+/* One codec on one tensor. A code of variable size has a head of a fixed size, and a body in a pool (plan.h). */
 typedef struct mm_code_facts {
-    int64_t code_bytes; /* exact, or the reserve of a variable code; -1: the codec cannot encode the tensor */
+    int64_t
+        code_bytes; /* exact: of the code, or of the head if it has a body; -1: the codec cannot encode the tensor */
+    /* Of the body; all 0 if there is none. typical, reserve <= bound. */
+    int64_t body_bound_bytes;   /* the most that it can take */
+    int64_t body_reserve_bytes; /* what a plan sets aside for it on the device; at least 1 */
+    int64_t body_typical_bytes; /* what it takes as a rule, by which times are predicted */
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
     /* A code may be cut after each multiple of split_rows rows of the outermost dimension: each part is a code of its
@@ -95,6 +100,14 @@ MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_fac
 /* Puts the variant with the least workspace first for each step; policies take the first. False: nothing changed. */
 bool mm_facts_put_least_workspace_first(mm_facts *facts);
 
+/* Whether the bytes of a code's body are possible, and agree with each other and with the codec. */
+static inline bool mm_facts_body_is_possible(const mm_codec_facts *codec, const mm_code_facts *code) {
+    if (code->body_bound_bytes == 0) return code->body_reserve_bytes == 0 && code->body_typical_bytes == 0;
+    return code->body_bound_bytes > 0 && !codec->fixed_size && code->body_typical_bytes >= 0 &&
+           code->body_typical_bytes <= code->body_bound_bytes && code->body_reserve_bytes > 0 &&
+           code->body_reserve_bytes <= code->body_bound_bytes;
+}
+
 /* Index of the codec with that spec; -1: there is none. */
 int mm_facts_codec(const mm_facts *facts, const char *spec);
 const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor);
@@ -105,7 +118,8 @@ bool mm_facts_link_is_possible(const mm_facts *facts);
 /* Which facts mm_facts_apply takes over. */
 typedef enum mm_facts_part {
     MM_FACTS_ALL,   /* all, sizes and new codecs too: to plan for another device */
-    MM_FACTS_TIMES, /* times and rates alone: for a plan that is run. Sizes must be equal on both sides */
+    MM_FACTS_TIMES, /* times, rates, and what bodies of codes take: for a plan that is run. All other sizes must be
+                       equal on both sides */
 } mm_facts_part;
 
 /* Takes over into `facts`, of `graph`, what `from` has of it; the rest stays. from: facts from a file, or of an equal

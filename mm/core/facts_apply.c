@@ -109,14 +109,16 @@ static mm_status check_codes(const matching *m, const mm_facts *facts) {
             const mm_code_facts *there = mm_facts_code(m->from, c, t);
             const mm_code_facts *here = mm_facts_code(facts, to, m->tensor_to[t]);
             if (there->code_bytes < 0 ||
-                (there->code_bytes == here->code_bytes && there->scratch_bytes == here->scratch_bytes))
+                (there->code_bytes == here->code_bytes && there->scratch_bytes == here->scratch_bytes &&
+                 there->body_bound_bytes == here->body_bound_bytes))
                 continue;
             return mm_fail(MM_ERR_FORMAT,
-                           "%s: the %s code of %s takes %lld bytes and %lld of scratch there, %lld and %lld here: "
-                           "measured on another device, or with another version",
+                           "%s: the %s code of %s takes %lld bytes and %lld of scratch there, %lld and %lld here, and "
+                           "its body at most %lld and %lld: measured on another device, or with another version",
                            m->origin, m->from->codecs[c].spec, mm_graph_tensor(m->graph, m->tensor_to[t])->name,
                            (long long)there->code_bytes, (long long)there->scratch_bytes, (long long)here->code_bytes,
-                           (long long)here->scratch_bytes);
+                           (long long)here->scratch_bytes, (long long)there->body_bound_bytes,
+                           (long long)here->body_bound_bytes);
         }
     }
     return MM_OK;
@@ -157,10 +159,10 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_fac
         const mm_code_facts *from = mm_facts_code(m->from, codec, t);
         mm_code_facts *code = &merged->codes[(size_t)to * (size_t)merged->n_tensors + (size_t)m->tensor_to[t]];
         if (from->code_bytes < 0) continue;
-        code->code_bytes = from->code_bytes;
-        code->scratch_bytes = from->scratch_bytes;
-        code->encode_ns = from->encode_ns;
-        code->decode_ns = from->decode_ns;
+        const int64_t split_rows = code->split_rows, split_bytes = code->split_bytes; /* in no file */
+        *code = *from;
+        code->split_rows = split_rows;
+        code->split_bytes = split_bytes;
     }
 }
 

@@ -1,6 +1,6 @@
 /* Facts as a JSON file:
  *
- *   { "format": "mm facts", "version": 1,
+ *   { "format": "mm facts", "version": 2,
  *     "graph": { "name": "resnet32 train 128", "steps": 214, "tensors": 402, "tensor_bytes": 1234567 },
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
@@ -10,9 +10,10 @@
  *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
  *     "codecs": [ { "spec": "zfp:rate=4", "lossless": false, "fixed_size": true, "gives_value": true,
  *       "gives_sign": false,
- *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500 } } } ] }
+ *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500,
+ *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0 } } } ] }
  *
- * Steps and codes may be left out; an entry must have all of its keys. The counts and the sum of the tensors' bytes
+ * Steps and codes may be left out; an entry must have all of its keys. Version 1 has no bodies. The counts and the sum of the tensors' bytes
  * identify the graph; its name does not matter. */
 #include <errno.h>
 #include <jansson.h>
@@ -27,7 +28,7 @@
 #include "mm/core/status.h"
 
 static const char format_name[] = "mm facts";
-enum { FORMAT_VERSION = 1 };
+enum { FORMAT_OLDEST = 1, FORMAT_BODIES = 2, FORMAT_VERSION = 2 }; /* FORMAT_BODIES: the first that has bodies */
 
 /* ---------------------------------------------------------------- save */
 
@@ -54,9 +55,11 @@ static json_t *codec_json(const mm_graph *graph, const mm_facts *facts, int code
     for (int t = 0; t < facts->n_tensors; t++) {
         const mm_code_facts *code = mm_facts_code(facts, codec, t);
         if (code->code_bytes < 0) continue;
-        json_t *entry = json_pack("{s:I, s:I, s:I, s:I}", "code_bytes", (json_int_t)code->code_bytes, "scratch_bytes",
-                                  (json_int_t)code->scratch_bytes, "encode_ns", (json_int_t)code->encode_ns,
-                                  "decode_ns", (json_int_t)code->decode_ns);
+        json_t *entry = json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "code_bytes", (json_int_t)code->code_bytes, "scratch_bytes",
+            (json_int_t)code->scratch_bytes, "encode_ns", (json_int_t)code->encode_ns, "decode_ns",
+            (json_int_t)code->decode_ns, "body_bound_bytes", (json_int_t)code->body_bound_bytes, "body_reserve_bytes",
+            (json_int_t)code->body_reserve_bytes, "body_typical_bytes", (json_int_t)code->body_typical_bytes);
         if (json_object_set_new(codes, mm_graph_tensor(graph, t)->name, entry) != 0) {
             json_decref(codes);
             return NULL;
@@ -133,6 +136,7 @@ typedef struct step_entry {
 
 typedef struct loader {
     const char *path;
+    int version;
     mm_facts *facts;
     step_entry *steps;
     json_t *tensors; /* object: name → index */
@@ -183,8 +187,7 @@ static const int64_t MAX_BYTES = INT64_C(1) << 62;
 static mm_status load_header(loader *l, const json_t *root) {
     const char *format = json_string_value(json_object_get(root, "format"));
     if (!format || strcmp(format, format_name) != 0) return bad(l, "", "this is no file of facts");
-    int64_t version;
-    MM_TRY(get_integer(l, root, "format", "version", FORMAT_VERSION, FORMAT_VERSION, &version));
+    MM_TRY(get_int(l, root, "format", "version", FORMAT_OLDEST, FORMAT_VERSION, &l->version));
     const json_t *graph = json_object_get(root, "graph");
     const char *name = json_string_value(json_object_get(graph, "name"));
     mm_facts_names *names = l->facts->names = calloc(1, sizeof *names);
@@ -318,6 +321,20 @@ static mm_status index_tensors(loader *l, const json_t *codecs) {
     return MM_OK;
 }
 
+static mm_status load_body(const loader *l, const json_t *entry, const char *where, const mm_codec_facts *codec,
+                           mm_code_facts *code) {
+    if (l->version < FORMAT_BODIES) return MM_OK;
+    MM_TRY(get_integer(l, entry, where, "body_bound_bytes", 0, MAX_BYTES, &code->body_bound_bytes));
+    MM_TRY(get_integer(l, entry, where, "body_reserve_bytes", 0, MAX_BYTES, &code->body_reserve_bytes));
+    MM_TRY(get_integer(l, entry, where, "body_typical_bytes", 0, MAX_BYTES, &code->body_typical_bytes));
+    if (mm_facts_body_is_possible(codec, code)) return MM_OK;
+    return mm_fail(MM_ERR_FORMAT,
+                   "facts file %s: %s: a body of at most %lld bytes, %lld typical, %lld reserved: typical and reserve "
+                   "must be at most the bound, the reserve at least 1, and all 0 where the codec is of fixed size",
+                   l->path, where, (long long)code->body_bound_bytes, (long long)code->body_typical_bytes,
+                   (long long)code->body_reserve_bytes);
+}
+
 static mm_status load_codes(loader *l, const json_t *codes, int codec) {
     const char *name;
     json_t *entry;
@@ -330,6 +347,7 @@ static mm_status load_codes(loader *l, const json_t *codes, int codec) {
         MM_TRY(get_integer(l, entry, where, "scratch_bytes", 0, MAX_BYTES, &code->scratch_bytes));
         MM_TRY(get_integer(l, entry, where, "encode_ns", 0, MM_NS_MOST, &code->encode_ns));
         MM_TRY(get_integer(l, entry, where, "decode_ns", 0, MM_NS_MOST, &code->decode_ns));
+        MM_TRY(load_body(l, entry, where, &l->facts->codecs[codec], code));
     }
     return MM_OK;
 }

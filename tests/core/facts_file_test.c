@@ -52,20 +52,37 @@ static void write_text(const fixture *f, const char *text) {
 }
 
 /* A file of the small graph: header, a link of 100 and 200 bytes a second, then `rest`. */
-static void write_device(const fixture *f, int out_both, int contention, const char *rest) {
+static void write_version(const fixture *f, int version, int out_both, int contention, const char *rest) {
     char text[4096];
     int64_t sum = 0;
     for (int t = 0; t < mm_graph_tensors(f->g.graph); t++) sum += mm_graph_tensor(f->g.graph, t)->bytes;
     snprintf(text, sizeof text,
-             "{\"format\": \"mm facts\", \"version\": 1,"
+             "{\"format\": \"mm facts\", \"version\": %d,"
              "\"graph\": {\"name\": \"whatever\", \"steps\": %d, \"tensors\": %d, \"tensor_bytes\": %lld},"
              "\"link\": {\"out_bytes_per_s\": 100, \"in_bytes_per_s\": 200, \"out_both_bytes_per_s\": %d,"
              " \"in_both_bytes_per_s\": 150}, \"contention_permille\": %d, \"issue_ns\": 6, %s}",
-             mm_graph_steps(f->g.graph), mm_graph_tensors(f->g.graph), (long long)sum, out_both, contention, rest);
+             version, mm_graph_steps(f->g.graph), mm_graph_tensors(f->g.graph), (long long)sum, out_both, contention,
+             rest);
     write_text(f, text);
 }
 
+static void write_device(const fixture *f, int out_both, int contention, const char *rest) {
+    write_version(f, 1, out_both, contention, rest);
+}
+
 static void write_file(const fixture *f, const char *rest) { write_device(f, 90, 5, rest); }
+
+/* A file with a code of `out` that has a head of 16 bytes, and a body. */
+static void write_body(const fixture *f, int version, bool fixed_size, int bound, int reserve, int typical) {
+    char rest[512];
+    snprintf(rest, sizeof rest,
+             "\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": %s,"
+             " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 16,"
+             " \"scratch_bytes\": 0, \"encode_ns\": 1, \"decode_ns\": 1, \"body_bound_bytes\": %d,"
+             " \"body_reserve_bytes\": %d, \"body_typical_bytes\": %d}}}]",
+             fixed_size ? "true" : "false", bound, reserve, typical);
+    write_version(f, version, 90, 5, rest);
+}
 
 /* Reads the file, for a graph. */
 static mm_status load_part(const char *path, const mm_graph *graph, mm_facts_part part, mm_facts *facts) {
@@ -113,6 +130,9 @@ static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
         assert_int_equal(a->codes[i].scratch_bytes, b->codes[i].scratch_bytes);
         assert_int_equal(a->codes[i].encode_ns, b->codes[i].encode_ns);
         assert_int_equal(a->codes[i].decode_ns, b->codes[i].decode_ns);
+        assert_int_equal(a->codes[i].body_bound_bytes, b->codes[i].body_bound_bytes);
+        assert_int_equal(a->codes[i].body_reserve_bytes, b->codes[i].body_reserve_bytes);
+        assert_int_equal(a->codes[i].body_typical_bytes, b->codes[i].body_typical_bytes);
     }
     assert_int_equal(a->out_bytes_per_s, b->out_bytes_per_s);
     assert_int_equal(a->in_bytes_per_s, b->in_bytes_per_s);
@@ -143,6 +163,10 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->cache_bytes = (int64_t)seed << 40;
         facts->far_ps_per_byte = 10 * (int64_t)seed;
         facts->link_contention_permille = (int)seed;
+        facts->codecs[RANDOM_LOSSY].fixed_size = false;
+        facts->codes[RANDOM_LOSSY * facts->n_tensors].body_bound_bytes = 1000;
+        facts->codes[RANDOM_LOSSY * facts->n_tensors].body_reserve_bytes = 700 + (int64_t)seed;
+        facts->codes[RANDOM_LOSSY * facts->n_tensors].body_typical_bytes = 500 + (int64_t)seed;
         assert_int_equal(mm_facts_write(facts, graph, f->path), MM_OK);
         assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
         assert_int_equal(load(f->path, graph, loaded), MM_OK);
@@ -227,6 +251,9 @@ static void times_alone_are_taken_where_sizes_are_the_same(void **state) {
     assert_non_null(strstr(mm_last_error(), "conv backward has other workspaces there than here"));
     assert_memory_equal(&before, facts, sizeof before);
 
+    facts->codes[f->g.map].body_bound_bytes++;
+    assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_ERR_FORMAT);
+    facts->codes[f->g.map].body_bound_bytes--;
     strcpy(facts->codecs[0].spec, "another"); /* the file's codec is not this plan's */
     facts->variants[facts->variant_first[CONV_B]].workspace_bytes--;
     assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_OK);
@@ -321,8 +348,52 @@ static void corrupt_files_are_refused(void **state) {
     expect_format_error(f, "line 1");
     write_text(f, "[]");
     expect_format_error(f, "no file of facts");
-    write_text(f, "{\"format\": \"mm facts\", \"version\": 2}");
-    expect_format_error(f, "version is 2");
+    write_text(f, "{\"format\": \"mm facts\", \"version\": 3}");
+    expect_format_error(f, "version is 3, must be 1 to 2");
+}
+
+static void bodies_are_read_since_version_2(void **state) {
+    fixture *f = *state;
+    write_body(f, 2, false, 100, 60, 50);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
+    const mm_code_facts *code = mm_facts_code(f->facts, 0, f->g.out);
+    assert_int_equal(code->body_bound_bytes, 100);
+    assert_int_equal(code->body_reserve_bytes, 60);
+    assert_int_equal(code->body_typical_bytes, 50);
+    /* What a body takes is measured, as times are. */
+    write_body(f, 2, false, 100, 70, 65);
+    assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, f->facts), MM_OK);
+    code = mm_facts_code(f->facts, 0, f->g.out);
+    assert_int_equal(code->body_reserve_bytes, 70);
+    assert_int_equal(code->body_typical_bytes, 65);
+    write_body(f, 1, false, 100, 60, 50);
+    assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
+    assert_int_equal(mm_facts_code(f->facts, 0, f->g.out)->body_bound_bytes, 0);
+}
+
+static void impossible_bodies_are_refused(void **state) {
+    fixture *f = *state;
+    static const struct {
+        bool fixed_size;
+        int bound, reserve, typical;
+        const char *words;
+    } cases[] = {
+        {false, 100, 60, 101, "out: a body of at most 100 bytes, 101 typical"},
+        {false, 100, 101, 50, "101 reserved"},
+        {false, 100, 0, 50, "the reserve at least 1"},
+        {false, 0, 0, 1, "a body of at most 0 bytes, 1 typical"},
+        {true, 100, 60, 50, "where the codec is of fixed size"},
+        {false, 100, 60, -1, "body_typical_bytes is -1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_body(f, 2, cases[i].fixed_size, cases[i].bound, cases[i].reserve, cases[i].typical);
+        expect_format_error(f, cases[i].words);
+    }
+    write_version(f, 2, 90, 5,
+                  "\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": true,"
+                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 9,"
+                  " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6}}}]");
+    expect_format_error(f, "body_bound_bytes is missing");
 }
 
 static void what_simulations_refuse_is_refused(void **state) {
@@ -403,6 +474,8 @@ int main(void) {
         CASE(names_that_the_graph_lacks_are_refused),
         CASE(what_simulations_refuse_is_refused),
         CASE(corrupt_files_are_refused),
+        CASE(bodies_are_read_since_version_2),
+        CASE(impossible_bodies_are_refused),
         CASE(every_cut_of_a_file_is_refused),
         CASE(missing_file_says_its_name),
         CASE(save_that_fails_leaves_nothing),
