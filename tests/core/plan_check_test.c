@@ -170,7 +170,7 @@ static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
     if (lossy)
         expected = plan_run(plan, facts, 7, 2, PLAN_ORDER_ISSUE, 0);
     else
-        assert_int_equal(random_graph_reference(plan->graph, 7, 2, &expected), MM_OK);
+        expected = random_graph_reference(plan->graph, 7, 2);
     for (int order = PLAN_ORDER_ISSUE; order <= PLAN_ORDER_RANDOM; order++)
         if (plan_run(plan, facts, 7, 2, order, 1) != expected) return false;
     for (uint64_t seed = 2; seed < 5; seed++)

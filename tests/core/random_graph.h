@@ -40,14 +40,38 @@ typedef struct random_operand {
 void random_graph_run_step(const mm_graph *graph, int step, const random_operand *operands, void *workspace,
                            size_t workspace_bytes);
 
+enum { RANDOM_USES = 24 }; /* at most, of a step */
+
+/* A step for a stream, which reads `operands` when it gets there: random_graph_run_task(the task). */
+typedef struct random_task {
+    const mm_graph *graph;
+    int step;
+    const random_operand *operands;
+    void *workspace;
+    int64_t ns; /* it sleeps that long first */
+} random_task;
+mm_status random_graph_run_task(void *task);
+
 /* What a persistent or external tensor holds before the first iteration. */
 void random_graph_fill(const mm_graph *graph, mm_tensor tensor, uint64_t seed, void *data);
 
 /* A checksum of bytes, to be chained. */
 uint64_t random_graph_digest(uint64_t digest, const void *data, size_t bytes);
 
-/* Runs iterations with memory of its own for every tensor. digest_out: of all persistent tensors, in order of their
- * indices. */
-MM_CHECKED mm_status random_graph_reference(const mm_graph *graph, uint64_t seed, int iterations, uint64_t *digest_out);
+/* ---- steps with memory of its own for every tensor: what others must come to; running out of it fails the test */
+
+typedef struct plain {
+    const mm_graph *graph;
+    void **memory; /* per tensor, and one workspace */
+} plain;
+
+void plain_init(plain *plain, const mm_graph *graph, uint64_t seed);
+void plain_fini(plain *plain);
+void plain_steps(plain *plain, int first, int count);
+/* Of all persistent tensors, in order of their indices. */
+uint64_t plain_digest(const plain *plain);
+
+/* What plain_digest is after so many iterations. */
+uint64_t random_graph_reference(const mm_graph *graph, uint64_t seed, int iterations);
 
 #endif

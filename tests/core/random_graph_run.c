@@ -1,6 +1,12 @@
 /* What the steps of random graphs compute, and what planners are told about them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
 
 #include "mm/core/plan.h"
 #include "mm/core/status.h"
@@ -127,45 +133,67 @@ void random_graph_run_step(const mm_graph *graph, int s, const random_operand *o
     }
 }
 
+mm_status random_graph_run_task(void *arg) {
+    const random_task *task = arg;
+    if (task->ns > 0) nanosleep(&(struct timespec){.tv_nsec = (long)task->ns}, NULL);
+    const size_t workspace_bytes = (size_t)mm_graph_step(task->graph, task->step)->workspace_bytes;
+    random_graph_run_step(task->graph, task->step, task->operands, task->workspace, workspace_bytes);
+    return MM_OK;
+}
+
 void random_graph_fill(const mm_graph *graph, mm_tensor tensor, uint64_t seed, void *data) {
     put_elements(mm_graph_tensor(graph, tensor), false, false, mix(seed, (uint64_t)tensor), data);
 }
 
-/* ---------------------------------------------------------------- reference */
+/* ---------------------------------------------------------------- plain */
 
-static void run_iteration(const mm_graph *graph, void **memory) {
-    for (int s = 0; s < mm_graph_steps(graph); s++) {
-        const mm_step_info *step = mm_graph_step(graph, s);
-        random_operand operands[32];
-        for (int u = 0; u < step->n_uses; u++)
-            operands[u] = (random_operand){memory[step->uses[u].tensor], MM_FORM_VALUE};
-        void *workspace = memory[mm_graph_tensors(graph)];
-        random_graph_run_step(graph, s, operands, workspace, (size_t)step->workspace_bytes);
+void plain_init(plain *p, const mm_graph *graph, uint64_t seed) {
+    int n = mm_graph_tensors(graph);
+    size_t workspace = 1;
+    for (int s = 0; s < mm_graph_steps(graph); s++)
+        if ((size_t)mm_graph_step(graph, s)->workspace_bytes > workspace)
+            workspace = (size_t)mm_graph_step(graph, s)->workspace_bytes;
+    *p = (plain){.graph = graph, .memory = calloc((size_t)n + 1, sizeof *p->memory)};
+    assert_non_null(p->memory);
+    for (int t = 0; t <= n; t++) {
+        p->memory[t] = malloc(t < n ? (size_t)mm_graph_tensor(graph, t)->bytes : workspace);
+        assert_non_null(p->memory[t]);
+        if (t < n) random_graph_fill(graph, t, seed, p->memory[t]);
     }
 }
 
-mm_status random_graph_reference(const mm_graph *graph, uint64_t seed, int iterations, uint64_t *digest_out) {
-    int n = mm_graph_tensors(graph);
-    int64_t workspace = 1;
-    for (int s = 0; s < mm_graph_steps(graph); s++)
-        if (mm_graph_step(graph, s)->workspace_bytes > workspace) workspace = mm_graph_step(graph, s)->workspace_bytes;
-    void **memory = calloc((size_t)n + 1, sizeof *memory); /* the tensors, and the workspace */
-    bool enough = memory != NULL;
-    for (int t = 0; enough && t <= n; t++) {
-        memory[t] = malloc((size_t)(t < n ? mm_graph_tensor(graph, t)->bytes : workspace));
-        enough = memory[t] != NULL;
-        if (enough && t < n) random_graph_fill(graph, t, seed, memory[t]);
+void plain_fini(plain *p) {
+    for (int t = 0; t <= mm_graph_tensors(p->graph); t++) free(p->memory[t]);
+    free(p->memory);
+}
+
+void plain_steps(plain *p, int first, int count) {
+    for (int s = first; s < first + count; s++) {
+        const mm_step_info *step = mm_graph_step(p->graph, s);
+        random_operand operands[RANDOM_USES];
+        assert_true(step->n_uses <= RANDOM_USES);
+        for (int u = 0; u < step->n_uses; u++)
+            operands[u] = (random_operand){p->memory[step->uses[u].tensor], MM_FORM_VALUE};
+        random_graph_run_step(p->graph, s, operands, p->memory[mm_graph_tensors(p->graph)],
+                              (size_t)step->workspace_bytes);
     }
-    for (int i = 0; enough && i < iterations; i++) run_iteration(graph, memory);
+}
+
+uint64_t plain_digest(const plain *p) {
     uint64_t digest = 0;
-    for (int t = 0; enough && t < n; t++)
-        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
-            digest = random_graph_digest(digest, memory[t], (size_t)mm_graph_tensor(graph, t)->bytes);
-    for (int t = 0; memory && t <= n; t++) free(memory[t]);
-    free(memory);
-    if (!enough) return mm_fail(MM_ERR_NOMEM, "out of memory for a reference run");
-    *digest_out = digest;
-    return MM_OK;
+    for (int t = 0; t < mm_graph_tensors(p->graph); t++)
+        if (mm_graph_tensor(p->graph, t)->ownership == MM_PERSISTENT)
+            digest = random_graph_digest(digest, p->memory[t], (size_t)mm_graph_tensor(p->graph, t)->bytes);
+    return digest;
+}
+
+uint64_t random_graph_reference(const mm_graph *graph, uint64_t seed, int iterations) {
+    plain p;
+    plain_init(&p, graph, seed);
+    for (int i = 0; i < iterations; i++) plain_steps(&p, 0, mm_graph_steps(graph));
+    const uint64_t digest = plain_digest(&p);
+    plain_fini(&p);
+    return digest;
 }
 
 /* ---------------------------------------------------------------- facts */

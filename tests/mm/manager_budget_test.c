@@ -356,7 +356,7 @@ static void a_persistent_tensor_that_no_graph_declares_moves_the_plans_up(void *
     memset(mine, 0, BYTES);
     assert_int_equal(mm_persistent_get(m, "mine", 0, mine, BYTES), MM_OK);
     for (int i = 0; i < BYTES; i++) assert_int_equal(mine[i], 7);
-    assert_int_equal(random_graph_reference(graph, SEED, 2, &expected), MM_OK);
+    expected = random_graph_reference(graph, SEED, 2);
     assert_true(rig_digest(&r, m) == expected);
     mm_stats_get(m, &stats);
     assert_int_equal(stats.predicted_peak_bytes, minimum + TAKEN);
@@ -462,7 +462,7 @@ static void what_no_graph_declares_can_be_given_back(void **state) {
     assert_int_equal(mm_persistent_get(m, "first", 0, bytes, BYTES), MM_OK);
     assert_memory_equal(bytes, zeros, BYTES);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
-    assert_int_equal(random_graph_reference(graph, SEED, 3, &expected), MM_OK);
+    expected = random_graph_reference(graph, SEED, 3);
     assert_true(rig_digest(&r, m) == expected);
     assert_int_equal(mm_touched_get(m, &touched), MM_OK);
     assert_int_equal(touched.stray_bytes, 0);

@@ -86,7 +86,7 @@ static void finish(fixture *f) {
 
 static uint64_t expected_digest(const mm_graph *graph, int iterations) {
     uint64_t expected;
-    assert_int_equal(random_graph_reference(graph, SEED, iterations, &expected), MM_OK);
+    expected = random_graph_reference(graph, SEED, iterations);
     return expected;
 }
 

@@ -54,25 +54,11 @@ mm_status rig_bind(const rig *r, mm_manager *m) {
 
 /* ---------------------------------------------------------------- steps */
 
-typedef struct step_task {
-    const mm_graph *graph;
-    int step;
-    const random_operand *operands;
-    void *workspace;
-} step_task;
-
-static mm_status run_task(void *arg) {
-    const step_task *task = arg;
-    size_t workspace_bytes = (size_t)mm_graph_step(task->graph, task->step)->workspace_bytes;
-    random_graph_run_step(task->graph, task->step, task->operands, task->workspace, workspace_bytes);
-    return MM_OK;
-}
-
 static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
     mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
-    assert_true(step->n_uses <= RIG_USES);
-    random_operand operands[RIG_USES];
+    assert_true(step->n_uses <= RANDOM_USES);
+    random_operand operands[RANDOM_USES];
     memset(operands, 0, sizeof operands);
     MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
     assert_int_equal(mm_current_step(m), s);
@@ -84,9 +70,10 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     }
     /* The stream may still be at the last iteration, which found them in the same place. */
     if (memcmp(operands, r->operands[s], sizeof operands) != 0) memcpy(r->operands[s], operands, sizeof operands);
-    step_task task = {r->graph, s, r->operands[s], mm_workspace_data(m)};
+    random_task task = {r->graph, s, r->operands[s], mm_workspace_data(m), 0};
     assert_int_equal(task.workspace != NULL, step->workspace_bytes > 0);
-    MM_TRY(stream ? rig_device_used()->launch(stream, run_task, &task, sizeof task) : run_task(&task));
+    MM_TRY(stream ? rig_device_used()->launch(stream, random_graph_run_task, &task, sizeof task)
+                  : random_graph_run_task(&task));
     return mm_layer_end(m, step->layer, step->phase);
 }
 
@@ -126,55 +113,12 @@ uint64_t rig_digest(const rig *r, mm_manager *m) {
     return digest;
 }
 
-/* ---------------------------------------------------------------- plain */
-
-void plain_init(plain *p, const mm_graph *graph, uint64_t seed) {
-    int n = mm_graph_tensors(graph);
-    size_t workspace = 1;
-    for (int s = 0; s < mm_graph_steps(graph); s++)
-        if ((size_t)mm_graph_step(graph, s)->workspace_bytes > workspace)
-            workspace = (size_t)mm_graph_step(graph, s)->workspace_bytes;
-    *p = (plain){.graph = graph, .memory = calloc((size_t)n + 1, sizeof *p->memory)};
-    assert_non_null(p->memory);
-    for (int t = 0; t <= n; t++) {
-        p->memory[t] = malloc(t < n ? (size_t)mm_graph_tensor(graph, t)->bytes : workspace);
-        assert_non_null(p->memory[t]);
-        if (t < n) random_graph_fill(graph, t, seed, p->memory[t]);
-    }
-}
-
-void plain_fini(plain *p) {
-    for (int t = 0; t <= mm_graph_tensors(p->graph); t++) free(p->memory[t]);
-    free(p->memory);
-}
-
-void plain_steps(plain *p, int first, int count) {
-    for (int s = first; s < first + count; s++) {
-        const mm_step_info *step = mm_graph_step(p->graph, s);
-        random_operand operands[RIG_USES];
-        assert_true(step->n_uses <= RIG_USES);
-        for (int u = 0; u < step->n_uses; u++)
-            operands[u] = (random_operand){p->memory[step->uses[u].tensor], MM_FORM_VALUE};
-        random_graph_run_step(p->graph, s, operands, p->memory[mm_graph_tensors(p->graph)],
-                              (size_t)step->workspace_bytes);
-    }
-}
-
-uint64_t plain_digest(const plain *p) {
-    uint64_t digest = 0;
-    for (int t = 0; t < mm_graph_tensors(p->graph); t++)
-        if (mm_graph_tensor(p->graph, t)->ownership == MM_PERSISTENT)
-            digest = random_graph_digest(digest, p->memory[t], (size_t)mm_graph_tensor(p->graph, t)->bytes);
-    return digest;
-}
-
 /* ---------------------------------------------------------------- managers */
 
 rig_need rig_needs(const mm_graph *graph, const char *spec, int64_t device_bytes, int64_t pinned_bytes) {
     mm_policy policy;
     mm_planned planned;
-    mm_limits limits = {
-        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_plan_base(graph)};
+    mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_plan_base(graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK ||
         mm_planned_init(&planned, &policy, graph, rig_device_used()->name) != MM_OK ||
         mm_planned_make(&planned, &policy, graph, &limits) != MM_OK)

@@ -14,14 +14,12 @@ typedef enum rig_mode {
     RIG_MODES
 } rig_mode;
 
-enum { RIG_USES = 24 }; /* at most, of a step */
-
 /* A graph with the user's memory for its external tensors. Several managers may run it, one after the other. */
 typedef struct rig {
-    const mm_graph *graph;                /* borrowed */
-    uint64_t seed;                        /* of what tensors hold before the first iteration */
-    void **external;                      /* per tensor; NULL unless external */
-    random_operand (*operands)[RIG_USES]; /* per step: a stream's tasks read them until the iteration has ended */
+    const mm_graph *graph;                   /* borrowed */
+    uint64_t seed;                           /* of what tensors hold before the first iteration */
+    void **external;                         /* per tensor; NULL unless external */
+    random_operand (*operands)[RANDOM_USES]; /* per step: a stream's tasks read them until the iteration has ended */
 } rig;
 
 void rig_init(rig *rig, const mm_graph *graph, uint64_t seed);
@@ -41,18 +39,6 @@ mm_status rig_iteration_ahead(rig *rig, mm_manager *manager, rig_mode mode);
 
 /* Of all persistent tensors of the graph, as random_graph_reference gives it. */
 uint64_t rig_digest(const rig *rig, mm_manager *manager);
-
-/* ---- the same steps with memory of its own for every tensor */
-
-typedef struct plain {
-    const mm_graph *graph;
-    void **memory; /* per tensor, and one workspace */
-} plain;
-
-void plain_init(plain *plain, const mm_graph *graph, uint64_t seed);
-void plain_fini(plain *plain);
-void plain_steps(plain *plain, int first, int count);
-uint64_t plain_digest(const plain *plain);
 
 /* ---- what managers need */
 

@@ -26,8 +26,6 @@ typedef struct fault_codec {
     atomic_int encodes, decodes;
 } fault_codec;
 
-enum { RIG_USES = 24 }; /* at most, of a step */
-
 typedef struct rig {
     mm_graph *graph;
     mm_device *device;
@@ -38,7 +36,7 @@ typedef struct rig {
     mm_codec *codecs[MM_MAX_CODECS];
     mm_execution *execution;
     void **memory; /* per tensor: where external and persistent ones lie */
-    random_operand (*operands)[RIG_USES];
+    random_operand (*operands)[RANDOM_USES];
     int64_t step_ns;
 } rig;
 
