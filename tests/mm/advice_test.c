@@ -1,4 +1,5 @@
-/* A refusal says which policy would fit, or which needs least. */
+/* A refusal says which policy would fit, or which needs least. Plans are drafted, and committed or dropped, without a
+ * device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mm/descend.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 11, LAYERS = 24, PINNED = 1 << 30 };
@@ -198,6 +200,100 @@ static void it_goes_by_the_facts_that_the_manager_was_given(void **state) {
     assert_true(by_rates > 0);
 }
 
+/* ---------------------------------------------------------------- drafts */
+
+/* A plan set of two equal graphs, of which none is prepared. */
+typedef struct two {
+    mm_graph *first, *second;
+    mm_directory directory;
+    mm_plan_set set;
+    mm_attempt attempt; /* all the memory that there may be */
+} two;
+
+static void two_init(two *t) {
+    *t = (two){.first = rig_random_graph(SEED, LAYERS, 8), .second = rig_random_graph(SEED, LAYERS, 8)};
+    t->set.sources = (mm_plan_sources){.device = "host", .directory = &t->directory};
+    assert_int_equal(mm_directory_add(&t->directory, t->first), MM_OK);
+    assert_int_equal(mm_directory_add(&t->directory, t->second), MM_OK);
+    assert_int_equal(mm_policy_parse("liveness", &t->set.policy), MM_OK);
+    assert_int_equal(mm_policy_copy(&t->set.policy, &t->set.policy_now), MM_OK);
+    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = PINNED, .base_bytes = t->directory.bytes};
+    t->attempt = mm_plan_set_again(&t->set, &limits);
+}
+
+static void two_fini(two *t) {
+    mm_plan_set_fini(&t->set);
+    mm_directory_fini(&t->directory);
+    mm_graph_destroy(t->first);
+    mm_graph_destroy(t->second);
+}
+
+/* Returns it, prepared. */
+static const mm_prepared *prepare(two *t, const mm_graph *graph) {
+    mm_draft draft;
+    const mm_newcomer newcomer = {.graph = graph};
+    mm_attempt attempt = t->attempt;
+    attempt.added = &newcomer;
+    assert_int_equal(mm_plan_set_draft(&t->set, &attempt, &draft, NULL), MM_OK);
+    mm_plan_set_commit(&t->set, &draft);
+    mm_draft_fini(&draft);
+    return mm_plan_set_find(&t->set, graph);
+}
+
+static void a_draft_changes_nothing_until_it_is_committed(void **state) {
+    (void)state;
+    two t;
+    mm_draft draft;
+    mm_refusal refusal;
+    two_init(&t);
+    const mm_prepared *first = prepare(&t, t.first);
+    const mm_newcomer newcomer = {.graph = t.second};
+    mm_attempt attempt = t.attempt;
+    attempt.added = &newcomer;
+    attempt.others_stay = true;
+    attempt.limits.device_bytes = 1;
+    assert_int_equal(mm_plan_set_draft(&t.set, &attempt, &draft, &refusal), MM_ERR_INFEASIBLE);
+    assert_ptr_equal(refusal.graph, t.second);
+    attempt.limits.device_bytes = refusal.need_bytes - 1;
+    assert_int_equal(mm_plan_set_draft(&t.set, &attempt, &draft, &refusal), MM_ERR_INFEASIBLE);
+    assert_non_null(strstr(refusal.failure.message, "needs at least"));
+    attempt.limits.device_bytes = refusal.need_bytes;
+    for (int commits = 0; commits < 2; commits++) {
+        assert_int_equal(mm_plan_set_draft(&t.set, &attempt, &draft, NULL), MM_OK);
+        assert_int_equal(draft.need_bytes, refusal.need_bytes);
+        assert_null(mm_plan_set_find(&t.set, t.second));
+        if (commits) mm_plan_set_commit(&t.set, &draft);
+        mm_draft_fini(&draft);
+        assert_ptr_equal(mm_plan_set_find(&t.set, t.first), first); /* it keeps its plan */
+        assert_int_equal(t.set.n, 1 + commits);
+    }
+    mm_plan_set_forget(&t.set, t.first);
+    assert_null(mm_plan_set_find(&t.set, t.first));
+    assert_non_null(mm_plan_set_find(&t.set, t.second));
+    two_fini(&t);
+}
+
+static void a_substitute_is_drafted_only_where_memory_is_short(void **state) {
+    (void)state;
+    two t;
+    mm_draft draft;
+    two_init(&t);
+    const mm_prepared *second = prepare(&t, t.second);
+    mm_wish wish = {.policy = &t.set.policy, .limits = t.attempt.limits};
+    wish.limits.device_bytes = second->planned.plan->peak_bytes - 1;
+    assert_int_equal(mm_wish_draft(&t.set, &wish, &draft), MM_ERR_INFEASIBLE);
+    assert_non_null(strstr(mm_last_error(), " would fit"));
+    wish.is_short = true;
+    assert_int_equal(mm_wish_draft(&t.set, &wish, &draft), MM_OK);
+    assert_true(draft.stands_in && draft.step);
+    assert_false(mm_policy_equal(&draft.policy, &t.set.policy));
+    assert_true(draft.need_bytes <= wish.limits.device_bytes);
+    assert_true(mm_policy_equal(&t.set.policy_now, &t.set.policy));
+    assert_ptr_equal(mm_plan_set_find(&t.set, t.second), second);
+    mm_draft_fini(&draft);
+    two_fini(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_policy_that_is_named_fits),
@@ -208,6 +304,8 @@ int main(void) {
         cmocka_unit_test(below_what_any_needs_the_least_is_named_and_does),
         cmocka_unit_test(it_goes_by_the_facts_that_the_manager_was_given),
         cmocka_unit_test(a_change_that_is_refused_names_it_too_and_changes_nothing),
+        cmocka_unit_test(a_draft_changes_nothing_until_it_is_committed),
+        cmocka_unit_test(a_substitute_is_drafted_only_where_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
