@@ -63,15 +63,20 @@ static mm_status add_tensor(lowering *lo, mm_tensor_kind kind, mm_ownership owne
     return mm_graph_add_tensor(lo->out->graph, &desc, tensor_out);
 }
 
-/* A managed tensor of a layer's output shape, or of its channels alone. */
-static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, mm_dtype dtype, bool channels_only,
-                         const char *prefix, const char *suffix, mm_tensor *tensor_out) {
-    nets_shape shape;
-    MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, &shape));
+/* A managed tensor named after a layer. */
+static mm_status add_named(lowering *lo, int layer, mm_tensor_kind kind, mm_dtype dtype, const nets_shape *shape,
+                           const char *prefix, const char *suffix, mm_tensor *tensor_out) {
     char name[2 * NETS_NAME_CAPACITY];
     snprintf(name, sizeof name, "%s%s.%s", prefix, nets_net_layer(lo->out->net, layer)->name, suffix);
-    const int first = channels_only ? shape.rank - 1 : 0;
-    return add_tensor(lo, kind, MM_MANAGED, dtype, shape.rank - first, &shape.dims[first], name, tensor_out);
+    return add_tensor(lo, kind, MM_MANAGED, dtype, shape->rank, shape->dims, name, tensor_out);
+}
+
+/* A map of a layer's output shape. */
+static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, const char *prefix, const char *suffix,
+                         mm_tensor *tensor_out) {
+    nets_shape shape;
+    MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, &shape));
+    return add_named(lo, layer, kind, lo->backend->maps, &shape, prefix, suffix, tensor_out);
 }
 
 static mm_status add_param_tensors(lowering *lo, int index) {
@@ -165,13 +170,19 @@ static bool is_read_after(const lowering *lo, int index, int input) {
     return false;
 }
 
+/* The shapes of a unit's inputs and of its output, with the batch. */
+static mm_status shapes_of(const lowering *lo, const unit *u, int index, nets_shape x_out[NETS_MAX_INPUTS],
+                           nets_shape *y_out) {
+    for (int i = 0; i < u->n_inputs; i++) MM_TRY(nets_net_shape(lo->out->net, u->inputs[i], lo->out->batch, &x_out[i]));
+    return nets_net_shape(lo->out->net, index, lo->out->batch, y_out);
+}
+
 static mm_status make_op(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     nets_op_desc desc = {.kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .n_inputs = u.n_inputs};
     desc.attrs.bias = u.bias && u.bias->attrs.bias;
     desc.maps = lo->backend->maps;
-    for (int i = 0; i < u.n_inputs; i++) MM_TRY(nets_net_shape(lo->out->net, u.inputs[i], lo->out->batch, &desc.x[i]));
-    MM_TRY(nets_net_shape(lo->out->net, index, lo->out->batch, &desc.y));
+    MM_TRY(shapes_of(lo, &u, index, desc.x, &desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
     desc.adds_earlier = desc.wants_dx && is_read_after(lo, index, u.inputs[0]);
@@ -249,11 +260,14 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
     return MM_OK;
 }
 
-static mm_status add_saved(lowering *lo, int index, const nets_saved_spec saved[NETS_MAX_SAVED]) {
+static mm_status add_saved(lowering *lo, int index, const unit *u, const nets_saved_spec saved[NETS_MAX_SAVED]) {
     int named = lo->fused[index].norm >= 0 ? lo->fused[index].norm : index;
-    for (int i = 0; i < NETS_MAX_SAVED && saved[i].name; i++)
-        MM_TRY(add_map(lo, named, MM_SAVED, saved[i].dtype, saved[i].channels_only, "", saved[i].name,
-                       &lo->layers[index].saved[i]));
+    nets_shape x[NETS_MAX_INPUTS], y;
+    MM_TRY(shapes_of(lo, u, index, x, &y));
+    for (int i = 0; i < NETS_MAX_SAVED && saved[i].name; i++) {
+        const nets_shape shape = saved[i].shape(&u->layer->attrs, x, &y);
+        MM_TRY(add_named(lo, named, MM_SAVED, saved[i].dtype, &shape, "", saved[i].name, &lo->layers[index].saved[i]));
+    }
     return MM_OK;
 }
 
@@ -291,13 +305,13 @@ static mm_status lower_forward(lowering *lo, int index) {
     else
         MM_TRY(make_op(lo, index));
     bool has_output = u.layer->op != NETS_DATA && (train || u.layer->op != NETS_LOSS);
-    if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, lo->backend->maps, false, "", "out", &state->value));
-    if (train) MM_TRY(add_saved(lo, index, how->saved));
+    if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, "", "out", &state->value));
+    if (train) MM_TRY(add_saved(lo, index, &u, how->saved));
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
     MM_TRY(add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors));
     for (int i = 0; train && i < NETS_MAX_SAVED && how->saved[i].name; i++)
-        if (how->saved[i].channels_only) MM_TRY(mm_graph_allow_given(lo->out->graph, state->saved[i]));
+        if (how->saved[i].given) MM_TRY(mm_graph_allow_given(lo->out->graph, state->saved[i]));
     return MM_OK;
 }
 
@@ -308,7 +322,7 @@ static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_ou
     char suffix[32] = "out";
     if (++state->contributions < state->consumers) snprintf(suffix, sizeof suffix, "out.%d", state->contributions);
     *earlier_out = state->gradient;
-    MM_TRY(add_map(lo, input, MM_GRADIENT_MAP, lo->backend->maps, false, "grad.", suffix, dx_out));
+    MM_TRY(add_map(lo, input, MM_GRADIENT_MAP, "grad.", suffix, dx_out));
     state->gradient = *dx_out;
     return MM_OK;
 }

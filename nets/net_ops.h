@@ -74,8 +74,9 @@ typedef struct nets_step_spec {
 typedef struct nets_saved_spec {
     const char *name; /* "<layer>.mean"; NULL ends a list */
     mm_dtype dtype;
-    bool channels_only; /* one element for each channel, else for each of the output. A forward that is recomputed is
-                           given it (nets_op_args.given_roles) */
+    /* Of the inputs' shapes and the output's, with the batch. */
+    nets_shape (*shape)(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
+    bool given; /* a forward that is recomputed is given it, rather than computes it again (nets_op_args.given_roles) */
 } nets_saved_spec;
 
 typedef struct nets_op_lowering {

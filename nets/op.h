@@ -18,23 +18,15 @@
 #include "nets/optimizer.h"
 #include "nets/role.h"
 
-#define NETS_STATISTICS_BITS (NETS_ROLE_BIT(NETS_SAVED_MEAN) | NETS_ROLE_BIT(NETS_SAVED_VAR))
-
 typedef struct nets_op_args {
     void *at[NETS_ROLES]; /* NULL: absent */
     uint64_t sign_roles;  /* bit r: role r is given as mm.h's sign mask (MM_FORM_SIGN) instead of its elements */
     uint64_t given_roles; /* bit r: role r, which the op writes, holds its value from the first time, and is to be read
-                             and left alone. Only NETS_STATISTICS_BITS, both, where a batch norm is recomputed */
+                             and left alone. Of what a description says so of (nets_saved_spec.given), all or nothing */
     uint64_t exact_roles; /* bit r: role r has the bits that it had in the forward: what depends on it alone can be
                              computed again in place of being read. Said where signs are read; may be left 0 */
     uint32_t layer;       /* the layer's number, to tell dropout layers apart */
 } nets_op_args;
-
-/* Whether a batch norm's output can be computed again in its backward, bit for bit. */
-static inline bool nets_knows_normalised(const nets_op_args *args) {
-    const uint64_t needed = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
-    return (args->exact_roles & needed) == needed;
-}
 
 typedef struct nets_op_desc {
     nets_op_kind kind;

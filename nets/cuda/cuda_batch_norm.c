@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "nets/cuda/cuda_ops.h"
+#include "nets/op_batch_norm.h"
 
 typedef struct batch_norm_op {
     nets_op base;

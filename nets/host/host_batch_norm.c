@@ -5,6 +5,7 @@
 
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
+#include "nets/op_batch_norm.h"
 
 /* To tell what passed the ReLU from x takes two lines more. Up to so many lanes they stay in the first cache beside the
  * others: measured, it saves a fifth of the time there, and costs as much with four times as many. A map that stays in

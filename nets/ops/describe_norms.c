@@ -9,7 +9,7 @@ static bool is_odd(const nets_layer *layer, const nets_shape *in, size_t d) {
 static const nets_attr_rule ODD = {"odd", NULL, false, is_odd};
 
 /* clang-format off */
-#define STATISTICS .saved = {{"mean", MM_F32, true}, {"var", MM_F32, true}}
+#define STATISTICS .saved = {{"mean", MM_F32, nets_saved_channels, true}, {"var", MM_F32, nets_saved_channels, true}}
 
 /* With its ReLU, and the sum between them where it has a second input. */
 static const nets_op_lowering BATCH_NORM_RELU = {

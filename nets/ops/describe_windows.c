@@ -196,7 +196,7 @@ const nets_op_info nets_info_max_pool = {
     .infer = infer_pool,
     .steps = {
         .kind = MM_LAYER_POOL,
-        .saved = {{"index", MM_U8, false}},
+        .saved = {{"index", MM_U8, nets_saved_elems, false}},
         .forward = {.uses = {R(X), W(Y), W(INDEX)}},
         .eval = {.uses = {R(X), W(Y)}},
         .backward = {.uses = {R(INDEX), R(DY), GIVES_DX}},

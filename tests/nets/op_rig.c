@@ -115,8 +115,9 @@ static void give_all(op_rig *rig) {
         give_output(rig, (nets_role)(NETS_DX + i), 4 * nets_shape_elems(&rig->desc.x[i]));
     }
     for (int i = 0; rig->desc.training && i < NETS_MAX_SAVED && steps->saved[i].name; i++) {
-        const int64_t elems = steps->saved[i].channels_only ? nets_shape_channels(&rig->desc.y) : y;
-        give(rig, (nets_role)(NETS_SAVED + i), elems * (int64_t)mm_dtype_bytes(steps->saved[i].dtype));
+        const nets_shape shape = steps->saved[i].shape(&rig->desc.attrs, rig->desc.x, &rig->desc.y);
+        const int64_t bytes = nets_shape_elems(&shape) * (int64_t)mm_dtype_bytes(steps->saved[i].dtype);
+        give(rig, (nets_role)(NETS_SAVED + i), bytes);
     }
     give(rig, NETS_LABELS, 4 * nets_shape_rows(&rig->desc.x[0]));
     give(rig, NETS_RNG, 16);
@@ -138,6 +139,8 @@ static void make_ready(op_rig *rig) {
     const nets_role filled[] = {NETS_X, NETS_X2, NETS_W, NETS_B, NETS_DY};
     for (size_t i = 0; i < sizeof filled / sizeof filled[0]; i++) op_rig_fill(rig, filled[i], (uint32_t)i + 1);
     for (int i = 2; i < rig->desc.n_inputs; i++) op_rig_fill(rig, (nets_role)(NETS_X + i), (uint32_t)i + 100);
+    for (int i = 2; i < NETS_MAX_PARAMS; i++) /* the learned ones: their gradients have a place */
+        if (rig->args.at[NETS_DPARAM + i]) op_rig_fill(rig, (nets_role)(NETS_PARAM + i), (uint32_t)i + 200);
     if (!rig->desc.wants_dx) rig->args.at[NETS_DX] = NULL;
 }
 
@@ -312,19 +315,23 @@ static void move_role(op_rig *rig, nets_role role, int64_t shift) {
     rig->args.at[role] = block + shift;
 }
 
+static bool is_output(int role) {
+    return role == NETS_Y || (role >= NETS_DX && role <= NETS_DX_LAST) ||
+           (role >= NETS_DPARAM && role <= NETS_DPARAM_LAST);
+}
+
 void op_rig_check_places(op_rig *rig) {
     op_rig_run(rig, MM_FORWARD);
     op_rig_run(rig, MM_BACKWARD);
     for (int r = 0; r < NETS_ROLES; r++)
         if (rig->args.at[r]) move_role(rig, (nets_role)r, 256 * (1 + r * 7 % 15));
-    const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DX2, NETS_DW, NETS_DB};
-    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
-        if (rig->args.at[outputs[i]]) memset(rig->args.at[outputs[i]], 0xff, (size_t)rig->bytes[outputs[i]]);
+    for (int r = 0; r < NETS_ROLES; r++)
+        if (rig->args.at[r] && is_output(r)) memset(rig->args.at[r], 0xff, (size_t)rig->bytes[r]);
     op_rig_run(rig, MM_FORWARD);
     op_rig_run(rig, MM_BACKWARD);
-    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
-        if (rig->args.at[outputs[i]])
-            assert_memory_equal(rig->storage[outputs[i]], rig->args.at[outputs[i]], (size_t)rig->bytes[outputs[i]]);
+    for (int r = 0; r < NETS_ROLES; r++)
+        if (rig->args.at[r] && is_output(r))
+            assert_memory_equal(rig->storage[r], rig->args.at[r], (size_t)rig->bytes[r]);
     for (int r = 0; r < NETS_ROLES; r++)
         if (rig->args.at[r]) rig->args.at[r] = rig->storage[r];
 }

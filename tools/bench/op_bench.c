@@ -109,9 +109,10 @@ static void count_params(const nets_op_desc *d, int64_t *of) {
 
 static void count_saved(const nets_op_desc *d, int64_t *of) {
     const nets_saved_spec *saved = nets_op_lowering_of(d->kind, d->relu)->saved;
-    for (int i = 0; i < NETS_MAX_SAVED && saved[i].name; i++)
-        of[NETS_SAVED + i] = (saved[i].channels_only ? nets_shape_channels(&d->y) : nets_shape_elems(&d->y)) *
-                             (int64_t)mm_dtype_bytes(saved[i].dtype);
+    for (int i = 0; i < NETS_MAX_SAVED && saved[i].name; i++) {
+        const nets_shape shape = saved[i].shape(&d->attrs, d->x, &d->y);
+        of[NETS_SAVED + i] = nets_shape_elems(&shape) * (int64_t)mm_dtype_bytes(saved[i].dtype);
+    }
 }
 
 /* The bytes that the kind's step has of each role: zero where it has none. */

@@ -1,0 +1,15 @@
+/* What batch norm's implementations have in common. */
+#ifndef NETS_OP_BATCH_NORM_H
+#define NETS_OP_BATCH_NORM_H
+
+#include "nets/op.h"
+
+#define NETS_STATISTICS_BITS (NETS_ROLE_BIT(NETS_SAVED_MEAN) | NETS_ROLE_BIT(NETS_SAVED_VAR))
+
+/* Whether a batch norm's output can be computed again in its backward, bit for bit. */
+static inline bool nets_knows_normalised(const nets_op_args *args) {
+    const uint64_t needed = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
+    return (args->exact_roles & needed) == needed;
+}
+
+#endif
