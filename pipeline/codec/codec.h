@@ -1,5 +1,5 @@
-/* The codec contract: a tensor's elements to a code and back, on a caller's stream, in a caller's buffers.
- * encode and decode never allocate and never synchronise. Encoded bytes are the same on every device. */
+/* The codec contract: encodes a tensor's elements to a code, and decodes it, on the caller's stream and in the caller's
+ * buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every device. */
 #ifndef PIPELINE_CODEC_CODEC_H
 #define PIPELINE_CODEC_CODEC_H
 
@@ -14,82 +14,84 @@ typedef struct mm_codec_ops mm_codec_ops;
 typedef struct mm_shape {
     mm_dtype dtype;
     int rank; /* 1 to 4 */
-    /* Outermost first, unused ones 1. Rank 4 is NHWC unless the codec says layout=nchw. Product * element size <=
-     * 2^62 */
+    /* Outermost first; unused ones are 1. Rank 4 is NHWC, unless the codec has layout=nchw. At most 2^62 bytes in
+     * all */
     int64_t dims[4];
 } mm_shape;
 
-/* The shape that codecs see of a tensor of at most MM_RANK_MAX dimensions: all but the outermost and the innermost two
- * are merged. */
+/* A tensor's shape for codecs, which see at most 4 dimensions: all but the outermost and the innermost two are
+ * merged. */
 mm_shape mm_codec_shape(const mm_tensor_info *tensor);
 
-/* Counted by jobs as they run; one for each manager, in memory that the device reaches: its MM_MEMORY_PINNED, or any on
- * the host device. Read once the jobs are done. */
+/* Counters that tasks increase as they run. In memory that the device reaches: MM_MEMORY_PINNED, or any on the host
+ * device. To be read when the tasks are done. */
 typedef struct mm_codec_counters {
     _Atomic int64_t nonfinite_blocks;
 } mm_codec_counters;
 
 typedef struct mm_codec_flags {
-    bool lossless;    /* decode gives the same bits (of the elements, or of their signs where gives_value is false) */
+    bool lossless;    /* the code keeps the elements bit for bit, or, without gives_value, their signs */
     bool fixed_size;  /* bound is the exact size of every code */
-    bool gives_value; /* decode exists */
-    bool gives_sign;  /* the code itself is the sign mask of MM_FORM_SIGN */
+    bool gives_value; /* there is a decode */
+    bool gives_sign;  /* the code is the mask of MM_FORM_SIGN */
 } mm_codec_flags;
 
 struct mm_codec_ops {
-    const char *name, *summary; /* "zfp"; the summary teaches its parameters */
-    const char *device;         /* the kind of device on whose streams it enqueues */
+    const char *name, *summary; /* name: "zfp"; summary: describes its parameters */
+    const char *device;         /* kind of device on whose streams it enqueues */
     mm_codec_flags flags;
-    const void *own; /* the implementation's */
-    /* `ops`: itself. `params`: what follows the name in the spec, "rate=4", or "". Fills codec->spec with the canonical
-     * form. */
+    const void *own; /* data of the implementation */
+    /* ops: this struct; params: the spec after the name, "rate=4", or "". Sets codec->spec to the canonical form. */
     mm_status (*create)(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
-    /* mm_codec_format. NULL: it has none. */
+    /* See mm_codec_format. NULL: no formats. */
     const char *(*format)(const mm_codec_ops *ops, size_t i);
     void (*destroy)(mm_codec *codec);
     mm_status (*bound)(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
     int64_t (*scratch)(const mm_codec *codec, const mm_shape *shape);
-    int64_t (*split)(const mm_codec *codec, const mm_shape *shape); /* NULL: codes are never split */
+    int64_t (*split)(const mm_codec *codec, const mm_shape *shape); /* NULL: codes cannot be split */
     mm_status (*encode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                         void *scratch, mm_codec_counters *counters);
     mm_status (*decode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                         void *scratch, mm_codec_counters *counters);
 };
 
-/* The first member of every implementation's struct. Immutable after creation: any thread may use it. */
+/* The first member of every implementation's struct. Immutable after creation, so any thread may use it. */
 struct mm_codec {
     const mm_codec_ops *ops;
     char spec[64]; /* canonical: "zfp:rate=4" */
 };
 
-/* The i-th codec of this build, NULL past the last. */
+/* The i-th codec of this build; NULL past the last. */
 const mm_codec_ops *mm_codec_table(size_t i);
 
-/* The i-th of the formats that a codec's spec may name after its own name, as "fp10" in "dpr:fp10", the default first;
- * NULL past the last. A codec that has none has "". */
+/* The i-th format that a spec may name after the codec's name, such as "fp10" in "dpr:fp10"; the default comes first.
+ * NULL past the last. A codec without formats has one, "". */
 const char *mm_codec_format(const mm_codec_ops *ops, size_t i);
 
-/* A codec by its spec, "zfp:rate=4", for a device by its name; the errors of mm_device_find. MM_ERR_NOT_FOUND lists those there are, MM_ERR_INVALID
- * says what is wrong with a parameter and its range. */
+/* Creates a codec by its spec, such as "zfp:rate=4", for a device by its name. The caller destroys it. Errors of
+ * mm_device_find; MM_ERR_NOT_FOUND: no such codec (the message lists them); MM_ERR_INVALID: a parameter (the message
+ * has its range); MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_codec_create(const char *spec, const char *device, mm_codec **codec_out);
+/* NULL is legal. */
 void mm_codec_destroy(mm_codec *codec);
 
-/* Bytes that a code of this shape takes at most (exactly, if fixed_size). MM_ERR_UNSUPPORTED: the codec does not take
- * this shape or type. */
+/* The largest size of a code of this shape, in bytes; the exact size if fixed_size. MM_ERR_UNSUPPORTED: the codec
+ * cannot encode this shape or type. */
 MM_CHECKED mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
-/* Bytes of scratch that encode and decode need, 0 for none. */
+/* Bytes of scratch that encode and decode need; 0: none. */
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
 
-/* How many outermost rows (dims[0]: images) make a piece whose code ends on an 8-byte boundary, at least: so that, with
- * a and b multiples of it (or b the end), the code of the rows a to b alone is the bytes of the whole code from
- * bound(rows 0 to a) on, and may be encoded and decoded on its own. 0: there is no such piece smaller than the whole,
- * or the codec does not take the shape. */
+/* The smallest number of outermost rows (dims[0]: images) after whose multiples a code can be split. If a and b are
+ * multiples (or b is the end), the code of rows a to b - 1 alone equals the bytes of the whole code from bound(a rows)
+ * on, an 8-byte boundary, and can be encoded and decoded alone. 0: the code cannot be split, or the shape not
+ * encoded. */
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
 
-/* Enqueue. src: dense elements; dst: at least bound bytes, 256-byte aligned, every byte of it is written. */
+/* Enqueues the encoding. src: dense elements; dst: at least bound bytes, aligned to 256, all of which are written;
+ * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. */
 MM_CHECKED mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                      void *dst, void *scratch, mm_codec_counters *counters);
-/* Enqueue the inverse. MM_ERR_UNSUPPORTED unless gives_value. */
+/* Enqueues the decoding. src: the code; dst: receives the elements. MM_ERR_UNSUPPORTED without gives_value. */
 MM_CHECKED mm_status mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                      void *dst, void *scratch, mm_codec_counters *counters);
 

@@ -1,5 +1,4 @@
-/* Lifetimes as training makes them, for the tests of layout. Positions are steps: `depth` layers forward, then the same
- * backward. */
+/* Lifetimes as in training, for tests of layout. Positions are steps: `depth` layers forward, then backward. */
 #ifndef TESTS_BUFFERS_LAYOUT_PATTERNS_H
 #define TESTS_BUFFERS_LAYOUT_PATTERNS_H
 
@@ -15,7 +14,7 @@ typedef struct pattern_items {
 typedef struct pattern {
     const char *name;
     void (*make)(pattern_items *out, int depth);
-    int worst_permille; /* how far above the lower bound the best placement may end, at the worst */
+    int worst_permille; /* the most that the best placement may exceed the lower bound */
 } pattern;
 
 /* Ends with a NULL name. */

@@ -1,5 +1,5 @@
-/* A device as a GPU is seen from the CPU: its memory faults at any touch, and copies happen late, when a stream is
- * synchronised. It has what pools and heaps use, no more. */
+/* A device whose memory the CPU cannot reach, as a GPU's: any access faults, and copies happen late, when a stream is
+ * synchronised. It implements only what pools and heaps use. */
 #ifndef TESTS_BUFFERS_UNTOUCHABLE_H
 #define TESTS_BUFFERS_UNTOUCHABLE_H
 
@@ -7,13 +7,13 @@
 
 mm_device *untouchable_create(void);
 
-/* Where the CPU sees the bytes of a pool's memory all the same: the same pages, mapped elsewhere. */
+/* A readable mapping of the same pages, for the test. */
 uint8_t *untouchable_window(mm_device *device, const void *memory);
 
-/* Calls of mm_device_charge_alloc. */
+/* Number of calls of mm_device_charge_alloc. */
 int untouchable_charges(mm_device *device);
 
-/* Copies from its memory to the host's. */
+/* Number of copies from its memory to the host. */
 int untouchable_copies_out(mm_device *device);
 
 #endif

@@ -1,9 +1,9 @@
-/* What every codec must do, checked through pipeline/codec/codec.h alone, on the device that it is for. */
+/* Conformance suite of codecs: tests through pipeline/codec/codec.h alone. */
 #ifndef TESTS_CODEC_CODEC_SUITE_H
 #define TESTS_CODEC_CODEC_SUITE_H
 
-/* Runs the suite on the codec of that spec; returns how many tests failed. Without the device's hardware all are
- * skipped. */
+/* Runs the suite on a codec and a device; returns the number of failed tests. All are skipped if the device's hardware
+ * is absent. */
 int codec_suite_run(const char *spec, const char *device_name);
 
 #endif

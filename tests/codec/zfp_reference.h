@@ -1,4 +1,4 @@
-/* libzfp, as the reference of blocks and of whole tensors. */
+/* libzfp, as the reference for blocks and for whole tensors. */
 #ifndef TESTS_CODEC_ZFP_REFERENCE_H
 #define TESTS_CODEC_ZFP_REFERENCE_H
 
@@ -6,18 +6,18 @@
 
 typedef struct zfp_reference zfp_reference;
 
-/* Blocks of `maxbits` bits, in a bit stream of `bytes` bytes (a multiple of 8) of its own, at first zero. */
+/* Creates a zeroed bit stream of `bytes` bytes (a multiple of 8) for blocks of `maxbits` bits. */
 zfp_reference *zfp_reference_create(int maxbits, int64_t bytes);
 void zfp_reference_destroy(zfp_reference *reference);
 
 /* The stream's bytes. */
 uint8_t *zfp_reference_code(zfp_reference *reference);
 
-/* One dense block of 4, 16 or 64 values at the stream's start. */
+/* Encode and decode one dense block of 4, 16 or 64 values at the stream's start. */
 void zfp_reference_encode_block(zfp_reference *reference, int dims, const float *values);
 void zfp_reference_decode_block(zfp_reference *reference, int dims, float *values_out);
 
-/* A tensor, block by block, from the stream's start. */
+/* Encode and decode a tensor, block by block, from the stream's start. */
 void zfp_reference_encode(zfp_reference *reference, const mm_zfp_layout *layout, const float *src);
 void zfp_reference_decode(zfp_reference *reference, const mm_zfp_layout *layout, float *dst);
 

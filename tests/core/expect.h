@@ -1,4 +1,4 @@
-/* What tests expect of every call that can fail. */
+/* Assertion for calls that return a status. */
 #ifndef TESTS_CORE_EXPECT_H
 #define TESTS_CORE_EXPECT_H
 
@@ -11,7 +11,7 @@
 
 #include "mm/mm.h"
 
-/* Fails the test, saying what went wrong. A macro, so that it is told of the caller's line. */
+/* Fails the test with mm_last_error unless the call returns MM_OK. A macro, so that the caller's line is reported. */
 #define expect_ok(call)                                                                                                \
     do {                                                                                                               \
         if ((call) != MM_OK) fail_msg("%s", mm_last_error());                                                          \

@@ -1,4 +1,4 @@
-/* Plans broken in one place. */
+/* Mutations: plans that are broken in one place. */
 #ifndef TESTS_CORE_PLAN_MUTATE_H
 #define TESTS_CORE_PLAN_MUTATE_H
 
@@ -10,18 +10,18 @@ typedef struct mutant {
     mm_limits limits;
     const mm_facts *facts;
     uint64_t random;
-    bool keep_sums; /* the mutation is of what mm_plan_finish fills in: it must not be called again */
+    bool keep_sums; /* it changed members that mm_plan_finish fills in, so that must not be called again */
 } mutant;
 
 typedef struct mutation {
     const char *name;
-    bool (*apply)(mutant *m); /* false: there is nothing of that kind in this plan */
+    bool (*apply)(mutant *m); /* false: the plan has nothing to break in this way */
 } mutation;
 
-/* The mutations; NULL past the last. */
+/* The mutation of that index; NULL past the last. */
 const mutation *mutation_at(int index);
 
-/* A copy with room for one more node, to be destroyed with mm_plan_destroy. Aborts when memory is out. */
+/* A copy with room for one more node, to be destroyed with mm_plan_destroy. Aborts when out of memory. */
 mm_plan *plan_clone(const mm_plan *plan);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of mutations share, by subject: plan_mutate_*.c. */
+/* Shared by the files of mutations, plan_mutate_*.c, of which each has one subject. */
 #ifndef TESTS_CORE_PLAN_MUTATE_PARTS_H
 #define TESTS_CORE_PLAN_MUTATE_PARTS_H
 
@@ -8,19 +8,19 @@
 extern const mutation mutations_of_order[], mutations_of_moves[], mutations_of_recomputes[], mutations_of_bytes[],
     mutations_of_uses[], mutations_of_limits[], mutations_of_persistents[];
 
-/* ---------------------------------------------------------------- choosing, all with the same chance */
+/* ---------------------------------------------------------------- uniform random choice */
 
 int mutant_below(mutant *m, int n);
 mm_node *mutant_node(mutant *m);
-mm_segment *mutant_segment(mutant *m); /* NULL if there is none */
+mm_segment *mutant_segment(mutant *m); /* NULL: the plan has none */
 
-/* A node, or a segment, that `fits`; NULL if there is none. */
+/* A node, or a segment, for which fits() is true; NULL: there is none. */
 mm_node *mutant_find_node(mutant *m, bool (*fits)(const mm_node *));
 mm_segment *mutant_find_segment(mutant *m, bool (*fits)(const mm_segment *));
-/* A wait of some node; a binding of a managed tensor. NULL if there is none. */
+/* A wait of some node; a binding of a managed tensor. NULL: there is none. */
 int32_t *mutant_find_wait(mutant *m);
 int32_t *mutant_find_binding(mutant *m);
-/* Another segment of the same tensor; -1. */
+/* Another segment of the same tensor; -1: there is none. */
 int mutant_find_sibling(mutant *m, int segment);
 
 bool node_has_wait(const mm_node *n);
@@ -37,9 +37,9 @@ static inline bool segment_is_pinned(const mm_segment *s) { return s->pinned; }
 
 /* ---------------------------------------------------------------- order */
 
-/* Numbers the nodes of each stream as they come. */
+/* Sets seq of all nodes by their present order. */
 void mutant_renumber(mm_plan *plan);
-/* Moves node `from` to place `to`. Waits for nodes of its stream go on naming the same nodes. */
+/* Moves node `from` to place `to`. Waits for nodes of its stream still mean the same nodes. */
 void mutant_move_node(mm_plan *plan, int from, int to);
 
 #endif

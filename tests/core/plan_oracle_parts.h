@@ -1,4 +1,4 @@
-/* What the files of the oracle share: plan_oracle*.c. */
+/* Shared by the files of the oracle, plan_oracle*.c. */
 #ifndef TESTS_CORE_PLAN_ORACLE_PARTS_H
 #define TESTS_CORE_PLAN_ORACLE_PARTS_H
 
@@ -6,28 +6,28 @@
 
 #include "tests/core/plan_oracle.h"
 
-/* Zeroed. Aborts when memory is out. */
+/* Allocates zeroed memory. Aborts when out of memory. */
 static inline void *oracle_allocate(size_t n, size_t item) {
     void *memory = calloc(n + 1, item);
     if (!memory) abort();
     return memory;
 }
 
-/* Whether a step's use is an output that lies where one of its inputs does, and equals it. */
+/* Whether a step's use is an output that shares the storage of an input. */
 static inline bool oracle_shares(const mm_plan *plan, const mm_use *use) {
     return use->access == MM_WRITE && plan->alias[use->tensor] != use->tensor;
 }
 
-/* Whether it is the segment of a persistent tensor, in a plan that is well-formed. */
+/* Whether a segment of a well-formed plan is that of a persistent tensor. */
 static inline bool oracle_persists(const mm_plan *plan, int segment) {
     return plan->segments[segment].category == MM_CAT_PERSISTENT;
 }
 
-/* Every index in range, every segment and node well-formed. */
+/* Whether all indices are in range, and all segments and nodes well-formed. */
 bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 
-/* Played through in issue order, every read finds the right value, and every operation's result is read. Of a plan that
- * is well-formed and whose segments are written before they are read. contents: as of plan_oracle. */
+/* Simulates the plan in issue order: whether all reads find the right value, and all results of operations are read.
+ * The plan must be well-formed, and its segments written before they are read. contents: see plan_oracle. */
 bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *contents);
 
 #endif

@@ -1,5 +1,5 @@
-/* Runs a plan of a random graph with random_facts on real memory, one node after the other in an order that its waits
- * allow: what the streams may do, without threads. */
+/* Runs a plan of a random graph with random_facts on real memory: one node after the other, in an order that the waits
+ * allow and that streams might take, without threads. */
 #ifndef TESTS_CORE_PLAN_RUN_H
 #define TESTS_CORE_PLAN_RUN_H
 
@@ -12,8 +12,8 @@ typedef enum plan_order {
     PLAN_ORDER_RANDOM, /* any */
 } plan_order;
 
-/* The checksum of all persistent tensors after some iterations, as random_graph_reference gives it. `seed`: of their
- * first values; `order_seed`: of the order. Aborts when memory is out. */
+/* Runs iterations, and returns the checksum of all persistent tensors, which random_graph_reference gives too. seed:
+ * of the tensors' first values; order_seed: of PLAN_ORDER_RANDOM. Aborts when out of memory. */
 uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int iterations, plan_order order,
                   uint64_t order_seed);
 

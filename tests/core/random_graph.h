@@ -1,5 +1,5 @@
-/* Random training graphs whose steps can be executed: what they compute is no network's arithmetic but a deterministic
- * mixing of every byte that they read, so that one wrong byte anywhere changes everything after it. */
+/* Random training graphs whose steps can be executed. A step computes a deterministic mix of all bytes that it reads,
+ * so that one wrong byte anywhere changes all later results. */
 #ifndef TESTS_CORE_RANDOM_GRAPH_H
 #define TESTS_CORE_RANDOM_GRAPH_H
 
@@ -11,8 +11,8 @@ typedef struct random_graph_options {
     uint64_t seed;
     int layers;       /* forward layers, besides the loss */
     int max_channels; /* maps are at most 2 x 8 x 8 x max_channels */
-    int images;       /* their first dimension; 0: 1 or 2 */
-    mm_dtype dtype;   /* of feature and gradient maps: a type of floats */
+    int images;       /* first dimension of maps; 0: 1 or 2 */
+    mm_dtype dtype;   /* of feature and gradient maps: a float type */
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,
@@ -23,20 +23,20 @@ MM_CHECKED mm_status random_graph_create(const random_graph_options *options, mm
 /* The codecs of random_facts, in this order. */
 enum { RANDOM_LOSSLESS, RANDOM_LOSSY, RANDOM_MASK, RANDOM_CODECS };
 
-/* Facts of a graph: one to three variants a step, times, and RANDOM_CODECS codecs (the mask's code is of the exact size
- * of a sign mask, the others' of their tensor's). */
+/* Facts of a graph: one to three variants for each step, times, and RANDOM_CODECS codecs. The mask's code has the
+ * exact size of a sign mask, the others that of their tensor. */
 MM_CHECKED mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_facts **facts_out);
 
-/* Where a step finds one of its uses' tensors, and in which form (MM_FORM_SIGN: the mask's bits). */
+/* Address and form of the tensor of one use (MM_FORM_SIGN: the mask's bits). */
 typedef struct random_operand {
     void *data;
     mm_form form;
 } random_operand;
 
-/* Computes a step: operands[u] belongs to its u-th use. Outputs written in place of inputs and aliases (equal pointers)
- * are allowed where the graph allows them. `workspace` (workspace_bytes of it, or NULL) is written and read back.
- * What a forward step modifies of persistent tensors has no effect on what it writes: it can be run again, given copies
- * of them. Floats stay finite. Thread-safe. */
+/* Computes a step. operands[u]: of its use u. Outputs may be in place over inputs, or aliases (equal pointers), if the
+ * graph allows it. workspace: workspace_bytes, or NULL; it is written and read back. Persistent tensors that a forward
+ * step modifies have no effect on its outputs, so it can run again on copies of them. Floats stay finite.
+ * Thread-safe. */
 void random_graph_run_step(const mm_graph *graph, int step, const random_operand *operands, void *workspace,
                            size_t workspace_bytes);
 
@@ -52,10 +52,10 @@ typedef struct random_task {
 } random_task;
 mm_status random_graph_run_task(void *task);
 
-/* What a persistent or external tensor holds before the first iteration. */
+/* Fills a persistent or external tensor with its content before the first iteration. */
 void random_graph_fill(const mm_graph *graph, mm_tensor tensor, uint64_t seed, void *data);
 
-/* A checksum of bytes, to be chained. */
+/* A checksum of bytes. digest: that of the bytes before, or 0. */
 uint64_t random_graph_digest(uint64_t digest, const void *data, size_t bytes);
 
 /* ---- steps with memory of its own for every tensor: what others must come to; running out of it fails the test */

@@ -1,5 +1,5 @@
-/* Random plans that are right, of a random graph with its random_facts: every action that a plan can hold, in every
- * combination, packed as tightly as the waits allow. Quadratic: for graphs of some tens of steps. */
+/* Random correct plans of a random graph with random_facts: all actions that a plan can have, in all combinations,
+ * packed as tightly as the waits allow. Takes quadratic time; for graphs of some tens of steps. */
 #ifndef TESTS_CORE_RANDOM_PLAN_H
 #define TESTS_CORE_RANDOM_PLAN_H
 
@@ -7,15 +7,15 @@
 
 typedef struct random_plan_options {
     uint64_t seed;
-    bool lossy;   /* lossy codes too; else every value comes back bit for bit */
-    bool dynamic; /* some segments in the heap, and stages */
+    bool lossy;   /* use lossy codes too; else all values come back bit for bit */
+    bool dynamic; /* place some segments in the heap, and use stages */
 } random_plan_options;
 
 MM_CHECKED mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                         const random_plan_options *options, mm_plan **plan_out);
 
-/* Places the segments of a plan whose nodes and waits are there, some of them at run time, and finishes it: what
- * random_plan_create ends with. */
+/* Places the segments of a plan that has its nodes and waits, some of them at run time, and finishes it. The last part
+ * of random_plan_create. */
 MM_CHECKED mm_status random_place(mm_plan *plan, const random_plan_options *options, const mm_limits *limits,
                                   uint64_t *random);
 

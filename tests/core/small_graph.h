@@ -1,4 +1,4 @@
-/* A network by hand, small enough to plan by hand: conv, relu, loss, and their backwards. */
+/* A network small enough to plan by hand: conv, relu, loss, and their backward steps. */
 #ifndef TESTS_CORE_SMALL_GRAPH_H
 #define TESTS_CORE_SMALL_GRAPH_H
 
@@ -23,10 +23,10 @@ typedef struct small_graph {
     mm_tensor map, out, d_out, d_map;         /* managed, floats, SMALL_MAP_BYTES each */
 } small_graph;
 
-/* Frozen. Fails the test if it cannot be. */
+/* Creates the frozen graph; a failure fails the test. */
 small_graph small_graph_create(void);
 
-/* Declarations that must succeed. Tensors are vectors of floats. */
+/* Declarations; a failure fails the test. Tensors are vectors of f32. */
 mm_tensor small_tensor(mm_graph *graph, const char *name, mm_tensor_kind kind, mm_ownership ownership, int64_t bytes);
 mm_layer small_layer(mm_graph *graph, const char *name, mm_layer_kind kind);
 void small_step(mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses, size_t n, size_t workspace_bytes);

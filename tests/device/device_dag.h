@@ -1,4 +1,4 @@
-/* Random work on several streams, ordered by events alone, against the same work done one after the other. */
+/* Runs random tasks on several streams, ordered by events alone, and compares with a sequential run. */
 #ifndef TESTS_DEVICE_DEVICE_DAG_H
 #define TESTS_DEVICE_DEVICE_DAG_H
 
@@ -10,9 +10,9 @@ typedef struct device_dag_config {
     int operations;
 } device_dag_config;
 
-/* Fills and copies between a few cells of device memory, each operation on a random stream, after a wait for the last
- * use of each cell that it touches. Each cell has one event, recorded again at every use while earlier waits for it are
- * queued. Fails the calling cmocka test if a cell ends with other bytes than it should. */
+/* Fills a few cells of device memory, and copies between them. Each operation runs on a random stream, after waits for
+ * the last uses of its cells. Each cell has one event, which is recorded again at each use while waits for it are
+ * queued. Fails the calling cmocka test if a cell ends with wrong bytes. */
 void device_dag_run(mm_device *device, const device_dag_config *config);
 
 #endif

@@ -1,8 +1,8 @@
-/* What every device must do, checked through mm/device/device.h alone. */
+/* Conformance suite of devices: tests through mm/device/device.h alone. */
 #ifndef TESTS_DEVICE_DEVICE_SUITE_H
 #define TESTS_DEVICE_DEVICE_SUITE_H
 
-/* Runs the suite on the device of that name; returns how many tests failed. */
+/* Runs the suite on a device; returns the number of failed tests. */
 int device_suite_run(const char *device_name);
 
 #endif

@@ -1,4 +1,4 @@
-/* For tests of the host device: streams, events, tasks that can be held, and a check that nothing is left. */
+/* Fixture for tests of the host device: streams, events, tasks that block, and a check that nothing is left behind. */
 #ifndef TESTS_DEVICE_HOST_FIXTURE_H
 #define TESTS_DEVICE_HOST_FIXTURE_H
 
@@ -16,22 +16,22 @@ typedef struct host_fixture {
 } host_fixture;
 
 void host_fixture_init(host_fixture *fixture, const mm_device_config *config);
-/* Fails the test if a thread or a byte is left. */
+/* Fails the test if a thread or memory is left. */
 void host_fixture_fini(host_fixture *fixture);
 
-/* cmocka setup and teardown around them, without a config. */
+/* cmocka setup and teardown that call these, without a config. */
 int host_fixture_setup(void **state);
 int host_fixture_teardown(void **state);
 
-/* Threads of this process. */
+/* Number of threads of this process. */
 int host_threads(void);
-/* To be called before they are counted, by a group's setup for example: a sanitizer starts a thread of its own beside
- * the first of ours. */
+/* To be called before threads are counted, for example in a group's setup: a sanitizer starts a thread of its own when
+ * the first other thread starts. */
 int host_threads_settle(void **state);
-/* Waits until there are no more than `count`: one that was joined may still be listed for a moment. */
+/* Waits until there are at most `count` threads, because a joined thread may still be listed for a moment. */
 void host_threads_wait(int count);
 
-/* Holds a stream: its task blocks until the gate is opened. */
+/* A gate blocks a stream: its task waits until the gate is opened. */
 typedef struct host_gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -45,7 +45,7 @@ void host_gate_launch(host_gate *gate, mm_stream *stream);
 void host_gate_wait_reached(host_gate *gate);
 void host_gate_open(host_gate *gate);
 
-/* Enqueues: *value := number. The CPU may read it after a sync. */
+/* Enqueues *value = number. The CPU may read it after a sync. */
 void host_launch_store(mm_stream *stream, int *value, int number);
 /* Enqueues a task that fails with MM_ERR_DEVICE and the message "task NUMBER broke". */
 void host_launch_failure(mm_stream *stream, int number);

@@ -1,5 +1,5 @@
-/* The device that mock steps run on, and how they get on its stream: the host, or, where the environment variable
- * MM_RIG_DEVICE says "cuda", CUDA emulated, if the test is built with it. So the same tests run on both. */
+/* The device that mock steps run on, so that the same tests run on both: the host, or, if the environment variable
+ * MM_RIG_DEVICE is "cuda" and the test is built with it, emulated CUDA. */
 #ifndef TESTS_MM_RIG_DEVICE_H
 #define TESTS_MM_RIG_DEVICE_H
 
@@ -9,13 +9,13 @@ typedef struct rig_device {
     const char *name;
     bool cpu_reaches_memory; /* else steps can only run on the stream */
 
-    /* Runs fn(arg) on the stream, in order. `arg` is copied, and fn leaves it as it is. */
+    /* Enqueues fn(arg) on the stream. `arg` is copied; fn must not change it. */
     mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 } rig_device;
 
 extern const rig_device RIG_HOST, RIG_CUDA_EMULATED;
 
-/* The one that this process runs on; ends it where the build has none of that name. */
+/* The device of this process. Ends the process if the build does not have it. */
 const rig_device *rig_device_used(void);
 
 #endif
