@@ -1,4 +1,4 @@
-/* Inside the checker. */
+/* Private to the checker. */
 #ifndef TESTS_CUDA_EMULATION_CHECK_ACCESS_H
 #define TESTS_CUDA_EMULATION_CHECK_ACCESS_H
 
@@ -9,27 +9,27 @@
 
 namespace cuda_emulation {
 
-/* ATOMIC: reads and writes. */
+/* ATOMIC reads and writes. */
 enum class use { READ, WRITE, ATOMIC };
 
-/* The launch that runs, and how far it is. */
+/* Progress of the launch that runs. */
 struct progress {
-    uint32_t launch; /* a number of its own, for each run */
+    uint32_t launch; /* number of the run */
     uint64_t block;
-    uint32_t barrier; /* how many the block has passed */
+    uint32_t barrier; /* number of barriers that the block has passed */
 };
 
 inline bool is_shared(const check_memory *m) { return m->kind == CHECK_SHARED || m->kind == CHECK_SHARED_DYNAMIC; }
 
-/* Of a CUDA thread, or, where none runs here, of an emulated library; about to happen. */
+/* Checks an access before it happens: that of a CUDA thread, or, if none runs, of an emulated library. */
 void check_access(const void *at, size_t bytes, use as);
 
-/* Dies if the bytes from `offset` on were touched by another thread that this one does not come after. first(at,
- * bytes): of those that the launch has not written before, and now will. */
+/* Dies if another thread, which this one does not come after, accessed the bytes from `offset` on. Calls first(at,
+ * bytes) for bytes that the launch is about to write for the first time. */
 void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witness &w, const progress &now,
                 void (*first)(const char *at, size_t bytes));
 
-/* As die, of an access: what it is of which memory, then the format. */
+/* die() with a description of the access and its memory before the formatted text. */
 [[noreturn]] __attribute__((format(printf, 6, 7))) void
 check_fail(const char *which, use as, size_t bytes, const void *at, const check_memory *m, const char *format, ...);
 

@@ -1,5 +1,5 @@
-/* Inside the emulated cuDNN: descriptors of its graph API. What is set is checked against a table of what each may
- * have. */
+/* Private to the emulated cuDNN: descriptors of its graph API. Attributes are checked against a table when they are
+ * set. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_DESCRIPTOR_H
 #define TESTS_CUDA_EMULATION_CUDNN_DESCRIPTOR_H
 
@@ -19,22 +19,22 @@ typedef struct dnn_descriptor {
     bool finalized;
     int n;
     dnn_attribute set[DNN_ATTRIBUTES];
-    /* Of an engine and what is made from it, also where the library gave it: */
+    /* of an engine, and of descriptors made from it: */
     const struct dnn_descriptor *graph;
     int64_t engine;
     int64_t knobs[DNN_KNOBS]; /* a knob's choice: its type and value */
     int n_knobs;
 } dnn_descriptor;
 
-/* What was set; NULL: nothing. */
+/* The attribute; NULL: it was not set. */
 const dnn_attribute *dnn_find(const dnn_descriptor *of, cudnnBackendAttributeName_t name);
 
-/* The values of one that has been set. */
+/* The values of an attribute that was set. */
 const void *dnn_values(const dnn_descriptor *of, cudnnBackendAttributeName_t name);
 int64_t dnn_number(const dnn_descriptor *of, cudnnBackendAttributeName_t name);
 const dnn_descriptor *dnn_reference(const dnn_descriptor *of, cudnnBackendAttributeName_t name);
 
-/* Whether all was set that must be. */
+/* Whether all mandatory attributes were set. */
 bool dnn_complete(const dnn_descriptor *of);
 
 #endif

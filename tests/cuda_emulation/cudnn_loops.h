@@ -1,4 +1,4 @@
-/* Inside the emulated cuDNN: a convolution as work for a stream, whichever API it came from. */
+/* Private to the emulated cuDNN: a convolution as a task for a stream, for both of its APIs. */
 #ifndef TESTS_CUDA_EMULATION_CUDNN_LOOPS_H
 #define TESTS_CUDA_EMULATION_CUDNN_LOOPS_H
 
@@ -24,22 +24,22 @@ typedef struct conv_job {
         int64_t k, c, h, w;
     } w;
     int64_t pad[2], stride[2], dilation[2], groups;
-    bool tf32;   /* rounds its factors to it */
-    float beta;  /* times what the output held is added */
-    double time; /* in a trial; see libraries.h */
+    bool tf32;   /* rounds its factors to TF32 */
+    float beta;  /* the output's earlier content, times beta, is added */
+    double time; /* pretended time of a trial; see libraries.h */
     float *x_data, *y_data, *w_data;
     unsigned char *workspace;
-    size_t memory; /* of the workspace */
+    size_t memory; /* bytes of the workspace */
 } conv_job;
 
 int64_t conv_x_elems(const conv_job *job);
 int64_t conv_y_elems(const conv_job *job);
 int64_t conv_w_elems(const conv_job *job);
 
-/* Whether the sizes are those of one convolution. */
+/* Whether the sizes fit together. */
 bool conv_fits(const conv_job *job);
 
-/* Of a copy; it overwrites all of its workspace. */
+/* Enqueues a copy of the job. When it runs, it overwrites all of its workspace. */
 cudnnStatus_t conv_enqueue(cudaStream_t stream, const conv_job *job);
 
 cudnnStatus_t dnn_status(cudaError_t error);

@@ -1,4 +1,4 @@
-/* Blocks of fibers: how the kernels of cuda_runtime.h run. A part of it, in a file of its own. */
+/* Runs the kernels of cuda_runtime.h, of which this is a part: each block as a set of fibers. */
 #ifndef TESTS_CUDA_EMULATION_KERNELS_H
 #define TESTS_CUDA_EMULATION_KERNELS_H
 
@@ -12,13 +12,12 @@
 
 constexpr int warpSize = 32;
 
-/* Of the CUDA thread that runs on this thread. Not thread_local, whose variables of other files are reached by a
- * call. */
+/* Of the CUDA thread that runs on this thread. __thread, because thread_local variables of other files cost a call. */
 extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_emulation {
 
-/* A kernel and its arguments, to be run on a stream's thread. */
+/* A launch: a kernel with its arguments, to run on a stream's thread. */
 struct grid {
     const char *kernel;
     dim3 blocks, threads;
@@ -27,28 +26,28 @@ struct grid {
     size_t argument_bytes;
 };
 
-/* Runs it, on this thread. */
+/* Runs the launch on this thread. */
 void run(const grid &of, const void *arguments);
 
-/* MM_OK's equivalent, or why a real device would refuse the launch. */
+/* cudaSuccess, or the error with which a real device would refuse the launch. */
 cudaError_t check(const grid &of);
 
-/* Says on stderr which kernel, block and thread and what, and aborts. */
+/* Prints kernel, block, thread and the text on stderr, and aborts. */
 [[noreturn]] __attribute__((format(printf, 1, 2))) void die(const char *format, ...);
 
 void *dynamic_shared();
 
-/* Waits for the threads of the block that have not ended; how many of them gave a predicate that is not 0. */
+/* Waits for all threads of the block that have not ended; returns the number of those with a true predicate. */
 int block_barrier(bool predicate, const char *file, int line);
 
-/* What the lanes of a warp gave to one operation; those in `present` did. */
+/* The values that the lanes of a warp passed to one operation. present: set of lanes that took part. */
 struct lanes {
     uint32_t present;
     uint64_t value[32];
 };
 
-/* Waits for the lanes in `mask` that have not ended, all of which must do the same operation with the same mask. Valid
- * until this CUDA thread's next operation. */
+/* Waits for the lanes of `mask` that have not ended. All must call the same operation with the same mask. The result is
+ * valid until this CUDA thread's next operation. */
 const lanes &exchange(const char *operation, unsigned mask, uint64_t value);
 
 int lane();

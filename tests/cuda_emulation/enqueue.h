@@ -1,4 +1,4 @@
-/* What the emulated kernels and libraries (cuDNN, cuBLAS) need of the runtime, beside CUDA's own functions. */
+/* Functions of the runtime, besides CUDA's own, for the emulated kernels and libraries (cuDNN, cuBLAS). */
 #ifndef TESTS_CUDA_EMULATION_ENQUEUE_H
 #define TESTS_CUDA_EMULATION_ENQUEUE_H
 
@@ -10,26 +10,28 @@
 extern "C" {
 #endif
 
-/* run(arg) on the stream's thread, in order; it may touch device memory. `arg` (malloc'd, or NULL) is the emulation's
- * from here on, also when this fails: freed after the run, or, where the stream is captured, with the last of the
- * graph, which runs it any number of times: run must leave it as it is. */
+/* Enqueues run(arg) on the stream; it may access device memory. Takes over `arg` (malloc'd, or NULL), even if it
+ * fails, and frees it after the run; or, if the stream is captured, with the graph, which may run it several times, so
+ * run must not change it. */
 cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
-/* What a launch on the stream returns, where nothing is run: an error for one that was destroyed. NULL: the default
- * one, which does not run anything here. */
+/* The error of a launch on the stream, without a launch: that of a destroyed stream. NULL is the default stream, on
+ * which the emulation runs nothing. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);
 
-/* Counts a library's call by its name, as control.h says; the error that was ordered for it, or of the device. */
+/* Counts a library's call by its name (control.h). Returns the error that was set for it, or the device's. */
 cudaError_t cuda_emulation_enter(const char *name);
 
-/* In what cuda_emulation_enqueue runs: as if it had taken so much longer. Events tell it of all streams. */
+/* In a task of cuda_emulation_enqueue: pretends that it took so much longer. Event times of all streams include
+ * that. */
 void cuda_emulation_pass(int64_t ns);
 
-/* The thread's current device; cudaErrorInvalidResourceHandle, and a stray (control.h), unless it is that one. */
+/* cuda_emulation_device: the thread's current device. cuda_emulation_on: cudaErrorInvalidResourceHandle, and a stray
+ * call (control.h), unless `device` is the current one. */
 int cuda_emulation_device(void);
 cudaError_t cuda_emulation_on(int device);
 
-/* What cudaGetLastError returns next on this thread: a launch returns nothing itself. */
+/* Sets the result of the next cudaGetLastError on this thread, because a launch returns nothing. */
 void cuda_emulation_set_last_error(cudaError_t error);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The functions of the kernel language. A part of cuda_runtime.h, in a file of its own. */
+/* The functions of the kernel language. A part of cuda_runtime.h. */
 #ifndef TESTS_CUDA_EMULATION_INTRINSICS_H
 #define TESTS_CUDA_EMULATION_INTRINSICS_H
 
@@ -45,7 +45,7 @@ inline uint32_t votes(const char *operation, unsigned mask, int predicate) {
     return set;
 }
 
-/* The lane's own value where `from` is outside its part of the warp. */
+/* The value of lane `from`; the lane's own value if that is outside its part of the warp. */
 template <typename T> T shuffle(const char *operation, unsigned mask, T value, int from, int width) {
     if (width < 1 || width > 32 || (width & (width - 1))) die("%s of width %d", operation, width);
     const lanes &all = exchange(operation, mask, bits_of(value));
@@ -89,7 +89,7 @@ template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int 
 template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32) {
     return cuda_emulation::shuffle("__shfl_down_sync", mask, value, cuda_emulation::lane() + (int)by, width);
 }
-/* Lanes of an earlier part of the warp may be read, those of a later one not. */
+/* As in CUDA, lanes of an earlier part of the warp can be read, those of a later part cannot. */
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32) {
     const cuda_emulation::lanes &all =
         cuda_emulation::exchange("__shfl_xor_sync", mask, cuda_emulation::bits_of(value));
@@ -125,7 +125,7 @@ CUDA_EMULATION_REDUCE(int, max, a > b ? a : b)
 
 namespace cuda_emulation {
 
-/* The old value, as CUDA's atomics return it. */
+/* Returns the old value, as CUDA's atomics do. */
 template <typename T, typename F> T atomic(T *at, F combine) {
     T old, next;
     __atomic_load(at, &old, __ATOMIC_RELAXED);
@@ -213,7 +213,7 @@ inline unsigned __brev(unsigned x) {
 inline unsigned long long __brevll(unsigned long long x) {
     return (unsigned long long)__brev((unsigned)x) << 32 | __brev((unsigned)(x >> 32));
 }
-/* Selector digits of 8 and more, which would spread a sign, are nobody's business here. */
+/* Selector digits of 8 and more, which replicate a sign, are not supported, because no kernel uses them. */
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     const uint64_t bytes = (uint64_t)b << 32 | a;
     unsigned out = 0;
@@ -251,7 +251,7 @@ inline double __longlong_as_double(long long x) { return cuda_emulation_cast<dou
 
 /* ---------------------------------------------------------------- arithmetic */
 
-/* A conversion that is out of range gives the nearest end of it, NaN gives 0. */
+/* Saturates; NaN becomes 0. */
 inline int __float2int_rz(float x) {
     return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x <= -2147483648.0f ? INT32_MIN : (int)x;
 }
@@ -264,7 +264,7 @@ inline float __int2float_rn(int x) { return (float)x; }
 inline float __uint2float_rn(unsigned x) { return (float)x; }
 inline float __ll2float_rn(long long x) { return (float)x; }
 
-/* Volatile: the compiler must not fuse what these keep apart. */
+/* volatile, so that the compiler does not fuse the operation with another. */
 inline float __fadd_rn(float a, float b) {
     volatile float sum = a + b;
     return sum;
@@ -313,7 +313,7 @@ inline float max(float a, float b) { return fmaxf(a, b); }
 inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
 
-/* ---------------------------------------------------------------- what the host side asks about kernels */
+/* ---------------------------------------------------------------- functions of the host about kernels */
 
 template <typename Kernel> cudaError_t cudaFuncSetAttribute(Kernel *kernel, cudaFuncAttribute attribute, int value) {
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);

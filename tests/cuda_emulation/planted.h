@@ -1,4 +1,4 @@
-/* Kernels with a fault each, that the checker of kernels (check.h) must find, and their twins without. */
+/* Kernels with one fault each, which the checker of kernels (check.h) must find, and the same kernels without it. */
 #ifndef TESTS_CUDA_EMULATION_PLANTED_H
 #define TESTS_CUDA_EMULATION_PLANTED_H
 
@@ -12,7 +12,7 @@ extern "C" {
 
 enum { PLANTED_THREADS = 64, PLANTED_BLOCKS = 2, PLANTED_ELEMS = PLANTED_THREADS * PLANTED_BLOCKS };
 
-/* What kernels may touch: PLANTED_ELEMS each; `fresh` was never written, `host` is not the device's. */
+/* Memory for the kernels, PLANTED_ELEMS elements each. `fresh` was never written; `host` is not device memory. */
 typedef struct planted_memory {
     int *values, *out, *fresh, *host;
 } planted_memory;

@@ -1,6 +1,6 @@
-/* Inside the emulated runtime. It stands for a library that is one for the whole process, so it has globals.
+/* Private to the emulated runtime. It has globals, because the real library is one for the whole process.
  *
- * One lock for everything (runtime.lock); no work of a stream runs under it. */
+ * One lock guards all (runtime.lock); tasks of streams do not run under it. */
 #ifndef TESTS_CUDA_EMULATION_RUNTIME_H
 #define TESTS_CUDA_EMULATION_RUNTIME_H
 
@@ -99,13 +99,13 @@ typedef enum runtime_call {
         CALLS
 } runtime_call;
 
-/* Counts the call; the error that was ordered for it, or of the device. */
+/* Counts the call. Returns the error that was set for it, or the device's. */
 cudaError_t runtime_enter(runtime_call call);
-/* Keeps an error for cudaGetLastError, and gives it. */
+/* Keeps an error for cudaGetLastError, and returns it. */
 cudaError_t runtime_failed(cudaError_t error);
-/* The same of a call that only chooses the thread's context: the device's error is not told by it. */
+/* runtime_enter for a call that only chooses the thread's context; it does not return the device's error. */
 cudaError_t runtime_enter_context(runtime_call call);
-/* Also refused while this thread captures, as what may synchronise is: the capture is then invalid. */
+/* runtime_enter for a call that may synchronise: it fails while this thread captures, and makes the capture invalid. */
 cudaError_t runtime_enter_unsafe(runtime_call call);
 
 #define ENTER(call)                                                                                                    \
@@ -121,33 +121,33 @@ cudaError_t runtime_enter_unsafe(runtime_call call);
 
 /* ---------------------------------------------------------------- the machine (runtime_device.c) */
 
-enum { RUNTIME_DEVICES = 4 }; /* at most */
+enum { RUNTIME_DEVICES = 4 }; /* most devices */
 
 typedef struct runtime_state {
     pthread_mutex_t lock;
-    pthread_cond_t progress; /* a recording is done, a stream has finished something */
+    pthread_cond_t progress; /* a recording is done, or a stream has finished a task */
     int devices;
     bool has_context[RUNTIME_DEVICES];
-    int retained[RUNTIME_DEVICES]; /* how often the primary context is */
+    int retained[RUNTIME_DEVICES]; /* reference counts of the primary contexts */
     size_t used_bytes[RUNTIME_DEVICES];
-    long strays; /* calls that used what is another device's */
+    long strays; /* calls that used objects of a device other than the current one */
     size_t total_bytes, others_bytes;
     cudaError_t fault;
     cuda_emulation_alive alive;
-    long captures;        /* begun so far: each has a number, from 1 */
-    cudaStream_t streams; /* that were made and not destroyed */
+    long captures;        /* number of captures so far; they are numbered from 1 */
+    cudaStream_t streams; /* list of the streams that exist */
 } runtime_state;
 
 extern runtime_state runtime;
 
-/* The calling thread's current device; a thread that has chosen none gets device 0, and the context there. Without the
- * lock. */
+/* The calling thread's current device. A thread that has chosen none gets device 0, and a context there. To be called
+ * without the lock. */
 int runtime_device(void);
-/* As if no thread had chosen a device: but threads other than this one keep what they have. */
+/* Makes this thread one that has chosen no device, and forgets all contexts. Other threads keep theirs. */
 void runtime_forget_contexts(void);
-/* cudaErrorInvalidResourceHandle, counted as a stray, unless the device is the calling thread's current one. CUDA is as
- * strict with launches and recordings; elsewhere it lets the call pass, or makes a context on a device that was not
- * meant. Without the lock. */
+/* cudaErrorInvalidResourceHandle, counted as a stray call, unless the device is the calling thread's current one. CUDA
+ * is as strict with launches and recordings; other calls it allows, or makes a context on a device that was not meant.
+ * To be called without the lock. */
 cudaError_t runtime_on(int device);
 #define ON(device)                                                                                                     \
     do {                                                                                                               \
@@ -157,13 +157,13 @@ cudaError_t runtime_on(int device);
 
 /* ---------------------------------------------------------------- memory (runtime_memory.c) */
 
-/* Between them the CPU may touch the device's memory; they nest, over all threads. Under the lock. */
+/* Between these calls the CPU may access the device's memory. They nest, over all threads. Under the lock. */
 void memory_open_locked(int device);
 void memory_close_locked(int device);
 
 /* ---------------------------------------------------------------- work (runtime_stream.c, runtime_event.c) */
 
-/* One recording of an event; a wait is for the one that was the event's last. Shared; under the lock. */
+/* One recording of an event. A wait is for the recording that was the latest. Reference-counted, under the lock. */
 typedef struct recording {
     int references;
     bool done;
@@ -179,21 +179,21 @@ typedef struct task {
     struct task *next;
     task_kind kind;
     void (*run)(void *arg);
-    void *arg; /* owned, given to `release` */
+    void *arg; /* owned; freed by `release` */
     void (*release)(void *arg);
     recording *recording; /* a reference */
 } task;
 
-/* NULL without memory: arg is released then. */
+/* NULL: out of memory; arg is released then. */
 task *task_create(task_kind kind, void (*run)(void *arg), void *arg, void (*release)(void *arg));
 void task_destroy(task *of);
-/* RUN: does it, unless the device has failed. Without the lock. */
+/* Runs a TASK_RUN, unless the device has failed. To be called without the lock. */
 void task_perform(const task *of);
 
-/* Streams of one capture, at most. */
+/* Most streams of a capture. */
 enum { CAPTURE_STREAMS = 16 };
 
-/* What of each stream of a capture comes before: how many of its nodes. */
+/* Vector clock: per stream of a capture, the number of its nodes that come before. */
 typedef struct capture_clock {
     long nodes[CAPTURE_STREAMS];
 } capture_clock;
@@ -216,8 +216,8 @@ struct CUstream_st {
     task *head, *tail;
     long queued, finished;
     bool stopping, urgent;
-    bool open;        /* its device's memory, for it */
-    capture *capture; /* it takes part in, at `place` */
+    bool open;        /* it has opened its device's memory */
+    capture *capture; /* the capture that it takes part in, as stream `place` of it; NULL: none */
     int place;
 };
 
@@ -225,11 +225,11 @@ struct CUevent_st {
     int device;
     bool timed;
     recording *last;
-    long captured; /* the number of the capture that it was recorded in last; 0: in none */
+    long captured; /* number of the capture that its latest recording is in; 0: none */
     capture_clock clock;
 };
 
-/* Appends, or adds to the capture's graph. The task is owned from here on. `locked` by the caller. */
+/* Appends the task to the stream, or to its capture's graph, and takes it over. Under the lock. */
 cudaError_t stream_append_locked(cudaStream_t stream, task *of);
 
 /* ---------------------------------------------------------------- captures (runtime_graph.c): under the lock */
@@ -237,7 +237,7 @@ cudaError_t stream_append_locked(cudaStream_t stream, task *of);
 void capture_add_node(cudaStream_t stream, task *of);
 void capture_record(cudaStream_t stream, cudaEvent_t event);
 cudaError_t capture_wait(cudaStream_t stream, cudaEvent_t event);
-/* Of this thread's capture, if it has one that forbids what may synchronise. */
+/* The error of a call that may synchronise, if this thread has a capture that forbids it. */
 cudaError_t capture_refuse_unsafe(void);
 void capture_invalidate(capture *of);
 

@@ -1,4 +1,4 @@
-/* What tests of the engine of rules have in common; behind <cmocka.h>. */
+/* Shared by tests of the engine. To be included after <cmocka.h>. */
 #ifndef TESTS_POLICIES_ENGINE_RIG_H
 #define TESTS_POLICIES_ENGINE_RIG_H
 
@@ -13,7 +13,8 @@ static inline void assert_says(const char *word) {
     if (!strstr(mm_last_error(), word)) fail_msg("'%s' does not say '%s'", mm_last_error(), word);
 }
 
-/* x0 -> conv1 -> x1 -> ... -> conv4 -> x4 -> loss, and back; `updates`: each backward step is followed by an update. */
+/* x0 -> conv1 -> x1 -> ... -> conv4 -> x4 -> loss, and the backward pass. updates: an update follows each backward
+ * step. */
 static inline mm_graph *row(bool updates) {
     terse_graph g;
     terse_init(&g, "row");

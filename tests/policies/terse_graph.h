@@ -1,5 +1,5 @@
-/* Small graphs written by hand in few words, and plans of them. Sizes are in units of the alignment, so that peaks are
- * sums. Whatever goes wrong fails the test. */
+/* A short notation for small graphs, and for plans of them. Sizes are in units of the alignment, so that peaks are
+ * sums. Any failure fails the test. */
 #ifndef TESTS_POLICIES_TERSE_GRAPH_H
 #define TESTS_POLICIES_TERSE_GRAPH_H
 
@@ -11,8 +11,8 @@ enum { UNIT = MM_ALIGN };
 
 typedef struct terse_graph {
     mm_graph *graph;
-    size_t workspace_bytes; /* of the steps added next */
-    int i;                  /* in names of tensors and layers '#' stands for it, '<' for one less */
+    size_t workspace_bytes; /* of steps that are added from now on */
+    int i;                  /* '#' in names of tensors and layers stands for i, '<' for i - 1 */
     mm_layer layers[256];
     char names[256][16];
     int n_layers;
@@ -22,8 +22,8 @@ void terse_init(terse_graph *graph, const char *name);
 void terse_persistent(terse_graph *graph, const char *name, int units);
 /* A managed tensor of floats. */
 void terse_map(terse_graph *graph, const char *name, mm_tensor_kind kind, int units);
-/* `uses`: tensors by name: "x" is read, "?x" read for its sign, "=x" written, "+x" modified. The layer is made when it
- * is named first. */
+/* uses: names of tensors; "x" is read, "?x" is read for its sign, "=x" is written, "+x" is modified. A new name of a
+ * layer adds the layer. */
 void terse_step(terse_graph *graph, const char *layer, mm_layer_kind kind, mm_phase phase, const char *uses);
 void terse_inplace(terse_graph *graph, const char *input, const char *output);
 void terse_alias(terse_graph *graph, const char *input, const char *output);
@@ -36,20 +36,20 @@ typedef struct planned {
     mm_plan *plan;
 } planned;
 
-/* Facts with the codecs "zfp:rate=8" (every map's code takes `code_bytes`) and "mask". */
+/* Facts with the codecs "zfp:rate=8", whose codes all have `code_bytes`, and "mask". */
 mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
 
 /* Plans, as published (when=always) unless the policy says otherwise, and proves the plan. */
 void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);
 void planned_done(planned *planned);
 
-/* The nodes in issue order: a step by its layer's name, with ' in the backward pass, ~ when it is run again; (x
- * encoded, >x out, <x in, x) decoded. Returns text. */
+/* Writes the nodes in issue order: "conv" a forward step, "conv'" a backward step, "~conv" a recomputation; "(x"
+ * encode, ">x" out, "<x" in, "x)" decode. Returns text. */
 const char *terse_tell(const mm_plan *plan, char *text, size_t capacity);
 
 /* Whether the first segments of two tensors begin at the same place. */
 bool same_place(const planned *planned, const char *a, const char *b);
-/* The tensor's n-th segment, or NULL. */
+/* The tensor's n-th segment; NULL: it has fewer. */
 const mm_segment *segment_of(const planned *planned, const char *tensor, int n);
 
 #endif
