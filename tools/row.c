@@ -230,7 +230,7 @@ static json_t *host_other_bytes(const row *r) {
 }
 
 static bool is_lossy(const row *r) {
-    return requirement_is_lossy(r->policy) || (r->policy_now && requirement_is_lossy(r->policy_now));
+    return r->lossy || requirement_is_lossy(r->policy) || (r->policy_now && requirement_is_lossy(r->policy_now));
 }
 
 static json_t *to_json(const row *r) {

@@ -15,6 +15,7 @@ typedef struct row {
     const char
         *policy_now; /* the policy at the end, if it is a substitute or was switched to; else NULL. Borrowed from the
                                session's texts */
+    bool lossy;      /* a policy that it is switched to is lossy */
     int64_t ladder_steps; /* substitutions because memory was short */
     int threads;          /* CPU threads that it computed on; 0: on another device */
     int64_t batch;

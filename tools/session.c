@@ -358,6 +358,7 @@ void session_name_row(const session *s, row *r) {
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->fuse, sizeof r->fuse, s->config.target.fuse);
     r->policy = s->config.policies.text[0];
+    for (int p = 1; p < s->config.policies.n; p++) r->lossy |= requirement_is_lossy(s->config.policies.text[p]);
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n_codecs;
     if (mm_policy_codecs(r->policy, specs, &n_codecs) == MM_OK && n_codecs > 0)

@@ -120,8 +120,8 @@ static void the_hosts_memory_is_counted_by_session(void **state) {
     target_fini(&t);
 }
 
-/* Of the budget only what the plan takes is in memory. One thread: how much of its scratch memory oneDNN touches with several
- * depends on which of them comes first. */
+/* Of the budget only what the plan takes is in memory. One thread: with several, how much of its scratch memory oneDNN
+ * touches differs from run to run. */
 static void a_large_budget_takes_no_memory(void **state) {
     (void)state;
     enum { BUDGET = 1 << 30, COST = 64 << 20 };
