@@ -98,8 +98,7 @@ static void a_batch_norm_that_runs_again_is_given_its_statistics(void **state) {
     mm_policy policy;
     assert_int_equal(mm_policy_parse("recompute:when=always", &policy), MM_OK);
     assert_int_equal(mm_planned_init(&planned, &policy, graph, "host"), MM_OK);
-    const mm_limits limits = {
-        .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
+    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
     assert_int_equal(mm_planned_make(&planned, &policy, graph, &limits), MM_OK);
     mm_policy_fini(&policy);
     for (int i = 0; i < planned.plan->n_nodes; i++) {

@@ -115,8 +115,7 @@ static mm_status plan(const suite_net *s, const char *spec, int64_t budget, int6
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
     MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, NETS_SGD, lowered));
-    mm_limits limits = {
-        .device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_plan_base((*lowered)->graph)};
+    mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_plan_base((*lowered)->graph)};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
     mm_status status = tell_rates(planned, s->device);
     if (status == MM_OK) status = mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
