@@ -46,6 +46,14 @@ bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer) {
     return !param->with || nets_attr_is_told(nets_attr_find(layer->op, param->with), &layer->attrs);
 }
 
+const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_CAPACITY]) {
+    static const char *const formats[] = {[NETS_INIT_CONSTANT] = "%g",
+                                          [NETS_INIT_NORMAL_FAN_OUT] = "normal, variance %g / fan out",
+                                          [NETS_INIT_UNIFORM_FAN_IN] = "uniform in +-%g / sqrt(fan in)"};
+    snprintf(text_out, NETS_INIT_TEXT_CAPACITY, formats[init->kind], init->value);
+    return text_out;
+}
+
 const char *nets_params_text(nets_op_kind op, char text_out[NETS_PARAMS_TEXT_CAPACITY]) {
     const nets_param_spec *param;
     size_t at = 0;

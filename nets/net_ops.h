@@ -120,6 +120,9 @@ const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]);
 /* The operation's i-th parameter, NULL past the last; and whether the layer has it. */
 const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i);
 bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer);
+/* "1"; "normal, variance 2 / fan out". Returns text_out. */
+enum { NETS_INIT_TEXT_CAPACITY = 64 };
+const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_CAPACITY]);
 /* "weight [channels], with bias: bias [channels]"; "" if there are none. Returns text_out. */
 const char *nets_params_text(nets_op_kind op, char text_out[NETS_PARAMS_TEXT_CAPACITY]);
 

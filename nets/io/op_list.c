@@ -20,6 +20,22 @@ static void print_attr(FILE *stream, const nets_attr *attr, bool in_depth) {
     if (in_depth) fprintf(stream, "  %-13s %s\n", "", attr->what);
 }
 
+static const char *training_text(const nets_param_spec *param) {
+    if (!param->learned) return "statistics, not learned";
+    return param->decayed ? "learned, decayed" : "learned, not decayed";
+}
+
+static void print_params(FILE *stream, nets_op_kind op) {
+    const nets_param_spec *param;
+    char init[NETS_INIT_TEXT_CAPACITY];
+    if (nets_param_spec_of(op, 0)) fprintf(stream, "\n  %-13s shape, initial value\n", "parameter");
+    for (int i = 0; (param = nets_param_spec_of(op, i)); i++) {
+        fprintf(stream, "  %-13s [%s]%s%s\n", param->name, param->dims, param->with ? ", with " : "",
+                param->with ? param->with : "");
+        fprintf(stream, "  %-13s %s; %s\n", "", nets_init_text(&param->init, init), training_text(param));
+    }
+}
+
 static void print_op(FILE *stream, nets_op_kind op, bool in_depth) {
     const nets_op_info *info = nets_op_info_of(op);
     fprintf(stream, "%s: %s\n", info->name, info->what);
@@ -28,8 +44,7 @@ static void print_op(FILE *stream, nets_op_kind op, bool in_depth) {
     else if (info->max_inputs > 1 || in_depth)
         fprintf(stream, "  inputs: %d\n", info->max_inputs);
     fprintf(stream, "  output: %s\n", info->output);
-    char params[NETS_PARAMS_TEXT_CAPACITY];
-    if (in_depth && *nets_params_text(op, params)) fprintf(stream, "  parameters: %s\n", params);
+    if (in_depth) print_params(stream, op);
     const nets_attr *attr = nets_attr_of(op, 0);
     if (in_depth && attr) fprintf(stream, "\n  %-13s %-7s %-13s %s\n", "attribute", "type", "default", "allowed");
     for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) print_attr(stream, attr, in_depth);
@@ -66,16 +81,28 @@ static json_t *attr_json(const nets_attr *attr) {
                      "rule", attr->rule ? attr->rule->text : NULL, "allowed", nets_attr_range_text(attr, range));
 }
 
+static json_t *params_json(nets_op_kind op) {
+    const nets_param_spec *param;
+    char init[NETS_INIT_TEXT_CAPACITY];
+    json_t *all = json_array();
+    for (int i = 0; (param = nets_param_spec_of(op, i)); i++)
+        json_array_append_new(all,
+                              json_pack("{s:s, s:s, s:s?, s:s, s:b, s:b}", "name", param->name, "shape", param->dims,
+                                        "with", param->with, "initial", nets_init_text(&param->init, init), "learned",
+                                        param->learned, "decayed", param->decayed));
+    return all;
+}
+
 static json_t *op_json(nets_op_kind op) {
     const nets_op_info *info = nets_op_info_of(op);
     const nets_attr *attr;
     char params[NETS_PARAMS_TEXT_CAPACITY];
     json_t *attrs = json_array();
     for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) json_array_append_new(attrs, attr_json(attr));
-    return json_pack("{s:s, s:s, s:i, s:i, s:s, s:s?, s:o, s:o}", "op", info->name, "what", info->what, "inputs_least",
-                     info->min_inputs, "inputs_most", info->max_inputs, "output", info->output, "parameters",
-                     *nets_params_text(op, params) ? params : NULL, "attributes", attrs, "example",
-                     json_loads(info->example, 0, NULL));
+    return json_pack("{s:s, s:s, s:i, s:i, s:s, s:s?, s:o, s:o, s:o}", "op", info->name, "what", info->what,
+                     "inputs_least", info->min_inputs, "inputs_most", info->max_inputs, "output", info->output,
+                     "parameters", *nets_params_text(op, params) ? params : NULL, "parameter_list", params_json(op),
+                     "attributes", attrs, "example", json_loads(info->example, 0, NULL));
 }
 
 static mm_status print_json(FILE *stream, nets_op_kind first, nets_op_kind end) {

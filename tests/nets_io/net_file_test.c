@@ -396,7 +396,16 @@ static void what_is_printed_of_operations_is_what_the_parser_enforces(void **sta
         assert_int_equal(kind, o + 1);
         if (parse_around(layer, &net) != MM_OK) fail_msg("%s's example: %s", text_of(op, "op"), mm_last_error());
         assert_int_equal(nets_net_layer(net, 1)->op, kind);
-        assert_int_equal(nets_net_layer(net, 1)->n_params > 0, json_is_string(json_object_get(op, "parameters")));
+        const nets_layer *made = nets_net_layer(net, 1);
+        const json_t *params = json_object_get(op, "parameter_list");
+        assert_int_equal(made->n_params > 0, json_is_string(json_object_get(op, "parameters")));
+        for (int p = made->first_param; p < made->first_param + made->n_params; p++) {
+            const nets_param *param = nets_net_param(net, p);
+            const json_t *told = json_array_get(params, (size_t)param->place);
+            assert_string_equal(strrchr(param->name, '.') + 1, text_of(told, "name"));
+            assert_int_equal(param->learned, json_is_true(json_object_get(told, "learned")));
+            assert_int_equal(param->decayed, json_is_true(json_object_get(told, "decayed")));
+        }
         nets_net_destroy(net);
         json_array_foreach(attrs, a, attr) {
             assert_ptr_equal(nets_attr_find(kind, text_of(attr, "name")), nets_attr_of(kind, a));
@@ -431,6 +440,12 @@ static void an_operation_is_printed_in_depth(void **state) {
             assert_non_null(strstr(text, attr->what));
         }
         assert_non_null(strstr(text, info->output));
+        const nets_param_spec *param;
+        for (int i = 0; (param = nets_param_spec_of(op, i)); i++) {
+            snprintf(line, sizeof line, "  %-13s [%s]", param->name, param->dims);
+            assert_non_null(strstr(text, line));
+            assert_non_null(strstr(text, nets_init_text(&param->init, value)));
+        }
         assert_non_null(strstr(text, info->example));
     }
     char params[NETS_PARAMS_TEXT_CAPACITY];
