@@ -1,5 +1,5 @@
-/* AdamW's formula for one element (optimizer.h), the same text on every device: it gives the same bits on the host and on
- * CUDA's emulation. float32, but for what all elements of an update have in common. */
+/* AdamW's formula (optimizer.h) for one element. All devices compile this text, so the host and the CUDA emulation give
+ * the same bits. Elements are computed in float32, the constants of an update in float64. */
 #ifndef NETS_ADAMW_H
 #define NETS_ADAMW_H
 
@@ -9,18 +9,18 @@
 #include "nets/optimizer.h"
 
 #ifndef NETS_ADAMW_FUNCTION
-#define NETS_ADAMW_FUNCTION static inline /* kernels call it too, and say so */
+#define NETS_ADAMW_FUNCTION static inline /* .cu files define it with __device__ */
 #endif
 
-/* Constants of one update. */
+/* What all elements of one update have in common. */
 typedef struct nets_adamw_factors {
     float take1, keep2, take2; /* 1 - beta1, beta2, 1 - beta2 */
     float rate;                /* lr / (1 - beta1^t) */
     float root;                /* 1 / sqrt(1 - beta2^t) */
-    float decay, eps;          /* lr weight_decay */
+    float decay, eps;          /* decay: lr * weight_decay */
 } nets_adamw_factors;
 
-/* By squaring: no library's pow, since two of them may differ. */
+/* base^exponent, by squaring: the pow of two libraries may differ in the last bit. */
 NETS_ADAMW_FUNCTION double nets_adamw_power(double base, uint32_t exponent) {
     double power = 1;
     for (; exponent; exponent >>= 1, base *= base)
@@ -28,7 +28,7 @@ NETS_ADAMW_FUNCTION double nets_adamw_power(double base, uint32_t exponent) {
     return power;
 }
 
-/* Of the t-th update, from 1. */
+/* The constants of the t-th update; t from 1. */
 NETS_ADAMW_FUNCTION nets_adamw_factors nets_adamw_factors_at(const nets_optimizer *o, uint32_t t, float lr) {
     nets_adamw_factors f;
     f.take1 = (float)(1 - o->beta1);
@@ -41,7 +41,7 @@ NETS_ADAMW_FUNCTION nets_adamw_factors nets_adamw_factors_at(const nets_optimize
     return f;
 }
 
-/* The new weight; the averages move. */
+/* Returns the new weight, and updates the averages of the gradient and of its square. */
 NETS_ADAMW_FUNCTION float nets_adamw_move(nets_adamw_factors f, float weight, float gradient, float *average,
                                           float *square) {
     const float m = *average + f.take1 * (gradient - *average);

@@ -14,14 +14,14 @@ struct nets_exec {
     nets_lowered *lowered;
     nets_optimizer optimizer;
     bool prepared;
-    nets_update_param *params; /* of the update step: the learned parameters */
-    int n_params, n_checked;   /* behind them, running statistics */
+    nets_update_param *params; /* of the update step: n_params learned parameters, then running statistics */
+    int n_params, n_checked;   /* n_checked: both together */
     nets_slots slots;
     nets_kept kept;                          /* in training */
-    nets_staging staging;                    /* its stream NULL: batches come over the compute stream */
-    void *recorded_images, *recorded_labels; /* where the recorded iteration looks for its batch */
-    int64_t ladder_steps;                    /* of the manager, when last looked at */
-    int64_t enqueue_ns;                      /* spent in it by the calling thread */
+    nets_staging staging;                    /* its stream NULL: batches are copied on the compute stream */
+    void *recorded_images, *recorded_labels; /* where the recorded iteration reads its batch */
+    int64_t ladder_steps;                    /* mm_stats.ladder_steps when last read */
+    int64_t enqueue_ns;                      /* nets_exec_enqueue_ns */
 };
 
 static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor tensor) {
@@ -33,7 +33,7 @@ static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor
     return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
 }
 
-/* A persistent tensor's place, the same for the manager's life. NULL for an absent tensor. */
+/* A persistent tensor's address, the same for the manager's life. NULL for an absent tensor. */
 static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
 }

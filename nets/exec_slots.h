@@ -1,5 +1,5 @@
-/* What the host and the device pass each other in an iteration: pinned memory for a batch, its learning rate and its
- * result, in a ring, so that the next batch can be put there while the device works on the last one. */
+/* The pinned memory through which the CPU and the device exchange a batch, its learning rate and its result. It is a
+ * ring of slots: the next batch is written while the device reads the last one. */
 #ifndef NETS_EXEC_SLOTS_H
 #define NETS_EXEC_SLOTS_H
 
@@ -10,7 +10,7 @@ typedef struct nets_slot {
     int32_t *labels;
     float *lr;
     nets_result *result;
-    mm_event *done; /* recorded once the iteration is enqueued */
+    mm_event *done; /* recorded behind the iteration's last work */
 } nets_slot;
 
 typedef struct nets_slots {
@@ -18,15 +18,15 @@ typedef struct nets_slots {
     mm_device *device;
     void *memory;
     int64_t bytes;
-    int64_t submitted, collected; /* iterations; the i-th has slot i % NETS_AHEAD */
+    int64_t submitted, collected; /* iterations; the i-th uses slot i % NETS_AHEAD */
 } nets_slots;
 
-/* Bytes that a batch and its learning rate take, each part aligned. */
+/* Bytes of a batch and its learning rate, each part aligned. */
 int64_t nets_slot_batch_bytes(int64_t images_bytes, int64_t labels_bytes);
 
-/* Reserves the memory, on the device of the stream. Undo with fini, also where it failed. */
+/* Reserves the memory through the stream's device. Call fini also after a failure. */
 MM_CHECKED mm_status nets_slots_init(nets_slots *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes);
-/* Waits for iterations that were not collected. Legal on a zeroed one. */
+/* Waits for iterations that are not collected, and releases the memory. Legal on a zeroed one. */
 void nets_slots_fini(nets_slots *slots);
 
 static inline nets_slot *nets_slots_next(nets_slots *slots) { return &slots->slot[slots->submitted % NETS_AHEAD]; }

@@ -1,29 +1,30 @@
-/* Which layers of a net are computed as one, in lowering: what memory passes cost is most of what such layers cost.
+/* Fusion: which layers of a net lowering computes as one operation. Such layers are bound by memory bandwidth, so every
+ * pass over memory that is saved counts.
  *
  *   batch norm -> ReLU, batch norm -> sum with another layer -> ReLU     one operation (nets_op_desc.relu)
  *   convolution or linear layer with a bias -> ReLU                      the bias is added by the ReLU (attrs.bias)
  *
- * where what is between them has no other consumer. The net stays as it is: names, parameters and files. So do all
- * bits: a sum over several consumers' gradients is taken in the same order. Internal to lowering. */
+ * Layers are fused where the outputs between them have no other consumer. The net's names, parameters and files do not
+ * change. Neither do any bits: gradients of several consumers are summed in the same order. Internal to lowering. */
 #ifndef NETS_FUSE_H
 #define NETS_FUSE_H
 
 #include "nets/net.h"
 
 typedef struct nets_fused {
-    int within; /* the layer that computes it: itself, or the ReLU behind it */
-    /* Of a ReLU: */
-    int norm;   /* the batch norm that it computes; -1 */
-    int addend; /* the layer whose output is added between; -1 */
-    int biased; /* the layer whose bias it adds; -1 */
-    /* Of a convolution or linear layer: */
-    bool no_bias; /* its bias is added by the ReLU behind it */
+    int within; /* the layer that computes this one: itself, or the ReLU behind it */
+    /* For a ReLU; -1: none. */
+    int norm;   /* the batch norm that it computes */
+    int addend; /* the layer whose output it adds between batch norm and ReLU */
+    int biased; /* the layer whose bias it adds */
+    /* For a convolution or linear layer. */
+    bool no_bias; /* the ReLU behind it adds its bias */
 } nets_fused;
 
-/* Every layer by itself. `fused_out`: one of each layer. */
+/* Fuses nothing. `fused_out` has one element for each layer. */
 void nets_fuse_none(const nets_net *net, nets_fused *fused_out);
 
-/* As much as can be. `consumers`: scratch, one of each layer. */
+/* Fuses as much as possible. `fused_out` and the scratch `consumers` have one element for each layer. */
 void nets_fuse(const nets_net *net, int *consumers, nets_fused *fused_out);
 
 #endif

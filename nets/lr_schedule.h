@@ -7,13 +7,13 @@
 enum { NETS_SCHEDULE_STEPS = 8 };
 
 typedef enum nets_schedule_id {
-    NETS_SCHEDULE_STEP,   /* `rate`, multiplied by `factor` at each of the iterations `at[0 .. n)`, which increase */
-    NETS_SCHEDULE_COSINE, /* rises to `rate` in equal parts over `warmup` iterations, then falls as half a cosine, to
-                             reach zero after `iterations`: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts */
+    NETS_SCHEDULE_STEP,   /* `rate`, multiplied by `factor` at each of the rising iterations at[0] .. at[n - 1] */
+    NETS_SCHEDULE_COSINE, /* rises linearly to `rate` over `warmup` iterations, then falls as half a cosine and reaches
+                             zero after `iterations`: Loshchilov and Hutter, "SGDR", ICLR 2017, without restarts */
     NETS_SCHEDULES
 } nets_schedule_id;
 
-/* All zero but for the rate: constant. */
+/* With all but the rate zero: a constant rate. */
 typedef struct nets_schedule {
     nets_schedule_id id;
     float rate, factor;
@@ -22,11 +22,12 @@ typedef struct nets_schedule {
     int64_t warmup, iterations;
 } nets_schedule;
 
-/* Reads "constant" or "cosine[,warmup=N]" into the id and the warmup. MM_ERR_INVALID: says what there is. */
+/* Reads "constant" or "cosine[,warmup=N]" into the id and the warmup. MM_ERR_INVALID: any other text; the message lists
+ * the schedules. */
 MM_CHECKED mm_status nets_schedule_parse(const char *text, nets_schedule *schedule);
 
-/* MM_ERR_INVALID: a rate or factor that is not positive and finite, too many steps, steps that do not increase, a warmup
- * as long as all iterations. */
+/* MM_ERR_INVALID: a rate or factor is not positive and finite, there are too many steps, the steps do not rise, or the
+ * warmup is as long as all iterations. */
 MM_CHECKED mm_status nets_schedule_check(const nets_schedule *schedule);
 
 /* The rate of an iteration, from 0. */

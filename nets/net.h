@@ -1,9 +1,9 @@
-/* A network as data: layers in order of execution, each with its operation, attributes and inputs. Nothing here knows
- * a device, a batch size or how anything is computed; nets/lower.h turns a net into graphs.
+/* A network as data: layers in order of execution, each with its operation, attributes and inputs. A net knows no
+ * device, no batch size, and not how anything is computed; nets/lower.h turns it into graphs.
  *
- * A net holds shapes of one sample, such as an image of {height, width, channels}; a batch is given when asked, and is
- * outermost: images are NHWC.
- * Names are torchvision's ("layer1.0.conv1", "layer1.0.conv1.weight"), weights have torchvision's dims and order. */
+ * A net's shapes are those of one sample, such as an image of {height, width, channels}. With a batch, its size is the
+ * outermost dimension: images are NHWC. Names are torchvision's ("layer1.0.conv1", "layer1.0.conv1.weight"), and
+ * weights have torchvision's dims and order. */
 #ifndef NETS_NET_H
 #define NETS_NET_H
 
@@ -11,8 +11,8 @@
 
 enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_PARAM_NAME_CAPACITY = 128 };
 
-/* Every operation that computes: NETS_<FIRST> is its number, nets_info_<second> its description (nets/ops), and
- * nets_host_op_<second> and nets_cuda_op_<second> what computes it on each device. */
+/* Every operation except the data. NETS_<FIRST> is its number, nets_info_<second> its description (nets/ops), and
+ * nets_host_op_<second> and nets_cuda_op_<second> are its implementations on the devices. */
 /* clang-format off */
 #define NETS_OPS(OP)                     \
     OP(CONV, conv)                       \
@@ -49,26 +49,27 @@ typedef struct nets_shape {
     int64_t dims[MM_RANK_MAX];
 } nets_shape;
 
-/* What an operation is told. A member that is zero was not told: nets_add fills in the default, if it has one. Defaults
- * and ranges are net_attrs.c's; `mm nets --ops` prints them. Pairs are {height, width}. */
+/* An operation's attributes. Zero means not given: nets_add fills in the default, if there is one. Defaults and ranges
+ * are in the operations' descriptions (net_ops.h); `mm nets --ops` prints them. Pairs are {height, width}. */
 typedef struct nets_attrs {
     int64_t out_channels; /* conv, conv_transpose, linear */
     int64_t kernel[2];    /* conv, conv_transpose, pools */
     int64_t stride[2];    /* conv, conv_transpose, pools: by default the kernel's */
-    int64_t pad[2]; /* conv, pools: zeros (max_pool: nothing) around the input, on both sides; conv_transpose: what
-                              is cut off its output */
-    int64_t output_pad[2]; /* conv_transpose: rows and columns more, below and on the right; less than the stride */
+    /* conv, pools: rows and columns added on each side of the input, zeros in all but max_pool, which skips them;
+     * conv_transpose: rows and columns cut off each side of the output */
+    int64_t pad[2];
+    int64_t output_pad[2]; /* conv_transpose: rows and columns added below and on the right; less than the stride */
     int64_t dilation[2];   /* conv, conv_transpose: steps between the kernel's elements */
-    int64_t groups;        /* conv, conv_transpose: of channels, each convolved for itself */
-    bool bias;             /* conv, conv_transpose, linear; a ReLU's when lowering gave it one (fuse.h) */
-    bool ceil_mode;   /* pools: a last window may reach beyond the image, if it begins in it or in the padding before */
-    bool exclude_pad; /* avg_pool: divide by the elements inside the image only (torch divides by the kernel's) */
+    int64_t groups;        /* conv, conv_transpose: groups of channels, each convolved by itself */
+    bool bias;             /* conv, conv_transpose, linear; also a ReLU to which fusion gave one (fuse.h) */
+    bool ceil_mode;   /* pools: the last window may end beyond the padded image, but not begin in the padding behind */
+    bool exclude_pad; /* avg_pool: divide by the number of elements inside the image, not by the kernel's as torch */
     int64_t size;     /* lrn: channels of a window, odd */
     float alpha, beta, k; /* lrn: y = x / (k + alpha / size * sum of x^2)^beta */
     int64_t scale[2];     /* upsample: the factor */
     bool bilinear;        /* upsample: else nearest */
-    int64_t out_size[2];  /* crop: height and width of what is kept */
-    int64_t offset[2];    /* crop: what is cut off at the top and left */
+    int64_t out_size[2];  /* crop: height and width of the part that is kept */
+    int64_t offset[2];    /* crop: rows and columns cut off at the top and on the left */
     bool center;          /* crop: the offset is half of what is cut off, rounded down */
     float eps;            /* batch_norm */
     float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new */
@@ -81,13 +82,13 @@ typedef struct nets_layer {
     int inputs[NETS_MAX_INPUTS]; /* indices of earlier layers */
     int n_inputs;
     nets_attrs attrs; /* defaults filled in */
-    nets_shape
-        shape;       /* of its output for one sample, at most MM_RANK_MAX - 1 dims. An image: height, width, channels */
+    /* Of its output for one sample, at most MM_RANK_MAX - 1 dims. An image: height, width, channels. */
+    nets_shape shape;
     int first_param; /* its parameters are [first_param, first_param + n_params) of the net's */
     int n_params;
 } nets_layer;
 
-/* A tensor that outlives iterations: learned, or running statistics. */
+/* A tensor of a layer that outlives iterations: learned, or running statistics. */
 typedef struct nets_param {
     char name[NETS_PARAM_NAME_CAPACITY]; /* "layer1.0.conv1.weight" */
     int layer;
@@ -100,17 +101,18 @@ typedef struct nets_param {
 
 typedef struct nets_net nets_net;
 
-/* Building. The first failure is kept: later adds do nothing and return -1, nets_net_finish reports it; so a builder
- * needs no checks in between. */
+/* Building. The net keeps the first failure: later adds do nothing and return -1, and nets_net_finish reports it. So a
+ * builder needs no checks in between. */
 MM_CHECKED mm_status nets_net_create(const char *name, nets_net **net_out);
 void nets_net_destroy(nets_net *net);
 
-/* The batch, layer 0: f32 samples of that shape, or images; labels below `classes`. One of them, once, first. */
+/* Adds the data, layer 0: f32 samples of any shape, or images; labels are below `classes`. A builder calls one of them,
+ * once, first. */
 int nets_add_samples(nets_net *net, const nets_shape *shape, int64_t classes);
 int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels, int64_t classes);
 
-/* Appends a layer, its inputs being layers returned earlier; -1 on failure (a bad name or attribute, an input that does
- * not fit: the message names the layer). `attrs` NULL: none. */
+/* Appends a layer and returns its index. `inputs` are indices of earlier layers; `attrs` NULL: none given. -1 on
+ * failure: a bad name or attribute, or an input that does not fit; the message names the layer. */
 int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, const int *inputs,
              int n_inputs);
 /* With one input. */
@@ -128,13 +130,13 @@ int nets_net_params(const nets_net *net);
 const nets_param *nets_net_param(const nets_net *net, int param);
 /* The parameter's index, or -1. */
 int nets_net_find_param(const nets_net *net, const char *name);
-/* Labels of one image: one, or one for each pixel of the loss's input. */
+/* Labels of one image: 1, or one for each pixel of the loss's input. */
 int64_t nets_net_labels(const nets_net *net);
-/* How many learned numbers it has. */
+/* How many learned numbers the net has. */
 int64_t nets_net_learned_elems(const nets_net *net);
 
-/* A layer's output for a batch: of images {n, height, width, channels}. MM_ERR_INVALID: batch < 1, or above 2^60
- * elements. */
+/* The shape of a layer's output for a batch; of images {n, height, width, channels}. MM_ERR_INVALID: the batch is below
+ * 1, or the output has more than 2^60 elements. */
 MM_CHECKED mm_status nets_net_shape(const nets_net *net, int layer, int64_t batch, nets_shape *shape_out);
 
 /* How many elements a shape has. */
@@ -143,7 +145,7 @@ static inline int64_t nets_shape_elems(const nets_shape *shape) {
     for (int d = 0; d < shape->rank; d++) elems *= shape->dims[d];
     return elems;
 }
-/* Its last dimension, and how many times that is there: of images, channels and pixels. */
+/* The last dimension, and the product of all others: an image batch's channels and pixels. */
 static inline int64_t nets_shape_channels(const nets_shape *shape) { return shape->dims[shape->rank - 1]; }
 static inline int64_t nets_shape_rows(const nets_shape *shape) {
     return nets_shape_elems(shape) / nets_shape_channels(shape);

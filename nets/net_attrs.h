@@ -1,7 +1,7 @@
-/* The attributes that a layer can be told, as data: what each is called, its type, what it is where nobody tells it, and
- * what it may be. Whatever reads, checks, fills in, prints or documents attributes walks these lists: each operation has
- * its own, in its description (net_ops.h). A new attribute is a field of nets_attrs and a line for each operation that
- * takes it; they may differ in what it may be. */
+/* The attributes of layers as data: each one's name, type, default and range. Each operation has a list of them in its
+ * description (net_ops.h); reading, checking, filling in, printing and documenting attributes all walk these lists. A
+ * new attribute is a field of nets_attrs and a line in the list of each operation that takes it. Operations may give
+ * one attribute different ranges. */
 #ifndef NETS_NET_ATTRS_H
 #define NETS_NET_ATTRS_H
 
@@ -11,7 +11,7 @@
 
 enum {
     NETS_ATTR_TEXT_CAPACITY = 128,
-    NETS_MAX_EXTENT = 1 << 24 /* of one dimension: keeps sums of a few of them far from overflow */
+    NETS_MAX_EXTENT = 1 << 24 /* of one dimension: sums and products of two are far from overflow */
 };
 
 typedef enum nets_attr_type {
@@ -20,19 +20,19 @@ typedef enum nets_attr_type {
     NETS_ATTR_REAL
 } nets_attr_type; /* int64_t, bool, float */
 
-/* What an attribute is where it is not told. */
+/* The default of an attribute that is not given. */
 typedef enum nets_attr_default {
     NETS_DEFAULT_VALUE,
-    NETS_DEFAULT_NONE,   /* it must be told */
+    NETS_DEFAULT_NONE,   /* it must be given */
     NETS_DEFAULT_KERNEL, /* the kernel's value */
 } nets_attr_default;
 
-/* What values must have in common with others of the layer, besides their range. */
+/* A condition on an attribute's values besides their range, which may depend on the layer's other attributes. */
 typedef struct nets_attr_rule {
     const char *text;  /* "at most half the kernel" */
     const char *other; /* the attribute that it depends on; NULL: none */
     bool of_input;     /* it depends on the first input's shape */
-    /* Of element d; `in`: the first input's shape. Attributes on earlier lines are filled in. */
+    /* Whether element d satisfies it; `in` is the first input's shape. Attributes on earlier lines are filled in. */
     bool (*holds)(const nets_layer *layer, const nets_shape *in, size_t d);
 } nets_attr_rule;
 
@@ -42,43 +42,44 @@ typedef struct nets_attr {
     size_t offset, bytes; /* in nets_attrs */
     const char *what;     /* one line */
     nets_attr_default from;
-    double value;                       /* with NETS_DEFAULT_VALUE, of each element */
-    double least, most;                 /* of each element */
-    bool least_excluded, most_excluded; /* that number itself is not allowed */
+    double value;                       /* each element's default, with NETS_DEFAULT_VALUE */
+    double least, most;                 /* each element's range */
+    bool least_excluded, most_excluded; /* the bound itself is not allowed */
     const nets_attr_rule *rule;         /* NULL: none */
 } nets_attr;
 
 /* The i-th attribute that the operation takes, NULL past the last. */
 const nets_attr *nets_attr_of(nets_op_kind op, size_t i);
-/* How many numbers it is: 1, or 2 for {height, width}; and the size of one. */
+/* How many numbers the attribute has, 1 or 2 ({height, width}), and the size of one. */
 size_t nets_attr_elems(const nets_attr *attr);
 size_t nets_attr_elem_bytes(const nets_attr *attr);
-/* The attribute of that name, NULL if the operation takes none such. */
+/* The operation's attribute of that name; NULL if it takes none. */
 const nets_attr *nets_attr_find(nets_op_kind op, const char *name);
 
-/* "from 1 to 16777216, odd", "true or false"; and "1", "the kernel's", "required". They return text_out. */
+/* The range ("from 1 to 16777216, odd", "true or false") and the default ("1", "the kernel's", "required") as text.
+ * They return text_out. */
 const char *nets_attr_range_text(const nets_attr *attr, char text_out[NETS_ATTR_TEXT_CAPACITY]);
 const char *nets_attr_default_text(const nets_attr *attr, char text_out[NETS_ATTR_TEXT_CAPACITY]);
 
-/* MM_ERR_INVALID: a value that was told is out of range; the message names `layer`, the attribute, its range and the
- * value. (Rules are not looked at.) */
+/* MM_ERR_INVALID: a given value is out of range; the message names `layer`, the attribute, its range and the value.
+ * Rules are not checked. */
 MM_CHECKED mm_status nets_attr_check(const nets_attr *attr, const char *layer, const nets_attrs *attrs);
 
-/* Fills in what a layer was not told (what is zero), and checks all: ranges and rules. `in`: the first input's shape.
- * MM_ERR_INVALID as nets_attr_check. */
+/* Fills in the defaults of a layer's attributes that are zero, and checks all ranges and rules. `in`: the first input's
+ * shape. MM_ERR_INVALID as nets_attr_check. */
 MM_CHECKED mm_status nets_attrs_complete(nets_layer *layer, const nets_shape *in);
 
-/* Whether both have the same value of it; of all that any operation takes. */
+/* Whether a and b have the same value of one attribute, and of all attributes that any operation takes. */
 bool nets_attr_equal(const nets_attr *attr, const nets_attrs *a, const nets_attrs *b);
 bool nets_attrs_equal(const nets_attrs *a, const nets_attrs *b);
-/* Its value: "3", "[3, 1]", "true", "0.25"; a pair of equals is one number. Read back, it gives the same bits. Also
- * what JSON calls a value. Returns text_out. */
+/* The attribute's value as a JSON value: "3", "[3, 1]", "true", "0.25". A pair of equal numbers is one number. Read
+ * back, it gives the same bits. Returns text_out. */
 const char *nets_attr_text(const nets_attr *attr, const nets_attrs *attrs, char text_out[NETS_ATTR_TEXT_CAPACITY]);
 
-/* What a finished net's layer has to be told to become what it is: its attributes, with those back at zero that the
- * operation fills in with the same value. MM_ERR_UNSUPPORTED: it has a value that the table does not know it takes. */
+/* The attributes from which a finished net's layer can be built again: those whose value is the operation's default are
+ * zero. MM_ERR_UNSUPPORTED: the layer has a value of an attribute that is not in its operation's list. */
 MM_CHECKED mm_status nets_attrs_told(const nets_net *net, int layer, nets_attrs *told_out);
-/* Whether a value of it is one to mention: not zero. */
+/* Whether the attribute's value is given: not zero. */
 bool nets_attr_is_told(const nets_attr *attr, const nets_attrs *told);
 
 #endif

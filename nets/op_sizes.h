@@ -1,4 +1,4 @@
-/* Sizes that every backend counts in. Internal. */
+/* Arithmetic on sizes that the backends share. Internal. */
 #ifndef NETS_OP_SIZES_H
 #define NETS_OP_SIZES_H
 
@@ -7,7 +7,7 @@
 /* Elements of an NHWC tensor. */
 static inline int64_t nets_elems(const int64_t dims[4]) { return dims[0] * dims[1] * dims[2] * dims[3]; }
 
-/* Offsets within a workspace are kept as aligned as the workspace is. */
+/* Rounds up to a workspace's alignment, 256 bytes: parts of one are as aligned as the whole. */
 static inline int64_t nets_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static inline int64_t nets_larger(int64_t a, int64_t b) { return a > b ? a : b; }

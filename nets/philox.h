@@ -1,12 +1,13 @@
-/* Philox4x32-10, a counter-based generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The
- * same key and counter give the same four words anywhere, so random numbers need not be stored to be replayed. */
+/* Philox4x32-10, a counter-based random number generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+ * SC 2011. The same key and counter give the same four words on every device, so a dropout that is recomputed needs no
+ * stored numbers. */
 #ifndef NETS_PHILOX_H
 #define NETS_PHILOX_H
 
 #include <stdint.h>
 
 #ifndef NETS_PHILOX_FUNCTION
-#define NETS_PHILOX_FUNCTION static inline /* kernels call it too, and say so */
+#define NETS_PHILOX_FUNCTION static inline /* .cu files define it with __device__ */
 #endif
 
 NETS_PHILOX_FUNCTION void nets_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]) {

@@ -1,5 +1,5 @@
-/* What a tensor is to a step of a layer: the names by which operations say what they read and write (net_ops.h), and by
- * which what computes them finds its tensors (op.h). */
+/* Roles: what a tensor is to a step of a layer. Operations' descriptions say by role what they read and write
+ * (net_ops.h), and their implementations get their tensors by role (op.h). */
 #ifndef NETS_ROLE_H
 #define NETS_ROLE_H
 
@@ -7,45 +7,44 @@
 
 enum { NETS_MAX_SAVED = 4 };
 
-/* Those with a number at most come in a row: role + i is that of the i-th. */
+/* Where a layer can have several of a kind, role + i is that of the i-th. */
 typedef enum nets_role {
     NETS_WORKSPACE, /* scratch of the op; no tensor */
     NETS_X,         /* inputs */
     NETS_X2,
     NETS_X_LAST = NETS_X + NETS_MAX_INPUTS - 1,
-    NETS_Y,     /* output. Of the loss in training: the probabilities */
+    NETS_Y,     /* output; of the loss in training, the probabilities */
     NETS_PARAM, /* parameters, in the order of the operation's list */
     NETS_PARAM_LAST = NETS_PARAM + NETS_MAX_PARAMS - 1,
     NETS_SAVED, /* what the forward saves for the backward, in the order of the operation's list */
     NETS_SAVED_LAST = NETS_SAVED + NETS_MAX_SAVED - 1,
     NETS_LABELS,     /* i32 [n], or one for each of X's pixels [n, h, w] */
-    NETS_RNG,        /* i32 [5]: seed low and high word, iteration low and high word; not 0: updates are halted */
+    NETS_RNG,        /* i32 [5]: the seed's and the iteration's low and high words; the last not 0: updates halted */
     NETS_LOSS_VALUE, /* [1], mean over the labels */
-    NETS_CORRECT,    /* i32 [1], how many labels had the highest score. A label that is no class fails the stream, or,
-                        where a device cannot do that, makes this -1 - the label's place, the first one's: its loss
-                        is not a number, its gradient zero */
+    NETS_CORRECT,    /* i32 [1], for how many labels their class had the highest score. A label that is not a class
+                        fails the stream. A device that cannot do that writes -1 - i here, i being the first such
+                        label's index; that label's loss is NaN and its gradient zero */
     NETS_DY,         /* the loss's gradient by Y */
-    NETS_DX,         /* by the inputs; absent where nobody needs it */
+    NETS_DX,         /* the gradients by the inputs; absent where nobody needs them */
     NETS_DX2,
     NETS_DX_LAST = NETS_DX + NETS_MAX_INPUTS - 1,
-    NETS_EARLIER, /* what other consumers of X contributed to its gradient; to be added into DX; absent: nothing */
+    NETS_EARLIER, /* the sum of other consumers' gradients by X, to be added to DX; absent: nothing to add */
     NETS_EARLIER2,
     NETS_EARLIER_LAST = NETS_EARLIER + NETS_MAX_INPUTS - 1,
-    NETS_DPARAM, /* by the parameters */
+    NETS_DPARAM, /* the gradients by the parameters */
     NETS_DPARAM_LAST = NETS_DPARAM + NETS_MAX_PARAMS - 1,
     NETS_ROLES,
 
-    /* Names for some of them, where an operation's list has them in this order. */
-    NETS_W = NETS_PARAM, /* weight, batch norm's scale */
-    NETS_B,              /* bias, batch norm's shift */
-    NETS_MEAN,           /* batch norm's running statistics; absent where the op is recomputed: they stay as they are */
+    /* The first parameters and saved tensors by name, for the operations that have them in this order. */
+    NETS_W = NETS_PARAM, /* weight; batch norm's scale */
+    NETS_B,              /* bias; batch norm's shift */
+    NETS_MEAN,           /* batch norm's running statistics; absent in a recomputation, which must not change them */
     NETS_VAR,
     NETS_DW = NETS_DPARAM,
     NETS_DB,
-    NETS_SAVED_MEAN = NETS_SAVED, /* batch norm's, of the batch, [c] */
-    NETS_SAVED_VAR,               /* biased, as it normalises */
-    NETS_INDEX = NETS_SAVED       /* max_pool's: u8, as its output: which of the window's elements, row by row, was the
-                                     maximum */
+    NETS_SAVED_MEAN = NETS_SAVED, /* batch norm: the batch's mean, [c] */
+    NETS_SAVED_VAR,               /* batch norm: the batch's biased variance, [c] */
+    NETS_INDEX = NETS_SAVED       /* max_pool: u8, of Y's shape: the maximum's index in its window, row by row */
 } nets_role;
 
 enum { NETS_RNG_WORDS = 5, NETS_RNG_HALTED = 4 };
