@@ -92,39 +92,12 @@ static void seed_iteration_and_layer_each_change_the_choices(void **state) {
     op_rig_fini(&first);
 }
 
-static void both_ways_in_place_give_the_same_bits(void **state) {
-    (void)state;
-    op_rig apart, together;
-    start(&apart);
-    start(&together);
-    together.args.at[NETS_Y] = together.args.at[NETS_X];
-    together.args.at[NETS_DX] = together.args.at[NETS_DY];
-    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
-        op_rig_run(&apart, phase);
-        op_rig_run(&together, phase);
-    }
-    assert_memory_equal(apart.storage[NETS_Y], together.storage[NETS_X], (size_t)apart.bytes[NETS_Y]);
-    assert_memory_equal(apart.storage[NETS_DX], together.storage[NETS_DY], (size_t)apart.bytes[NETS_Y]);
-    op_rig_fini(&apart);
-    op_rig_fini(&together);
-}
-
-static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
-    (void)state;
-    op_rig rig;
-    start(&rig);
-    op_rig_check_earlier(&rig);
-    op_rig_fini(&rig);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_words),
         cmocka_unit_test(forward_drops_at_the_rate_and_scales_the_rest),
         cmocka_unit_test(backward_replays_the_forwards_choices),
         cmocka_unit_test(seed_iteration_and_layer_each_change_the_choices),
-        cmocka_unit_test(both_ways_in_place_give_the_same_bits),
-        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     OP_RIG_RUN(tests);
 }

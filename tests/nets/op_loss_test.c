@@ -94,14 +94,6 @@ static void gradient_matches_differences_also_in_place(void **state) {
     op_rig_fini(&rig);
 }
 
-static void probabilities_are_the_same_in_place(void **state) {
-    (void)state;
-    op_rig rig;
-    start(&rig, true);
-    op_rig_check_inplace(&rig, MM_FORWARD, NETS_X, NETS_Y);
-    op_rig_fini(&rig);
-}
-
 /* The forward of a rig that has a bad label: the stream fails, or, where it cannot, the outputs say which it is. */
 static void check_refused(op_rig *rig, int label, const char *words) {
     assert_int_equal(nets_op_enqueue(rig->op, MM_FORWARD, &rig->args, rig->stream), MM_OK);
@@ -149,24 +141,14 @@ static void pixels_of_a_map_count_as_images_do(void **state) {
     op_rig_fini(&maps);
 }
 
-static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
-    (void)state;
-    op_rig rig;
-    start(&rig, true);
-    op_rig_check_earlier(&rig);
-    op_rig_fini(&rig);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_is_the_mean_cross_entropy),
         cmocka_unit_test(correct_counts_labels_of_the_highest_score),
         cmocka_unit_test(huge_scores_do_not_overflow),
         cmocka_unit_test(gradient_matches_differences_also_in_place),
-        cmocka_unit_test(probabilities_are_the_same_in_place),
         cmocka_unit_test(label_out_of_range_is_refused),
         cmocka_unit_test(pixels_of_a_map_count_as_images_do),
-        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
     };
     OP_RIG_RUN(tests);
 }

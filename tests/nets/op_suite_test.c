@@ -1,0 +1,388 @@
+/* What every operation does, over a table of cases: its output is what its definition says, in training and evaluation;
+ * gradients match central differences; an earlier contribution is added to the input's gradient; bits depend neither on
+ * where tensors lie, nor on whether outputs are written over inputs that they may be written over, nor, of the gradients
+ * by parameters, on whether the one by the input is wanted. What only one operation does is tested in its own file. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/nets/op_formula.h"
+
+/* ---------------------------------------------------------------- inputs that are not just random */
+
+/* Distinct values, further apart than a difference's step, in a scrambled order. */
+static void fill_distinct(op_rig *rig) {
+    float *x = op_rig_floats(rig, NETS_X);
+    const int64_t n = op_rig_elems(rig, NETS_X);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 389 % n - n / 2) * 0.01f; /* a prime that does not divide n */
+}
+
+static void fill_norm(op_rig *rig) {
+    for (int c = 0; c < nets_shape_channels(&rig->desc.y); c++) {
+        op_rig_floats(rig, NETS_MEAN)[c] = 0.01f * (float)c;
+        op_rig_floats(rig, NETS_VAR)[c] = 1.0f + 0.1f * (float)c;
+        op_rig_floats(rig, NETS_X)[c] += (float)c; /* an outlier, so that channels differ */
+    }
+}
+
+static void fill_dropout(op_rig *rig) {
+    memcpy(rig->args.at[NETS_RNG], (const uint32_t[4]){12345, 678, 9, 0}, 16);
+    rig->args.layer = 4;
+}
+
+static void fill_labels(op_rig *rig) {
+    int32_t *labels = rig->args.at[NETS_LABELS];
+    const int64_t classes = nets_shape_channels(&rig->desc.x[0]);
+    for (int64_t i = 0; i < nets_shape_rows(&rig->desc.x[0]); i++) labels[i] = (int32_t)(3 * i % classes);
+}
+
+/* ---------------------------------------------------------------- operations */
+
+typedef enum op_check {
+    ADDS_EARLIER_INPLACE = 1, /* and is made for an earlier contribution or for none */
+    FORWARD_INPLACE = 2,      /* in training */
+    EVALUATION_INPLACE = 4,
+    BACKWARD_INPLACE = 8,
+} op_check;
+
+/* Differences of what is linear in each argument are exact but for rounding. Of what is curved the step is small, so that
+ * the curvature's part stays below the tolerance; a batch norm's sums over all outputs round more. */
+static const struct operation {
+    double (*formula)(const op_rig *rig, int64_t e); /* NULL: it has its own tests */
+    void (*fill)(op_rig *rig);
+    double tolerance; /* of the output */
+    float step;       /* of differences; 0: it has its own tests */
+    double deviation; /* of gradients, as a share of the largest */
+    unsigned checks;
+} OPERATIONS[NETS_OP_KINDS] = {
+    [NETS_CONV] = {op_formula_conv, NULL, 1e-4, 0.25f, 1e-3, ADDS_EARLIER_INPLACE},
+    [NETS_CONV_TRANSPOSE] = {op_formula_conv_transpose, NULL, 1e-4, 0.25f, 1e-3, ADDS_EARLIER_INPLACE},
+    [NETS_LINEAR] = {op_formula_linear, NULL, 1e-4, 0.25f, 1e-3, 0},
+    [NETS_LRN] = {op_formula_lrn, NULL, 1e-6, 0.01f, 1e-3, EVALUATION_INPLACE | BACKWARD_INPLACE},
+    [NETS_MAX_POOL] = {op_formula_max_pool, fill_distinct, 0, 0.004f, 1e-3, 0},
+    [NETS_AVG_POOL] = {op_formula_avg_pool, NULL, 1e-5, 0.25f, 1e-3, 0},
+    [NETS_GLOBAL_AVG_POOL] = {op_formula_avg_pool, NULL, 1e-5, 0.25f, 1e-3, 0},
+    [NETS_UPSAMPLE] = {op_formula_upsample, NULL, 1e-5, 0.25f, 1e-3, 0},
+    [NETS_CROP] = {op_formula_crop, NULL, 0, 0.25f, 1e-3, 0},
+    [NETS_ADD] = {op_formula_add, NULL, 1e-6, 0.25f, 1e-3, FORWARD_INPLACE},
+    [NETS_RELU] = {op_formula_relu, NULL, 0, 0, 0, FORWARD_INPLACE | EVALUATION_INPLACE | BACKWARD_INPLACE},
+    [NETS_DROPOUT] = {NULL, fill_dropout, 0, 0.25f, 1e-3, FORWARD_INPLACE | BACKWARD_INPLACE},
+    [NETS_BATCH_NORM] = {NULL, fill_norm, 0, 0.01f, 1e-2, EVALUATION_INPLACE | BACKWARD_INPLACE},
+    [NETS_LOSS] = {NULL, fill_labels, 0, 0, 0, FORWARD_INPLACE},
+};
+
+typedef struct op_case {
+    const char *name;
+    nets_op_kind kind;
+    nets_attrs attrs;
+    int64_t x[4];
+    int64_t y[2]; /* height and width of the output; 0: whatever they are */
+    bool
+        sums_by_image; /* the host's library sums up a batch of one, as an earlier contribution asks, in another order */
+} op_case;
+
+static const struct operation *operation_of(const op_case *c) { return &OPERATIONS[c->kind]; }
+
+static void start(op_rig *rig, const op_case *c, bool training, bool wants_dx) {
+    op_rig_init(rig, c->kind, &c->attrs, c->x, training, wants_dx);
+    if (operation_of(c)->fill) operation_of(c)->fill(rig);
+}
+
+/* ---------------------------------------------------------------- checks */
+
+static void check_output(const op_case *c, const op_rig *rig) {
+    const uint8_t *index = rig->args.at[NETS_INDEX];
+    if (c->y[0]) assert_int_equal(rig->desc.y.dims[1], c->y[0]);
+    if (c->y[1]) assert_int_equal(rig->desc.y.dims[2], c->y[1]);
+    for (int64_t e = 0; operation_of(c)->formula && e < op_rig_elems(rig, NETS_Y); e++) {
+        const double y = op_rig_floats(rig, NETS_Y)[e], expected = operation_of(c)->formula(rig, e);
+        if (!(fabs(y - expected) <= operation_of(c)->tolerance))
+            fail_msg("element %lld is %g, by its definition %g", (long long)e, y, expected);
+        if (c->kind == NETS_MAX_POOL && index) assert_int_equal(index[e], op_formula_max_index(rig, e));
+    }
+}
+
+static void check_outputs(const op_case *c) {
+    for (int training = 0; training < 2; training++) {
+        op_rig rig;
+        start(&rig, c, training, training);
+        if (c->kind == NETS_MAX_POOL) assert_int_equal(rig.args.at[NETS_INDEX] != NULL, training);
+        op_rig_run(&rig, MM_FORWARD);
+        check_output(c, &rig);
+        op_rig_fini(&rig);
+    }
+}
+
+static void check_gradients(const op_case *c) {
+    const struct operation *o = operation_of(c);
+    op_rig rig;
+    if (o->step == 0) return;
+    start(&rig, c, true, true);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    for (int i = 0; i < rig.desc.n_inputs; i++)
+        op_rig_check_gradient(&rig, (nets_role)(NETS_X + i), (nets_role)(NETS_DX + i), o->step, o->deviation);
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        if (rig.storage[NETS_DPARAM + i])
+            op_rig_check_gradient(&rig, (nets_role)(NETS_PARAM + i), (nets_role)(NETS_DPARAM + i), o->step,
+                                  o->deviation);
+    op_rig_fini(&rig);
+}
+
+/* A check of the rig's, on a fresh one. */
+static void check_fresh(const op_case *c, void (*check)(op_rig *rig)) {
+    op_rig rig;
+    start(&rig, c, true, true);
+    check(&rig);
+    op_rig_fini(&rig);
+}
+
+static void check_same(const op_rig *a, const void *b, nets_role role) {
+    if (b && memcmp(a->args.at[role], b, (size_t)a->bytes[role]) != 0) fail_msg("role %d has other bits", (int)role);
+}
+
+/* The gradients by parameters are the same, too. */
+static void check_inplace(const op_case *c, bool training, mm_phase phase, nets_role input, nets_role output) {
+    op_rig apart, together;
+    start(&apart, c, training, training);
+    start(&together, c, training, training);
+    together.args.at[output] = together.args.at[input];
+    for (mm_phase p = MM_FORWARD; p <= phase; p++) {
+        op_rig_run(&apart, p);
+        op_rig_run(&together, p);
+    }
+    check_same(&apart, together.args.at[output], output);
+    for (int i = 0; phase == MM_BACKWARD && i < NETS_MAX_PARAMS; i++)
+        check_same(&apart, together.storage[NETS_DPARAM + i], (nets_role)(NETS_DPARAM + i));
+    op_rig_fini(&apart);
+    op_rig_fini(&together);
+}
+
+static void check_without_dx(const op_case *c) {
+    op_rig with, without;
+    start(&with, c, true, true);
+    start(&without, c, true, false);
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD && with.storage[NETS_DPARAM]; phase++) {
+        op_rig_run(&with, phase);
+        op_rig_run(&without, phase);
+    }
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        check_same(&with, without.storage[NETS_DPARAM + i], (nets_role)(NETS_DPARAM + i));
+    op_rig_fill(&with, NETS_DY, 5); /* as it was at first: it is only read */
+    check_same(&with, without.storage[NETS_DY], NETS_DY);
+    op_rig_fini(&with);
+    op_rig_fini(&without);
+}
+
+static void check_case(void **state) {
+    const op_case *c = *state;
+    const unsigned checks = operation_of(c)->checks;
+    check_outputs(c);
+    check_gradients(c);
+    if (!c->sums_by_image) check_fresh(c, op_rig_check_earlier);
+    check_fresh(c, op_rig_check_places);
+    check_without_dx(c);
+    if (checks & ADDS_EARLIER_INPLACE) {
+        check_fresh(c, op_rig_check_earlier_inplace);
+        check_fresh(c, op_rig_check_made_for_earlier);
+    }
+    if (checks & FORWARD_INPLACE) check_inplace(c, true, MM_FORWARD, NETS_X, NETS_Y);
+    if (checks & EVALUATION_INPLACE) check_inplace(c, false, MM_FORWARD, NETS_X, NETS_Y);
+    if (checks & BACKWARD_INPLACE) check_inplace(c, true, MM_BACKWARD, NETS_DY, NETS_DX);
+}
+
+/* ---------------------------------------------------------------- cases */
+
+static const op_case CASES[] = {
+    {"conv_3x3", NETS_CONV, {.out_channels = 24, .kernel = {3, 3}, .pad = {1, 1}, .bias = true}, .x = {3, 6, 5, 16}},
+    {"conv_1x1_strided", NETS_CONV, {.out_channels = 32, .kernel = {1, 1}, .stride = {2, 2}}, .x = {2, 8, 8, 16}},
+    {"conv_of_three_channels_and_odd_sizes",
+     NETS_CONV,
+     {.out_channels = 7, .kernel = {5, 3}, .stride = {2, 1}, .pad = {2, 0}, .bias = true},
+     .x = {2, 9, 7, 3}},
+    {"conv_of_two_groups",
+     NETS_CONV,
+     {.out_channels = 32, .kernel = {3, 3}, .pad = {1, 1}, .groups = 2, .bias = true},
+     .x = {3, 6, 5, 16}},
+    {"conv_of_two_groups_of_many_channels",
+     NETS_CONV,
+     {.out_channels = 32, .kernel = {3, 3}, .groups = 2, .bias = true},
+     .x = {2, 5, 5, 64}},
+    {"conv_of_groups_of_odd_sizes",
+     NETS_CONV,
+     {.out_channels = 15, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 3},
+     .x = {2, 6, 7, 9}},
+    {"conv_of_a_group_for_each_channel",
+     NETS_CONV,
+     {.out_channels = 16, .kernel = {3, 3}, .pad = {1, 1}, .groups = 16, .bias = true},
+     .x = {3, 6, 5, 16}},
+    {"conv_of_two_channels_for_each_group",
+     NETS_CONV,
+     {.out_channels = 14, .kernel = {3, 3}, .stride = {2, 2}, .groups = 7},
+     .x = {2, 7, 7, 7}},
+    {"conv_dilated",
+     NETS_CONV,
+     {.out_channels = 16, .kernel = {3, 3}, .pad = {2, 4}, .dilation = {2, 4}, .bias = true},
+     .x = {2, 9, 10, 16}},
+    {"conv_dilated_and_strided",
+     NETS_CONV,
+     {.out_channels = 6, .kernel = {2, 3}, .stride = {2, 1}, .dilation = {3, 1}},
+     .x = {3, 8, 6, 5}},
+    {"conv_of_dilated_groups",
+     NETS_CONV,
+     {.out_channels = 32, .kernel = {3, 3}, .pad = {2, 2}, .dilation = {2, 2}, .groups = 2},
+     .x = {2, 7, 7, 32}},
+    {"conv_of_one_row", NETS_CONV, {.out_channels = 24, .kernel = {1, 7}, .pad = {0, 3}}, .x = {3, 6, 5, 16}},
+    {"conv_of_one_column",
+     NETS_CONV,
+     {.out_channels = 24, .kernel = {7, 1}, .pad = {3, 0}, .bias = true},
+     .x = {3, 6, 5, 16}},
+    {"conv_1x1", NETS_CONV, {.out_channels = 24, .kernel = {1, 1}, .bias = true}, .x = {3, 6, 5, 16}},
+    {"conv_1x1_of_odd_sizes", NETS_CONV, {.out_channels = 7, .kernel = {1, 1}}, .x = {2, 9, 7, 3}},
+    {"conv_1x1_of_one_pixel", NETS_CONV, {.out_channels = 1, .kernel = {1, 1}}, .x = {1, 1, 1, 1}},
+    {"conv_1x1_of_groups", NETS_CONV, {.out_channels = 6, .kernel = {1, 1}, .groups = 3}, .x = {2, 4, 3, 9}},
+    {"conv_1x1_padded",
+     NETS_CONV,
+     {.out_channels = 6, .kernel = {1, 1}, .pad = {1, 1}},
+     .x = {2, 4, 3, 9},
+     .sums_by_image = true},
+    {"conv_transpose_doubling",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true},
+     .x = {2, 4, 3, 16},
+     .y = {8, 6}},
+    {"conv_transpose_overlapping",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 16, .kernel = {4, 4}, .stride = {2, 2}},
+     .x = {2, 4, 3, 16},
+     .y = {10, 8}},
+    {"conv_transpose_padding_is_cut_off",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 5, .kernel = {4, 3}, .stride = {2, 1}, .pad = {1, 1}, .bias = true},
+     .x = {2, 4, 3, 16},
+     .y = {8, 3}},
+    {"conv_transpose_output_padding_is_reached",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 16, .kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .output_pad = {1, 1}},
+     .x = {2, 4, 3, 16},
+     .y = {8, 6}},
+    {"conv_transpose_output_padding_is_the_bias",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 6, .kernel = {1, 1}, .stride = {3, 3}, .output_pad = {2, 1}, .bias = true},
+     .x = {2, 4, 3, 16},
+     .y = {12, 8}},
+    {"conv_transpose_of_groups",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 32, .kernel = {3, 3}, .stride = {2, 2}, .groups = 2, .bias = true},
+     .x = {2, 4, 3, 16},
+     .y = {9, 7}},
+    {"conv_transpose_of_dilated_groups",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 6, .kernel = {3, 2}, .dilation = {2, 3}, .groups = 2},
+     .x = {2, 3, 4, 4},
+     .y = {7, 7}},
+    {"linear_of_pixels", NETS_LINEAR, {.out_channels = 10, .bias = true}, .x = {5, 1, 1, 64}},
+    {"linear_without_bias", NETS_LINEAR, {.out_channels = 10}, .x = {5, 1, 1, 64}},
+    {"linear_flattens_maps_in_torch_order", NETS_LINEAR, {.out_channels = 10, .bias = true}, .x = {3, 4, 2, 16}},
+    {"linear_of_no_multiple_of_a_vector", NETS_LINEAR, {.out_channels = 10, .bias = true}, .x = {2, 6, 6, 37}},
+    {"linear_of_one_image", NETS_LINEAR, {.out_channels = 10, .bias = true}, .x = {1, 1, 1, 33}},
+    {"linear_of_one_map", NETS_LINEAR, {.out_channels = 10, .bias = true}, .x = {1, 3, 3, 8}},
+    {"lrn", NETS_LRN, {.size = 5, .alpha = 2, .beta = 0.75f, .k = 2}, .x = {2, 3, 2, 11}},
+    {"lrn_of_alexnet", NETS_LRN, {.size = 5, .alpha = 1e-4f, .beta = 0.75f, .k = 2}, .x = {2, 2, 2, 96}},
+    {"lrn_to_the_power_of_a_half", NETS_LRN, {.size = 3, .alpha = 1, .beta = 0.5f, .k = 1}, .x = {2, 3, 2, 11}},
+    {"lrn_to_another_power", NETS_LRN, {.size = 7, .alpha = 3, .beta = 1.5f, .k = 0.5f}, .x = {2, 3, 2, 11}},
+    {"lrn_over_one_channel", NETS_LRN, {.size = 1, .alpha = 1}, .x = {2, 3, 2, 11}},
+    {"lrn_over_most_channels", NETS_LRN, {.size = 21, .alpha = 4}, .x = {2, 3, 2, 11}},
+    {"lrn_over_more_than_all_channels", NETS_LRN, {.size = 101, .alpha = 20}, .x = {2, 3, 2, 11}},
+    {"lrn_of_one_channel", NETS_LRN, {.size = 5, .alpha = 1}, .x = {3, 2, 2, 1}},
+    {"max_pool_overlapping", NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, .x = {2, 7, 6, 16}},
+    {"max_pool_with_gaps", NETS_MAX_POOL, {.kernel = {2, 2}, .stride = {3, 3}}, .x = {2, 7, 6, 5}, .y = {2, 2}},
+    {"max_pool_ceil_with_gaps",
+     NETS_MAX_POOL,
+     {.kernel = {2, 2}, .stride = {3, 3}, .ceil_mode = true},
+     .x = {2, 7, 6, 5},
+     .y = {3, 2}},
+    {"max_pool_ceil_overlapping",
+     NETS_MAX_POOL,
+     {.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true},
+     .x = {2, 7, 6, 5},
+     .y = {3, 3}},
+    {"max_pool_ceil_padded",
+     NETS_MAX_POOL,
+     {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true},
+     .x = {2, 7, 6, 5},
+     .y = {4, 4}},
+    {"max_pool_ceil_no_window_in_the_padding",
+     NETS_MAX_POOL,
+     {.kernel = {2, 2}, .stride = {2, 2}, .pad = {1, 0}, .ceil_mode = true},
+     .x = {2, 7, 6, 5},
+     .y = {4, 3}},
+    {"max_pool_ceil_no_column_in_the_padding",
+     NETS_MAX_POOL,
+     {.kernel = {4, 4}, .stride = {4, 4}, .pad = {0, 2}, .ceil_mode = true},
+     .x = {2, 7, 6, 5},
+     .y = {2, 2}},
+    {"avg_pool_counts_the_padding",
+     NETS_AVG_POOL,
+     {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}},
+     .x = {2, 7, 6, 16}},
+    {"avg_pool_without_the_padding",
+     NETS_AVG_POOL,
+     {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .exclude_pad = true},
+     .x = {2, 7, 6, 16}},
+    {"avg_pool_ceil_with_gaps",
+     NETS_AVG_POOL,
+     {.kernel = {2, 2}, .stride = {3, 3}, .ceil_mode = true},
+     .x = {2, 7, 6, 5}},
+    {"avg_pool_ceil_overlapping",
+     NETS_AVG_POOL,
+     {.kernel = {3, 3}, .stride = {2, 2}, .ceil_mode = true},
+     .x = {2, 7, 6, 5}},
+    {"avg_pool_ceil_without_the_padding",
+     NETS_AVG_POOL,
+     {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}, .ceil_mode = true, .exclude_pad = true},
+     .x = {2, 7, 6, 5}},
+    {"global_avg_pool", NETS_GLOBAL_AVG_POOL, {0}, .x = {2, 7, 6, 16}},
+    {"upsample_nearest", NETS_UPSAMPLE, {.scale = {2, 2}}, .x = {2, 3, 4, 5}, .y = {6, 8}},
+    {"upsample_nearest_of_rows", NETS_UPSAMPLE, {.scale = {3, 1}}, .x = {2, 3, 4, 5}, .y = {9, 4}},
+    {"upsample_nearest_by_much", NETS_UPSAMPLE, {.scale = {7, 5}}, .x = {1, 5, 3, 16}, .y = {35, 15}},
+    {"upsample_bilinear", NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, .x = {2, 3, 4, 5}, .y = {6, 8}},
+    {"upsample_bilinear_of_columns",
+     NETS_UPSAMPLE,
+     {.scale = {1, 3}, .bilinear = true},
+     .x = {2, 3, 4, 5},
+     .y = {3, 12}},
+    {"upsample_bilinear_by_much",
+     NETS_UPSAMPLE,
+     {.scale = {8, 4}, .bilinear = true},
+     .x = {1, 5, 3, 16},
+     .y = {40, 12}},
+    {"upsample_nearest_of_one_pixel", NETS_UPSAMPLE, {.scale = {4, 4}}, .x = {2, 1, 1, 3}, .y = {4, 4}},
+    {"upsample_bilinear_of_one_pixel",
+     NETS_UPSAMPLE,
+     {.scale = {4, 4}, .bilinear = true},
+     .x = {2, 1, 1, 3},
+     .y = {4, 4}},
+    {"crop_at_an_offset", NETS_CROP, {.out_size = {3, 2}, .offset = {4, 1}}, .x = {2, 7, 6, 3}, .y = {3, 2}},
+    {"crop_at_the_corner", NETS_CROP, {.out_size = {3, 2}}, .x = {2, 7, 6, 3}, .y = {3, 2}},
+    {"crop_of_columns", NETS_CROP, {.out_size = {7, 2}, .offset = {0, 4}}, .x = {2, 7, 6, 3}, .y = {7, 2}},
+    {"crop_of_the_middle", NETS_CROP, {.out_size = {4, 3}, .center = true}, .x = {2, 7, 6, 3}, .y = {4, 3}},
+    {"crop_of_all", NETS_CROP, {.out_size = {7, 6}}, .x = {2, 7, 6, 3}, .y = {7, 6}},
+    {"add", NETS_ADD, {0}, .x = {3, 5, 7, 9}},
+    {"relu", NETS_RELU, {0}, .x = {3, 5, 7, 9}},
+    {"dropout", NETS_DROPOUT, {.p = 0.3f}, .x = {3, 5, 7, 9}},
+    {"batch_norm", NETS_BATCH_NORM, {0}, .x = {4, 3, 5, 24}},
+    {"loss", NETS_LOSS, {0}, .x = {5, 1, 1, 7}},
+};
+enum { N_CASES = sizeof CASES / sizeof *CASES };
+
+int main(void) {
+    struct CMUnitTest tests[N_CASES];
+    for (int i = 0; i < N_CASES; i++)
+        tests[i] = (struct CMUnitTest){CASES[i].name, check_case, NULL, NULL, (void *)(uintptr_t)&CASES[i]};
+    OP_RIG_RUN(tests);
+}
