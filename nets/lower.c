@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nets/fuse.h"
+#include "nets/lower_shared.h"
 #include "nets/net_ops.h"
 
 /* What is known of a layer's output while lowering. */
@@ -56,19 +57,12 @@ static int first_of(const unit *u, int input) {
 
 /* ---------------------------------------------------------------- tensors */
 
-static mm_status add_tensor(lowering *lo, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
-                            const int64_t *dims, const char *name, mm_tensor *tensor_out) {
-    mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .dtype = dtype, .rank = rank};
-    memcpy(desc.dims, dims, (size_t)rank * sizeof dims[0]);
-    return mm_graph_add_tensor(lo->out->graph, &desc, tensor_out);
-}
-
 /* A managed tensor named after a layer. */
 static mm_status add_named(lowering *lo, int layer, mm_tensor_kind kind, mm_dtype dtype, const nets_shape *shape,
                            const char *prefix, const char *suffix, mm_tensor *tensor_out) {
     char name[2 * NETS_NAME_CAPACITY];
     snprintf(name, sizeof name, "%s%s.%s", prefix, nets_net_layer(lo->out->net, layer)->name, suffix);
-    return add_tensor(lo, kind, MM_MANAGED, dtype, shape->rank, shape->dims, name, tensor_out);
+    return nets_lower_tensor(lo->out->graph, kind, MM_MANAGED, dtype, shape->rank, shape->dims, name, tensor_out);
 }
 
 /* A map of a layer's output shape. */
@@ -77,54 +71,6 @@ static mm_status add_map(lowering *lo, int layer, mm_tensor_kind kind, const cha
     nets_shape shape;
     MM_TRY(nets_net_shape(lo->out->net, layer, lo->out->batch, &shape));
     return add_named(lo, layer, kind, lo->backend->maps, &shape, prefix, suffix, tensor_out);
-}
-
-static mm_status add_param_tensors(lowering *lo, int index) {
-    const nets_param *param = nets_net_param(lo->out->net, index);
-    nets_param_tensors *tensors = &lo->out->params[index];
-    MM_TRY(add_tensor(lo, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank, param->dims,
-                      param->name, &tensors->value));
-    if (!param->learned || lo->out->mode != NETS_TRAIN) return MM_OK;
-    char name[NETS_PARAM_NAME_CAPACITY + 16];
-    snprintf(name, sizeof name, "grad.%s", param->name);
-    MM_TRY(
-        add_tensor(lo, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->gradient));
-    MM_TRY(mm_graph_set_weight(lo->out->graph, tensors->gradient, tensors->value));
-    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(lo->out->optimizer);
-    for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
-        snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
-        MM_TRY(add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name, &tensors->state[k]));
-        MM_TRY(mm_graph_set_weight(lo->out->graph, tensors->state[k], tensors->value));
-    }
-    return MM_OK;
-}
-
-/* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
-static mm_status add_params(lowering *lo) {
-    const nets_net *net = lo->out->net;
-    const int64_t words = NETS_RNG_WORDS;
-    for (int learned = 1; learned >= 0; learned--)
-        for (int i = 0; i < nets_net_params(net); i++)
-            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(lo, i));
-    if (lo->out->mode != NETS_TRAIN) return MM_OK;
-    return add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &lo->out->rng);
-}
-
-static mm_status add_global_tensors(lowering *lo) {
-    nets_lowered *out = lo->out;
-    const int64_t one = 1;
-    MM_TRY(add_params(lo));
-    MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
-    MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (out->mode == NETS_TRAIN) MM_TRY(add_tensor(lo, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
-    if (out->mode == NETS_TRAIN && nets_optimizer_traits_of(out->optimizer)->counts)
-        MM_TRY(add_tensor(lo, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
-    nets_shape images, scores;
-    MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));
-    MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, &scores));
-    MM_TRY(add_tensor(lo, MM_INPUT, MM_MANAGED, MM_F32, images.rank, images.dims, "images", &out->images));
-    int rank = nets_net_labels(out->net) == 1 ? 1 : scores.rank - 1;
-    return add_tensor(lo, MM_INPUT, MM_MANAGED, MM_I32, rank, scores.dims, "labels", &out->labels);
 }
 
 /* A layer's parameters in their roles, with their gradients; those of `others` are another layer's. */
@@ -342,35 +288,6 @@ static mm_status lower_backward(lowering *lo, int index) {
     return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(u.layer->op, u.relu)->backward, tensors);
 }
 
-static mm_status lower_update(lowering *lo) {
-    nets_lowered *out = lo->out;
-    int n_params = nets_net_params(out->net);
-    mm_use *uses = malloc(((2 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
-    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
-    size_t n = 0;
-    for (int i = 0; i < n_params; i++) {
-        if (!nets_net_param(out->net, i)->learned) continue;
-        uses[n++] = (mm_use){out->params[i].gradient, MM_READ, MM_FORM_VALUE};
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && out->params[i].state[k] >= 0; k++)
-            uses[n++] = (mm_use){out->params[i].state[k], MM_MODIFY, MM_FORM_VALUE};
-        uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
-    }
-    uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
-    uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
-    uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
-    if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
-    nets_step *step = &out->steps[out->n_steps];
-    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
-    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
-    step->tensors[NETS_RNG] = out->rng;
-    mm_status status = mm_graph_add_layer(out->graph, nets_optimizer_traits_of(out->optimizer)->name, MM_LAYER_UPDATE,
-                                          &step->graph_layer);
-    if (status == MM_OK) status = mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0);
-    free(uses);
-    if (status == MM_OK) out->n_steps++;
-    return status;
-}
-
 /* ---------------------------------------------------------------- whole */
 
 static mm_status allocate(lowering *lo) {
@@ -412,12 +329,12 @@ static mm_status lower_all(lowering *lo) {
     snprintf(name, sizeof name, "%s %s %lld", nets_net_name(out->net), out->mode == NETS_TRAIN ? "train" : "eval",
              (long long)out->batch);
     MM_TRY(mm_graph_create(name, &out->graph));
-    MM_TRY(add_global_tensors(lo));
+    MM_TRY(nets_lower_shared(out));
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {
         for (int i = n - 1; i >= 0; i--) MM_TRY(lower_backward(lo, i));
-        MM_TRY(lower_update(lo));
+        MM_TRY(nets_lower_update(out));
     }
     return mm_graph_freeze(out->graph);
 }

@@ -1,0 +1,92 @@
+#include "nets/lower_shared.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
+                            const int64_t *dims, const char *name, mm_tensor *tensor_out) {
+    mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .dtype = dtype, .rank = rank};
+    memcpy(desc.dims, dims, (size_t)rank * sizeof dims[0]);
+    return mm_graph_add_tensor(graph, &desc, tensor_out);
+}
+
+static mm_status add_param_tensors(nets_lowered *out, int index) {
+    const nets_param *param = nets_net_param(out->net, index);
+    nets_param_tensors *tensors = &out->params[index];
+    MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
+                             param->dims, param->name, &tensors->value));
+    if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
+    char name[NETS_PARAM_NAME_CAPACITY + 16];
+    snprintf(name, sizeof name, "grad.%s", param->name);
+    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name,
+                             &tensors->gradient));
+    MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
+    for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
+        snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
+        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, param->dims, name,
+                                 &tensors->state[k]));
+        MM_TRY(mm_graph_set_weight(out->graph, tensors->state[k], tensors->value));
+    }
+    return MM_OK;
+}
+
+/* What the forward pass changes lies together, and with the count of updates: the executor copies it as one. */
+static mm_status add_params(nets_lowered *out) {
+    const nets_net *net = out->net;
+    const int64_t words = NETS_RNG_WORDS;
+    for (int learned = 1; learned >= 0; learned--)
+        for (int i = 0; i < nets_net_params(net); i++)
+            if (nets_net_param(net, i)->learned == (learned == 1)) MM_TRY(add_param_tensors(out, i));
+    if (out->mode != NETS_TRAIN) return MM_OK;
+    return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
+}
+
+mm_status nets_lower_shared(nets_lowered *out) {
+    const int64_t one = 1;
+    MM_TRY(add_params(out));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
+    MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
+    if (out->mode == NETS_TRAIN)
+        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    if (out->mode == NETS_TRAIN && nets_optimizer_traits_of(out->optimizer)->counts)
+        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
+    nets_shape images, scores;
+    MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));
+    MM_TRY(nets_net_shape(out->net, nets_net_layers(out->net) - 1, out->batch, &scores));
+    MM_TRY(
+        nets_lower_tensor(out->graph, MM_INPUT, MM_MANAGED, MM_F32, images.rank, images.dims, "images", &out->images));
+    int rank = nets_net_labels(out->net) == 1 ? 1 : scores.rank - 1;
+    return nets_lower_tensor(out->graph, MM_INPUT, MM_MANAGED, MM_I32, rank, scores.dims, "labels", &out->labels);
+}
+
+/* ---------------------------------------------------------------- the update step */
+
+mm_status nets_lower_update(nets_lowered *out) {
+    int n_params = nets_net_params(out->net);
+    mm_use *uses = malloc(((2 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
+    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+    size_t n = 0;
+    for (int i = 0; i < n_params; i++) {
+        if (!nets_net_param(out->net, i)->learned) continue;
+        uses[n++] = (mm_use){out->params[i].gradient, MM_READ, MM_FORM_VALUE};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && out->params[i].state[k] >= 0; k++)
+            uses[n++] = (mm_use){out->params[i].state[k], MM_MODIFY, MM_FORM_VALUE};
+        uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
+    }
+    uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
+    uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
+    uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
+    if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
+    nets_step *step = &out->steps[out->n_steps];
+    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
+    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
+    step->tensors[NETS_RNG] = out->rng;
+    mm_status status = mm_graph_add_layer(out->graph, nets_optimizer_traits_of(out->optimizer)->name, MM_LAYER_UPDATE,
+                                          &step->graph_layer);
+    if (status == MM_OK) status = mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0);
+    free(uses);
+    if (status == MM_OK) out->n_steps++;
+    return status;
+}

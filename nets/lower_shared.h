@@ -1,0 +1,18 @@
+/* What a net's graphs share by name: parameters with their gradients and states, counts, the result; and the step that
+ * updates them. Internal to lowering. */
+#ifndef NETS_LOWER_SHARED_H
+#define NETS_LOWER_SHARED_H
+
+#include "nets/lower.h"
+
+/* Adds a tensor to a graph that is not frozen. */
+MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype,
+                                       int rank, const int64_t *dims, const char *name, mm_tensor *tensor_out);
+
+/* Adds all of them, and the batch's tensors; sets out->params, images, labels, loss, correct, rng, lr and step. */
+MM_CHECKED mm_status nets_lower_shared(nets_lowered *out);
+
+/* Adds the update step, the last one of a training. */
+MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
+
+#endif
