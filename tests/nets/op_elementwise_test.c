@@ -27,19 +27,6 @@ static void relu_forward_keeps_the_positive(void **state) {
     op_rig_fini(&rig);
 }
 
-static void relu_forward_in_place_gives_the_same_bits(void **state) {
-    (void)state;
-    op_rig apart, together;
-    op_rig_init(&apart, NETS_RELU, NULL, X, true, true);
-    op_rig_init(&together, NETS_RELU, NULL, X, true, true);
-    together.args.at[NETS_Y] = together.args.at[NETS_X];
-    op_rig_run(&apart, MM_FORWARD);
-    op_rig_run(&together, MM_FORWARD);
-    assert_memory_equal(apart.storage[NETS_Y], together.storage[NETS_X], (size_t)apart.bytes[NETS_Y]);
-    op_rig_fini(&apart);
-    op_rig_fini(&together);
-}
-
 static void relu_backward_lets_through_where_the_output_is_positive(void **state) {
     (void)state;
     op_rig rig;
@@ -50,14 +37,6 @@ static void relu_backward_lets_through_where_the_output_is_positive(void **state
         assert_true(op_rig_floats(&rig, NETS_DX)[i] ==
                     (op_rig_floats(&rig, NETS_X)[i] > 0 ? op_rig_floats(&rig, NETS_DY)[i] : 0));
     op_rig_fini(&rig);
-}
-
-/* mm.h's form of a sign mask. */
-static uint32_t *make_mask(op_rig *rig, const float *y, int64_t n) {
-    uint32_t *mask = op_rig_alloc(rig, (n / 32 + 1) * (int64_t)sizeof *mask);
-    for (int64_t i = 0; i < n; i++)
-        if (y[i] > 0) mask[i / 32] |= UINT32_C(1) << (i % 32);
-    return mask;
 }
 
 static void relu_backward_by_mask_equals_by_value(void **state) {
@@ -72,7 +51,7 @@ static void relu_backward_by_mask_equals_by_value(void **state) {
         op_rig_run(&rig, MM_FORWARD);
         op_rig_run(&rig, MM_BACKWARD);
         memcpy(by_value, rig.storage[NETS_DX], (size_t)n * sizeof *by_value);
-        uint32_t *mask = make_mask(&rig, rig.storage[NETS_Y], n);
+        uint32_t *mask = op_rig_mask(&rig, rig.storage[NETS_Y], n);
         rig.args.at[NETS_Y] = mask;
         rig.args.sign_roles = NETS_ROLE_BIT(NETS_Y);
         memset(rig.storage[NETS_DX], 0xff, (size_t)n * sizeof *by_value);
@@ -83,21 +62,6 @@ static void relu_backward_by_mask_equals_by_value(void **state) {
     }
     free(by_value);
     op_rig_fini(&rig);
-}
-
-static void relu_backward_in_place_gives_the_same_bits(void **state) {
-    (void)state;
-    op_rig apart, together;
-    op_rig_init(&apart, NETS_RELU, NULL, X, true, true);
-    op_rig_init(&together, NETS_RELU, NULL, X, true, true);
-    together.args.at[NETS_DX] = together.args.at[NETS_DY];
-    op_rig_run(&apart, MM_FORWARD);
-    op_rig_run(&together, MM_FORWARD);
-    op_rig_run(&apart, MM_BACKWARD);
-    op_rig_run(&together, MM_BACKWARD);
-    assert_memory_equal(apart.storage[NETS_DX], together.storage[NETS_DY], (size_t)apart.bytes[NETS_DX]);
-    op_rig_fini(&apart);
-    op_rig_fini(&together);
 }
 
 static void add_forward_sums_also_in_place_of_either_addend(void **state) {
@@ -148,14 +112,6 @@ static void add_backward_adds_earlier_contributions_also_in_their_place(void **s
     op_rig_fini(&fresh);
 }
 
-static void earlier_contribution_is_added_to_the_input_gradient(void **state) {
-    (void)state;
-    op_rig rig;
-    op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
-    op_rig_check_earlier(&rig);
-    op_rig_fini(&rig);
-}
-
 /* By its name and the types it has, whatever its shapes: never computed as if it were another type. */
 static void maps_of_a_type_that_an_op_lacks_are_refused_by_name(void **state) {
     (void)state;
@@ -183,14 +139,11 @@ static void maps_of_a_type_that_an_op_lacks_are_refused_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(relu_forward_keeps_the_positive),
-        cmocka_unit_test(relu_forward_in_place_gives_the_same_bits),
         cmocka_unit_test(relu_backward_lets_through_where_the_output_is_positive),
         cmocka_unit_test(relu_backward_by_mask_equals_by_value),
-        cmocka_unit_test(relu_backward_in_place_gives_the_same_bits),
         cmocka_unit_test(add_forward_sums_also_in_place_of_either_addend),
         cmocka_unit_test(add_backward_copies_unless_storage_is_shared),
         cmocka_unit_test(add_backward_adds_earlier_contributions_also_in_their_place),
-        cmocka_unit_test(earlier_contribution_is_added_to_the_input_gradient),
         cmocka_unit_test(maps_of_a_type_that_an_op_lacks_are_refused_by_name),
     };
     OP_RIG_RUN(tests);

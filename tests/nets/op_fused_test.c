@@ -28,18 +28,10 @@ static void check_same(const op_rig *a, nets_role of, const void *b, const char 
                  (long long)a->desc.x[0].dims[1], (long long)a->desc.x[0].dims[2], (long long)a->desc.x[0].dims[3]);
 }
 
-/* mm.h's form of a sign mask. */
-static void *make_mask(op_rig *rig, const float *y, int64_t n) {
-    uint32_t *mask = op_rig_alloc(rig, (n / 32 + 1) * (int64_t)sizeof *mask);
-    for (int64_t i = 0; i < n; i++)
-        if (y[i] > 0) mask[i / 32] |= UINT32_C(1) << (i % 32);
-    return mask;
-}
-
 static void give_y(op_rig *rig, bool by_mask) {
     rig->args.sign_roles = by_mask ? NETS_ROLE_BIT(NETS_Y) : 0;
     rig->args.at[NETS_Y] =
-        by_mask ? make_mask(rig, rig->storage[NETS_Y], op_rig_elems(rig, NETS_Y)) : rig->storage[NETS_Y];
+        by_mask ? op_rig_mask(rig, rig->storage[NETS_Y], op_rig_elems(rig, NETS_Y)) : rig->storage[NETS_Y];
 }
 
 /* What other consumers gave before: the same numbers for the same role. */

@@ -193,6 +193,13 @@ void op_rig_fini(op_rig *rig) {
 float *op_rig_floats(const op_rig *rig, nets_role role) { return rig->args.at[role]; }
 int64_t op_rig_elems(const op_rig *rig, nets_role role) { return rig->bytes[role] / 4; }
 
+void *op_rig_mask(op_rig *rig, const float *y, int64_t n) {
+    uint32_t *mask = op_rig_alloc(rig, (n / 32 + 1) * (int64_t)sizeof *mask);
+    for (int64_t i = 0; i < n; i++)
+        if (y[i] > 0) mask[i / 32] |= UINT32_C(1) << (i % 32);
+    return mask;
+}
+
 void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed) {
     float *out = rig->args.at[role];
     const uint32_t key[2] = {seed, 7};

@@ -66,6 +66,9 @@ void op_rig_reopen(op_rig *rig, const nets_backend_config *config);
 float *op_rig_floats(const op_rig *rig, nets_role role);
 int64_t op_rig_elems(const op_rig *rig, nets_role role);
 
+/* The signs of n numbers in mm.h's form of a mask; given back by op_rig_fini. */
+void *op_rig_mask(op_rig *rig, const float *y, int64_t n);
+
 /* Fills a role with numbers in [-1, 1] that depend on the seed alone. */
 void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed);
 
