@@ -58,7 +58,7 @@ MM_CHECKED mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part p
 MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values);
 
 /* Parameters are initialised, saved and loaded in pieces of this many bytes, so that no whole copy is in the CPU's
- * memory. Chosen, not tuned. */
+ * memory. Chosen. */
 enum { NETS_TRANSFER_BYTES = 4 << 20 };
 
 /* Sets all parameters to their initial values (init.h), and to zero the optimizer's states, its count of updates and

@@ -1,10 +1,10 @@
-/* The launchers of the CUDA backend's own kernels: what C files see of the .cu files. Each enqueues on the stream and
- * returns; whether that worked, cudaGetLastError says. Tensors are f32 NHWC in device memory, as op.h has them; where
- * `earlier` is not NULL it is added to what is written. Outputs may take the place of inputs where op.h lets them.
+/* The launchers of the CUDA backend's own kernels: the interface of the .cu files to C. Each enqueues on the stream and
+ * returns; cudaGetLastError tells whether that failed. Tensors are f32 NHWC in device memory, as in op.h. `earlier`, if
+ * not NULL, is added to what is written. An output may take an input's place where the operation's description pairs
+ * them (net_ops.h).
  *
- * Every sum has an order of its own that depends on nothing but the shapes, so that the same inputs give the same bits;
- * grids too are made from shapes alone. Loads and stores are of four channels where their number allows it.
- * Internal. */
+ * Grids and the order of every sum depend only on the shapes, so the same inputs give the same bits. Loads and stores
+ * take four channels at a time if the number of channels is a multiple of four. Internal. */
 #ifndef NETS_CUDA_KERNELS_H
 #define NETS_CUDA_KERNELS_H
 
@@ -18,8 +18,8 @@
 extern "C" {
 #endif
 
-/* What lets a gradient through: the ReLU's output y where it is positive, or, if `mask` is not NULL, its bits where
- * they are set. Both NULL: everything. */
+/* The gate of a ReLU's gradient: it passes where the ReLU's output y is positive, given as y or as its sign mask. Both
+ * NULL: open, everything passes. */
 typedef struct nets_cuda_gate {
     const float *y;
     const uint32_t *mask;
@@ -30,10 +30,10 @@ typedef struct nets_cuda_gate {
 void nets_cuda_relu(const float *x, float *y, int64_t n, cudaStream_t stream);
 void nets_cuda_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t n,
                              cudaStream_t stream);
-/* y = a + b; b NULL: a. */
+/* y = a + b; b NULL: y = a. */
 void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStream_t stream);
 
-/* Elements whose word is below the threshold are dropped, the others scaled; see nets/host/host_dropout.c. */
+/* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
     uint32_t layer, threshold;
@@ -45,10 +45,12 @@ void nets_cuda_drop(nets_cuda_dropout how, const float *in, const float *earlier
 
 /* ---------------------------------------------------------------- op_update_kernels.cu */
 
+/* TENSORS: with that many, nets_cuda_update has 31 KB; a kernel's arguments have at most 32764 bytes (CUDA 12.1 on).
+ * CHUNK: what a block's threads do at once (op_update_kernels.cu). */
 enum { NETS_CUDA_UPDATE_TENSORS = 700, NETS_CUDA_UPDATE_CHUNK = 4096 };
 
-/* What one launch updates. It travels as the kernel's argument: a graph keeps it, nothing is copied. Tensor i is the
- * work of blocks first_block[i] .. first_block[i + 1] - 1, NETS_CUDA_UPDATE_CHUNK elements each. */
+/* What one launch updates. It is the kernel's argument: a CUDA graph keeps it, and no table is copied to the device.
+ * Blocks first_block[i] .. first_block[i + 1] - 1 update tensor i, NETS_CUDA_UPDATE_CHUNK elements each. */
 typedef struct nets_cuda_update {
     struct {
         float *weight, *state[NETS_OPTIMIZER_STATES];
@@ -56,22 +58,21 @@ typedef struct nets_cuda_update {
         int64_t elems;
     } tensors[NETS_CUDA_UPDATE_TENSORS];
     uint32_t first_block[NETS_CUDA_UPDATE_TENSORS + 1];
-    uint32_t decayed[(NETS_CUDA_UPDATE_TENSORS + 31) / 32]; /* bit i: weight decay is of tensor i, too */
+    uint32_t decayed[(NETS_CUDA_UPDATE_TENSORS + 31) / 32]; /* bit i: weight decay applies to tensor i */
     int n;
     nets_optimizer optimizer;
     const float *lr;
-    const uint32_t *step;   /* of one that counts: the updates before */
-    uint32_t *rng;          /* NULL: leave the count of iterations alone */
-    const uint32_t *halted; /* not 0: update nothing; NULL: update */
+    const uint32_t *step;   /* the number of updates before, of an optimizer that counts */
+    uint32_t *rng;          /* NETS_RNG, whose iteration is advanced; NULL: it is not */
+    const uint32_t *halted; /* points at a number other than 0: nothing is updated. NULL: updates are never halted */
 } nets_cuda_update;
 
-/* Sets what halts the update, and those to come, if the loss is not finite, or one of the update's gradients is above
- * `most`, or NaN. */
+/* Sets *halted if the loss is not finite, or if one of the update's gradients is NaN or above `most` in magnitude. */
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
                            cudaStream_t stream);
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
-/* One more update, unless it is halted. */
+/* Advances *step by one unless *halted is set. */
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_slices_kernels.cu */
@@ -83,7 +84,7 @@ typedef struct nets_cuda_rows {
 
 void nets_cuda_copy_rows(nets_cuda_rows shape, const float *from, const float *earlier, float *to, cudaStream_t stream);
 
-/* A rectangle of y_size at `offset` in images of x_size; pairs are {height, width}. */
+/* y is the rectangle of size y_size at `offset` in images x of x_size; pairs are {height, width}. */
 typedef struct nets_cuda_crop {
     int images, channels, x_size[2], y_size[2], offset[2];
 } nets_cuda_crop;
@@ -92,7 +93,7 @@ void nets_cuda_crop_forward(nets_cuda_crop shape, const float *x, float *y, cuda
 void nets_cuda_crop_backward(nets_cuda_crop shape, const float *dy, const float *earlier, float *dx,
                              cudaStream_t stream);
 
-/* to[b][c][r] = from[b][r][c] for each of the batches: one matrix is at most INT32_MAX elements. */
+/* to[b][c][r] = from[b][r][c] for each of the batches. A matrix has at most INT32_MAX elements. */
 void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t rows, int64_t columns,
                          cudaStream_t stream);
 
@@ -101,10 +102,10 @@ void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t 
 /* Pairs are {height, width}. */
 typedef struct nets_cuda_windows {
     int images, channels, x_size[2], y_size[2], kernel[2], stride[2], pad[2];
-    bool exclude_pad; /* averages */
+    bool exclude_pad; /* of averages, as nets_attrs has it */
 } nets_cuda_windows;
 
-/* `index` as NETS_INDEX, NULL: not wanted. Of equal maxima the first; a NaN is one. */
+/* `index`: NETS_INDEX; NULL: not wanted. The first of equal maxima counts; NaN counts as a maximum. */
 void nets_cuda_max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index, cudaStream_t stream);
 void nets_cuda_max_pool_backward(nets_cuda_windows w, const float *dy, const uint8_t *index, const float *earlier,
                                  float *dx, cudaStream_t stream);
@@ -129,14 +130,15 @@ void nets_cuda_add_bias(float *values, const float *bias, int64_t rows, int64_t 
 void nets_cuda_bias_relu(const float *x, const float *bias, float *y, int64_t rows, int64_t channels,
                          cudaStream_t stream);
 
-/* Scratch of a reduction over the rows of [rows, channels] in two steps. */
+/* Bytes of scratch for a sum over the rows of [rows, channels] (reduce.h). */
 int64_t nets_cuda_reduction_bytes(int64_t rows, int64_t channels);
 
 /* sums[c] = the sum of values[r][c] over r. */
 void nets_cuda_sum_rows(const float *values, int64_t rows, int64_t channels, void *scratch, float *sums,
                         cudaStream_t stream);
 
-/* The gradient of nets_cuda_bias_relu, its gate not open: dx what is let through, dbias the sum of its rows. */
+/* The gradient of nets_cuda_bias_relu: dx is dy where the gate lets it through, dbias the sum of its rows. The gate
+ * must not be open. */
 void nets_cuda_bias_relu_backward(const float *dy, nets_cuda_gate gate, const float *earlier, float *dx, int64_t rows,
                                   int64_t channels, void *scratch, float *dbias, cudaStream_t stream);
 
@@ -146,23 +148,24 @@ typedef struct nets_cuda_batch_norm {
     int64_t rows, channels;
     float eps, momentum;
     bool relu;      /* y's negative elements become zero */
-    bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves a pass over y */
+    bool keep_mask; /* the gradient's scratch has room for y's sign mask, which saves reading y twice */
 } nets_cuda_batch_norm;
 
-/* The batch's mean and biased variance; the running ones move unless they are NULL. */
+/* Computes the batch's mean and biased variance, and moves the running ones unless they are NULL. */
 void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, void *scratch, float *mean, float *var,
                                      float *running_mean, float *running_var, cudaStream_t stream);
-/* y = (x - mean) / sqrt(var + eps) * scale + shift (+ x2 unless that is NULL) */
+/* y = (x - mean) / sqrt(var + eps) * scale + shift, plus x2 unless that is NULL. */
 void nets_cuda_batch_norm_apply(nets_cuda_batch_norm bn, const float *x, const float *x2, const float *mean,
                                 const float *var, const float *scale, const float *shift, float *y,
                                 cudaStream_t stream);
 
 typedef struct nets_cuda_batch_norm_gradients {
     const float *x, *mean, *var, *scale, *shift, *dy;
-    nets_cuda_gate gate; /* open: there was no ReLU, or it is by x */
-    bool gate_by_x;      /* there was one, but no x2, and x has the bits that it had: y is made of it again */
+    nets_cuda_gate gate; /* open: there is no ReLU, or gate_by_x is set */
+    bool gate_by_x;      /* y's signs are computed from x again: there is a ReLU, no x2, and x has the forward's bits */
     const float *earlier, *earlier2;
-    float *dx, *dx2; /* by x and x2, NULL: not wanted. dx may be dy; dx2 not, but earlier2, or without that gate.y */
+    /* Gradients by x and x2; NULL: not wanted. dx may be dy. dx2 may be earlier2 or, without earlier2, gate.y. */
+    float *dx, *dx2;
     float *dscale, *dshift;
 } nets_cuda_batch_norm_gradients;
 
@@ -174,11 +177,11 @@ void nets_cuda_batch_norm_backward(nets_cuda_batch_norm bn, nets_cuda_batch_norm
 
 typedef struct nets_cuda_lrn {
     int64_t pixels;
-    int channels, half;   /* of the window: how far it reaches to either side, less than the channels */
-    float alpha, beta, k; /* alpha divided by the window's size */
+    int channels, half;   /* half: channels of a window on either side of its middle; below `channels` */
+    float alpha, beta, k; /* alpha: already divided by the window's size */
 } nets_cuda_lrn;
 
-/* A pixel's channels are held in shared memory; whether they fit. */
+/* Whether a pixel's channels fit into shared memory, where the kernels hold them. */
 bool nets_cuda_lrn_fits(nets_cuda_lrn lrn);
 void nets_cuda_lrn_forward(nets_cuda_lrn lrn, const float *x, float *y, cudaStream_t stream);
 void nets_cuda_lrn_backward(nets_cuda_lrn lrn, const float *x, const float *dy, const float *earlier, float *dx,
@@ -187,7 +190,7 @@ void nets_cuda_lrn_backward(nets_cuda_lrn lrn, const float *x, const float *dy, 
 /* ---------------------------------------------------------------- op_loss_kernels.cu */
 
 int64_t nets_cuda_loss_bytes(int64_t labels);
-/* `probabilities` NULL: not wanted; may be `scores`. `correct`: see NETS_CORRECT. */
+/* `probabilities` may be `scores`; NULL: not wanted. `correct`: see NETS_CORRECT. */
 void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,
                     float *probabilities, float *loss, int32_t *correct, cudaStream_t stream);
 void nets_cuda_loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,

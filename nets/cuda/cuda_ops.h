@@ -1,5 +1,5 @@
-/* The ops of device "cuda": cuDNN and cuBLAS for convolutions and products, own kernels (cuda_kernels.h) for the rest.
- * Nothing here allocates or waits when work is enqueued, so that it can be captured in a graph. Internal. */
+/* The ops of device "cuda": convolutions and products by cuDNN and cuBLAS, the rest by own kernels (cuda_kernels.h).
+ * Enqueuing neither allocates nor waits, so it can be captured in a CUDA graph. Internal. */
 #ifndef NETS_CUDA_OPS_H
 #define NETS_CUDA_OPS_H
 
@@ -14,21 +14,21 @@
 
 typedef struct nets_cuda_backend {
     nets_backend base;
-    mm_cuda_gpu *gpu;           /* what dnn and lt are of; NULL: they are NULL */
-    nets_backend_config config; /* its strings are the choices' */
-    nets_conv_terms terms;      /* of a convolution's gradients */
+    mm_cuda_gpu *gpu;           /* the GPU of dnn and lt; NULL: there is none, and they are NULL */
+    nets_backend_config config; /* its strings belong to `choices` */
+    nets_conv_terms terms;      /* of a convolution's gradients; outputs': nets_cudnn_output_terms */
     nets_cuda_choices choices;
-    cudnnHandle_t dnn;   /* NULL: there is no device, so ops can be described but not enqueued */
-    cublasLtHandle_t lt; /* as dnn */
-    /* Not NULL: cuDNN plans convolutions for a device that these describe and that need not be there (dnn and lt are
-     * NULL): which engines it proposes, and what they take, is known without it. Of cuBLAS's products nothing is. */
+    cudnnHandle_t dnn;   /* NULL: ops can be described but not enqueued */
+    cublasLtHandle_t lt; /* likewise */
+    /* Properties of a device that need not be present; NULL: not used. With them, dnn and lt are NULL, and cuDNN still
+     * proposes engines for that device and tells their workspaces. cuBLAS cannot. */
     cudnnBackendDescriptor_t properties;
-    bool told_untimed; /* that algorithms could not be timed */
+    bool told_untimed; /* the warning that algorithms could not be timed was logged */
 } nets_cuda_backend;
 
 extern const nets_backend_ops nets_cuda_backend_ops;
 
-/* One of each operation: cuda_<group>.c. */
+/* The implementations of the operations, in cuda_<group>.c. */
 #define NETS_CUDA_OP(NAME, name) extern const nets_op_impl nets_cuda_op_##name;
 NETS_OPS(NETS_CUDA_OP)
 #undef NETS_CUDA_OP
@@ -36,24 +36,24 @@ NETS_OPS(NETS_CUDA_OP)
 /* cuda_elementwise.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 
-/* By a ReLU's output, NETS_Y. */
+/* The gate that a ReLU's output makes: NETS_Y, as elements or as sign mask. */
 static inline nets_cuda_gate nets_cuda_gate_of(const nets_op_args *args) {
     const void *y = args->at[NETS_Y];
     bool by_mask = args->sign_roles & NETS_ROLE_BIT(NETS_Y);
     return (nets_cuda_gate){.y = by_mask ? NULL : y, .mask = by_mask ? y : NULL};
 }
 
-/* Whether what was launched since the last call could be. */
+/* Fails if a kernel launch since the last call has failed; `what` names the operation. */
 MM_CHECKED mm_status nets_cuda_launched(const char *what);
 
-/* Kernels count pixels, libraries count everything in 32 bits: MM_ERR_UNSUPPORTED for dims beyond. */
+/* MM_ERR_UNSUPPORTED: dims are too large. Kernels count pixels in 32 bits, libraries count every dimension so. */
 MM_CHECKED mm_status nets_cuda_check_dims(const nets_op_desc *desc);
 
-/* With the library's words: MM_ERR_NOMEM if it got no memory, else MM_ERR_DEVICE. */
+/* MM_OK for success; MM_ERR_NOMEM if the library got no memory, else MM_ERR_DEVICE, with the library's own message. */
 MM_CHECKED mm_status nets_cuda_dnn_check(cudnnStatus_t status, const char *what);
 MM_CHECKED mm_status nets_cuda_blas_check(cublasStatus_t status, const char *what);
 
-/* The library's handle, its work going to the stream. */
+/* cuDNN's handle, set to the stream. */
 MM_CHECKED mm_status nets_cuda_dnn_on(nets_cuda_backend *cuda, mm_stream *stream, cudnnHandle_t *handle_out);
 
 #endif

@@ -1,63 +1,63 @@
-/* A convolution by cuDNN's graph API: an operation on three tensors, whose sizes are of 64 bits; the engines that cuDNN
- * proposes for it; a plan, which is an engine with its knobs set, ready to run. Internal. */
+/* A convolution by cuDNN's graph API. A graph is here one operation on three tensors, with 64-bit sizes. cuDNN proposes
+ * engines for it; a plan is an engine with its knobs set, ready to run. Internal. */
 #ifndef NETS_CUDA_CUDNN_GRAPH_H
 #define NETS_CUDA_CUDNN_GRAPH_H
 
 #include "nets/cuda/cuda_ops.h"
 
-enum { NETS_CUDNN_DESCRIPTORS = 66 };
+enum { NETS_CUDNN_DESCRIPTORS = 66 }; /* the most that one call makes: 64 proposed engines, and two more */
 
-/* The attribute by which a descriptor (ENGINEHEUR, ENGINE, EXECUTION_PLAN) is told of a device that need not be there.
- * cuDNN has them since 9.8: before that properties of nets_cuda_backend is always NULL, and none is set. */
+/* The attribute that sets a descriptor's device (ENGINEHEUR, ENGINE, EXECUTION_PLAN) to one that need not be present.
+ * cuDNN has these since 9.8. Before that, nets_cuda_backend.properties is always NULL, and none is set. */
 #if CUDNN_VERSION >= 90800
 #define NETS_CUDNN_DEVICE_OF(descriptor) CUDNN_ATTR_##descriptor##_DEVICEPROP
 #else
 #define NETS_CUDNN_DEVICE_OF(descriptor) ((cudnnBackendAttributeName_t)0)
 #endif
 
-/* Each after those that it refers to. */
+/* Descriptors that were made; each stands behind those it refers to. */
 typedef struct nets_cudnn_descriptors {
     cudnnBackendDescriptor_t of[NETS_CUDNN_DESCRIPTORS];
     int n;
 } nets_cudnn_descriptors;
 
 typedef struct nets_cudnn_graph {
-    const nets_cuda_backend *cuda; /* for whose device it is planned */
+    const nets_cuda_backend *cuda; /* its device is the one that plans are for */
     nets_cudnn_descriptors made;
-    cudnnBackendDescriptor_t graph; /* one of them */
+    cudnnBackendDescriptor_t graph; /* one of `made` */
 } nets_cudnn_graph;
 
-/* An engine with its knobs as cuDNN would set them, and what its notes say. */
+/* An engine with the knobs that cuDNN proposes, and its numerical and behaviour notes. */
 typedef struct nets_cudnn_engine {
-    nets_conv_choice choice; /* without the workspace: only a plan knows it */
-    bool tensor_core;        /* computes with them: rounds factors to TF32 */
+    nets_conv_choice choice; /* without the workspace, which only a plan knows */
+    bool tensor_core;        /* computes with tensor cores, which round factors to TF32 */
     bool converts;           /* rounds its inputs, perhaps to a smaller range */
     bool coarse_sums;        /* does not sum in float32 */
     bool nondeterministic;
-    bool compiles;   /* its kernel, when a plan is made */
-    bool unreadable; /* what is said of it here is not all */
+    bool compiles;   /* compiles its kernel when a plan is made */
+    bool unreadable; /* cuDNN did not tell all of this */
 } nets_cudnn_engine;
 
 typedef struct nets_cudnn_plan {
     const nets_cuda_backend *cuda;
     nets_cudnn_descriptors made;
-    cudnnBackendDescriptor_t plan; /* one of them; NULL: there is none */
+    cudnnBackendDescriptor_t plan; /* one of `made`; NULL: there is none */
     int64_t workspace_bytes;
 } nets_cudnn_plan;
 
-/* MM_ERR_DEVICE or MM_ERR_NOMEM, with all that cuDNN says. */
+/* MM_OK for success, else MM_ERR_DEVICE or MM_ERR_NOMEM, with cuDNN's own message. */
 MM_CHECKED mm_status nets_cudnn_check(cudnnStatus_t status, const char *what);
-/* One more, empty. */
+/* Makes an empty descriptor and adds it to `made`. */
 MM_CHECKED mm_status nets_cudnn_make(nets_cudnn_descriptors *made, cudnnBackendDescriptorType_t type, const char *what,
                                      cudnnBackendDescriptor_t *out);
 void nets_cudnn_drop(nets_cudnn_descriptors *made);
 
-/* Where one fails nothing is left to be ended. The graph must outlive its plans. */
+/* On failure nothing is left to free. The graph must outlive its plans. */
 MM_CHECKED mm_status nets_cudnn_graph_init(nets_cudnn_graph *graph, const nets_cuda_backend *cuda,
                                            const nets_conv_shape *shape);
 void nets_cudnn_graph_fini(nets_cudnn_graph *graph);
 
-/* The most promising engines by one of cuDNN's ways to guess, best first. Where it fails there are none. */
+/* The engines that one of cuDNN's heuristics proposes, best first, at most `capacity`. On failure *n_out is 0. */
 MM_CHECKED mm_status nets_cudnn_engines(const nets_cudnn_graph *graph, cudnnBackendHeurMode_t mode, int capacity,
                                         nets_cudnn_engine *engines, int *n_out);
 
@@ -65,7 +65,7 @@ MM_CHECKED mm_status nets_cudnn_plan_init(nets_cudnn_plan *plan, const nets_cudn
                                           const nets_conv_choice *choice);
 void nets_cudnn_plan_fini(nets_cudnn_plan *plan);
 
-/* On the handle's stream. */
+/* Enqueues the plan on the stream of cuDNN's handle. */
 MM_CHECKED mm_status nets_cudnn_plan_enqueue(const nets_cudnn_plan *plan, void *x, void *y, void *weights,
                                              void *workspace);
 

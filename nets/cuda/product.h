@@ -1,12 +1,12 @@
-/* A convolution that is a product of matrices: one whose windows are single pixels, each of x giving one of y. By
- * cuBLASLt, whose algorithms are candidates beside cuDNN's (cudnn_choose.c). Internal. */
+/* A convolution that is a product of matrices: its windows are single pixels, and x and y have the same pixels.
+ * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). Internal. */
 #ifndef NETS_CUDA_PRODUCT_H
 #define NETS_CUDA_PRODUCT_H
 
 #include "nets/cuda/cuda_ops.h"
 
 typedef struct nets_product {
-    cublasLtHandle_t lt; /* NULL: it is no product, none that can be described, or there is no device */
+    cublasLtHandle_t lt; /* NULL: it is not a product, cuBLASLt cannot describe it, or there is no device */
     nets_direction direction;
     float beta;
     cublasComputeType_t compute;
@@ -17,23 +17,24 @@ typedef struct nets_product {
 typedef struct nets_product_algorithm {
     cublasLtMatmulAlgo_t made;
     int64_t workspace_bytes;
-    bool tensor_core; /* computes with them: rounds factors to TF32 */
+    bool tensor_core; /* computes with tensor cores, which round factors to TF32 */
 } nets_product_algorithm;
 
-/* It stays where it is, and needs no end; `lt` is NULL where this fails. */
+/* `product` must not move afterwards and needs no fini. On failure `lt` is NULL. */
 MM_CHECKED mm_status nets_product_init(nets_product *product, const nets_cuda_backend *cuda,
                                        const nets_conv_shape *shape);
 
-/* The most promising algorithms within a limit of workspace, best first, without their workspaces: only one that is
- * made knows it. Where it fails, those before remain. */
+/* The algorithms that cuBLASLt proposes within a limit of workspace, best first. Their workspace_bytes are set by
+ * nets_product_make only. On failure the first *n_out are valid. */
 MM_CHECKED mm_status nets_product_propose(nets_product *product, int64_t limit_bytes, bool deterministic, int capacity,
                                           nets_conv_choice *choices, int *n_out);
 
-/* Fails if this library has no such algorithm for it on this device. */
+/* Prepares an algorithm. Fails if this library has no such algorithm for the product on this device. */
 MM_CHECKED mm_status nets_product_make(nets_product *product, const nets_conv_choice *choice,
                                        nets_product_algorithm *algorithm_out);
 
-/* Forward: y from x; by input: x from y; by weights: weights from both. */
+/* Enqueues it. Forward computes y from x and weights; by input, x from y and weights; by weights, weights from x
+ * and y. */
 MM_CHECKED mm_status nets_product_enqueue(const nets_product *product, const nets_product_algorithm *algorithm, void *x,
                                           void *y, void *weights, void *workspace, cudaStream_t stream);
 

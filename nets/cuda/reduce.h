@@ -1,25 +1,25 @@
-/* Sums over a map's rows, channel by channel, in two steps. In the first, a block takes every n-th stripe of blockDim.y
- * rows of its tile of channels, so that all blocks go down the map together; its threads' sums are joined in shared
- * memory, neighbours first, and become one of the block's rows in the scratch:
+/* Sums over a map's rows, channel by channel, in two steps. In the first step block i of n takes every n-th stripe of
+ * blockDim.y rows in its tile of channels, so that all blocks go down the map together. It joins its threads' sums in
+ * shared memory, in a tree, and writes them to the scratch:
  *
  *   | quantity 0: block 0 [channels], block 1, ... | quantity 1: block 0, ... |
  *
- * In the second, they are joined in double. The number of blocks is made from the shape alone: one order, whatever the
- * device. For .cu files; C++. */
+ * The second step joins the blocks' sums in double. The number of blocks depends only on the shape, so the order of
+ * sums is the same on every device. For .cu files; C++. */
 #ifndef NETS_CUDA_REDUCE_H
 #define NETS_CUDA_REDUCE_H
 
 #include "nets/cuda/vector.h"
 
-/* REDUCE_BLOCKS: four each for 132 multiprocessors: one wave on an H100 or H200, whose registers are enough for that.
- * LEAST_ROWS: of a thread. */
+/* REDUCE_BLOCKS: four for each of the 132 multiprocessors of an H100 or H200, whose registers suffice for that: one
+ * wave. LEAST_ROWS: rows of a thread. This and the others are chosen. */
 enum { REDUCE_BLOCKS = 528, BLOCKS_AT_ONCE = 4, LEAST_ROWS = 4, FINISH_LANES = 16, FINISH_HEIGHT = 64 };
 
-/* The first step's division of [rows, channels] among n blocks a tile. */
+/* How the first step divides [rows, channels] among n blocks for each tile. */
 struct stripes {
     int64_t rows;
     int channels, n, height;
-    int each, rest; /* rows that every block has; those of the last, incomplete round */
+    int each, rest; /* rows that every block takes; rows of the last, incomplete round */
 };
 
 static inline stripes divide(int64_t rows, int64_t channels, const map_grid &g) {
@@ -59,8 +59,9 @@ template <typename S> static __device__ inline void add(S *a, const S &b) {
 template <int V> static __device__ inline void join(sums<V> *a, const sums<V> &b) { add(a, b); }
 template <int V> static __device__ inline void join(sum<V> *a, const sum<V> &b) { add(a, b); }
 
-/* A Source has fetch, which loads what one row gives, ROWS of which are loaded before the first is used, and take,
- * which counts it in; both are told the place of the row's first element. */
+/* A Source has `fetch`, which loads what it needs of a row, and `take`, which adds that to the thread's total. Both get
+ * the index of the thread's first element in the row. ROWS rows are fetched before the first is taken, so that their
+ * loads overlap. */
 template <typename Source>
 static __device__ inline void take_rows(Source &source, typename Source::total *t, const stripes &s, int channel) {
     const unsigned step = (unsigned)row_step(), rows = (unsigned)s.rows;
@@ -99,14 +100,14 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE) reduce(Source 
     }
 }
 
-/* ---------------------------------------------------------------- second step: what becomes of the sums */
+/* ---------------------------------------------------------------- second step: the sums are joined and used */
 
 struct wide {
     double q[2];
 };
 
-/* blockDim.y threads join what the blocks have of a channel. A Finish has start, which loads what it needs of the
- * channel, part, which gives a block's quantities as plain sums, and finish. */
+/* blockDim.y threads join the blocks' sums of a channel. A Finish has `start`, which loads what it needs of the
+ * channel, `part`, which adds a block's quantities to a thread's sums, and `finish`, which uses the channel's sums. */
 template <int QUANTITIES, typename Finish>
 static __global__ void __launch_bounds__(FINISH_LANES *FINISH_HEIGHT) finish(Finish f, stripes s, const float *parts) {
     __shared__ wide all[FINISH_HEIGHT][FINISH_LANES];
@@ -136,7 +137,7 @@ static __global__ void __launch_bounds__(FINISH_LANES *FINISH_HEIGHT) finish(Fin
     if (down == 0 && mine) f.finish(channel, all[0][threadIdx.x], (double)s.rows);
 }
 
-/* No more threads a channel than there are parts. */
+/* Threads for each channel: a power of two, no more than needed for the parts. */
 static inline unsigned finish_height(int parts) {
     unsigned height = 1;
     while (height < FINISH_HEIGHT && (int)height < parts) height *= 2;

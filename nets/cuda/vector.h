@@ -1,22 +1,21 @@
-/* What the .cu files have in common: vectors of channels, and how threads are laid over elements and over maps. C++.
+/* Shared by the .cu files: vectors of channels, and how threads are laid over elements and over maps. C++.
  *
- * A map is rows (pixels) of channels. Its threads: blockDim.x of them take neighbouring vectors of V channels of a row,
- * blockDim.y rows at a time; blockIdx.y counts tiles of channels, blockIdx.x starts rows. A thread keeps its channels.
- * Rows are counted in 32 bits: backends refuse more. */
+ * A map is rows (pixels) of channels. In a block, blockDim.x threads take neighbouring vectors of V channels, in
+ * blockDim.y rows at a time. blockIdx.y is the tile of channels; blockIdx.x is the first stripe of rows. A thread keeps
+ * its channels and steps through rows. Rows are counted in 32 bits: nets_cuda_check_dims refuses more. */
 #ifndef NETS_CUDA_VECTOR_H
 #define NETS_CUDA_VECTOR_H
 
 #include "mm/device/cuda_launch.h"
 #include "nets/cuda/cuda_kernels.h"
 
-/* AT_ONCE: what a thread loads before it stores the first, so that the loads are under way together. Stores between
- * them would keep the compiler from that: it cannot know that places differ, or are one only where a thread reads what
- * it writes itself. */
+/* AT_ONCE: how many vectors a thread loads before it stores the first, so that the loads overlap. With stores between
+ * them the compiler could not overlap them, since outputs may alias inputs. All three are chosen. */
 enum { THREADS = 256, MOST_BLOCKS = 2048, AT_ONCE = 4 };
 
 template <int V> struct vec { float at[V]; };
 
-/* `last`: nobody reads it again soon, so that it is the first to leave the level-2 cache. */
+/* `last`: the data is not read again soon, and is evicted from the level-2 cache first. */
 static __device__ inline void load(const float *from, vec<1> *v, bool last = false) {
     v->at[0] = last ? __ldcs(from) : *from;
 }
@@ -45,13 +44,13 @@ template <int V> static __device__ inline vec<V> sum_of(vec<V> a, const vec<V> &
     return a;
 }
 
-/* What ReLU makes of it. Written so that a NaN stays one: a training that diverges shows. */
+/* ReLU. A NaN stays NaN, so that a training that diverges shows. */
 template <int V> static __device__ inline vec<V> positive(vec<V> v) {
     for (int k = 0; k < V; k++) v.at[k] = v.at[k] < 0 ? 0 : v.at[k];
     return v;
 }
 
-/* Adds what came earlier, if anything, at `at`. */
+/* v + the vector at earlier[at]; v if `earlier` is NULL. */
 template <int V> static __device__ inline vec<V> plus(vec<V> v, const float *earlier, int64_t at) {
     return earlier ? sum_of(v, loaded<V>(earlier + at)) : v;
 }
@@ -65,7 +64,8 @@ struct map_grid {
     int64_t tiles;
 };
 
-/* As many as leave the fewest without a vector: of 32 to 8, or few for the very few. */
+/* Threads for a row of so many vectors: of 32, 16 and 8 the number that leaves the fewest threads idle; for fewer than
+ * 8 vectors, the next power of two. */
 static inline int64_t lanes_for(int64_t vectors) {
     int64_t lanes = 1;
     while (lanes < 32 && lanes < vectors) lanes *= 2;
@@ -76,7 +76,7 @@ static inline int64_t lanes_for(int64_t vectors) {
     return best;
 }
 
-/* Threads over a map of which a thread takes V channels, of at least so many rows if there are. */
+/* The grid over a map. A thread takes V channels of at least rows_each rows, if the map has as many. */
 static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_each) {
     const int64_t vectors = channels / V, lanes = lanes_for(vectors);
     const int64_t tiles = ceil_div(vectors, lanes), height = THREADS / lanes;
@@ -88,8 +88,8 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_
     return g;
 }
 
-/* Launches kernel<V>(...) over a map, with vectors of four channels where they are that many; needs a `stream`. A
- * thread has rows_each rows at least: AT_ONCE for what uses write_rows. */
+/* Launches kernel<V>(...) over a map on the variable `stream`. V is 4 if the channels are a multiple of four, else 1. A
+ * thread takes at least rows_each rows: AT_ONCE for a kernel that uses write_rows. */
 #define LAUNCH_MAP(kernel, rows, channels, rows_each, ...)                                                             \
     do {                                                                                                               \
         const map_grid map_ = map_over(rows, channels, (channels) % 4 ? 1 : 4, rows_each);                             \
@@ -99,15 +99,14 @@ static inline map_grid map_over(int64_t rows, int64_t channels, int V, int rows_
             MM_LAUNCH(kernel<4>, map_.grid, map_.block, 0, stream, __VA_ARGS__);                                       \
     } while (0)
 
-/* A thread's place in a map: its first channel, its first row and the step to the next. */
+/* A thread's position in a map: its first channel, its first row, and the step to its next row. */
 template <int V> static __device__ inline int my_channel() { return (int)(blockIdx.y * blockDim.x + threadIdx.x) * V; }
 static __device__ inline int64_t my_row() { return (int64_t)blockIdx.x * blockDim.y + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * blockDim.y; }
 
-/* out[row * pitch] = make(fetch(row), row) for the thread's rows, ROWS of which are fetched before the first is made:
- * fetch only loads, and nothing that another thread writes. All of them go through the map from its end to its
- * beginning, together: the kernel before mostly went the other way, and of a map larger than the level-2 cache its end
- * is what is still there. */
+/* out[row * pitch] = make(fetch(row), row) for the thread's rows. ROWS rows are fetched before the first is made, so
+ * `fetch` may only load, and nothing that another thread writes. Threads go from the map's last row to its first: the
+ * kernel before mostly went the other way, so of a map larger than the level-2 cache the end is still cached. */
 template <int V, int ROWS, typename Fetch, typename Make>
 static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out, const Fetch &fetch,
                                          const Make &make) {
@@ -125,9 +124,8 @@ static __device__ inline void write_rows(int64_t rows, int64_t pitch, float *out
 
 /* ---------------------------------------------------------------- gradients behind a ReLU */
 
-/* What lets a gradient through: everything does (there is no ReLU), or the ReLU's output where it is positive, or its
- * sign mask; or what the reader has made of the ReLU's input, which asks for itself: `get` lets everything through
- * then. */
+/* How a ReLU gates a gradient: not at all (OPEN, there is no ReLU), by its output, by its sign mask, or by its output
+ * computed again from the input (FROM_X). With FROM_X the kernel gates by itself, and `get` passes everything. */
 enum gate_kind { OPEN, BY_VALUE, BY_MASK, FROM_X };
 
 template <int V> struct gated {
@@ -144,7 +142,7 @@ template <gate_kind GATE> struct gradient {
         if (GATE == BY_VALUE) load(gate.y + at, &g->y, last);
         if (GATE == BY_MASK) g->bits = gate.mask[at / 32];
     }
-    /* A vector's bits do not cross a word: they begin at a multiple of V. */
+    /* A vector's bits are in one word of the mask: `at` is a multiple of V. */
     template <int V> __device__ vec<V> get(int64_t at, const gated<V> &g) const {
         vec<V> v = g.dy;
         for (int k = 0; k < V; k++) {
@@ -157,7 +155,7 @@ template <gate_kind GATE> struct gradient {
 
 /* ---------------------------------------------------------------- images */
 
-/* A pixel of images of this size. */
+/* A pixel in a batch of images. */
 struct pixel {
     int image, y, x;
 };

@@ -1,5 +1,4 @@
-/* The ops of device "host": oneDNN for what multiplies, pools and resamples, own loops for the rest.
- * Internal. */
+/* The ops of device "host": convolutions, products, pools and upsampling by oneDNN, the rest by own loops. Internal. */
 #ifndef NETS_HOST_OPS_H
 #define NETS_HOST_OPS_H
 
@@ -9,7 +8,7 @@
 
 typedef struct nets_host_backend {
     nets_backend base;
-    mm_host_pool *pool; /* that all its ops compute with */
+    mm_host_pool *pool; /* whose threads all its ops compute with */
     nets_dnn dnn;
 } nets_host_backend;
 
@@ -19,24 +18,24 @@ static inline mm_host_pool *nets_host_pool(const nets_backend *backend) {
 
 extern const nets_backend_ops nets_host_backend_ops;
 
-/* One of each operation: host_<group>.c. */
+/* The implementations of the operations, in host_<group>.c. */
 #define NETS_HOST_OP(NAME, name) extern const nets_op_impl nets_host_op_##name;
 NETS_OPS(NETS_HOST_OP)
 #undef NETS_HOST_OP
 
-/* A phase's computation, on the stream's thread. */
+/* Computes a phase of an op, on the stream's thread. */
 typedef mm_status (*nets_host_fn)(nets_op *op, const nets_op_args *args);
 
-/* Enqueues fn(op, args); args are copied. */
+/* Enqueues fn(op, args); `args` is copied. */
 MM_CHECKED mm_status nets_host_enqueue(nets_op *op, nets_host_fn fn, const nets_op_args *args, mm_stream *stream);
 
 /* host_update.c */
 MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 
-/* The windows of a convolution or pool. */
+/* The windows of a convolution or pool, as oneDNN gets them. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
-/* sum[i] += addend[i], where there is an addend; on the calling thread, and on the pool's. */
+/* sum[i] += addend[i]; `addend` NULL: nothing. The first runs on the calling thread, the second on the pool's. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
 void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
 

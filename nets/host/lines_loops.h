@@ -1,6 +1,6 @@
-/* The text of lines.h's loops, for the TARGET and as the LINES that the including file defines. The pragmas say that
- * an element depends on no other: the compiler would fall back to scalar code where input and output are one. No
- * product is rounded together with a sum, in any target, so all round alike. */
+/* The loops of lines.h. The including file defines TARGET, the attribute of their instruction set, and LINES, the name
+ * of their table. The pragmas say that elements do not depend on each other; without them the compiler runs scalar code
+ * if an input and an output are the same array. No target fuses products with sums, so all round alike. */
 #include "nets/host/lines.h"
 
 static inline int64_t part(int64_t lanes, int64_t rest) { return rest < lanes ? rest : lanes; }
@@ -36,7 +36,7 @@ TARGET static void products(const float *y, const float *dy, const float *x, int
         FOR_EACH_LANE(sum_g[i] += dy[at + i]; sum_gx[i] += dy[at + i] * (x[at + i] - mean[i]))
 }
 
-/* Of a lane of y; the same expression wherever y's signs are told from x. */
+/* y of one lane. Every loop that computes y's signs from x uses this expression, so they agree. */
 #define MAPPED ((x[at + i] - mean[i]) * factor[i] + shift[i])
 
 TARGET static void products_by_x(nets_lanes_map y, const float *dy, const float *x, int64_t n, int64_t lanes,
@@ -93,9 +93,9 @@ TARGET static void gradient_by_x(nets_lanes_map y, const float *dy, const float 
 #undef MAPPED
 #undef FOR_EACH_LANE
 
-/* ---------------------------------------------------------------- of all elements alike */
+/* ---------------------------------------------------------------- loops without lanes */
 
-/* The gradients are loaded whether they pass or not: a conditional load cannot be vectorised. */
+/* Each gradient is loaded even if it does not pass: a conditional load cannot be vectorised. */
 TARGET static void gate_by_value(const float *y, const float *dy, int64_t n, float *g) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
@@ -105,7 +105,7 @@ TARGET static void gate_by_value(const float *y, const float *dy, int64_t n, flo
 }
 
 TARGET static void gate_by_mask(const uint32_t *mask, const float *dy, int64_t n, float *g) {
-    uint32_t bits[32]; /* a table, since not every processor shifts each lane by a number of its own */
+    uint32_t bits[32]; /* a table: not every processor can shift each lane by another count */
     for (int k = 0; k < 32; k++) bits[k] = UINT32_C(1) << k;
     for (int64_t i = 0; i + 32 <= n; i += 32) {
         uint32_t word = mask[i / 32];

@@ -1,7 +1,8 @@
-/* oneDNN, 2 from 2.6 on or 3 (onednn_version.c alone tells them apart). A kernel is one primitive with its memory
- * objects; it is made once, bound to pointers and run any number of times, without allocation of ours. Layouts:
- * activations NHWC, plain weights OIHW, grouped GOIHW. A kernel is made for one thread and runs on the caller's; several
- * threads of a pool may run it at a time, each with arguments of its own (pieces.h). */
+/* An interface to oneDNN, versions 2 from 2.6 on and 3; onednn_version.c hides the difference. A kernel is one
+ * primitive with its memory objects. It is made once, then bound to pointers and run any number of times; running it
+ * allocates nothing of ours. Activations are NHWC; plain weights are OIHW, grouped ones GOIHW. A kernel runs on the
+ * calling thread alone. Several threads of a pool may run one kernel at the same time, each with arguments of its own
+ * (pieces.h). */
 #ifndef NETS_HOST_ONEDNN_H
 #define NETS_HOST_ONEDNN_H
 
@@ -11,8 +12,8 @@
 
 typedef struct nets_dnn {
     dnnl_engine_t engine;
-    mm_host_pool *pool;     /* borrowed; NULL: the caller's thread alone */
-    dnnl_stream_t *streams; /* one for each of its threads */
+    mm_host_pool *pool;     /* borrowed; NULL: only the caller's thread computes */
+    dnnl_stream_t *streams; /* one for each of the pool's threads */
 } nets_dnn;
 
 typedef struct nets_dnn_kernel {
@@ -26,13 +27,13 @@ typedef struct nets_dnn_kernel {
 typedef struct nets_dnn_windows {
     int64_t x[4], y[4];
     int64_t kernel[2], stride[2], pad[2], dilation[2];
-    int64_t pad_end_least[2]; /* as `pad`, behind the image; the last window may need more */
-    int64_t groups;           /* convolutions */
+    int64_t pad_end_least[2]; /* the least padding behind the image; the last window may need more */
+    int64_t groups;           /* of convolutions */
 } nets_dnn_windows;
 
-/* Of a matrix product y[rows, columns] = a[rows, inner] b[inner, columns]: `transposed` means stored as the transposed
- * matrix; all are row by row. From one stored row to the next are a_stride, b_stride, y_stride elements (0: as many as
- * a row has). */
+/* A matrix product y[rows, columns] = a[rows, inner] b[inner, columns]. Matrices are stored row by row; a_transposed:
+ * a is stored as its transpose; b likewise. The strides are elements from one stored row to the next; 0: a row's own
+ * number. */
 typedef struct nets_dnn_product_desc {
     int64_t rows, inner, columns;
     bool a_transposed, b_transposed;
@@ -41,42 +42,45 @@ typedef struct nets_dnn_product_desc {
 
 typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
 
-/* The pool must outlive it. */
+/* The pool must outlive `dnn`. */
 MM_CHECKED mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool);
 void nets_dnn_fini(nets_dnn *dnn);
 
 typedef enum nets_dnn_conv_kind {
     NETS_DNN_CONV_FORWARD,
     NETS_DNN_CONV_BY_DATA,   /* the gradient by x */
-    NETS_DNN_CONV_BY_WEIGHTS /* by the weights */
+    NETS_DNN_CONV_BY_WEIGHTS /* the gradient by the weights */
 } nets_dnn_conv_kind;
 
-/* Arguments by oneDNN's names: SRC, WEIGHTS, DST and their DIFF_. Weights are in the layout that the primitive
- * likes, or in that of `like`, one of the same kind; nets_dnn_weights_reorder makes the way from or to the plain one. */
+/* Makes a convolution's kernel. Its arguments have oneDNN's names: SRC, WEIGHTS, DST, or their DIFF_ ones. The weights
+ * are in the layout that the primitive prefers; `like` not NULL: in the layout of that kernel, of the same kind.
+ * nets_dnn_weights_reorder converts from and to the plain layout. */
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
                                    const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out);
 
-/* FROM plain TO the layout of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or the other way round; `w` is what
- * the kernel was made of. Its primitive stays NULL if the layouts are one. */
+/* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back.
+ * `w` is the one that the kernel was made from. The primitive stays NULL if the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
                                               const nets_dnn_kernel *kernel, int arg, bool to_plain,
                                               nets_dnn_kernel *reorder_out);
 
-/* Arguments SRC (a), WEIGHTS (b), DST (y), none of which oneDNN wants otherwise than as described. */
+/* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering. */
 MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_product_desc *product,
                                       nets_dnn_kernel *kernel_out);
 
-/* Of images of dims x: FROM pixels (NHWC) TO planes (NCHW), or the other way round. */
+/* A kernel that copies images of dims x FROM NHWC TO NCHW (`to_planes`), or back. */
 MM_CHECKED mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool to_planes,
                                              nets_dnn_kernel *reorder_out);
 
-/* SRC, DST and, of a max pool in training, WORKSPACE: a byte for each element of DST, the window's element. */
+/* A pool's kernels. Arguments: SRC and DST, or their DIFF_ ones; for a max pool in training also WORKSPACE, which has a
+ * byte for each element of DST: the maximum's index in its window. */
 MM_CHECKED mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
                                            bool training, nets_dnn_kernel *kernel_out);
 MM_CHECKED mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
                                             nets_dnn_kernel *kernel_out);
 
-/* SRC, DST; DIFF_DST, DIFF_SRC. By whole factors, pixels being squares: bilinear does not align the corners. */
+/* Upsampling's kernels, with arguments SRC and DST, or their DIFF_ ones. Factors are whole numbers. Bilinear
+ * interpolation takes pixels as squares: corners are not aligned. */
 MM_CHECKED mm_status nets_dnn_upsample_forward(const nets_dnn *dnn, const int64_t x[4], const int64_t y[4],
                                                bool bilinear, nets_dnn_kernel *kernel_out);
 MM_CHECKED mm_status nets_dnn_upsample_backward(const nets_dnn *dnn, const int64_t x[4], const int64_t y[4],
@@ -84,13 +88,15 @@ MM_CHECKED mm_status nets_dnn_upsample_backward(const nets_dnn *dnn, const int64
 
 void nets_dnn_kernel_fini(nets_dnn_kernel *kernel);
 
-/* Bytes of an argument; 0 if the kernel has none of that name. */
+/* An argument's bytes; 0 if the kernel has none of that name. */
 int64_t nets_dnn_arg_bytes(const nets_dnn_kernel *kernel, int arg);
 
-/* Points an argument of a thread (0 outside the pool's runs) at memory; nothing if the kernel has none of that name. */
+/* Sets the memory of a thread's argument; `thread` is 0 outside of the pool's runs. Does nothing if the kernel has no
+ * argument of that name. */
 MM_CHECKED mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int thread, int arg, const void *data);
 
-/* Runs it to its end on the calling thread, with that number's arguments. All are bound; `scratch` has scratch_bytes. */
+/* Runs the kernel to its end on the calling thread, with the arguments of `thread`, all of which are bound. `scratch`
+ * has scratch_bytes. */
 MM_CHECKED mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, int thread, void *scratch);
 
 #endif

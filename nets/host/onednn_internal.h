@@ -1,4 +1,4 @@
-/* What the descriptions of kernels (onednn_*.c) are made into kernels with. Internal to onednn. */
+/* Making kernels from descriptions of one operation, for onednn_*.c. Internal to onednn. */
 #ifndef NETS_HOST_ONEDNN_INTERNAL_H
 #define NETS_HOST_ONEDNN_INTERNAL_H
 
@@ -18,45 +18,45 @@ typedef const dnnl_memory_desc_t *nets_dnn_md;
 typedef const_dnnl_memory_desc_t nets_dnn_md;
 #endif
 
-/* Dims in oneDNN's logical order (NCHW, OIHW), and the order they are stored in; or oneDNN's own description of
- * both. */
+/* An argument's layout: dims in oneDNN's logical order (NCHW, OIHW) with a tag or strides, or oneDNN's own description
+ * (md). */
 typedef struct nets_dnn_layout {
-    int rank; /* 0: no such argument, or by md */
+    int rank; /* 0: there is no such argument, or md has its layout */
     dnnl_dims_t dims;
-    dnnl_format_tag_t tag; /* dnnl_format_tag_any: as the primitive likes it */
-    dnnl_dims_t strides;   /* strides[0] not 0: in place of the tag */
+    dnnl_format_tag_t tag; /* dnnl_format_tag_any: the primitive chooses */
+    dnnl_dims_t strides;   /* replace the tag if strides[0] is not 0 */
     nets_dnn_md md;        /* borrowed */
 } nets_dnn_layout;
 
-/* Pairs as the arrays of full length that oneDNN declares. `pad_end` is what the last window needs behind the image,
- * if that is more than before it (pools in ceil mode). Dilation as oneDNN counts it: elements skipped. */
+/* Windows in the arrays that oneDNN takes. pad_end: the padding behind the image, which pools in ceil mode can need
+ * more of than before it. Dilation counts as oneDNN's does: the elements skipped. */
 typedef struct nets_dnn_window_dims {
     dnnl_dims_t kernel, stride, pad, pad_end, dilation;
 } nets_dnn_window_dims;
 
-/* What one primitive does; of a backward one, x, weights and y are their gradients where it has those. */
+/* A primitive's operation. x, weights and y of a backward one are the gradients where it takes gradients. */
 typedef struct nets_dnn_op {
     const char *what;           /* for messages */
     dnnl_primitive_kind_t kind; /* dnnl_convolution, _pooling, _resampling, _matmul, _reorder (x to y) */
-    dnnl_prop_kind_t direction; /* backward: which is described together with the forward one it belongs to */
+    dnnl_prop_kind_t direction; /* for a backward one, oneDNN also gets the forward one's description */
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
     nets_dnn_window_dims windows;
 } nets_dnn_op;
 
-/* NHWC dims, laid out channels last. */
+/* The layout of NHWC dims, stored with channels last. */
 nets_dnn_layout nets_dnn_nhwc(const int64_t dims[4]);
 
 nets_dnn_window_dims nets_dnn_window_dims_of(const nets_dnn_windows *w);
 
-/* MM_ERR_UNSUPPORTED: not implemented, or an image larger than oneDNN can count. */
+/* Makes the kernel. MM_ERR_UNSUPPORTED: oneDNN does not implement it, or an image is larger than oneDNN can count. */
 MM_CHECKED mm_status nets_dnn_build(const nets_dnn *dnn, const nets_dnn_op *op, nets_dnn_kernel *kernel_out);
 
 /* The layout of a kernel's argument; NULL if it has none of that name. */
 nets_dnn_md nets_dnn_arg_md(const nets_dnn_kernel *kernel, int arg);
 
-/* A description of the operation, by whichever calls the version of oneDNN has for it. `hint`: of a backward one, the
- * forward one's. */
+/* Makes oneDNN's description of the operation, with the calls of the version compiled for. `hint`: the forward one's
+ * description, for a backward one. */
 dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *description_out);
 

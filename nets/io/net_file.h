@@ -12,13 +12,12 @@
  *     ]
  *   }
  *
- * Layers are in order of execution; inputs are names of earlier layers, "data" being the batch. Operations and their
- * attributes, defaults and ranges are those of the tables in net_ops.c and net_attrs.c, which `mm nets --ops` prints
- * (op_list.h); a pair is [height, width], or one number for both. A "comment" (text) is allowed in every object, and is not
- * kept.
+ * Layers are in order of execution. Inputs are names of earlier layers; "data" is the batch. Operations, their
+ * attributes, defaults and ranges are those of the descriptions (net_ops.h), which `mm nets --ops` prints. A pair is
+ * [height, width], or one number for both. Every object may have a "comment" (text), which is not kept.
  *
- * Printing gives one text for a net: attributes that are as by default are left out, a layer is a line. Reading what
- * was printed gives an equal net. */
+ * A net is printed as one text only: a line for each layer, without attributes that have their defaults. Reading that
+ * text gives an equal net. */
 #ifndef NETS_IO_NET_FILE_H
 #define NETS_IO_NET_FILE_H
 
@@ -29,20 +28,20 @@
 #define NETS_NET_FILE_FORMAT "mm net"
 enum { NETS_NET_FILE_VERSION = 1 };
 
-/* Builds and finishes the net that a name stands for: "file:PATH", or one of the zoo's (nets/zoo/zoo.h). What --net
- * takes. The caller destroys it. Errors as of nets_net_load and nets_zoo_build. */
+/* Builds and finishes a net by the name that --net takes: "file:PATH", or a network of the zoo (nets/zoo/zoo.h). The
+ * caller destroys it. The errors are those of nets_net_load and nets_zoo_build. */
 MM_CHECKED mm_status nets_open(const char *name, nets_net **net_out);
 
-/* Reads a file. MM_ERR_IO: there is none, or it cannot be read; MM_ERR_FORMAT: it is above 16 MiB, or no network as
- * above: the message is one line with the path and the layer; MM_ERR_UNSUPPORTED: a network that the operations cannot
- * do. */
+/* Reads a file. MM_ERR_IO: it does not exist or cannot be read. MM_ERR_FORMAT: it is larger than 16 MiB (chosen:
+ * ResNet-1202 has 0.4 MiB), or not a network as above; the message is one line with the path and the layer.
+ * MM_ERR_UNSUPPORTED: the operations cannot compute the network. */
 MM_CHECKED mm_status nets_net_load(const char *path, nets_net **net_out);
 
 /* The same from memory; messages call it `path`. */
 MM_CHECKED mm_status nets_net_parse(const char *path, const char *text, size_t n_bytes, nets_net **net_out);
 
-/* Prints a finished net. MM_ERR_IO if the stream has failed, MM_ERR_UNSUPPORTED for a net that JSON cannot hold (a name
- * that is not UTF-8). */
+/* Prints a finished net. MM_ERR_IO: the stream has failed. MM_ERR_UNSUPPORTED: a name is not UTF-8, which JSON cannot
+ * hold. */
 MM_CHECKED mm_status nets_net_print(const nets_net *net, FILE *stream);
 
 #endif

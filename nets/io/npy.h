@@ -1,5 +1,5 @@
-/* Reads arrays of NumPy's .npy files, versions 1 and 2 of the format: C order, little endian. Elements are read from the
- * file when they are asked for; nothing is mapped: a file that shrinks during a run is an error then, not a SIGBUS. */
+/* Reads arrays of NumPy's .npy files, versions 1 and 2 of the format, in C order and little endian. Elements are read
+ * from the file on demand, not mapped: if the file shrinks during a run, that is an error and not a SIGBUS. */
 #ifndef NETS_IO_NPY_H
 #define NETS_IO_NPY_H
 
@@ -11,7 +11,7 @@ enum { NETS_NPY_MAX_RANK = 8 };
 typedef enum nets_npy_type { NETS_NPY_UINT8, NETS_NPY_INT32, NETS_NPY_TYPES } nets_npy_type;
 
 typedef struct nets_npy {
-    const char *path; /* borrowed, also by messages */
+    const char *path; /* borrowed; messages name it */
     int fd;           /* -1: not open */
     nets_npy_type type;
     int rank;
@@ -20,17 +20,17 @@ typedef struct nets_npy {
     int64_t offset_bytes;            /* of the first element */
 } nets_npy;
 
-/* Opens an array of elements of `type`; the caller closes it. MM_ERR_IO: the file is missing or unreadable;
- * MM_ERR_FORMAT: it is no such array, or not as long as its shape says. Messages name the path. */
+/* Opens an array of elements of `type`; the caller closes it. MM_ERR_IO: the file is missing or unreadable.
+ * MM_ERR_FORMAT: it is not such an array, or not as long as its shape says. Messages name the path. */
 MM_CHECKED mm_status nets_npy_open(const char *path, nets_npy_type type, nets_npy *npy_out);
 
-/* Elements [first, first + n), within the array. MM_ERR_IO. Any thread. */
+/* Reads elements [first, first + n) of the array. MM_ERR_IO. Any thread may call it. */
 MM_CHECKED mm_status nets_npy_read(const nets_npy *npy, int64_t first, int64_t n, void *elems_out);
 
-/* What was never opened, but for its fd of -1, may be closed too. */
+/* Legal also on one that was never opened and has fd -1. */
 void nets_npy_close(nets_npy *npy);
 
-/* "[100, 32, 32, 3]". Returns text_out. */
+/* The array's shape as text, "[100, 32, 32, 3]". Returns text_out. */
 const char *nets_npy_shape_text(const nets_npy *npy, char text_out[256]);
 
 #endif

@@ -1,4 +1,4 @@
-/* The operations of network files, documented from the tables that the parser reads (net_ops.h). */
+/* The documentation of network files' operations, printed from the descriptions that the parser uses (net_ops.h). */
 #ifndef NETS_IO_OP_LIST_H
 #define NETS_IO_OP_LIST_H
 

@@ -1,4 +1,4 @@
-/* What a training reader does to samples: their order in an epoch, and pad-crop-flip. Pure functions. */
+/* A training reader's shuffling and augmentation (pad, crop, flip). Pure functions. */
 #ifndef NETS_IO_READER_AUGMENT_H
 #define NETS_IO_READER_AUGMENT_H
 
@@ -14,8 +14,8 @@ typedef struct nets_augmentation {
 
 nets_augmentation nets_augmentation_draw(uint64_t seed, int64_t epoch, int64_t sample, int64_t pad);
 
-/* Pads the image by `pad` pixels of zeros (after normalisation: of the mean colour) on each side, cuts height x width
- * out of it, and mirrors that left to right if flip. */
+/* Pads the normalised image with `pad` zeros (the mean colour) on each side, crops it to its own size, and mirrors that
+ * left to right if `flip`. */
 void nets_augmentation_apply(const nets_augmentation *augmentation, int64_t pad, const nets_image_shape *shape,
                              const float *image, float *image_out);
 

@@ -1,5 +1,5 @@
-/* Random numbers by counter: any number of any sequence is computed directly, so that results do not depend on the
- * order in which they are asked for. The sequence of a key is splitmix64 (Steele, Lea, Flood 2014) started there. */
+/* A counter-based random number generator: any number of any sequence is computed directly, so results do not depend on
+ * the order of calls. A key's sequence is splitmix64 (Steele, Lea, Flood 2014) with that start. */
 #ifndef NETS_IO_READER_RANDOM_H
 #define NETS_IO_READER_RANDOM_H
 
@@ -7,7 +7,7 @@
 
 #define NETS_RANDOM_GAMMA UINT64_C(0x9e3779b97f4a7c15)
 
-/* What a sequence is for: sequences of different purposes are unrelated. */
+/* The purpose of a sequence. Sequences of different purposes are independent. */
 enum nets_random_purpose {
     NETS_RANDOM_SHUFFLE = 1,
     NETS_RANDOM_AUGMENT,
@@ -27,12 +27,12 @@ static inline uint64_t nets_random_at(uint64_t key, uint64_t counter) {
     return nets_random_mix(key + (counter + 1) * NETS_RANDOM_GAMMA);
 }
 
-/* The key of a sequence. */
+/* The key of the sequence for a purpose, a seed and two more numbers, such as epoch and sample. */
 static inline uint64_t nets_random_key(enum nets_random_purpose purpose, uint64_t seed, uint64_t a, uint64_t b) {
     return nets_random_at(nets_random_at(nets_random_at(nets_random_mix(seed), purpose), a), b);
 }
 
-/* Random bits as a number of 0..n-1, with a bias below n / 2^64. */
+/* Maps 64 random bits to 0..n-1, with a bias below n / 2^64. */
 static inline uint64_t nets_random_below(uint64_t bits, uint64_t n) {
     return (uint64_t)(((unsigned __int128)bits * n) >> 64);
 }

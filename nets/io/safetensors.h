@@ -5,8 +5,8 @@
  *                      "__metadata__": {"key": "text", ...}}, padded with spaces
  *      the rest data; offsets count from its beginning; the tensors fill it without holes or overlap
  *
- * Writing is deterministic: equal tensors and metadata give equal bytes. Tensors lie by falling element size, then by
- * name, so that each is aligned to its elements.
+ * Writing is deterministic: equal tensors and metadata give equal bytes. Tensors are sorted by falling element size,
+ * then by name, so each is aligned to its elements.
  *
  * Threads: a builder belongs to one thread at a time; an open file may be read by any. */
 #ifndef NETS_IO_SAFETENSORS_H
@@ -38,13 +38,13 @@ typedef struct nets_safetensors_tensor {
     nets_safetensors_dtype dtype;
     int rank; /* 0: one element */
     int64_t dims[NETS_SAFETENSORS_MAX_RANK];
-    const void *data; /* of a file without alignment to its elements: copy it out (nets_safetensors_read) */
+    const void *data; /* in a file that was opened, perhaps not aligned to its elements (nets_safetensors_read) */
 } nets_safetensors_tensor;
 
-/* "F32" and so on. */
+/* The type's name in files, such as "F32". */
 const char *nets_safetensors_dtype_name(nets_safetensors_dtype dtype);
 
-/* The tensor's data in bytes. MM_ERR_INVALID: dtype, rank or dims out of range, or too many bytes to count. */
+/* The bytes of the tensor's data. MM_ERR_INVALID: dtype, rank or dims are out of range, or the bytes overflow. */
 MM_CHECKED mm_status nets_safetensors_bytes(const nets_safetensors_tensor *tensor, int64_t *bytes_out);
 
 /* ---------------------------------------------------------------- writing */
@@ -54,40 +54,39 @@ typedef struct nets_safetensors_builder nets_safetensors_builder;
 MM_CHECKED mm_status nets_safetensors_builder_create(nets_safetensors_builder **builder_out);
 void nets_safetensors_builder_destroy(nets_safetensors_builder *builder); /* NULL is legal */
 
-/* Adds a tensor. Its data is borrowed until the last write; its name is copied.
- * Data NULL: it is asked for when the file is written (nets_safetensors_write_from).
- * MM_ERR_INVALID: a name used twice or not UTF-8, see nets_safetensors_bytes. */
+/* Adds a tensor. Its name is copied; its data is borrowed until the last write. Data NULL: nets_safetensors_write_from
+ * fetches it. MM_ERR_INVALID: the name is used twice or not UTF-8, or as nets_safetensors_bytes. */
 MM_CHECKED mm_status nets_safetensors_add(nets_safetensors_builder *builder, const nets_safetensors_tensor *tensor);
 
 /* Adds a line of metadata (copied); a key given again replaces its text. MM_ERR_INVALID: not UTF-8. */
 MM_CHECKED mm_status nets_safetensors_add_metadata(nets_safetensors_builder *builder, const char *key,
                                                    const char *text);
 
-/* Writes all of it to `path`: into a new file of the same folder, which replaces `path` when it is complete and on
- * disk. On failure `path` is as it was and nothing is left over. MM_ERR_IO: names the path and the reason. */
+/* Writes the file `path`: a new file in the same folder, which replaces `path` when it is complete and on disk. On
+ * failure `path` is unchanged and the new file is removed. MM_ERR_IO: the message names the path and the reason. */
 MM_CHECKED mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *path);
 
-/* Gives `bytes` of a tensor's data, from `offset` on. What it fails with is what the writing fails with. */
+/* Gives `bytes` of a tensor's data from `offset` on. If it fails, the write fails with the same status. */
 typedef mm_status (*nets_safetensors_fetch)(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset,
                                             void *data_out, int64_t bytes);
 
-/* The same, with the data of tensors that have none of their own in pieces of at most `piece_bytes`, from the first
- * to the last, of one tensor after the other: as much memory is taken meanwhile. */
+/* The same; the data of tensors added without data is fetched in pieces of at most `piece_bytes`, in order, one tensor
+ * after the other. It allocates one piece. */
 MM_CHECKED mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const char *path,
                                                  int64_t piece_bytes, nets_safetensors_fetch fetch, void *ctx);
 
-/* Whether nets_safetensors_write could write there now, so that a long run need not end with finding out. Leaves
- * nothing. MM_ERR_IO as above. */
+/* Checks that nets_safetensors_write can write there, so that a long run does not fail at its end. Leaves no file.
+ * MM_ERR_IO as above. */
 MM_CHECKED mm_status nets_safetensors_writable(const char *path);
 
 /* ---------------------------------------------------------------- reading */
 
 typedef struct nets_safetensors_file nets_safetensors_file;
 
-/* Maps a file and checks all of it but the data. MM_ERR_IO: cannot be read. MM_ERR_FORMAT: not a safetensors file, or
- * a damaged one: the message says what is wrong where. */
+/* Maps a file and checks everything but the data. MM_ERR_IO: it cannot be read. MM_ERR_FORMAT: it is not a safetensors
+ * file, or damaged; the message says what is wrong and where. */
 MM_CHECKED mm_status nets_safetensors_open(const char *path, nets_safetensors_file **file_out);
-void nets_safetensors_close(nets_safetensors_file *file); /* NULL is legal; what was found in it is gone */
+void nets_safetensors_close(nets_safetensors_file *file); /* NULL is legal; pointers into the file become invalid */
 
 /* How many tensors there are. */
 int64_t nets_safetensors_count(const nets_safetensors_file *file);
@@ -95,13 +94,13 @@ int64_t nets_safetensors_count(const nets_safetensors_file *file);
 /* The tensor of that name, NULL if there is none. Valid until close. */
 const nets_safetensors_tensor *nets_safetensors_find(const nets_safetensors_file *file, const char *name);
 
-/* The data of the tensor of want's name, dtype, rank and dims (want->data is not looked at).
- * MM_ERR_FORMAT: the file has no such tensor, or it is another: a file of another network. */
+/* Finds the data of the tensor with want's name, and checks its dtype, rank and dims; want->data is ignored.
+ * MM_ERR_FORMAT: the file has no such tensor, or it differs, as in a file of another network. */
 MM_CHECKED mm_status nets_safetensors_get(const nets_safetensors_file *file, const nets_safetensors_tensor *want,
                                           const void **data_out);
 
-/* Copies `bytes` from `offset` on of data found in the file, which must have as many. Reads the file, rather than having
- * its pages in memory. MM_ERR_IO: that cannot be. */
+/* Copies `bytes` of data that was found in the file, from `offset` on; the data must have as many. It reads the file,
+ * so the mapping's pages do not stay in memory. MM_ERR_IO: the file cannot be read. */
 MM_CHECKED mm_status nets_safetensors_read(const nets_safetensors_file *file, const void *data, int64_t offset,
                                            void *values_out, int64_t bytes);
 

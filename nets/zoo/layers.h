@@ -1,6 +1,6 @@
-/* What the zoo's families are written with, and their builders: internal to the zoo.
+/* The zoo's builders, and the functions that they add layers with. Internal to the zoo.
  *
- * A builder adds layers to an empty net. Failures are kept in the net (net.h), so nothing here returns a status. */
+ * A builder adds layers to an empty net. The net keeps failures (net.h), so nothing here returns a status. */
 #ifndef NETS_ZOO_LAYERS_H
 #define NETS_ZOO_LAYERS_H
 
@@ -9,12 +9,12 @@
 typedef struct zoo {
     nets_net *net;
     int64_t height, width, classes; /* of the input */
-    int64_t thin;                   /* from 1: divides channels */
+    int64_t thin;                   /* at least 1: divides channels */
 } zoo;
 
 enum { ZOO_NUMBERS = 8 };
 
-/* `numbers`: what tells members of a family apart, ended by 0. */
+/* `numbers`: the parameters of a family's member, ended by 0. */
 typedef void zoo_builder(const zoo *z, const int numbers[ZOO_NUMBERS]);
 
 zoo_builder zoo_build_alexnet;                 /* alexnet.c */
@@ -42,7 +42,7 @@ typedef struct zoo_name {
 
 zoo_name zoo_namef(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Square windows. */
+/* A square window. */
 typedef struct zoo_window {
     int64_t kernel, stride, pad; /* stride 0: 1 in convolutions, the kernel in pools */
 } zoo_window;
@@ -60,15 +60,15 @@ int zoo_dropout(const zoo *z, const char *name, float p, int input);
 int zoo_linear(const zoo *z, const char *name, int64_t features, int input);
 int zoo_add(const zoo *z, const char *name, int a, int b);
 int zoo_concat(const zoo *z, const char *name, const int *inputs, int n_inputs);
-/* Cut to the height and width of layer `like`, by as much on all sides. */
+/* Crops the middle of `input` to the height and width of layer `like`. */
 int zoo_crop(const zoo *z, const char *name, int input, int like);
 
-/* Any layer whose channels `thin` divides. */
+/* Any layer; `thin` divides its channels. */
 int zoo_layer(const zoo *z, const char *name, nets_op_kind op, nets_attrs attrs, int input);
 
-/* A linear layer to the classes, and the loss. */
+/* A linear layer with an output for each class, and the loss. */
 void zoo_classify(const zoo *z, const char *name, int input);
-/* The loss alone. */
+/* The loss. */
 void zoo_loss(const zoo *z, int input);
 
 /* Blocks of residual networks, as torchvision's BasicBlock and Bottleneck. `project`: the shortcut is a 1x1 convolution

@@ -1,26 +1,26 @@
-/* The networks that there are, by name.
+/* The zoo: networks by name.
  *
  *   NAME[@HEIGHTxWIDTH][,classes=K][,thin=T]      resnet50    vgg16@32,classes=10    resnet50@64x96,thin=8
  *
- * NAME is an entry of the list below, or a member of a family in it. Without more, a network has the input and the
- * classes of its paper. HEIGHTxWIDTH (one number for a square) is another input's size: windows and strides stay, maps
- * and the first linear layer follow; an input that some layer's window does not fit into is refused by that layer.
- * `thin` divides the channels of all layers but the last (rounded up), for small instances.
+ * NAME is an entry of nets_zoo_list, or a member of a family there. Without options a network has the input size and
+ * the classes of its paper. HEIGHTxWIDTH, or one number for a square, sets another input size: windows and strides
+ * stay, maps and the first linear layer change. A layer whose window does not fit refuses the size. `thin` divides the
+ * channels of all layers but the last, rounded up, for small instances.
  *
- * Names of layers and parameters are torchvision's for those that torchvision has, else those of the network's first
- * published description (each file says which). Where torchvision pools adaptively to a fixed size (AlexNet, VGG) a net
- * of another input size has that many more or fewer inputs to its first linear layer instead. */
+ * Layers and parameters have torchvision's names if torchvision has the network, else those of the network's first
+ * published description, which its file cites. AlexNet and VGG do not pool adaptively to a fixed size as torchvision's
+ * do: for another input size, their first linear layer has more or fewer inputs. */
 #ifndef NETS_ZOO_ZOO_H
 #define NETS_ZOO_ZOO_H
 
 #include "nets/net.h"
 
-/* Builds and finishes a net. MM_ERR_NOT_FOUND lists what there is; MM_ERR_INVALID: a size out of range, or one that a
- * layer refuses. The caller destroys it. */
+/* Builds and finishes a net; the caller destroys it. MM_ERR_NOT_FOUND: no network has the name; the message lists all.
+ * MM_ERR_INVALID: a size is out of range, or a layer refuses it. */
 MM_CHECKED mm_status nets_zoo_build(const char *name, nets_net **net_out);
 
-/* Name and one-line description of the i-th entry, NULL past the last; static strings. An entry with a '<' stands for a
- * family ("cifar-resnet<6n+2>"). */
+/* The name and one-line description of the i-th entry; NULL past the last. Static strings. A name with '<' is a
+ * family's ("cifar-resnet<6n+2>"). */
 const char *nets_zoo_list(size_t i, const char **summary_out);
 
 #endif
