@@ -221,7 +221,6 @@ static json_t *kinds_json(const mm_account *account) {
 }
 
 static json_t *segments_json(const mm_account *account) {
-    static const char *const contents[] = {"raw", "coded", "workspace"};
     json_t *array = json_array();
     char name[320];
     for (int i = 0; i < account->n_segments && i < EXPLAIN_MAPS; i++) {
@@ -229,7 +228,7 @@ static json_t *segments_json(const mm_account *account) {
         json_array_append_new(array,
                               json_pack("{ss ss sI}", "name",
                                         mm_account_segment_name(account->plan, account->segments[i], name, sizeof name),
-                                        "content", contents[s->content], "bytes", (json_int_t)s->bytes));
+                                        "content", mm_content_name(s->content), "bytes", (json_int_t)s->bytes));
     }
     return array;
 }

@@ -195,6 +195,8 @@ const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buff
     char step[256];
     if (s->tensor >= 0)
         snprintf(buffer, capacity, "%s", mm_graph_tensor(plan->graph, s->tensor)->name);
+    else if (s->content == MM_CONTENT_POOL)
+        snprintf(buffer, capacity, "%s", s->pinned ? "pool of codes in pinned memory" : "pool of codes");
     else if (user && mm_node_runs_step(user))
         snprintf(buffer, capacity, "workspace of %s", mm_graph_step_name(plan->graph, user->step, step, sizeof step));
     else if (user)

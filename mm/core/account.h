@@ -50,7 +50,7 @@ typedef struct mm_account {
 MM_CHECKED mm_status mm_account_init(const mm_plan *plan, mm_account *account_out);
 void mm_account_fini(mm_account *account);
 
-/* Writes the name of a segment: its tensor's, or "workspace of STEP". Returns buffer. */
+/* Writes the name of a segment: its tensor's, "workspace of STEP", or "pool of codes". Returns buffer. */
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity);
 
 /* ---------------------------------------------------------------- stash */
@@ -71,7 +71,8 @@ typedef struct mm_remedy {
     int codec;            /* MASK, COMPRESS: index in the facts; else -1 */
     int sign_codec;       /* COMPRESS: codec of the signs beside it; else -1 */
     uint32_t layer_kinds; /* RECOMPUTE: bit k: layers of mm_layer_kind k run again */
-    int64_t bytes_left; /* bytes that stay on the device. RECOMPUTE: of tensors that must be kept for it, without those
+    int64_t
+        bytes_left; /* bytes that stay on the device, a code's reserve for its body included. RECOMPUTE: of tensors that must be kept for it, without those
                              that the backward pass reads anyway */
 } mm_remedy;
 
@@ -86,7 +87,9 @@ enum { MM_REMEDIES_MAX = 12 }; /* further codecs are left out */
 typedef struct mm_stash_map {
     mm_tensor tensor; /* the root of its aliases */
     int64_t bytes;
-    int64_t held_bytes; /* bytes of it that this plan holds between the passes: the map, its codes, or both */
+    int64_t
+        held_bytes; /* bytes of it that this plan holds between the passes: the map, its codes (without their bodies,
+                           which share a pool), or both */
     const mm_stash_reader *readers; /* backward steps that read it, in order */
     int n_readers;
     mm_remedy remedies[MM_REMEDIES_MAX]; /* KEEP first; each as if it were applied to this map alone */

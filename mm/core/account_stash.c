@@ -169,10 +169,12 @@ static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
     bool takes_loss = mm_graph_tensor(a->graph, map->tensor)->kind == MM_FEATURE_MAP;
     for (int c = 0; c < a->facts->n_codecs && map->n_remedies < MM_REMEDIES_MAX - 2; c++) {
         const mm_codec_facts *codec = &a->facts->codecs[c];
-        int64_t bytes = mm_facts_code(a->facts, c, map->tensor)->code_bytes;
+        const mm_code_facts *code = mm_facts_code(a->facts, c, map->tensor);
+        int64_t bytes = code->code_bytes;
         bool beside = a->storages[map->tensor].sign_reads > 0 && !codec->lossless;
         if (!codec->gives_value || bytes < 0 || (beside && sign < 0) || !(codec->lossless || takes_loss)) continue;
         if (beside) bytes += mm_facts_code(a->facts, sign, map->tensor)->code_bytes;
+        bytes += code->body_reserve_bytes;
         if (bytes >= map->bytes) continue;
         mm_remedy *r = add_remedy(map, MM_REMEDY_COMPRESS, bytes);
         r->codec = c;

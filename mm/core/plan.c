@@ -23,6 +23,16 @@ const char *mm_node_kind_name(mm_node_kind kind) {
     return (unsigned)kind < MM_NODE_KINDS ? mm_node_table[kind].word : "unknown";
 }
 
+const char *mm_content_name(mm_content content) {
+    static const char *const names[MM_CONTENTS] = {
+        [MM_CONTENT_RAW] = "raw",
+        [MM_CONTENT_CODED] = "coded",
+        [MM_CONTENT_WORK] = "workspace",
+        [MM_CONTENT_POOL] = "pool",
+    };
+    return (unsigned)content < MM_CONTENTS ? names[content] : "unknown";
+}
+
 const char *mm_category_name(mm_category category) {
     static const char *const names[MM_CATEGORIES] = {
         [MM_CAT_PERSISTENT] = "persistent",
@@ -165,6 +175,8 @@ int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_
                                                     .category = category,
                                                     .tensor = tensor,
                                                     .codec = -1,
+                                                    .pool = -1,
+                                                    .spill = -1,
                                                     .bytes = bytes,
                                                     .first_node = -1,
                                                     .last_node = -1,
@@ -178,8 +190,18 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier) {
     if (plan->nodes[node].stream != other->stream && *wait < other->seq) *wait = other->seq;
 }
 
+/* The code that a node encodes or decodes; -1: none. */
+static int32_t code_of(const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    return cost == MM_COST_ENCODE ? n->dst : cost == MM_COST_DECODE ? n->src : -1;
+}
+
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
-    enum { SRC, DST, WORK, STAGE, OWN };
+    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
+    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
+    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
+                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
+    const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
     const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
     const int uses = step ? step->n_uses : 0;
     for (; *i < uses; ++*i) {
@@ -191,11 +213,11 @@ bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch 
     }
     for (; *i < uses + OWN; ++*i) {
         const int own = *i - uses;
-        const int segment = own == SRC ? n->src : own == DST ? n->dst : own == WORK ? n->work : n->stage;
-        if (segment < 0) continue;
-        *touch_out = (mm_touch){.segment = segment,
+        if (own_segments[own] < 0) continue;
+        const bool reads = own == SRC || (own >= POOL && !encodes);
+        *touch_out = (mm_touch){.segment = own_segments[own],
                                 .use = -1,
-                                .access = own == SRC ? MM_READ : MM_WRITE,
+                                .access = reads ? MM_READ : MM_WRITE,
                                 .work = own == WORK || own == STAGE};
         ++*i;
         return true;

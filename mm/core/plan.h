@@ -12,6 +12,19 @@
  * has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of the
  * iteration before.
  *
+ * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL: a segment
+ * in which bodies follow one another in the order of the encodes, which are all on one stream. Where a body begins is
+ * known on the device alone. A pool on the device may have a spill, a pool in pinned memory, for what it has no room
+ * for. Both together are one range of positions: a chunk that does not end in the pool lies in the spill. So every
+ * chunk has a place as long as bodies keep to their bounds. Positions only grow within an iteration: nobody uses a
+ * pool's bytes twice, and the whole pool lives from the first encode of its codes to their last decode.
+ *
+ *      positions   0                      pool.bytes              at most the sum of the bounds
+ *                  | body | body | chunk | chunk      | chunk | body | body ...
+ *                  | pool (device)          |
+ *      spill                  | one chunk   | chunk   | chunk | body | body ...  |   (a position p of it is at
+ *                                                                                     p - pool.bytes + a chunk)
+ *
  * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor.
  *
  *      arena of a manager (one address range; offsets from its base, multiples of 256)
@@ -25,6 +38,9 @@
 #include "mm/core/graph.h"
 
 enum { MM_ALIGN = 256 }; /* of all offsets; as cudaMalloc aligns (CUDA C++ Programming Guide) */
+
+/* Bytes of the chunks that bodies consist of, at most: the window of cDMA (Rhu et al., HPCA 2018). */
+enum { MM_CHUNK_BYTES = 4096 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
 
@@ -131,7 +147,16 @@ static inline mm_access mm_node_access(const mm_node *node, const mm_use *use, i
     return node->kind == MM_NODE_RECOMPUTE && use->access == MM_MODIFY ? MM_READ : use->access;
 }
 
-typedef enum mm_content { MM_CONTENT_RAW, MM_CONTENT_CODED, MM_CONTENT_WORK } mm_content;
+typedef enum mm_content {
+    MM_CONTENT_RAW,
+    MM_CONTENT_CODED, /* a code; its head, if it has a body */
+    MM_CONTENT_WORK,
+    MM_CONTENT_POOL, /* bodies of codes */
+    MM_CONTENTS
+} mm_content;
+
+/* The content's word; "unknown" for a number that is none. */
+const char *mm_content_name(mm_content content);
 
 /* What a segment's bytes are for, in accounts and pictures. */
 typedef enum mm_category {
@@ -139,8 +164,8 @@ typedef enum mm_category {
     MM_CAT_FEATURE_MAP, /* managed inputs and saved tensors too */
     MM_CAT_GRADIENT_MAP,
     MM_CAT_WORKSPACE, /* workspaces of steps, scratch of codecs */
-    MM_CAT_CODE,
-    MM_CAT_BUFFER, /* tensor buffers */
+    MM_CAT_CODE,      /* codes, pools of their bodies */
+    MM_CAT_BUFFER,    /* tensor buffers */
     MM_CATEGORIES
 } mm_category;
 
@@ -149,8 +174,10 @@ const char *mm_category_name(mm_category category);
 typedef struct mm_segment {
     mm_content content;
     mm_category category;
-    mm_tensor tensor; /* the tensor that it holds; -1 for MM_CONTENT_WORK */
+    mm_tensor tensor; /* the tensor that it holds; -1 for MM_CONTENT_WORK and MM_CONTENT_POOL */
     int32_t codec;    /* CODED: index in the facts' codecs; else -1 */
+    int32_t pool;     /* CODED: segment of the pool that has the body; -1: the code has no body. Else -1 */
+    int32_t spill;    /* POOL on the device: segment of its spill, a pool in pinned memory; else -1 */
     bool pinned;      /* in pinned host memory, else on the device */
     bool dynamic;     /* placed at run time in the heap region (the unoptimised workflow); offset unused */
     int64_t offset;   /* from the arena's base */
@@ -227,13 +254,13 @@ MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 /* How a node touches a segment. */
 typedef struct mm_touch {
     int32_t segment;
-    int32_t use;      /* index of the step's use; -1: source or target of an operation, or a workspace */
-    mm_access access; /* MM_WRITE for a workspace */
+    int32_t use;      /* index of the step's use; -1: source or target of an operation, a workspace, or a pool */
+    mm_access access; /* MM_WRITE for a workspace, and for a pool that a code is encoded into */
     bool work;        /* a workspace, scratch or stage: no other node may use it */
 } mm_touch;
 
 /* Iterates over the segments that a node touches: a step's uses in their order, then source, target, workspace and
- * stage. A segment that is named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False:
+ * stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's spill. A segment that is named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False:
  * there are no more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
@@ -261,7 +288,10 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *     below the base. It holds a value before the first node, and after the last node exactly what was last written
  *     to it. A side stream accesses it only after the first step, because iterations follow each other on the
  *     compute stream;
- *  6. nothing is missing or superfluous: each step runs once and in order, each operation's result is used, waits
+ *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
+ *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
+ *     encoded and decoded, and nothing else: not copied over the link, not staged, not read by a step;
+ *  7. nothing is missing or superfluous: each step runs once and in order, each operation's result is used, waits
  *     are for earlier nodes, sizes of codes are those of the facts, sizes of workspaces those of the variants.
  * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
  * O(n log n). */
@@ -270,7 +300,7 @@ MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, c
 /* The same, and also finds exact segments. exact_out (may be NULL): per segment, whether all values that it ever holds
  * are bit for bit those that were first computed; for a code, those that were encoded. False for a decoded lossy code,
  * for a recomputation from one or by another variant, for a segment that holds such a value at any time, and for
- * workspaces. */
+ * workspaces and pools. */
 MM_CHECKED mm_status mm_plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits,
                                    bool *exact_out);
 

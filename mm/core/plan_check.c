@@ -77,6 +77,7 @@ static mm_status check_init(mm_check *c) {
 
 /* All passes after `form`. */
 static mm_status prove(mm_check *c, bool *exact_out) {
+    MM_TRY(mm_check_pools(c));
     MM_TRY(mm_check_pieces(c));
     MM_TRY(check_init(c));
     mm_program_clocks(c->program, c->clocks);

@@ -2,6 +2,7 @@
  * passes before it have established.
  *
  *   form      all indices are in range, all segments and nodes are well-formed
+ *   pools     pools have room for all bodies
  *   pieces    the same for the program; the pieces of each node do its work once
  *   clocks    for each piece, which pieces of other streams have ended when it ends (mm_program_clocks)
  *   uses      walk in issue order: which value each segment holds, who reads it, who may still use it
@@ -44,6 +45,7 @@ typedef struct mm_check {
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);
+mm_status mm_check_pools(const mm_check *check);
 mm_status mm_check_pieces(const mm_check *check);
 mm_status mm_check_uses(mm_check *check);
 mm_status mm_check_sharing(const mm_check *check);
@@ -56,6 +58,14 @@ static inline bool mm_check_ended(const mm_check *check, int stream, int32_t seq
     if (stream == (int)n->stream) return seq < n->seq;
     const int first = mm_program_piece(check->program, node, 0);
     return check->program->last[check->node_at[stream][seq]] <= check->clocks[first][stream];
+}
+
+/* The rules of form for pools, of one segment; a part of the pass `form`. */
+mm_status mm_check_pool_form(const mm_check *check, int segment);
+
+static inline int64_t mm_check_add_saturated(int64_t a, int64_t b) {
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
 /* Whether `output` shares the storage of `input` in the plan, and the step declares them equal. */

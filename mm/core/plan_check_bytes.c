@@ -1,4 +1,4 @@
-/* Passes 5 and 6, sharing and limits: segments that share bytes, and whether all of them fit. */
+/* Passes 6 and 7, sharing and limits: segments that share bytes, and whether all of them fit. */
 #include <stdlib.h>
 
 #include "mm/core/plan_check.h"
@@ -66,7 +66,9 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
     char user[320];
     return mm_check_refuse(c, node, tensor >= 0 ? tensor : s->tensor,
                            "segment %d is put over segment %d (%s), which %s may still use", heir, old,
-                           s->tensor >= 0 ? mm_graph_tensor(c->graph, s->tensor)->name : "a workspace",
+                           s->tensor >= 0                  ? mm_graph_tensor(c->graph, s->tensor)->name
+                           : s->content == MM_CONTENT_POOL ? "a pool"
+                                                           : "a workspace",
                            mm_check_node_name(c, active, user, sizeof user));
 }
 
@@ -208,11 +210,6 @@ mm_status mm_check_sharing(const mm_check *c) {
 
 /* ---------------------------------------------------------------- limits */
 
-static int64_t add_saturated(int64_t a, int64_t b) {
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
 /* A dynamic segment is freed when its last user in issue order has ended. Checks that all users have ended then. */
 static mm_status check_freed(const mm_check *c, int segment) {
     const mm_residence *r = &c->residences[segment];
@@ -236,14 +233,14 @@ static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic || (s->content == MM_CONTENT_CODED) != codes) continue;
         MM_TRY(check_freed(c, i));
-        int64_t bytes = add_saturated(s->bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
+        int64_t bytes = mm_check_add_saturated(s->bytes, MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN;
         int64_t *first = &comes[c->residences[i].first], *last = &goes[c->residences[i].last];
-        *first = add_saturated(*first, bytes);
-        *last = add_saturated(*last, bytes);
+        *first = mm_check_add_saturated(*first, bytes);
+        *last = mm_check_add_saturated(*last, bytes);
     }
     int64_t live = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
-        live = add_saturated(live, comes[i]);
+        live = mm_check_add_saturated(live, comes[i]);
         if (live > capacity)
             return mm_check_refuse(c, i, -1, "needs %lld bytes of a heap of %lld%s", (long long)live,
                                    (long long)capacity, codes ? " for codes" : "");
@@ -292,13 +289,13 @@ static mm_status check_sums(const mm_check *c) {
     }
     for (int t = 0; t < mm_graph_tensors(c->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(c->graph, t);
-        if (tensor->ownership == MM_EXTERNAL) external = add_saturated(external, tensor->bytes);
+        if (tensor->ownership == MM_EXTERNAL) external = mm_check_add_saturated(external, tensor->bytes);
     }
     if (plan->extent_bytes != extent || plan->pinned_bytes != pinned || plan->external_bytes != external ||
-        plan->peak_bytes != add_saturated(extent, external))
+        plan->peak_bytes != mm_check_add_saturated(extent, external))
         return mm_check_refuse(c, -1, -1, "says a peak of %lld bytes and %lld pinned, it is %lld and %lld",
                                (long long)plan->peak_bytes, (long long)plan->pinned_bytes,
-                               (long long)add_saturated(extent, external), (long long)pinned);
+                               (long long)mm_check_add_saturated(extent, external), (long long)pinned);
     return MM_OK;
 }
 

@@ -68,24 +68,26 @@ static mm_status check_aliases(const mm_check *c) {
 
 static mm_status check_content(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
-    if ((s->content == MM_CONTENT_WORK) != (s->tensor == -1))
-        return mm_check_refuse_segment(c, segment, "only a workspace is of no tensor");
+    const bool of_none = s->content == MM_CONTENT_WORK || s->content == MM_CONTENT_POOL;
+    if (of_none != (s->tensor == -1))
+        return mm_check_refuse_segment(c, segment, "only a workspace or a pool is of no tensor");
     if (s->content != MM_CONTENT_CODED && s->codec != -1)
         return mm_check_refuse_segment(c, segment, "has a codec but holds no code");
-    if (s->content == MM_CONTENT_WORK) return MM_OK;
+    if (of_none) return mm_check_pool_form(c, segment);
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)))
         return mm_check_refuse_segment(c, segment, "of an unknown tensor");
     if (is_external(c, s->tensor) || is_aliased(c, s->tensor))
         return mm_check_refuse_segment(c, segment, "of a tensor that has no storage of its own in the plan");
     if (s->content == MM_CONTENT_RAW) {
-        if (s->bytes >= mm_graph_tensor(c->graph, s->tensor)->bytes) return MM_OK;
-        return mm_check_refuse_segment(c, segment, "smaller than its tensor");
+        if (s->bytes < mm_graph_tensor(c->graph, s->tensor)->bytes)
+            return mm_check_refuse_segment(c, segment, "smaller than its tensor");
+        return mm_check_pool_form(c, segment);
     }
     if (!in_range(s->codec, c->facts->n_codecs)) return mm_check_refuse_segment(c, segment, "of an unknown codec");
     int64_t code_bytes = mm_facts_code(c->facts, s->codec, s->tensor)->code_bytes;
     if (code_bytes < 0) return mm_check_refuse_segment(c, segment, "its codec does not take this tensor");
     if (s->bytes != code_bytes) return mm_check_refuse_segment(c, segment, "not of the code's size");
-    return MM_OK;
+    return mm_check_pool_form(c, segment);
 }
 
 /* Checks the segment of the persistent tensor with that number. */
@@ -97,7 +99,7 @@ static mm_status check_persistent(const mm_check *c, int segment) {
     if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->pinned || s->dynamic ||
         s->bytes != mm_graph_tensor(c->graph, s->tensor)->bytes)
         return mm_check_refuse_segment(c, segment, "does not hold its tensor's elements on the device");
-    return MM_OK;
+    return mm_check_pool_form(c, segment);
 }
 
 static mm_status check_segment(const mm_check *c, int segment) {
@@ -105,7 +107,7 @@ static mm_status check_segment(const mm_check *c, int segment) {
     if (segment < mm_graph_persistents(c->graph)) return check_persistent(c, segment);
     if (s->category == MM_CAT_PERSISTENT)
         return mm_check_refuse_segment(c, segment, "is not one of the graph's persistent tensors, and counts as one");
-    if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES)
+    if ((unsigned)s->content >= MM_CONTENTS || (unsigned)s->category >= MM_CATEGORIES)
         return mm_check_refuse_segment(c, segment, "of an unknown content or category");
     if (s->bytes <= 0) return mm_check_refuse_segment(c, segment, "has no bytes");
     if (s->pinned && s->content == MM_CONTENT_WORK)
@@ -152,6 +154,8 @@ static mm_status check_bindings(const mm_check *c, int node) {
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, in pinned memory", segment);
         if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, of another tensor", segment);
+        if (c->plan->segments[segment].pool != -1)
+            return mm_check_refuse(c, node, tensor, "is bound to segment %d, a code with a body", segment);
     }
     return MM_OK;
 }
@@ -197,6 +201,7 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
     if (n->stage == -1) return MM_OK;
     if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments))
         return mm_check_refuse(c, node, -1, "its stage, segment %d, is none", n->stage);
+    if (code->pool != -1) return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be staged");
     const mm_segment *stage = &c->plan->segments[n->stage];
     if (stage->content != MM_CONTENT_WORK || stage->bytes < code->bytes)
         return mm_check_refuse(c, node, -1, "its stage, segment %d, does not hold the code", n->stage);
@@ -221,8 +226,10 @@ static bool is_end(const mm_segment *s, mm_node_end end) {
 }
 
 static mm_status check_end(const mm_check *c, int node, const char *what, int segment, mm_node_end end) {
-    static const char *const contents[] = {
-        [MM_CONTENT_RAW] = "a map", [MM_CONTENT_CODED] = "a code", [MM_CONTENT_WORK] = "a workspace"};
+    static const char *const contents[MM_CONTENTS] = {[MM_CONTENT_RAW] = "a map",
+                                                      [MM_CONTENT_CODED] = "a code",
+                                                      [MM_CONTENT_WORK] = "a workspace",
+                                                      [MM_CONTENT_POOL] = "a pool"};
     const mm_node *n = &c->plan->nodes[node];
     if (!in_range(segment, c->plan->n_segments))
         return mm_check_refuse(c, node, n->tensor, "its %s is no segment", what);
@@ -240,6 +247,8 @@ static mm_status check_move(const mm_check *c, int node) {
     const mm_segment *src = &c->plan->segments[n->src], *dst = &c->plan->segments[n->dst];
     if (src->content != dst->content || src->codec != dst->codec || src->bytes != dst->bytes)
         return mm_check_refuse(c, node, n->tensor, "source and target are not of one form and size");
+    if (src->pool != -1 || dst->pool != -1)
+        return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be copied: nobody knows its size");
     if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a copy with a workspace");
     return MM_OK;
 }

@@ -1,4 +1,4 @@
-/* Pass 4, uses: what each segment holds when it is used. */
+/* Pass 5, uses: what each segment holds when it is used. */
 
 #include "mm/core/plan_check.h"
 #include "mm/core/status.h"
@@ -228,6 +228,14 @@ static mm_status check_after_begin(const mm_check *c, int node) {
                            "before may still be at it");
 }
 
+/* Adds a user to the pool of a code's body, and to the pool's spill. */
+static void use_pool(mm_check *c, int node, int code) {
+    const int32_t pool = c->plan->segments[code].pool;
+    if (pool < 0) return;
+    add_user(c, node, pool);
+    if (c->plan->segments[pool].spill >= 0) add_user(c, node, c->plan->segments[pool].spill);
+}
+
 static mm_status walk_op(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     mm_residence *src = &c->residences[n->src];
@@ -241,6 +249,7 @@ static mm_status walk_op(mm_check *c, int node) {
         return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
     bool lossless = n->kind != MM_NODE_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
     set_content(c, node, n->dst, src->value, src->exact && lossless);
+    use_pool(c, node, mm_program_stored(n));
     MM_TRY(use_work(c, node, n->work));
     return use_work(c, node, n->stage);
 }

@@ -26,7 +26,7 @@ static int64_t rows_of(const lowering *d, int node) {
 
 /* Number of rows in a piece of a code; 0: the code is not cut. */
 static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
-    if (code->content != MM_CONTENT_CODED || !d->facts->codecs[code->codec].fixed_size) return 0;
+    if (code->content != MM_CONTENT_CODED || code->pool >= 0 || !d->facts->codecs[code->codec].fixed_size) return 0;
     const mm_code_facts *facts = mm_facts_code(d->facts, code->codec, code->tensor);
     int64_t split = facts->split_rows;
     const mm_tensor_info *tensor = mm_graph_tensor(d->plan->graph, code->tensor);

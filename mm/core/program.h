@@ -57,9 +57,9 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
 
 /* Proves a program and the plan that it was lowered from: all that mm_plan_check proves (plan.h), for pieces as they
  * are issued. In addition:
- *  7. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
+ *  8. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
  *     (mm_node_traits) has several;
- *  8. a piece that reads a part of a code starts after the pieces that write that part have ended.
+ *  9. a piece that reads a part of a code starts after the pieces that write that part have ended.
  * `exact_out`: as mm_plan_prove. */
 MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits,
                                       bool *exact_out);

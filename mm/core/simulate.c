@@ -17,6 +17,8 @@ typedef struct simulator {
     const mm_program *program;
     mm_sim_node *nodes;
     int64_t *far_bytes;               /* per node; NULL: not known */
+    int64_t *link_bytes;              /* per segment, of a code's body: bytes that its codec moves over the link; NULL:
+                                         there are no pools */
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* its remaining work */
@@ -44,13 +46,30 @@ int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
     return n->given ? ns - ns / 3 : ns;
 }
 
-static int64_t operation_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
-    const mm_segment *stored = &plan->segments[mm_program_stored(n)];
+/* Bytes that the node's codec moves over the link. */
+static int64_t link_bytes_of(const simulator *s, const mm_node *n) {
+    return s->link_bytes && !mm_node_runs_step(n) ? s->link_bytes[mm_program_stored(n)] : 0;
+}
+
+/* Time of a codec that takes `ns`, and moves bytes over the link besides. What lies in a pinned pool goes over the link
+ * while the codec works; what was spilled is added. */
+static int64_t codec_ns(const simulator *s, const mm_node *n, int64_t ns, int64_t rate) {
+    const int64_t bytes = link_bytes_of(s, n);
+    if (bytes == 0 || ns < 0) return ns;
+    const int64_t link = link_ns(rate, bytes);
+    const mm_segment *code = &s->plan->segments[mm_program_stored(n)];
+    if (s->plan->segments[code->pool].pinned) return link > ns ? link : ns;
+    return add_ns(ns, (double)link);
+}
+
+static int64_t operation_ns(const simulator *s, const mm_node *n) {
+    const mm_facts *facts = s->facts;
+    const mm_segment *stored = &s->plan->segments[mm_program_stored(n)];
     switch (mm_node_table[n->kind].cost) {
     case MM_COST_ENCODE:
-        return mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
+        return codec_ns(s, n, mm_facts_code(facts, stored->codec, n->tensor)->encode_ns, facts->out_bytes_per_s);
     case MM_COST_DECODE:
-        return mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
+        return codec_ns(s, n, mm_facts_code(facts, stored->codec, n->tensor)->decode_ns, facts->in_bytes_per_s);
     case MM_COST_LINK_OUT:
         return link_ns(facts->out_bytes_per_s, stored->bytes);
     case MM_COST_LINK_IN:
@@ -70,7 +89,7 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
         if (s->far_bytes && ns >= 0 && ns <= MM_NS_MOST)
             ns = add_ns(ns, (double)s->far_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
     } else
-        ns = operation_ns(plan, facts, n);
+        ns = operation_ns(s, n);
     if (ns < 0 || ns > MM_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: a time of %lld ns is out of range", mm_graph_name(plan->graph),
                        (long long)ns);
@@ -95,16 +114,25 @@ static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns
 /* Whether a stream slows others down; one whose piece has no work left does not. */
 static bool is_busy(const simulator *s, mm_stream_id t) { return s->running[t] >= 0 && s->left[t] > 0; }
 
+/* Whether a direction of the link is busy: with a copy, or with what a codec writes to pinned memory or reads from
+ * there. */
+static bool is_link_busy(const simulator *s, mm_stream_id direction) {
+    const mm_stream_id codec = direction == MM_STREAM_OUT ? MM_STREAM_ENCODE : MM_STREAM_DECODE;
+    if (is_busy(s, direction)) return true;
+    if (!is_busy(s, codec)) return false;
+    return link_bytes_of(s, &s->plan->nodes[s->program->pieces[s->running[codec]].node]) > 0;
+}
+
 static int64_t speed(const simulator *s, mm_stream_id t) {
     const mm_facts *f = s->facts;
     if (t == MM_STREAM_COMPUTE) {
         int64_t permille = 1000;
         if (is_busy(s, MM_STREAM_ENCODE) || is_busy(s, MM_STREAM_DECODE)) permille += f->contention_permille;
-        if (is_busy(s, MM_STREAM_OUT) || is_busy(s, MM_STREAM_IN)) permille += f->link_contention_permille;
+        if (is_link_busy(s, MM_STREAM_OUT) || is_link_busy(s, MM_STREAM_IN)) permille += f->link_contention_permille;
         return INT64_C(1000) * FULL_SPEED / permille;
     }
     bool out = t == MM_STREAM_OUT;
-    if ((!out && t != MM_STREAM_IN) || !is_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return FULL_SPEED;
+    if ((!out && t != MM_STREAM_IN) || !is_link_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return FULL_SPEED;
     int64_t alone = out ? f->out_bytes_per_s : f->in_bytes_per_s;
     int64_t shared = out ? f->out_both_bytes_per_s : f->in_both_bytes_per_s;
     return shared > 0 && shared < alone ? (int64_t)((double)shared / (double)alone * FULL_SPEED) : FULL_SPEED;
@@ -288,6 +316,33 @@ static mm_status find_far(simulator *s) {
     return mm_far_bytes(s->plan, s->facts->cache_bytes, s->far_bytes);
 }
 
+/* Lays the bodies into their pools by their typical bytes, in issue order: what of each goes over the link. */
+static mm_status find_link_bytes(simulator *s) {
+    const mm_plan *plan = s->plan;
+    int64_t *left; /* per pool: bytes that no body has taken */
+    int pools = 0;
+    for (int i = 0; i < plan->n_segments; i++) pools += plan->segments[i].content == MM_CONTENT_POOL;
+    if (pools == 0) return MM_OK;
+    s->link_bytes = calloc((size_t)plan->n_segments, sizeof *s->link_bytes);
+    left = malloc((size_t)plan->n_segments * sizeof *left);
+    if (!s->link_bytes || !left) {
+        free(left);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    }
+    for (int i = 0; i < plan->n_segments; i++) left[i] = plan->segments[i].pinned ? 0 : plan->segments[i].bytes;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        const mm_segment *code = mm_node_table[n->kind].cost == MM_COST_ENCODE ? &plan->segments[n->dst] : NULL;
+        if (!code || code->pool < 0) continue;
+        const int64_t bytes = mm_facts_code(s->facts, code->codec, n->tensor)->body_typical_bytes;
+        const int64_t inside = bytes < left[code->pool] ? bytes : left[code->pool];
+        left[code->pool] -= inside;
+        s->link_bytes[n->dst] = bytes - inside;
+    }
+    free(left);
+    return MM_OK;
+}
+
 mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, mm_simulation *simulation_out) {
     const mm_plan *plan = program->plan;
     simulator s = {.plan = plan, .facts = facts, .program = program};
@@ -296,6 +351,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     s.nodes = calloc((size_t)plan->n_nodes + 1, sizeof *s.nodes);
     s.ended_ns = calloc((size_t)program->n + 1, sizeof *s.ended_ns);
     mm_status status = s.nodes && s.ended_ns ? find_far(&s) : mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
+    if (status == MM_OK) status = find_link_bytes(&s);
     if (status == MM_OK) status = run(&s);
     if (status == MM_OK) status = count_live(plan, s.nodes);
     if (status == MM_OK) {
@@ -305,6 +361,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
         free(s.nodes);
     free(s.ended_ns);
     free(s.far_bytes);
+    free(s.link_bytes);
     return status;
 }
 

@@ -15,7 +15,7 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 80 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 110 };
 
 typedef struct world {
     mm_graph *graph;
@@ -58,7 +58,8 @@ static world world_create(uint64_t seed, int layers) {
         place_persistents(&w, seed);
     else
         w.limits.base_bytes = mm_plan_base(w.graph) + MM_ALIGN * (int64_t)(seed % 5);
-    random_plan_options plan_options = {.seed = seed, .lossy = seed % 2 == 0, .dynamic = seed % 3 == 0};
+    random_plan_options plan_options = {
+        .seed = seed, .lossy = seed % 2 == 0, .dynamic = seed % 3 == 0, .pools = seed % 5 < 2};
     assert_int_equal(random_plan_create(w.graph, w.facts, &w.limits, &plan_options, &w.plan), MM_OK);
     w.limits.device_bytes = w.plan->peak_bytes;
     w.limits.pinned_bytes = w.plan->pinned_bytes;
@@ -96,7 +97,7 @@ typedef struct told {
 static void compare_exact(const mm_plan *plan, const bool *exact, const plan_contents *contents, told *told) {
     for (int i = 0; i < plan->n_segments; i++) {
         const plan_contents *found = &contents[i];
-        if (plan->segments[i].content == MM_CONTENT_WORK) continue;
+        if (plan->segments[i].content == MM_CONTENT_WORK || plan->segments[i].content == MM_CONTENT_POOL) continue;
         if (exact[i] && found->inexact_reads > 0)
             fail_msg("%s: segment %d is told exact, %d reads find it inexact", mm_graph_name(plan->graph), i,
                      found->inexact_reads);
@@ -126,9 +127,9 @@ static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limi
 
 static void check_accepts_random_right_plans(void **state) {
     (void)state;
-    int ops = 0, trips = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0,
-        moves[2] = {0}; /* raw, coded */
-    told told[2] = {0}; /* of plans in which nothing is lost, and of others */
+    int ops = 0, trips = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0, bodies = 0,
+        spills = 0, pinned_pools = 0, moves[2] = {0}; /* raw, coded */
+    told told[2] = {0};                               /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
         mm_status oracle;
@@ -148,14 +149,20 @@ static void check_accepts_random_right_plans(void **state) {
             inplace += w.plan->segments[i].live_last < w.plan->segments[i].last_node;
             dynamic += w.plan->segments[i].dynamic;
             pinned += w.plan->segments[i].pinned;
+            bodies += w.plan->segments[i].pool >= 0;
+            spills += w.plan->segments[i].spill >= 0;
+            pinned_pools += w.plan->segments[i].pool >= 0 && w.plan->segments[w.plan->segments[i].pool].pinned;
         }
         for (int t = 0; t < mm_graph_tensors(w.graph); t++) aliases += w.plan->alias[t] != t;
         world_destroy(&w);
     }
     print_message(
         "%d plans: %d operations (%d maps and %d codes fetched from pinned memory, %d recomputed, %d persistent "
-        "tensors put back), %d waits, %d in place, %d aliases, %d dynamic, %d pinned\n",
-        GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, waits, inplace, aliases, dynamic, pinned);
+        "tensors put back), %d waits, %d in place, %d aliases, %d dynamic, %d pinned, %d bodies (%d in pinned memory, "
+        "%d spills)\n",
+        GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, waits, inplace, aliases, dynamic, pinned, bodies,
+        pinned_pools, spills);
+    assert_true(bodies > 200 && pinned_pools > 20 && spills > 20);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
     assert_true(moves[0] > 20 && moves[1] > 20 && recomputes > 100 && trips > 100);
     print_message("where nothing is lost, %d segments are exact; elsewhere %d are, %d are not, %d of these at times\n",

@@ -18,7 +18,7 @@ mm_plan *plan_clone(const mm_plan *plan) {
     size_t nodes = (size_t)plan->n_nodes, segments = (size_t)plan->n_segments, bindings = (size_t)plan->n_bindings;
     size_t tensors = (size_t)mm_graph_tensors(plan->graph);
     clone->nodes = copy(plan->nodes, nodes, nodes + 1, sizeof *plan->nodes);
-    clone->segments = copy(plan->segments, segments, segments, sizeof *plan->segments);
+    clone->segments = copy(plan->segments, segments, segments + 1, sizeof *plan->segments);
     clone->bindings = copy(plan->bindings, bindings, bindings, sizeof *plan->bindings);
     clone->policy = copy(plan->policy, strlen(plan->policy), strlen(plan->policy) + 1, 1);
     clone->alias = copy(plan->alias, tensors, tensors, sizeof *plan->alias);
@@ -108,9 +108,9 @@ void mutant_move_node(mm_plan *plan, int from, int to) {
 /* ---------------------------------------------------------------- all */
 
 const mutation *mutation_at(int index) {
-    const mutation *const tables[] = {mutations_of_order,      mutations_of_moves, mutations_of_recomputes,
-                                      mutations_of_bytes,      mutations_of_uses,  mutations_of_limits,
-                                      mutations_of_persistents};
+    const mutation *const tables[] = {mutations_of_order,       mutations_of_moves, mutations_of_recomputes,
+                                      mutations_of_bytes,       mutations_of_uses,  mutations_of_limits,
+                                      mutations_of_persistents, mutations_of_pools};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         int n = 0;
         while (tables[t][n].name) n++;

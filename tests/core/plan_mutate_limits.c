@@ -62,7 +62,8 @@ static bool garbage(mutant *m) {
                          &n->src,           &n->dst,
                          &n->work,          &n->stage,
                          &n->throttle,      &s->tensor,
-                         &s->codec,         &m->plan->alias[mutant_below(m, mm_graph_tensors(m->plan->graph))]};
+                         &s->codec,         &s->pool,
+                         &s->spill,         &m->plan->alias[mutant_below(m, mm_graph_tensors(m->plan->graph))]};
     int which = mutant_below(m, (int)(sizeof fields / sizeof *fields) + 3);
     int64_t wide = (int64_t)random_next(&m->random);
     if (which < (int)(sizeof fields / sizeof *fields))

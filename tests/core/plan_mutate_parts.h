@@ -6,7 +6,7 @@
 
 /* Each ended by a NULL name. */
 extern const mutation mutations_of_order[], mutations_of_moves[], mutations_of_recomputes[], mutations_of_bytes[],
-    mutations_of_uses[], mutations_of_limits[], mutations_of_persistents[];
+    mutations_of_uses[], mutations_of_limits[], mutations_of_persistents[], mutations_of_pools[];
 
 /* ---------------------------------------------------------------- uniform random choice */
 
@@ -32,6 +32,9 @@ static inline bool node_is_recompute(const mm_node *n) { return n->kind == MM_NO
 static inline bool node_has_work(const mm_node *n) { return n->work >= 0; }
 static inline bool segment_is_raw(const mm_segment *s) { return s->content == MM_CONTENT_RAW; }
 static inline bool segment_is_coded(const mm_segment *s) { return s->content == MM_CONTENT_CODED; }
+static inline bool segment_is_pool(const mm_segment *s) { return s->content == MM_CONTENT_POOL; }
+static inline bool segment_has_pool(const mm_segment *s) { return s->pool >= 0; }
+static inline bool segment_has_spill(const mm_segment *s) { return s->spill >= 0; }
 static inline bool segment_is_placed(const mm_segment *s) { return !s->dynamic; }
 static inline bool segment_is_pinned(const mm_segment *s) { return s->pinned; }
 

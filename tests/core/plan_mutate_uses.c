@@ -107,7 +107,7 @@ static bool exchange_codec(mutant *m) {
 
 static bool other_content(mutant *m) {
     mm_segment *s = mutant_segment(m);
-    if (s) s->content = (mm_content)mutant_below(m, 4);
+    if (s) s->content = (mm_content)mutant_below(m, MM_CONTENTS + 1);
     return s != NULL;
 }
 

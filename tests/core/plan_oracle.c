@@ -29,7 +29,7 @@ closure closure_create(const mm_plan *plan) {
 void closure_destroy(closure *c) { free(c->before); }
 
 access *plan_accesses(const mm_plan *plan, int *n_out) {
-    access *list = oracle_allocate((size_t)(plan->n_bindings + 4 * plan->n_nodes) * 2, sizeof *list);
+    access *list = oracle_allocate((size_t)plan->n_bindings + 6 * (size_t)plan->n_nodes, sizeof *list);
     int n = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
@@ -47,6 +47,11 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
         }
         if (node->work >= 0) list[n++] = (access){i, node->work, -1, true};
         if (node->stage >= 0) list[n++] = (access){i, node->stage, -1, true};
+        const mm_segment *code = oracle_body(plan, node);
+        if (!code) continue;
+        const int spill = plan->segments[code->pool].spill;
+        list[n++] = (access){i, code->pool, -1, node->kind == MM_NODE_ENCODE};
+        if (spill >= 0) list[n++] = (access){i, spill, -1, node->kind == MM_NODE_ENCODE};
     }
     *n_out = n;
     return list;
@@ -75,11 +80,13 @@ static bool overlap(const mm_plan *plan, int a, int b) {
     return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
+/* Bodies in one pool lie apart: who uses it need not wait for others who do. */
 static bool no_races(const mm_plan *plan, const closure *c, const access *list, int n) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++) {
             const access *a = &list[j], *b = &list[i];
             if (!(a->write || b->write) || !overlap(plan, a->segment, b->segment)) continue;
+            if (a->segment == b->segment && oracle_is_pool(plan, a->segment)) continue;
             if (a->node == b->node) {
                 const access *reader = a->write ? b : a, *writer = a->write ? a : b;
                 if (reader->write || !plan_inplace(plan, a->node, reader->use, writer->use)) return false;
@@ -145,7 +152,7 @@ static bool good_begin(const mm_plan *plan, const closure *c, const access *list
     return true;
 }
 
-/* Workspaces have one user, operations' targets are new, everything has a user and is written first: that the right
+/* Workspaces have one user, operations' targets are new, only one stream writes to a pool, everything has a user and is written first: that the right
  * bytes happen to lie there does not do. Persistent tensors are there before. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
     for (int s = 0; s < plan->n_segments; s++) {
@@ -153,13 +160,15 @@ static bool good_users(const mm_plan *plan, const access *list, int n) {
         for (int i = 0; i < n; i++) {
             if (list[i].segment != s) continue;
             if (users++ == 0 && !list[i].write && !oracle_persists(plan, s)) return false;
+            if (oracle_is_pool(plan, s) && list[i].write && plan->nodes[list[i].node].stream != MM_STREAM_ENCODE)
+                return false;
         }
         if (users == 0 || (plan->segments[s].content == MM_CONTENT_WORK && users != 1)) return false;
     }
     for (int i = 0; i < n; i++) {
         const mm_node *node = &plan->nodes[list[i].node];
         if (!mm_node_runs_step(node) && !oracle_persists(plan, list[i].segment) && list[i].write &&
-            first_user(list, n, list[i].segment) != list[i].node)
+            !oracle_is_pool(plan, list[i].segment) && first_user(list, n, list[i].segment) != list[i].node)
             return false;
     }
     return true;

@@ -20,7 +20,7 @@ static inline bool closure_before(const closure *c, int a, int b) { return c->be
 /* One access of a node to a segment. */
 typedef struct access {
     int node, segment;
-    int use; /* index of the step's use; -1 for an operation, workspace or stage */
+    int use; /* index of the step's use; -1 for an operation, workspace, stage or pool */
     bool write;
 } access;
 

@@ -11,8 +11,9 @@ bool plan_walkable(const mm_plan *plan) {
         if (!known(plan->alias[t], mm_graph_tensors(plan->graph))) return false;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if ((unsigned)s->content > MM_CONTENT_WORK || (unsigned)s->category >= MM_CATEGORIES) return false;
+        if ((unsigned)s->content > MM_CONTENT_POOL || (unsigned)s->category >= MM_CATEGORIES) return false;
         if (!known_or_none(s->tensor, mm_graph_tensors(plan->graph))) return false;
+        if (!known_or_none(s->pool, plan->n_segments) || !known_or_none(s->spill, plan->n_segments)) return false;
         if (s->bytes < 1 || s->bytes > INT64_C(1) << 50) return false;
         if (!s->dynamic && (s->offset < 0 || s->offset > INT64_C(1) << 50)) return false;
     }
@@ -55,7 +56,7 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
         if (number >= plan->n_segments) return false;
         const mm_segment *s = &plan->segments[number];
         if (s->tensor != t || s->content != MM_CONTENT_RAW || s->category != MM_CAT_PERSISTENT || s->codec != -1 ||
-            s->pinned || s->dynamic || s->bytes != tensor->bytes)
+            s->pinned || s->dynamic || s->bytes != tensor->bytes || s->pool != -1 || s->spill != -1)
             return false;
         if (s->offset != (limits->places ? limits->places[number] : packed) || s->offset < 0 || s->offset % MM_ALIGN ||
             s->offset + s->bytes > limits->base_bytes)
@@ -72,14 +73,38 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
     return true;
 }
 
+/* Of a pool and its spill: enough for all bodies, however large, and the spill is nobody else's. */
+static bool good_pool(const mm_plan *plan, const mm_facts *facts, int pool) {
+    const mm_segment *p = &plan->segments[pool];
+    int64_t needed = 0, room = p->bytes;
+    int owners = 0, codes = 0;
+    if (p->tensor != -1 || p->codec != -1 || p->pool != -1 || p->dynamic) return false;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *s = &plan->segments[i];
+        owners += s->spill == pool;
+        codes += s->pool == pool;
+        if (s->pool == pool) needed += mm_align(mm_facts_code(facts, s->codec, s->tensor)->body_bound_bytes);
+    }
+    if (owners > 0) return owners == 1 && codes == 0 && p->pinned && p->spill < 0;
+    if (p->spill < 0) return needed <= room;
+    const mm_segment *spill = &plan->segments[p->spill];
+    room += spill->bytes - MM_CHUNK_BYTES;
+    return needed <= room && !p->pinned && spill->pinned && oracle_is_pool(plan, p->spill);
+}
+
 static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
     if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
+    if (s->content == MM_CONTENT_POOL) return s->tensor == -1;
+    if (s->spill != -1 || (s->pool != -1 && s->content != MM_CONTENT_CODED)) return false;
     if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
     if (s->tensor < 0 || external(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
     if (s->content == MM_CONTENT_RAW) return s->bytes >= mm_graph_tensor(plan->graph, s->tensor)->bytes;
-    return known(s->codec, facts->n_codecs) && mm_facts_code(facts, s->codec, s->tensor)->code_bytes == s->bytes;
+    if (!known(s->codec, facts->n_codecs)) return false;
+    const mm_code_facts *code = mm_facts_code(facts, s->codec, s->tensor);
+    const bool in_pool = s->pool >= 0 && oracle_is_pool(plan, s->pool);
+    return code->code_bytes == s->bytes && (code->body_bound_bytes > 0 ? in_pool : s->pool == -1);
 }
 
 static bool good_work(const mm_plan *plan, int segment, int64_t bytes) {
@@ -103,6 +128,7 @@ static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *
         if (!managed(plan, t) && segment >= 0 && plan->segments[segment].category != MM_CAT_PERSISTENT) return false;
         if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
             return false;
+        if (segment >= 0 && plan->segments[segment].pool >= 0) return false;
     }
     return good_work(plan, n->work, facts->variants[first + n->variant].workspace_bytes);
 }
@@ -126,7 +152,9 @@ static bool good_move(const mm_plan *plan, const mm_node *n) {
         n->throttle != 0)
         return false;
     if (src->pinned == out || dst->pinned != out) return false;
-    if (src->content == MM_CONTENT_WORK || src->tensor != n->tensor || dst->tensor != n->tensor) return false;
+    if (src->content >= MM_CONTENT_WORK || src->pool >= 0 || dst->pool >= 0 || src->tensor != n->tensor ||
+        dst->tensor != n->tensor)
+        return false;
     return src->content == dst->content && src->codec == dst->codec && src->bytes == dst->bytes;
 }
 
@@ -140,7 +168,7 @@ static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
     if (raw->tensor != n->tensor || code->tensor != n->tensor || raw->pinned) return false;
     if (!encode && !facts->codecs[code->codec].gives_value) return false;
-    if (n->stage >= 0 && (!encode || !good_work(plan, n->stage, code->bytes))) return false;
+    if (n->stage >= 0 && (!encode || code->pool >= 0 || !good_work(plan, n->stage, code->bytes))) return false;
     return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);
 }
 
@@ -155,6 +183,8 @@ bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *li
     for (int i = 0; i < plan->n_segments; i++)
         if (plan->segments[i].category != MM_CAT_PERSISTENT && !good_segment(plan, facts, limits, &plan->segments[i]))
             return false;
+    for (int i = 0; i < plan->n_segments; i++)
+        if (oracle_is_pool(plan, i) && !good_pool(plan, facts, i)) return false;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->wait[n->stream] != -1) return false;

@@ -23,6 +23,17 @@ static inline bool oracle_persists(const mm_plan *plan, int segment) {
     return plan->segments[segment].category == MM_CAT_PERSISTENT;
 }
 
+/* The code that an operation encodes or decodes, if it has a body; else NULL. */
+static inline const mm_segment *oracle_body(const mm_plan *plan, const mm_node *n) {
+    if (n->kind != MM_NODE_ENCODE && n->kind != MM_NODE_DECODE) return NULL;
+    const mm_segment *code = &plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src];
+    return code->pool >= 0 ? code : NULL;
+}
+
+static inline bool oracle_is_pool(const mm_plan *plan, int segment) {
+    return plan->segments[segment].content == MM_CONTENT_POOL;
+}
+
 /* Whether all indices are in range, and all segments and nodes well-formed. */
 bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 

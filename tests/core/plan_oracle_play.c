@@ -20,6 +20,7 @@ typedef struct player {
     int *current; /* per tensor; fixed ones have numbers too */
     int *seen;    /* per binding of a step that ran: the value there */
     int *ran;     /* per step: its node */
+    bool *begun;  /* per segment: a pool that a body was encoded into */
     bool *used;   /* per node: an operation's result was read */
     int values;
     plan_contents *contents; /* per segment */
@@ -140,6 +141,18 @@ static bool play_recompute(player *p, int node) {
     return true;
 }
 
+/* The first body of an iteration makes the pool, all others find it as it was made. */
+static bool use_pool(player *p, int pool, bool encode) {
+    int n;
+    tag *cells = cells_of(p, pool, &n), mine = {.value = INT32_MAX - pool, .content = MM_CONTENT_POOL};
+    if (encode && !p->begun[pool])
+        for (int i = 0; i < n; i++) cells[i] = mine;
+    p->begun[pool] = true;
+    for (int i = 0; i < n; i++)
+        if (cells[i].value != mine.value) return false;
+    return true;
+}
+
 static bool play_op(player *p, int node) {
     const mm_node *n = &p->plan->nodes[node];
     tag t;
@@ -150,7 +163,11 @@ static bool play_op(player *p, int node) {
     t.codec = dst->codec;
     t.op = node;
     put(p, n->dst, t);
-    return true;
+    const mm_segment *code = oracle_body(p->plan, n);
+    if (!code) return true;
+    const int spill = p->plan->segments[code->pool].spill;
+    const bool encode = n->kind == MM_NODE_ENCODE;
+    return use_pool(p, code->pool, encode) && (spill < 0 || use_pool(p, spill, encode));
 }
 
 static bool play(player *p) {
@@ -201,6 +218,7 @@ bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *con
     p.current = oracle_allocate((size_t)mm_graph_tensors(plan->graph), sizeof *p.current);
     p.seen = oracle_allocate((size_t)plan->n_bindings, sizeof *p.seen);
     p.ran = oracle_allocate((size_t)mm_graph_steps(plan->graph), sizeof *p.ran);
+    p.begun = oracle_allocate((size_t)plan->n_segments, sizeof *p.begun);
     p.used = oracle_allocate((size_t)plan->n_nodes, sizeof *p.used);
     bool right = play(&p);
     for (int m = 0; m < 2; m++) {
@@ -211,6 +229,7 @@ bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *con
     free(p.current);
     free(p.seen);
     free(p.ran);
+    free(p.begun);
     free(p.used);
     return right;
 }

@@ -10,6 +10,7 @@ typedef struct runner {
     const mm_facts *facts;
     unsigned char *memory[2]; /* arena, pinned */
     void **dynamic;           /* per segment */
+    int64_t *used;            /* per pool: the position after its last body, in this iteration */
     void **external;          /* per tensor that is */
     int32_t *node_at;         /* nodes by stream: those of stream s from first[s] on */
     int32_t first[MM_STREAM_COUNT + 1];
@@ -52,6 +53,92 @@ static void transform(int codec, const unsigned char *from, size_t bytes, unsign
         to[i] = codec == RANDOM_LOSSY && i % 4 < 2 ? 0x5a : (unsigned char)(from[i] ^ 0x5a);
 }
 
+/* ---------------------------------------------------------------- codes with bodies
+ *
+ * A chunk is a bit for each word, set if that is not 0, and the words that are not; or the words as they are, if that
+ * takes less. The head has of each chunk where it begins, doubled, and 1 more if it is as it is. */
+
+enum { CHUNK_WORDS = MM_CHUNK_BYTES / 4 };
+
+static size_t pack_chunk(const uint32_t *words, size_t n, uint32_t *packed) {
+    size_t masks = (n + 31) / 32, used = masks;
+    memset(packed, 0, 4 * masks);
+    for (size_t i = 0; i < n; i++) {
+        if (words[i] == 0) continue;
+        packed[i / 32] |= UINT32_C(1) << i % 32;
+        packed[used++] = words[i];
+    }
+    return used;
+}
+
+static void unpack_chunk(const uint32_t *packed, size_t n, uint32_t *words) {
+    size_t used = (n + 31) / 32;
+    for (size_t i = 0; i < n; i++) words[i] = packed[i / 32] >> i % 32 & 1 ? packed[used++] : 0;
+}
+
+/* Where a chunk at that position lies; NULL: not within the pool or its spill. */
+static void *chunk_data(const runner *r, int pool, int64_t position, int64_t bytes) {
+    const mm_segment *p = &r->plan->segments[pool];
+    if (position < 0 || position > INT64_C(1) << 40) return NULL;
+    if (position + bytes <= p->bytes) return (char *)segment_data(r, pool) + position;
+    if (p->spill < 0) return NULL;
+    int64_t at = position - p->bytes + MM_CHUNK_BYTES;
+    return at >= 0 && at + bytes <= r->plan->segments[p->spill].bytes ? (char *)segment_data(r, p->spill) + at : NULL;
+}
+
+static void encode_body(const runner *r, const mm_node *n) {
+    const int pool = r->plan->segments[n->dst].pool;
+    const unsigned char *elements = segment_data(r, n->src);
+    unsigned char *head = segment_data(r, n->dst);
+    size_t left = (size_t)mm_graph_tensor(r->plan->graph, n->tensor)->bytes / 4;
+    int64_t position = mm_align(r->used[pool]);
+    for (; left > 0; head += 8) {
+        uint32_t words[CHUNK_WORDS], packed[CHUNK_WORDS + CHUNK_WORDS / 32];
+        const size_t count = left < CHUNK_WORDS ? left : CHUNK_WORDS;
+        memcpy(words, elements, 4 * count);
+        size_t size = pack_chunk(words, count, packed);
+        const bool raw = size >= count;
+        if (raw) size = count;
+        const uint64_t begin = (uint64_t)position << 1 | raw;
+        void *to = chunk_data(r, pool, position, 4 * (int64_t)size);
+        if (!to) abort(); /* a plan whose pools are too small was accepted */
+        memcpy(to, raw ? words : packed, 4 * size);
+        memcpy(head, &begin, 8);
+        position += 4 * (int64_t)size;
+        elements += 4 * count;
+        left -= count;
+    }
+    r->used[pool] = position;
+}
+
+/* What no longer is a code gives zeros: plans with too few waits are run, too. */
+static void decode_body(const runner *r, const mm_node *n) {
+    const int pool = r->plan->segments[n->src].pool;
+    const unsigned char *head = segment_data(r, n->src);
+    unsigned char *elements = segment_data(r, n->dst);
+    size_t left = (size_t)mm_graph_tensor(r->plan->graph, n->tensor)->bytes / 4;
+    for (; left > 0; head += 8) {
+        uint32_t words[CHUNK_WORDS] = {0}, packed[CHUNK_WORDS + CHUNK_WORDS / 32];
+        const size_t count = left < CHUNK_WORDS ? left : CHUNK_WORDS, masks = (count + 31) / 32;
+        uint64_t begin;
+        memcpy(&begin, head, 8);
+        const int64_t position = (int64_t)(begin >> 1);
+        size_t size = count;
+        const void *from = chunk_data(r, pool, position, 4 * (int64_t)(begin & 1 ? count : masks));
+        if (from && !(begin & 1)) {
+            memcpy(packed, from, 4 * masks);
+            size = masks;
+            for (size_t i = 0; i < masks; i++) size += (size_t)__builtin_popcount(packed[i]);
+            from = size <= count ? chunk_data(r, pool, position, 4 * (int64_t)size) : NULL;
+        }
+        if (from) memcpy(begin & 1 ? words : packed, from, 4 * size);
+        if (from && !(begin & 1)) unpack_chunk(packed, count, words);
+        memcpy(elements, words, 4 * count);
+        elements += 4 * count;
+        left -= count;
+    }
+}
+
 static void run_op(const runner *r, const mm_node *n) {
     if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
         memcpy(segment_data(r, n->dst), segment_data(r, n->src), (size_t)r->plan->segments[n->dst].bytes);
@@ -61,6 +148,10 @@ static void run_op(const runner *r, const mm_node *n) {
     const mm_segment *code = &r->plan->segments[encode ? n->dst : n->src];
     size_t bytes = (size_t)mm_graph_tensor(r->plan->graph, n->tensor)->bytes;
     unsigned char *target = segment_data(r, n->stage >= 0 ? n->stage : n->dst);
+    if (code->pool >= 0) {
+        (encode ? encode_body : decode_body)(r, n);
+        return;
+    }
     if (n->work >= 0) memset(segment_data(r, n->work), 0xee, (size_t)r->plan->segments[n->work].bytes);
     if (code->codec == RANDOM_MASK)
         make_mask(segment_data(r, n->src), bytes / 4, target);
@@ -121,6 +212,7 @@ static int choose(runner *r, const int32_t *ended) {
 
 static void run_iteration(runner *r) {
     int32_t ended[MM_STREAM_COUNT] = {0};
+    memset(r->used, 0, (size_t)r->plan->n_segments * sizeof *r->used);
     for (int node; (node = choose(r, ended)) >= 0;) {
         const mm_node *n = &r->plan->nodes[node];
         if (mm_node_runs_step(n))
@@ -138,6 +230,7 @@ uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int
     r.memory[0] = allocate(plan->extent_bytes, 0xcd);
     r.memory[1] = allocate(plan->pinned_bytes, 0xcd);
     r.dynamic = allocate(plan->n_segments * (int64_t)sizeof *r.dynamic, 0);
+    r.used = allocate(plan->n_segments * (int64_t)sizeof *r.used, 0);
     r.external = allocate(n_tensors * (int64_t)sizeof *r.external, 0);
     r.node_at = allocate(plan->n_nodes * (int64_t)sizeof *r.node_at, 0);
     for (int i = 0; i < plan->n_segments; i++)
@@ -161,6 +254,7 @@ uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int
     free(r.memory[0]);
     free(r.memory[1]);
     free(r.dynamic);
+    free(r.used);
     free(r.external);
     free(r.node_at);
     return digest;

@@ -40,7 +40,7 @@ static void find_order(world *w) {
 static world world_create(uint64_t seed) {
     world w = {0};
     random_graph_options graph = {.seed = seed, .layers = 4 + (int)(seed % 8), .max_channels = 4, .images = 12};
-    random_plan_options plan = {.seed = seed, .lossy = seed % 2, .dynamic = seed % 5 == 0};
+    random_plan_options plan = {.seed = seed, .lossy = seed % 2, .dynamic = seed % 5 == 0, .pools = seed % 4 == 0};
     assert_int_equal(random_graph_create(&graph, &w.graph), MM_OK);
     assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
     mm_limits limits = {.base_bytes = mm_plan_base(w.graph) + MM_ALIGN};

@@ -202,6 +202,7 @@ static const mm_codec_facts codecs[RANDOM_CODECS] = {
     [RANDOM_LOSSLESS] = {.spec = "test-lossless", .lossless = true, .fixed_size = true, .gives_value = true},
     [RANDOM_LOSSY] = {.spec = "test-lossy:rate=8", .fixed_size = true, .gives_value = true},
     [RANDOM_MASK] = {.spec = "test-mask", .lossless = true, .fixed_size = true, .gives_sign = true},
+    [RANDOM_VARIABLE] = {.spec = "test-variable", .lossless = true, .gives_value = true},
 };
 
 /* Codes are byte for byte as the elements are. */
@@ -216,10 +217,15 @@ static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *
                           .scratch_bytes = random_chance(random, 30) ? 1 + random_below(random, 2000) : 0,
                           .encode_ns = 1 + random_below(random, 2000),
                           .decode_ns = 1 + random_below(random, 2000)};
-    if (codec != RANDOM_MASK) code.split_rows = split_rows(tensor);
+    if (codec != RANDOM_MASK && codec != RANDOM_VARIABLE) code.split_rows = split_rows(tensor);
     code.split_bytes = tensor->bytes / tensor->dims[0] * code.split_rows;
     if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
     if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
+    if (codec != RANDOM_VARIABLE || tensor->dtype != MM_F32) return code;
+    code.code_bytes = (tensor->bytes + MM_CHUNK_BYTES - 1) / MM_CHUNK_BYTES * 8;
+    code.body_bound_bytes = tensor->bytes;
+    code.body_reserve_bytes = 1 + random_below(random, (int)tensor->bytes);
+    code.body_typical_bytes = random_below(random, (int)tensor->bytes);
     return code;
 }
 

@@ -97,6 +97,7 @@ static void choose_memory(placer *q) {
     }
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         mm_segment *s = &plan->segments[i];
+        if (s->content == MM_CONTENT_POOL) continue;
         if (!copied[i]) s->pinned = s->content == MM_CONTENT_CODED && random_chance(q->random, 20);
         s->dynamic = q->options->dynamic && !s->pinned && random_chance(q->random, 20);
     }

@@ -7,7 +7,9 @@
 #include "tests/core/random_graph.h"
 
 /* What is done to a storage between two uses that lie apart. */
-typedef enum action { KEEP, SWAP, LOSSLESS, LOSSY, MASK, RECOMPUTE } action;
+typedef enum action { KEEP, SWAP, LOSSLESS, LOSSY, MASK, RECOMPUTE, VARIABLE } action;
+
+enum { POOLS = 2 };
 
 typedef struct storage { /* of a root tensor */
     action action;
@@ -31,6 +33,7 @@ typedef struct planner {
     const random_plan_options *options;
     mm_plan *plan;
     storage *storages; /* per tensor */
+    int pools[POOLS];  /* segments; -1: not there yet */
     int *variant;      /* per step: the one that it must take, since it is run again; -1: any */
     uint64_t random;
 } planner;
@@ -172,6 +175,15 @@ static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
     return true;
 }
 
+/* A code with a body in place of something else that gives the same bits back. */
+static void choose_variable(planner *p, mm_tensor root) {
+    storage *st = &p->storages[root];
+    if (!p->options->pools || (st->action != SWAP && st->action != LOSSLESS) || chance(p, 40)) return;
+    if (mm_facts_code(p->facts, RANDOM_VARIABLE, root)->code_bytes < 0) return;
+    st->action = VARIABLE;
+    st->travels = false;
+}
+
 /* A copy of a persistent tensor that is made after a use of it, and put back before the next. */
 static void choose_trip(planner *p, mm_tensor tensor) {
     storage *st = &p->storages[tensor];
@@ -180,6 +192,7 @@ static void choose_trip(planner *p, mm_tensor tensor) {
     if (st->after == st->before || !chance(p, 50)) return;
     st->action = chance(p, 60) ? SWAP : LOSSLESS;
     st->travels = chance(p, 50);
+    choose_variable(p, tensor);
 }
 
 static void choose_action(planner *p, mm_tensor root) {
@@ -203,6 +216,7 @@ static void choose_action(planner *p, mm_tensor root) {
         st->action = chance(p, 35) ? SWAP : LOSSLESS;
     st->exact = st->action != LOSSY;
     st->travels = chance(p, 40);
+    choose_variable(p, root);
     st->mask = later.signs &&
                (st->action == MASK || st->action == LOSSY || (st->action >= SWAP && later.elements && chance(p, 50)));
 }
@@ -210,7 +224,7 @@ static void choose_action(planner *p, mm_tensor root) {
 /* ---------------------------------------------------------------- nodes */
 
 static int add_segment(planner *p, mm_content content, mm_tensor tensor, int64_t bytes, int codec) {
-    static const mm_category categories[] = {MM_CAT_FEATURE_MAP, MM_CAT_CODE, MM_CAT_WORKSPACE};
+    static const mm_category categories[] = {MM_CAT_FEATURE_MAP, MM_CAT_CODE, MM_CAT_WORKSPACE, MM_CAT_CODE};
     mm_category category = categories[content];
     if (content == MM_CONTENT_RAW && mm_graph_tensor(p->graph, tensor)->kind == MM_GRADIENT_MAP)
         category = MM_CAT_GRADIENT_MAP;
@@ -256,7 +270,7 @@ static int add_node(planner *p, mm_node_kind kind, mm_tensor root, int src, int 
 static int add_op(planner *p, mm_node_kind kind, mm_tensor root, int src, int dst, int codec) {
     int node = add_node(p, kind, root, src, dst);
     add_work(p, node, mm_facts_code(p->facts, codec, root)->scratch_bytes);
-    if (kind == MM_NODE_ENCODE && p->options->dynamic && chance(p, 30))
+    if (kind == MM_NODE_ENCODE && p->options->dynamic && codec != RANDOM_VARIABLE && chance(p, 30))
         p->plan->nodes[node].stage = add_segment(p, MM_CONTENT_WORK, -1, p->plan->segments[dst].bytes, -1);
     add_idle_waits(p, node);
     return node;
@@ -265,6 +279,11 @@ static int add_op(planner *p, mm_node_kind kind, mm_tensor root, int src, int ds
 static int add_encode(planner *p, mm_tensor root, int codec) {
     int64_t bytes = mm_facts_code(p->facts, codec, root)->code_bytes;
     int code = add_segment(p, MM_CONTENT_CODED, root, bytes, codec);
+    if (codec == RANDOM_VARIABLE) {
+        int *pool = &p->pools[random_below(&p->random, POOLS)];
+        if (*pool < 0) *pool = add_segment(p, MM_CONTENT_POOL, -1, 1, -1);
+        p->plan->segments[code].pool = *pool;
+    }
     add_op(p, MM_NODE_ENCODE, root, p->storages[root].raw, code, codec);
     return code;
 }
@@ -298,6 +317,7 @@ static void put_away_after(planner *p, mm_tensor root) {
     if (st->action == SWAP) st->code = st->raw;
     if (st->action == LOSSLESS || st->action == LOSSY)
         st->code = add_encode(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
+    if (st->action == VARIABLE) st->code = add_encode(p, root, RANDOM_VARIABLE);
     if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_move(p, MM_NODE_OUT, st->code);
     if (!mask_first) put_away_sign(p, root);
     st->dropped = st->action == RECOMPUTE;
@@ -411,20 +431,42 @@ static void add_nodes(planner *p) {
     }
 }
 
-/* The waits between users of one segment. */
+/* Pools of just the bytes that are needed: on the device, half of them with a spill, and in pinned memory. */
+static void size_pools(planner *p) {
+    for (int i = 0; i < POOLS; i++) {
+        const int pool = p->pools[i];
+        int64_t needed = 0;
+        if (pool < 0) continue;
+        for (int s = 0; s < p->plan->n_segments; s++)
+            if (p->plan->segments[s].pool == pool)
+                needed +=
+                    mm_align(mm_facts_code(p->facts, RANDOM_VARIABLE, p->plan->segments[s].tensor)->body_bound_bytes);
+        p->plan->segments[pool].bytes = needed;
+        p->plan->segments[pool].pinned = chance(p, 25);
+        if (p->plan->segments[pool].pinned || chance(p, 35)) continue;
+        p->plan->segments[pool].bytes = 1 + random_below(&p->random, (int)needed);
+        const int64_t rest = needed + MM_CHUNK_BYTES - p->plan->segments[pool].bytes;
+        const int spill = add_segment(p, MM_CONTENT_POOL, -1, rest, -1);
+        p->plan->segments[spill].pinned = true;
+        p->plan->segments[pool].spill = spill;
+    }
+}
+
+/* The waits between users of one segment. Bodies in one pool lie apart. */
 static void add_needed_waits(planner *p) {
     int n;
     access *list = plan_accesses(p->plan, &n);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
-            if (list[i].segment == list[j].segment && (list[i].write || list[j].write) && list[i].node != list[j].node)
+            if (list[i].segment == list[j].segment && (list[i].write || list[j].write) &&
+                list[i].node != list[j].node && p->plan->segments[list[i].segment].content != MM_CONTENT_POOL)
                 mm_plan_wait(p->plan, list[i].node, list[j].node);
     free(list);
 }
 
 mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                              const random_plan_options *options, mm_plan **plan_out) {
-    planner p = {.graph = graph, .facts = facts, .options = options, .random = options->seed};
+    planner p = {.graph = graph, .facts = facts, .options = options, .random = options->seed, .pools = {-1, -1}};
     MM_TRY(mm_plan_create(graph, limits, &p.plan));
     p.storages = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *p.storages);
     p.variant = calloc((size_t)mm_graph_steps(graph) + 1, sizeof *p.variant);
@@ -433,6 +475,7 @@ mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const
     choose_aliases(&p);
     for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) choose_action(&p, t);
     add_nodes(&p);
+    size_pools(&p);
     add_needed_waits(&p);
     mm_status status = random_place(p.plan, options, limits, &p.random);
     free(p.storages);

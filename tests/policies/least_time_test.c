@@ -20,7 +20,7 @@ static fixture fixture_create(uint64_t seed) {
     fixture f;
     const mm_limits limits = {0};
     const random_graph_options graph_options = {.seed = seed, .layers = 15, .max_channels = 4, .images = 12};
-    const random_plan_options plan_options = {.seed = seed, .lossy = true, .dynamic = seed % 3 == 0};
+    const random_plan_options plan_options = {.seed = seed, .lossy = true, .dynamic = seed % 3 == 0, .pools = seed % 2};
     assert_int_equal(random_graph_create(&graph_options, &f.graph), MM_OK);
     assert_int_equal(random_facts_create(f.graph, seed, &f.facts), MM_OK);
     assert_int_equal(random_plan_create(f.graph, f.facts, &limits, &plan_options, &f.plan), MM_OK);
