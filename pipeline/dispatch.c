@@ -176,7 +176,9 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
 /* ---------------------------------------------------------------- iterations */
 
 mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
-    static const char *const names[MM_STREAM_COUNT] = {"", "mm-encode", "mm-decode", "mm-out", "mm-in"};
+#define NAME(name, word) "mm-" word,
+    static const char *const names[] = {MM_STREAMS(NAME)};
+#undef NAME
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
         int jobs = execution->program->count[s];
         if (jobs == 0) continue;

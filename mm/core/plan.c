@@ -6,18 +6,16 @@
 #include "mm/core/status.h"
 
 const char *mm_stream_id_name(mm_stream_id id) {
-    static const char *const names[MM_STREAM_COUNT] = {"compute", "encode", "decode", "out", "in"};
+#define WORD(name, word) word,
+    static const char *const names[] = {MM_STREAMS(WORD)};
+#undef WORD
     return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
 }
 
-const mm_node_traits mm_node_table[MM_NODE_KINDS] = {
-    [MM_NODE_STEP] = {"step", MM_STREAM_COMPUTE, MM_COST_STEP, .carries_on = MM_NODE_STEP},
-    [MM_NODE_ENCODE] = {"encode", MM_STREAM_ENCODE, MM_COST_ENCODE, MM_END_RAW, MM_END_CODED, false, MM_NODE_ENCODE},
-    [MM_NODE_DECODE] = {"decode", MM_STREAM_DECODE, MM_COST_DECODE, MM_END_CODED, MM_END_RAW, false, MM_NODE_IN},
-    [MM_NODE_OUT] = {"offload", MM_STREAM_OUT, MM_COST_LINK_OUT, MM_END_DEVICE, MM_END_PINNED, true, MM_NODE_ENCODE},
-    [MM_NODE_IN] = {"prefetch", MM_STREAM_IN, MM_COST_LINK_IN, MM_END_PINNED, MM_END_DEVICE, true, MM_NODE_IN},
-    [MM_NODE_RECOMPUTE] = {"recompute", MM_STREAM_COMPUTE, MM_COST_STEP, .carries_on = MM_NODE_RECOMPUTE},
-};
+#define TRAITS(name, word, stream, cost, src, dst, moves, carries_on)                                                  \
+    {word, MM_STREAM_##stream, MM_COST_##cost, MM_END_##src, MM_END_##dst, moves, MM_NODE_##carries_on},
+const mm_node_traits mm_node_table[MM_NODE_KINDS] = {MM_NODES(TRAITS)};
+#undef TRAITS
 
 const char *mm_node_kind_name(mm_node_kind kind) {
     return (unsigned)kind < MM_NODE_KINDS ? mm_node_table[kind].word : "unknown";

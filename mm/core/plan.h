@@ -53,28 +53,47 @@ typedef struct mm_limits {
     const int64_t *places;
 } mm_limits;
 
-typedef enum mm_stream_id {
-    MM_STREAM_COMPUTE,
-    MM_STREAM_ENCODE,
-    MM_STREAM_DECODE,
-    MM_STREAM_OUT,
-    MM_STREAM_IN,
-    MM_STREAM_COUNT
-} mm_stream_id;
+/* Streams: name, word. Their number follows from this table. */
+#define MM_STREAMS(X)                                                                                                  \
+    X(COMPUTE, "compute")                                                                                              \
+    X(ENCODE, "encode")                                                                                                \
+    X(DECODE, "decode")                                                                                                \
+    X(OUT, "out")                                                                                                      \
+    X(IN, "in")
+
+#define MM_STREAM_ID(name, word) MM_STREAM_##name,
+typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream_id;
+#undef MM_STREAM_ID
 
 const char *mm_stream_id_name(mm_stream_id id);
 
-typedef enum mm_node_kind {
-    MM_NODE_STEP,      /* a step of the graph */
-    MM_NODE_ENCODE,    /* src raw -> dst coded */
-    MM_NODE_DECODE,    /* src coded -> dst raw */
-    MM_NODE_OUT,       /* src on the device, raw or coded -> dst pinned, the same bytes */
-    MM_NODE_IN,        /* src pinned -> dst on the device, the same bytes */
-    MM_NODE_RECOMPUTE, /* a forward step that runs again. It must read the values that it read the first time. It writes
-                          to new segments, but not to persistent tensors, which it may only read. An output that it may
-                          be given (mm_graph_allow_given), and that is still there, it reads instead of writing */
-    MM_NODE_KINDS
-} mm_node_kind;
+/* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering go by these. A new kind
+ * needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall not
+ * delay other kinds.
+ *
+ * STEP       a step of the graph
+ * ENCODE     src raw -> dst coded
+ * DECODE     src coded -> dst raw
+ * OUT        src on the device, raw or coded -> dst pinned, the same bytes
+ * IN         src pinned -> dst on the device, the same bytes
+ * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
+ *            segments, but not to persistent tensors, which it may only read. An output that it may be given
+ *            (mm_graph_allow_given), and that is still there, it reads instead of writing
+ *
+ *        name       word         stream   cost      source  target  moves  carries on with */
+/* clang-format off */
+#define MM_NODES(X)                                                                                                    \
+    X(STEP,      "step",      COMPUTE, STEP,     NONE,   NONE,   false, STEP)                                          \
+    X(ENCODE,    "encode",    ENCODE,  ENCODE,   RAW,    CODED,  false, ENCODE)                                        \
+    X(DECODE,    "decode",    DECODE,  DECODE,   CODED,  RAW,    false, IN)                                            \
+    X(OUT,       "offload",   OUT,     LINK_OUT, DEVICE, PINNED, true,  ENCODE)                                        \
+    X(IN,        "prefetch",  IN,      LINK_IN,  PINNED, DEVICE, true,  IN)                                            \
+    X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   false, RECOMPUTE)
+/* clang-format on */
+
+#define MM_NODE_KIND(name, ...) MM_NODE_##name,
+typedef enum mm_node_kind { MM_NODES(MM_NODE_KIND) MM_NODE_KINDS } mm_node_kind;
+#undef MM_NODE_KIND
 
 /* What an operation's source or target may be. */
 typedef enum mm_node_end {
@@ -94,9 +113,7 @@ typedef enum mm_node_cost {
     MM_COST_LINK_IN,  /* the target's bytes at the link's rate to the device; no scratch */
 } mm_node_cost;
 
-/* Properties of a kind of node, by which the check, the simulator and the lowering go. A new kind needs an entry here,
- * one in the pipeline's table of operations (operation.c), and a stream of its own if it shall not delay other
- * kinds. */
+/* Properties of a kind of node. */
 typedef struct mm_node_traits {
     const char *word; /* for messages */
     mm_stream_id stream;
