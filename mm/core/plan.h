@@ -311,7 +311,7 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *  7. nothing is missing or superfluous: each step runs once and in order, each operation's result is used, waits
  *     are for earlier nodes, sizes of codes are those of the facts, sizes of workspaces those of the variants.
  * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
- * O(n log n). */
+ * O(n log n), and a move of the runs of bytes behind each segment (runs.h). */
 MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 
 /* The same, and also finds exact segments. exact_out (may be NULL): per segment, whether all values that it ever holds

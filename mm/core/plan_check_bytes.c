@@ -7,22 +7,11 @@
 
 /* ---------------------------------------------------------------- sharing
  *
- * Segments take their bytes in issue order of their first users. A tree over the bytes has the last owner of each
- * byte. The next owner must come after all users of that segment, which in turn came after the users of earlier
- * owners. So every two segments with a byte in common are compared, directly or along such a chain.
- *
- * Leaves of the tree are the runs of bytes between neighbouring ends of segments. */
+ * Segments take their bytes in issue order of their first users. The next owner of a byte must come after all users of the
+ * segment that had it last, which in turn came after the users of earlier owners. So every two segments with a byte in
+ * common are compared, directly or along such a chain. */
 
-enum { NOBODY = -1, SEVERAL = -2 };
-
-typedef struct ground {
-    const mm_check *check;
-    int64_t *ends; /* offsets where runs begin and end, ascending; run i is ends[i] to ends[i + 1] - 1 */
-    int n_ends;
-    int32_t *owner;    /* per tree node (1 is the root, 2i and 2i + 1 are i's halves): a segment, NOBODY, or SEVERAL */
-    int64_t *arrivals; /* segments by first user: the node in the upper 32 bits, the segment in the lower */
-    int n_arrivals;
-} ground;
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan"); }
 
 /* A user of the segment, on stream `first` or a later one, that may not have ended when `node` starts; -1: there is
  * none. */
@@ -72,24 +61,13 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
                            mm_check_node_name(c, active, user, sizeof user));
 }
 
-/* Gives runs from to to - 1 to a segment, in the subtree of node `at`, which spans runs low to high - 1. */
-static mm_status give(ground *g, int at, int low, int high, int from, int to, int segment) {
-    if (to <= low || high <= from) return MM_OK;
-    bool whole = from <= low && high <= to;
-    if (whole && g->owner[at] != SEVERAL) {
-        if (g->owner[at] != NOBODY) MM_TRY(check_handover(g->check, g->owner[at], segment));
-        g->owner[at] = segment;
-        return MM_OK;
-    }
-    if (g->owner[at] != SEVERAL) {
-        g->owner[2 * at] = g->owner[2 * at + 1] = g->owner[at];
-        g->owner[at] = SEVERAL;
-    }
-    int middle = low + (high - low) / 2;
-    MM_TRY(give(g, 2 * at, low, middle, from, to, segment));
-    MM_TRY(give(g, 2 * at + 1, middle, high, from, to, segment));
-    if (whole) g->owner[at] = segment;
-    return MM_OK;
+/* Gives a segment its bytes. Tags of the runs: segments that had theirs last. */
+static mm_status take(const mm_check *c, mm_runs *owners, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    const int64_t end = s->offset + s->bytes;
+    for (size_t i = mm_runs_find(owners, s->offset); i < owners->n && owners->runs[i].begin < end; i++)
+        MM_TRY(check_handover(c, (int)owners->runs[i].tag, segment));
+    return mm_runs_tag(owners, s->offset, end, segment) ? MM_OK : no_memory();
 }
 
 static int by_value(const void *a, const void *b) {
@@ -97,54 +75,25 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sorts, but first looks whether the values are sorted, as they mostly are. */
+/* Segments mostly come in the order wanted. */
 static void sort(int64_t *values, int n) {
     int i = 1;
     while (i < n && values[i - 1] <= values[i]) i++;
     if (i < n) qsort(values, (size_t)n, sizeof *values, by_value);
 }
 
-static int end_index(const ground *g, int64_t position) {
-    int low = 0, high = g->n_ends - 1;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (g->ends[middle] < position)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Lists the planned segments of one memory in order of first use, and their ends. */
-static void survey(ground *g, bool pinned) {
-    const mm_check *c = g->check;
+/* The segments of one memory that have a place, in the order in which they take it. `arrivals`: room for all. */
+static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals) {
+    mm_runs owners = {0};
+    mm_status status = MM_OK;
     int n = 0;
-    g->n_arrivals = 0;
-    for (int i = mm_graph_persistents(c->graph); i < c->plan->n_segments; i++) {
-        const mm_segment *s = &c->plan->segments[i];
-        if (s->dynamic || s->pinned != pinned) continue;
-        g->arrivals[g->n_arrivals++] = ((int64_t)c->residences[i].first << 32) | i;
-        g->ends[n++] = s->offset;
-        g->ends[n++] = s->offset + s->bytes;
-    }
-    sort(g->arrivals, g->n_arrivals);
-    sort(g->ends, n);
-    g->n_ends = 0;
-    for (int i = 0; i < n; i++)
-        if (g->n_ends == 0 || g->ends[g->n_ends - 1] != g->ends[i]) g->ends[g->n_ends++] = g->ends[i];
-}
-
-static mm_status share_memory(ground *g, bool pinned) {
-    survey(g, pinned);
-    if (g->n_arrivals == 0) return MM_OK;
-    g->owner[1] = NOBODY; /* other nodes are set when their parent becomes SEVERAL */
-    for (int i = 0; i < g->n_arrivals; i++) {
-        int segment = (int)(g->arrivals[i] & INT32_MAX);
-        const mm_segment *s = &g->check->plan->segments[segment];
-        MM_TRY(give(g, 1, 0, g->n_ends - 1, end_index(g, s->offset), end_index(g, s->offset + s->bytes), segment));
-    }
-    return MM_OK;
+    for (int i = mm_graph_persistents(c->graph); i < c->plan->n_segments; i++)
+        if (!c->plan->segments[i].dynamic && c->plan->segments[i].pinned == pinned)
+            arrivals[n++] = ((int64_t)c->residences[i].first << 32) | i;
+    sort(arrivals, n);
+    for (int i = 0; status == MM_OK && i < n; i++) status = take(c, &owners, (int)(arrivals[i] & INT32_MAX));
+    free(owners.runs);
+    return status;
 }
 
 /* ---------------------------------------------------------------- persistent tensors */
@@ -160,7 +109,7 @@ static mm_status check_apart(const mm_check *c) {
             status = mm_check_refuse(c, -1, s->tensor, "is given bytes of segment %d, another persistent tensor's",
                                      (int)taken.runs[at].tag);
         else if (!mm_runs_tag(&taken, s->offset, s->offset + s->bytes, i))
-            status = mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
+            status = no_memory();
     }
     free(taken.runs);
     return status;
@@ -191,20 +140,11 @@ static mm_status check_places(const mm_check *c) {
 
 mm_status mm_check_sharing(const mm_check *c) {
     MM_TRY(check_places(c));
-    size_t n = (size_t)(c->plan->n_segments - mm_graph_persistents(c->graph));
-    size_t leaves = 1;
-    while (leaves < 2 * n) leaves *= 2;
-    ground g = {.check = c,
-                .ends = malloc((2 * n + 1) * sizeof *g.ends),
-                .owner = malloc(2 * leaves * sizeof *g.owner),
-                .arrivals = malloc((n + 1) * sizeof *g.arrivals)};
-    mm_status status = MM_OK;
-    if (!g.ends || !g.owner || !g.arrivals) status = mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
-    if (status == MM_OK) status = share_memory(&g, false);
-    if (status == MM_OK) status = share_memory(&g, true);
-    free(g.ends);
-    free(g.owner);
-    free(g.arrivals);
+    int64_t *arrivals = malloc(((size_t)c->plan->n_segments + 1) * sizeof *arrivals);
+    if (!arrivals) return no_memory();
+    mm_status status = share_memory(c, false, arrivals);
+    if (status == MM_OK) status = share_memory(c, true, arrivals);
+    free(arrivals);
     return status;
 }
 
@@ -266,7 +206,7 @@ static mm_status check_heap(const mm_check *c) {
     }
     size_t n = (size_t)plan->n_nodes;
     int64_t *changes = calloc(4 * n, sizeof *changes);
-    if (!changes) return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
+    if (!changes) return no_memory();
     int64_t rest = plan->heap_bytes - plan->heap_code_bytes;
     mm_status status = check_heap_part(c, true, plan->heap_code_bytes, changes, changes + n);
     if (status == MM_OK) status = check_heap_part(c, false, rest, changes + 2 * n, changes + 3 * n);

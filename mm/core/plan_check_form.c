@@ -139,13 +139,15 @@ static mm_status check_work(const mm_check *c, int node, int64_t bytes) {
 static mm_status check_bindings(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
+    const int persistents = mm_graph_persistents(c->graph);
     if (n->first_binding < 0 || n->first_binding > c->plan->n_bindings - step->n_uses)
         return mm_check_refuse(c, node, -1, "its bindings are out of range");
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
+        if (in_range(segment, persistents) && c->plan->segments[segment].tensor == tensor) continue;
         if (!is_managed(c, tensor)) {
-            if (segment == mm_graph_tensor(c->graph, tensor)->persistent) continue;
+            if (segment == -1 && is_external(c, tensor)) continue;
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, but has a fixed place", segment);
         }
         if (!in_range(segment, c->plan->n_segments))

@@ -148,11 +148,11 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
 /* Keeps the values that the step read and wrote, for its recomputation. External tensors are in no segment, but their
  * values are numbered too. */
 static void remember_values(mm_check *c, int node, const mm_step_info *step, bool written) {
+    const int32_t *bindings = &c->plan->bindings[c->plan->nodes[node].first_binding];
     int32_t *seen = &c->seen[c->plan->nodes[node].first_binding];
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
-        bool external = mm_graph_tensor(c->graph, use->tensor)->ownership == MM_EXTERNAL;
-        if (written && external && use->access != MM_READ) c->current[use->tensor] = c->values++;
+        if (written && bindings[u] < 0 && use->access != MM_READ) c->current[use->tensor] = c->values++;
         if (written == (use->access == MM_WRITE)) seen[u] = c->current[use->tensor];
     }
 }
