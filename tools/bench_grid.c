@@ -139,21 +139,22 @@ static int by_speed_falling(const void *a, const void *b) {
 }
 
 /* What stood in for a policy has its speed, so it is named. */
-static mm_status print_ran(FILE *file, const row *const *ran, int n_ran, texts *kept) {
+static mm_status print_ran(FILE *file, const row *const *ran, int n_ran) {
     int at = 1;
     fputc(' ', file);
     for (int i = 0; i < n_ran; i++) {
-        const char *name;
-        MM_TRY(row_policy(ran[i], kept, &name));
+        char *name = row_policy(ran[i]);
+        if (!name) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
         int length = (int)strlen(name) + 16;
         if (i > 0 && at + length > TABLE_WIDTH) at = fprintf(file, "\n ") - 1;
         at += fprintf(file, " %s%s %.1f", i ? "> " : "", name, ran[i]->images_per_second);
+        free(name);
     }
     fputc('\n', file);
     return MM_OK;
 }
 
-static mm_status print_order(FILE *file, const row *rows, int n, int first, texts *kept) {
+static mm_status print_order(FILE *file, const row *rows, int n, int first) {
     const row *ran[GRID_POLICIES];
     int n_ran = 0;
     for (int i = first; i < n && n_ran < GRID_POLICIES; i++)
@@ -163,17 +164,15 @@ static mm_status print_order(FILE *file, const row *rows, int n, int first, text
     char title[GRID_TITLE];
     name_case(&rows[first], true, true, title, sizeof title);
     fprintf(file, "\n%s: images/s, fastest first\n", title);
-    return print_ran(file, ran, n_ran, kept);
+    return print_ran(file, ran, n_ran);
 }
 
 mm_status grid_print_orders(FILE *file, const row *rows, int n) {
-    texts kept = {0};
     mm_status status = MM_OK;
     for (int first = 0; status == MM_OK && first < n; first++) {
         bool is_new = true;
         for (int i = 0; is_new && i < first; i++) is_new = !is_case(&rows[first], &rows[i]);
-        if (is_new) status = print_order(file, rows, n, first, &kept);
+        if (is_new) status = print_order(file, rows, n, first);
     }
-    texts_fini(&kept);
     return status;
 }

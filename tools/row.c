@@ -62,19 +62,10 @@ const char *row_stand_in(const row *r) {
     return r->policy_now && strcmp(r->policy_now, r->policy) != 0 ? r->policy_now : NULL;
 }
 
-mm_status row_policy(const row *r, texts *kept, const char **name_out) {
+char *row_policy(const row *r) {
     const char *now = row_stand_in(r);
-    size_t capacity = strlen(r->policy) + (now ? strlen(now) : 0) + sizeof " -> ";
-    char *name = malloc(capacity);
-    const char *copy = NULL;
-    if (name) {
-        snprintf(name, capacity, "%s%s%s", r->policy, now ? " -> " : "", now ? now : "");
-        copy = texts_keep(kept, name);
-    }
-    free(name);
-    if (!copy) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
-    *name_out = copy;
-    return MM_OK;
+    return mm_text_format("%s%s%s%s%s", r->policy, requirement_mark(r->policy), now ? " -> " : "", now ? now : "",
+                          now ? requirement_mark(now) : "");
 }
 
 static void size_cell(table *t, int64_t bytes) {
@@ -94,9 +85,9 @@ static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", r->images
 static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
 
 static void policy_cell(table *t, const row *r) {
-    const char *now = row_stand_in(r);
-    table_cell(t, "%s%s%s%s%s", r->policy, requirement_mark(r->policy), now ? " -> " : "", now ? now : "",
-               now ? requirement_mark(now) : "");
+    char *name = row_policy(r);
+    table_cell(t, "%s", name ? name : r->policy);
+    free(name);
 }
 
 static void hidden_cell(table *t, const row *r) {
@@ -178,10 +169,9 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
 }
 
 void row_print_line(FILE *file, const row *r) {
-    char size[32];
-    const char *now = row_stand_in(r);
-    fprintf(file, "%s, batch %lld, %s%s%s%s%s", r->net, (long long)r->batch, r->policy, requirement_mark(r->policy),
-            now ? " -> " : "", now ? now : "", now ? requirement_mark(now) : "");
+    char size[32], *name = row_policy(r);
+    fprintf(file, "%s, batch %lld, %s", r->net, (long long)r->batch, name ? name : r->policy);
+    free(name);
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);
     if (has_speed(r) && is_predicted(r)) {

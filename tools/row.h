@@ -63,8 +63,9 @@ double row_error(const row *r);
 /* The substitute policy that ran at the end; NULL: none. */
 const char *row_stand_in(const row *r);
 
-/* "naive", or "naive -> liveness" if that was its substitute at the end. `kept` owns the text. MM_ERR_NOMEM. */
-MM_CHECKED mm_status row_policy(const row *r, texts *kept, const char **name_out);
+/* The policy as tables name it: "naive", "freelunch (lossy)", or "naive -> liveness" with its substitute at the end.
+ * The caller frees it. NULL: out of memory. */
+char *row_policy(const row *r);
 
 /* Prints rows as one table (table.h). MM_ERR_NOMEM. */
 MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
