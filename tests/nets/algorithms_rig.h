@@ -1,4 +1,4 @@
-/* For tests of how the CUDA backend chooses algorithms, on the emulation; behind <cmocka.h>. */
+/* The rig of tests of the CUDA backend's choice of algorithms, on the emulation. Include it after <cmocka.h>. */
 #ifndef TESTS_NETS_ALGORITHMS_RIG_H
 #define TESTS_NETS_ALGORITHMS_RIG_H
 
@@ -15,7 +15,7 @@ typedef struct algorithms_rig {
     nets_backend_config config;
     int warnings;
     const char *looked_for;
-    int found; /* messages that have it */
+    int found; /* messages that contain looked_for */
 } algorithms_rig;
 
 static inline void algorithms_note(void *ctx, mm_log_level level, const char *message) {
@@ -41,7 +41,7 @@ static inline int algorithms_teardown(void **state) {
     return cuda_rig_teardown(state);
 }
 
-/* The workspace of a phase of an op, made on a backend of its own. */
+/* The workspace of a phase of an op on a new backend. */
 static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_op_desc *desc, mm_phase phase) {
     nets_backend *backend;
     nets_op *op;
@@ -53,7 +53,7 @@ static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_o
     return bytes;
 }
 
-/* Puts another choice in the place of one that the file has of an output, where a limit was given. */
+/* Replaces the file's choice for an output (deterministic, with the configuration's limit) by another. */
 static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_conv_shape *shape,
                                            const nets_conv_choice *choice) {
     const int64_t limit = f->config.workspace_limit_bytes;

@@ -1,4 +1,4 @@
-/* What tests of the CUDA backend on the emulation begin and end with; behind <cmocka.h>. */
+/* Setup and teardown of tests of the CUDA backend on the emulation. Include it after <cmocka.h>. */
 #ifndef TESTS_NETS_CUDA_RIG_H
 #define TESTS_NETS_CUDA_RIG_H
 

@@ -1,10 +1,10 @@
-/* What operations compute, by their definitions, one element of the output after another: plain loops in double. */
+/* The operations by their definitions: each computes one element of the output, in plain loops in double. */
 #ifndef TESTS_NETS_OP_FORMULA_H
 #define TESTS_NETS_OP_FORMULA_H
 
 #include "tests/nets/op_rig.h"
 
-/* Element e of Y, from what the rig's X and parameters hold. Definitions are torch's, images NHWC. */
+/* Element e of Y, from the rig's X and parameters. Definitions are torch's, images NHWC. */
 double op_formula_conv(const op_rig *rig, int64_t e);
 double op_formula_conv_transpose(const op_rig *rig, int64_t e);
 double op_formula_linear(const op_rig *rig, int64_t e);
@@ -16,7 +16,7 @@ double op_formula_add(const op_rig *rig, int64_t e);
 double op_formula_max_pool(const op_rig *rig, int64_t e);
 double op_formula_avg_pool(const op_rig *rig, int64_t e);
 
-/* Which of the elements of the window of e, row by row, is the largest. */
+/* The index, row by row, of the largest element in the window of output element e. */
 int op_formula_max_index(const op_rig *rig, int64_t e);
 
 #endif

@@ -1,16 +1,16 @@
-/* A reference executor: runs a lowered net with storage of its own for every tensor, step after step, each drained
- * before the next. What a manager does must give the same bits. */
+/* A reference executor: every tensor of a lowered net has storage of its own, and each step is drained before the next.
+ * Training under a manager must give the same bits. */
 #ifndef TESTS_NETS_REF_EXEC_H
 #define TESTS_NETS_REF_EXEC_H
 
 #include "nets/lower.h"
 
 typedef struct ref_options {
-    bool share;     /* storage is shared wherever the graph allows it and nobody needs the input later */
-    bool sign_mask; /* readers of the sign get the mask */
-    bool no_fuse;   /* layer by layer */
+    bool share;     /* an output is written over its input where the graph allows it and the input is not read again */
+    bool sign_mask; /* readers of signs get sign masks */
+    bool no_fuse;   /* the net is lowered layer by layer */
     nets_optimizer_id optimizer;
-    bool exact; /* steps are told that everything has the bits that it had, as it has */
+    bool exact; /* ops get exact_roles for everything, which is true here */
 } ref_options;
 
 typedef struct ref_exec {
@@ -20,9 +20,9 @@ typedef struct ref_exec {
     mm_stream *stream;
     nets_backend *backend;
     nets_lowered *lowered;
-    void **storage; /* of roots; NULL for tensors that live in another's */
-    mm_tensor *root;
-    int shared; /* how many tensors live in another's storage */
+    void **storage;  /* NULL for tensors that lie in another's storage */
+    mm_tensor *root; /* of each tensor, the one in whose storage it lies */
+    int shared;      /* how many tensors lie in another's storage */
     void *workspace;
     int64_t workspace_bytes;
     nets_update_param *params;
@@ -30,22 +30,23 @@ typedef struct ref_exec {
     nets_optimizer optimizer;
 } ref_exec;
 
-/* Fails the test if it cannot. Parameters start from `seed`; or, `like` not NULL, as they are there. */
+/* Fails the test if it cannot. Parameters start from `seed`; `like` not NULL: as in that executor. */
 void ref_init(ref_exec *ref, const nets_net *net, int64_t batch, nets_mode mode, ref_options options, uint64_t seed,
               const ref_exec *like);
 void ref_fini(ref_exec *ref);
 
-/* One iteration; returns the loss. Managed tensors and the workspace are full of NaN before. */
+/* Fills managed tensors and the workspace with NaN, runs one iteration, and returns the loss. */
 float ref_iteration(ref_exec *ref, const float *images, const int32_t *labels, float lr);
 
 /* A tensor's elements by name; fails the test if there is none. */
 void *ref_tensor(const ref_exec *ref, const char *name);
 
-/* A small net in which layers read one map twice: sums and concats, of maps with other consumers, of the images, in
- * evaluation only, where a dropout of that probability is none. Two of its batch norms run with their ReLU. */
+/* A small net with layers that read one map twice: sums and concatenations, of maps with other consumers, of the
+ * images, and, in evaluation only, through a dropout of probability `dropped`. Two of its batch norms are fused with a
+ * ReLU. */
 nets_net *ref_repeated_net(float dropped);
 
-/* n images of the net's size and their labels, from a seed. The caller frees them. */
+/* Makes n images of the net's size and their labels from a seed. The caller frees both. */
 void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out, int32_t **labels_out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The tiny network in training under a manager on the host, and batches to train it on. */
+/* The tiny network, trained under a manager on device host, and its batches. */
 #ifndef TESTS_NETS_TINY_RUN_H
 #define TESTS_NETS_TINY_RUN_H
 
