@@ -1,16 +1,15 @@
 /* Lowering: a net, a batch size and a mode become a frozen graph (mm.h) and a table that says, for each of its steps,
- * which op runs and which tensor plays which role. Layers that are computed as one (fuse.h; unless the backend's
- * no_fuse) are one layer of the graph: a batch norm and what is behind it, by the batch norm's name, which its saved
- * tensors have too; its output has the ReLU's.
+ * which op runs and which tensor has which role. Layers that are fused (fuse.h, unless the backend has no_fuse) are one
+ * layer of the graph. A batch norm that is fused with a ReLU has the batch norm's name, also in its saved tensors; its
+ * output has the ReLU's.
  *
- * Names of tensors: images, labels, <layer>.out; saved <layer>.mean, <layer>.var, <layer>.index; grad.<layer>.out (the
- * parts of a sum over several consumers: grad.<layer>.out.1, .2, ...). Persistent, shared by name with the other graphs
- * of the net: the parameters, grad.<parameter>, <state>.<parameter> for each of the optimizer's
- * states (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step of an optimizer that counts.
+ * Managed tensors are called images, labels, <layer>.out; <layer>.mean, <layer>.var, <layer>.index for saved ones; and
+ * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
+ * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
+ * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts.
  *
- * Several consumers of one tensor: each backward writes a gradient map of its own; the one that runs later reads what
- * the earlier ones have written and adds it into its own, so the last is the sum, in an order that is always the same.
- */
+ * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
+ * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
 #ifndef NETS_LOWER_H
 #define NETS_LOWER_H
 
@@ -18,11 +17,11 @@
 
 typedef enum nets_mode {
     NETS_TRAIN,
-    NETS_EVAL, /* forward only: running statistics, no dropout; loss and correct */
+    NETS_EVAL, /* forward only, with running statistics and without dropout; gives loss and correct */
 } nets_mode;
 
 typedef struct nets_step {
-    int layer; /* of the net, of several the last; -1: the update */
+    int layer; /* of the net; the last one of fused layers; -1: the update */
     mm_layer graph_layer;
     mm_phase phase;
     nets_op *op;                   /* NULL: the data and update steps */
@@ -48,11 +47,11 @@ typedef struct nets_lowered {
     mm_tensor images, labels, loss, correct;
     mm_tensor rng, lr; /* training only: NETS_RNG; f32 [1], the update's learning rate */
     mm_tensor step;    /* training only, of an optimizer that counts: i32 [1], its updates */
-    nets_op **ops;     /* each description once */
+    nets_op **ops;     /* one for each different description */
     int n_ops;
 } nets_lowered;
 
-/* `net` and `backend` must outlive it. MM_ERR_INVALID for a batch out of range. */
+/* Lowers a net. `net` and `backend` must outlive the result. MM_ERR_INVALID: the batch is out of range. */
 MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
                                 nets_optimizer_id optimizer, nets_lowered **lowered_out);
 void nets_lowered_destroy(nets_lowered *lowered);

@@ -1,5 +1,5 @@
-/* What a net's graphs share by name: parameters with their gradients and states, counts, the result; and the step that
- * updates them. Internal to lowering. */
+/* The tensors that a net's graphs share by name (parameters, their gradients and states, counts, the result), and the
+ * update step. Internal to lowering. */
 #ifndef NETS_LOWER_SHARED_H
 #define NETS_LOWER_SHARED_H
 
@@ -9,10 +9,10 @@
 MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype,
                                        int rank, const int64_t *dims, const char *name, mm_tensor *tensor_out);
 
-/* Adds all of them, and the batch's tensors; sets out->params, images, labels, loss, correct, rng, lr and step. */
+/* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_shared(nets_lowered *out);
 
-/* Adds the update step, the last one of a training. */
+/* Adds the update step, the last one of a training graph. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* What each operation is, as data: its name, inputs and attributes, its output's shape, its parameters, and what its steps
- * read and write. A network file's reader, building, initial values, lowering, execution, states, the optimizer and
- * `mm nets --ops` follow from it.
+/* The operations' descriptions as data: each one's name, inputs, attributes, output shape and parameters, and what its
+ * steps read and write. Everything else about operations is derived from them: reading network files, building nets,
+ * initial values, lowering, execution, saved states, the optimizer, and `mm nets --ops`.
  *
- * A further operation is a line of NETS_OPS (net.h), a description in nets/ops, and an implementation for each device
+ * A new operation is a line of NETS_OPS (net.h), a description in nets/ops, and an implementation for each device
  * (op.h). */
 #ifndef NETS_NET_OPS_H
 #define NETS_NET_OPS_H
@@ -19,12 +19,14 @@ enum {
 
 /* ---------------------------------------------------------------- parameters */
 
-/* How a parameter begins (init.h). */
+/* A parameter's initial values (init.h). */
 typedef enum nets_init_kind {
-    NETS_INIT_CONSTANT,       /* `value` */
-    NETS_INIT_NORMAL_FAN_OUT, /* normal, of variance value / fan out: the elements of the weight for each of its dims[1] */
-    NETS_INIT_UNIFORM_FAN_IN, /* uniform in +-value / sqrt(fan in), the elements of the layer's first parameter for each of
-                                 its dims[0] */
+    NETS_INIT_CONSTANT, /* `value` */
+    /* Normal with variance value / fan out. The fan out is the weight's elements divided by its dims[1]. */
+    NETS_INIT_NORMAL_FAN_OUT,
+    /* Uniform in +-value / sqrt(fan in). The fan in is the elements of the layer's first parameter divided by its
+     * dims[0]. */
+    NETS_INIT_UNIFORM_FAN_IN,
 } nets_init_kind;
 
 typedef struct nets_init {
@@ -34,14 +36,14 @@ typedef struct nets_init {
 
 /* One of an operation's parameters: NETS_PARAM + i is the i-th. */
 typedef struct nets_param_spec {
-    const char *name; /* "weight": the tensor, also in states, is "<layer>.weight". NULL ends a list */
-    const char *dims; /* for people: "out_channels, channels / groups, kernel height, kernel width" */
-    /* `in`: the inputs' shapes. Sets dims_out, returns the rank. */
+    const char *name; /* "weight": the tensor is "<layer>.weight", also in saved states. NULL ends a list */
+    const char *dims; /* as text: "out_channels, channels / groups, kernel height, kernel width" */
+    /* Sets dims_out and returns the rank; `in`: the inputs' shapes. */
     int (*shape)(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
     nets_init init;
-    bool learned;     /* else statistics: the forward pass changes it in training */
-    bool decayed;     /* by the optimizer's weight decay */
-    const char *with; /* it is there if this attribute, a flag, is set; NULL: always */
+    bool learned;     /* false: a running statistic, which the forward pass changes in training */
+    bool decayed;     /* the optimizer's weight decay applies */
+    const char *with; /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
 } nets_param_spec;
 
 /* ---------------------------------------------------------------- steps */
@@ -52,12 +54,11 @@ typedef struct nets_role_use {
     mm_form form;
 } nets_role_use;
 
-/* The output may be written over the input. Where an earlier contribution is added into it, some may not, but over the
- * contribution instead. */
+/* Where an output may be written. */
 typedef enum nets_pairing {
-    NETS_OVER,
-    NETS_OVER_OR_EARLIER,
-    NETS_EQUAL_OR_EARLIER /* equals it bit for bit */
+    NETS_OVER,            /* over the input */
+    NETS_OVER_OR_EARLIER, /* over the input; if EARLIER is added to the output, over EARLIER instead */
+    NETS_EQUAL_OR_EARLIER /* over EARLIER if that is added; else it equals the input and may share its storage */
 } nets_pairing;
 
 typedef struct nets_role_pair {
@@ -66,7 +67,7 @@ typedef struct nets_role_pair {
 } nets_role_pair;
 
 typedef struct nets_step_spec {
-    nets_role_use uses[NETS_STEP_USES]; /* of absent roles: left out */
+    nets_role_use uses[NETS_STEP_USES]; /* those of absent roles are ignored */
     nets_role_pair pairs[NETS_STEP_PAIRS];
 } nets_step_spec;
 
@@ -74,14 +75,14 @@ typedef struct nets_step_spec {
 typedef struct nets_saved_spec {
     const char *name; /* "<layer>.mean"; NULL ends a list */
     mm_dtype dtype;
-    /* Of the inputs' shapes and the output's, with the batch. */
+    /* Its shape, from the inputs' and the output's with the batch. */
     nets_shape (*shape)(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
-    bool given; /* a forward that is recomputed is given it, rather than computes it again (nets_op_args.given_roles) */
+    bool given; /* a recomputation reads it instead of computing it again (nets_op_args.given_roles) */
 } nets_saved_spec;
 
 typedef struct nets_op_lowering {
     mm_layer_kind kind;
-    bool identity_in_eval; /* no step there: the output is the input */
+    bool identity_in_eval; /* in evaluation there is no step: the output is the input */
     nets_saved_spec saved[NETS_MAX_SAVED];
     nets_step_spec forward, eval, backward;
 } nets_op_lowering;
@@ -91,17 +92,16 @@ typedef struct nets_op_lowering {
 typedef struct nets_op_info {
     const char *name;
     const char *what;    /* one line */
-    const char *output;  /* its shape, for an input of height, width, channels */
-    const char *example; /* a layer of a network file; NULL: it is not one of a file's layers */
+    const char *output;  /* as text: the output's shape for an input of height, width, channels */
+    const char *example; /* a layer of a network file; NULL: a file cannot have this operation */
     int min_inputs, max_inputs;
-    int input_rank;         /* of each input's shape: 3 is that of an image. 0: any */
-    const nets_attr *attrs; /* what it can be told, ended by one without a name; NULL: nothing */
-    /* Sets layer->shape, after the attributes were filled in. `in` are the inputs' shapes; NULL: it is set */
+    int input_rank;         /* each input's rank without the batch, 3 for images; 0: any */
+    const nets_attr *attrs; /* ended by one without a name; NULL: none */
+    /* Sets layer->shape from the inputs' shapes and the complete attributes. NULL: layer->shape is set already. */
     mm_status (*infer)(nets_layer *layer, const nets_shape *in);
     nets_param_spec params[NETS_MAX_PARAMS];
     nets_op_lowering steps;
-    const nets_op_lowering
-        *with_relu; /* of an operation that lowering may give a ReLU behind it (fuse.h); NULL: none */
+    const nets_op_lowering *with_relu; /* the steps if a ReLU is fused behind it (fuse.h); NULL: that is not possible */
 } nets_op_info;
 
 #define NETS_OP_DECLARE(NAME, name) extern const nets_op_info nets_info_##name;
@@ -112,25 +112,27 @@ NETS_OPS(NETS_OP_DECLARE)
 /* NULL for a number that is no operation. */
 const nets_op_info *nets_op_info_of(nets_op_kind op);
 
-/* The operation that a network file calls so; NETS_OP_KINDS: none. And the names of all: "conv, conv_transpose, ...".
- * Returns text_out. */
+/* The operation of that name in network files; NETS_OP_KINDS: none. */
 nets_op_kind nets_op_find(const char *name);
+/* All names, "conv, conv_transpose, ...". Returns text_out. */
 const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]);
 
-/* The operation's i-th parameter, NULL past the last; and whether the layer has it. */
+/* The operation's i-th parameter; NULL past the last. */
 const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i);
+/* Whether the layer has the parameter. */
 bool nets_param_is_had(const nets_param_spec *param, const nets_layer *layer);
-/* "1"; "normal, variance 2 / fan out". Returns text_out. */
+/* Initial values as text: "1"; "normal, variance 2 / fan out". Returns text_out. */
 enum { NETS_INIT_TEXT_CAPACITY = 64 };
 const char *nets_init_text(const nets_init *init, char text_out[NETS_INIT_TEXT_CAPACITY]);
-/* "weight [channels], with bias: bias [channels]"; "" if there are none. Returns text_out. */
+/* The parameters as text, "weight [channels], with bias: bias [channels]"; "" if there are none. Returns text_out. */
 const char *nets_params_text(nets_op_kind op, char text_out[NETS_PARAMS_TEXT_CAPACITY]);
 
-/* `relu`: of one that has a ReLU behind it. */
+/* The operation's steps; `relu`: with a ReLU fused behind it. */
 const nets_op_lowering *nets_op_lowering_of(nets_op_kind op, bool relu);
 
 /* Fills in the layer's attributes, checks them, and sets layer->shape. `in` are the inputs' shapes; NULL for data.
- * MM_ERR_INVALID, or MM_ERR_UNSUPPORTED for what no device can compute: the message names the layer. */
+ * MM_ERR_INVALID: an attribute or shape is wrong. MM_ERR_UNSUPPORTED: no device can compute it. Messages name the
+ * layer. */
 MM_CHECKED mm_status nets_op_infer(nets_layer *layer, const nets_shape *in);
 
 /* a * b for a, b >= 0, or -1 when above 2^60. */

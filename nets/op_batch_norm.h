@@ -1,4 +1,4 @@
-/* What batch norm's implementations have in common. */
+/* Shared by batch norm's implementations. */
 #ifndef NETS_OP_BATCH_NORM_H
 #define NETS_OP_BATCH_NORM_H
 

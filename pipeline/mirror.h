@@ -1,6 +1,6 @@
-/* A small block of host memory with a mirror on the device, which is brought up to date in stream order: work that is
- * enqueued before sees the old bytes, work that is enqueued behind sees the new ones. The bytes pass through pinned memory,
- * so that they can be changed again at once. */
+/* A small block of host memory with a mirror on the device that is updated in stream order: work enqueued before a send
+ * sees the old bytes, work enqueued after it the new ones. A send copies the bytes to pinned memory, so they may be
+ * changed again at once. */
 #ifndef PIPELINE_MIRROR_H
 #define PIPELINE_MIRROR_H
 
@@ -8,19 +8,20 @@
 
 typedef struct mm_mirror mm_mirror;
 
-/* Chosen: so many sends may be on their way at a time. One more waits for the first of them. */
+/* How many sends may be under way at a time; one more waits for the first of them. Chosen. */
 enum { MM_MIRROR_AHEAD = 8 };
 
-/* `target`: `bytes` (> 0) of device memory, borrowed. The host's bytes are zero. MM_ERR_NOMEM. */
+/* `target` is device memory of `bytes` (> 0), borrowed. The host's bytes start as zero. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_mirror_create(mm_device *device, void *target, int64_t bytes, mm_mirror **mirror_out);
-/* Nothing that was sent may be on its way. NULL is legal. */
+/* No send may be under way. NULL is legal. */
 void mm_mirror_destroy(mm_mirror *mirror);
 
-/* The host's bytes, for the caller to change. They are the mirror's. */
+/* The host's bytes, for the caller to change. The mirror owns them. */
 void *mm_mirror_data(mm_mirror *mirror);
 
-/* Enqueues a copy of the host's bytes, as they are now, to the device. Not while the stream is captured. Fails where
- * enqueuing does, or with the failure of an earlier send that it had to wait for. One thread at a time. */
+/* Enqueues a copy of the host's bytes, as they are now, to the device. The stream must not be captured. Fails if
+ * enqueuing fails, or with the failure of an earlier send for which it had to wait. One thread at a time may call
+ * it. */
 MM_CHECKED mm_status mm_mirror_send(mm_mirror *mirror, mm_stream *stream);
 
 #endif

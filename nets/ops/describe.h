@@ -1,4 +1,4 @@
-/* What the descriptions of operations (nets/net_ops.h) are written with. Internal to nets/ops. */
+/* Functions and macros for the operations' descriptions (nets/net_ops.h). Internal to nets/ops. */
 #ifndef NETS_OPS_DESCRIBE_H
 #define NETS_OPS_DESCRIBE_H
 
@@ -7,11 +7,11 @@
 /* The output has the first input's shape. */
 mm_status nets_infer_same(nets_layer *layer, const nets_shape *in);
 
-/* nets_param_spec.shape: one number for each channel of the input, of the output. */
+/* For nets_param_spec.shape: one number for each channel of the input, or of the output. */
 int nets_channels_in(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
 int nets_channels_out(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]);
 
-/* nets_saved_spec.shape: one number for each of the output's channels, for each of its elements. */
+/* For nets_saved_spec.shape: one number for each of the output's channels, or for each of its elements. */
 nets_shape nets_saved_channels(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
 nets_shape nets_saved_elems(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y);
 
@@ -42,7 +42,7 @@ nets_shape nets_saved_elems(const nets_attrs *attrs, const nets_shape *x, const 
 #define CONSTANT(v)       {NETS_INIT_CONSTANT, v}
 #define NORMAL_FAN_OUT(v) {NETS_INIT_NORMAL_FAN_OUT, v}
 #define UNIFORM_FAN_IN(v) {NETS_INIT_UNIFORM_FAN_IN, v}
-/* A bias of "out_channels", where the layer is told to have one. */
+/* A bias of "out_channels", if the layer's attribute `bias` is set. */
 #define BIAS_PARAM {"bias", "out_channels", nets_channels_out, UNIFORM_FAN_IN(1), .learned = true, .decayed = true, .with = "bias"}
 
 /* ---------------------------------------------------------------- steps */
@@ -55,7 +55,7 @@ nets_shape nets_saved_elems(const nets_attrs *attrs, const nets_shape *x, const 
 #define INPLACE_OR_EARLIER(input, output) {NETS_##input, NETS_##output, NETS_OVER_OR_EARLIER}
 #define ALIAS(input, output) {NETS_##input, NETS_##output, NETS_EQUAL_OR_EARLIER}
 
-/* Gradients by an input, with the earlier consumers' contributions. */
+/* Writes an input's gradient and adds the earlier consumers' gradients. */
 #define GIVES_DX_OF(i) R(EARLIER + i), W(DX + i)
 #define GIVES_DX GIVES_DX_OF(0)
 #define EARLIER_INPLACE(i) INPLACE(EARLIER + i, DX + i)

@@ -1,4 +1,4 @@
-/* Packed codecs on CUDA: their kernels, as C sees them, and what runs them. */
+/* Packed codecs on CUDA: the C interface of their kernels. */
 #ifndef PIPELINE_CODEC_PACKED_CUDA_H
 #define PIPELINE_CODEC_PACKED_CUDA_H
 
@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* Enqueue all groups of `elems` floats in that format, by its number, on at most `sms` multiprocessors (0: all). src and
- * dst: aligned to 16 and 8 bytes, or 8 and 16. Blocks of which infinities or NaNs took the finite values are added to *nonfinite, memory that the device reaches,
- * unless NULL. */
+/* Enqueue the coding of all groups of `elems` floats, in the format with that index, on at most `sms` multiprocessors
+ * (0: all). Floats are aligned to 16 bytes, codes to 8. *nonfinite, which the device can write, is increased by the
+ * number of blocks that lost finite values because they also have infinities or NaNs; NULL: not counted. */
 typedef cudaError_t (*mm_packed_cuda_encode_fn)(cudaStream_t stream, int format, int sms, int64_t elems,
                                                 const float *src, void *dst, unsigned long long *nonfinite);
 typedef cudaError_t (*mm_packed_cuda_decode_fn)(cudaStream_t stream, int format, int sms, int64_t elems,

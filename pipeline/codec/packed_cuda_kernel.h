@@ -1,4 +1,4 @@
-/* What packed codecs' kernels share. For *_cuda.cu only. */
+/* Shared by the kernels of packed codecs. For *_cuda.cu only. */
 #ifndef PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
 #define PIPELINE_CODEC_PACKED_CUDA_KERNEL_H
 
@@ -12,22 +12,22 @@ namespace {
 
 constexpr unsigned WARP = 32, ALL = 0xffffffff, THREADS = 256, MOST_BLOCKS = 1 << 16;
 
-/* Blocks for that many threads, at most as many as `sms` multiprocessors run at once (0: no such limit); threads go on
- * to their next. */
+/* Blocks for that many threads, at most as many as `sms` multiprocessors run at once (0: no such limit). With fewer
+ * threads than asked for, each takes several groups. */
 inline unsigned grid_of(int64_t threads, int sms) {
-    constexpr int64_t TOGETHER = 2048 / THREADS; /* a multiprocessor's threads */
+    constexpr int64_t TOGETHER = 2048 / THREADS; /* blocks that a multiprocessor's 2048 threads make */
     const int64_t blocks = (threads + THREADS - 1) / THREADS;
     const int64_t most = sms > 0 && sms * TOGETHER < MOST_BLOCKS ? sms * TOGETHER : MOST_BLOCKS;
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* As many bytes at once as N floats, a power of two of them, allow. */
+/* The widest vector, of two or four floats, that divides N floats. */
 template <int N> struct floats;
 template <> struct floats<2> { using type = float2; };
 template <> struct floats<4> { using type = float4; };
 template <int N> struct together { static constexpr int value = N % 4 == 0 ? 4 : 2; };
 
-/* N floats from element `at` on, zeros beyond the last. */
+/* Loads N floats from element `at` on; zeros beyond the last of `elems`. */
 template <int N>
 __device__ __forceinline__ void load(const float *__restrict__ src, int64_t elems, int64_t at, float *values) {
     constexpr int STEP = together<N>::value;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void load(const float *__restrict__ src, int64_t elem
     for (int i = 0; i < N; i++) values[i] = at + i < elems ? src[at + i] : 0.0f;
 }
 
-/* The inverse; beyond the last, nothing. */
+/* Stores N floats from element `at` on; nothing beyond the last of `elems`. */
 template <int N>
 __device__ __forceinline__ void store(const float *values, int64_t elems, int64_t at, float *__restrict__ dst) {
     constexpr int STEP = together<N>::value;

@@ -1,15 +1,15 @@
-/* Packed codecs on the host device: what a codec gives, and what runs it. */
+/* Packed codecs on the host device: the interface of their kernels, and the functions that run them. */
 #ifndef PIPELINE_CODEC_PACKED_HOST_H
 #define PIPELINE_CODEC_PACKED_HOST_H
 
 #include "pipeline/codec/packed_codec.h"
 
-/* Whole groups. encode returns how many blocks with infinities or NaNs lost their finite values. `src` and `dst` do not
- * overlap. */
+/* Encode and decode whole groups. encode returns how many blocks lost finite values because they also have infinities
+ * or NaNs. `src` and `dst` do not overlap. */
 typedef int64_t (*mm_packed_encode_fn)(const float *src, int64_t groups, uint8_t *dst);
 typedef void (*mm_packed_decode_fn)(const uint8_t *src, int64_t groups, float *dst);
 
-/* The same functions, compiled for each of these; mm_packed_isas of them, the fastest first. */
+/* The instruction sets that every kernel is compiled for, the fastest first. */
 #if defined(__x86_64__)
 enum { MM_PACKED_ISAS = 3 };
 #define MM_PACKED_EACH_ISA(DEFINE, ...)                                                                                \
@@ -37,10 +37,10 @@ typedef struct mm_packed_host {
     mm_packed_kernels kernels[MM_PACKED_FORMATS_MOST]; /* of each format */
 } mm_packed_host;
 
-/* Whether this machine runs what is compiled for the i-th. */
+/* Whether this machine has the i-th instruction set. */
 bool mm_packed_isa_usable(int i);
 
-/* Of mm_codec_ops. */
+/* Members of mm_codec_ops. */
 MM_CHECKED mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
                                            const void *src, void *dst, void *scratch, mm_codec_counters *counters);
 MM_CHECKED mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
