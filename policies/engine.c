@@ -30,20 +30,12 @@ typedef struct engine {
 
 /* ---------------------------------------------------------------- operations */
 
-/* Adds an operation and the segment that it writes, in a new group of the region. Returns the node, or -1. */
+/* Adds an operation. Returns the node, or -1. */
 static int add_op(engine *e, mm_node_kind kind, const mm_map *m, int src, int codec, mm_region region, int64_t bytes,
                   int *segment_out) {
-    mm_schedule *s = &e->schedule;
-    int group = mm_schedule_group(s, region, bytes);
-    if (group < 0) return -1;
-    s->groups[group].rank = m->needed;
-    mm_category category = region == MM_REGION_BUFFERS ? MM_CAT_BUFFER : codec >= 0 ? MM_CAT_CODE : MM_CAT_FEATURE_MAP;
-    mm_content content = codec >= 0 ? MM_CONTENT_CODED : MM_CONTENT_RAW;
-    int segment = mm_schedule_segment(s, content, category, m->tensor, bytes, group);
-    if (segment < 0) return -1;
-    s->plan->segments[segment].codec = codec;
-    *segment_out = segment;
-    return mm_plan_op(s->plan, kind, m->tensor, src, segment);
+    int node = mm_schedule_op(&e->schedule, kind, m->tensor, src, codec, region, bytes, segment_out);
+    if (node >= 0) e->schedule.groups[e->schedule.segment_group[*segment_out]].rank = m->needed;
+    return node;
 }
 
 /* For the unoptimised workflow: adds the segment in which a code is made before it is copied to where it stays. */
@@ -273,26 +265,6 @@ static mm_status fetch_before(engine *e, int step, bool first) {
 
 /* ---------------------------------------------------------------- a whole plan */
 
-/* Adds scratch for codecs: one group for each stream, because a stream runs one operation at a time. */
-static mm_status add_scratch(engine *e) {
-    mm_schedule *s = &e->schedule;
-    int group[MM_STREAM_COUNT] = {-1, -1, -1, -1, -1};
-    for (int i = 0; i < s->plan->n_nodes; i++) {
-        const mm_node *node = &s->plan->nodes[i];
-        if (node->kind != MM_NODE_ENCODE && node->kind != MM_NODE_DECODE) continue;
-        int code = node->kind == MM_NODE_ENCODE ? node->dst : node->src;
-        int64_t bytes = mm_facts_code(s->facts, s->plan->segments[code].codec, node->tensor)->scratch_bytes;
-        if (bytes == 0) continue;
-        int *g = &group[node->stream];
-        if (*g < 0) *g = mm_schedule_group(s, MM_REGION_GENERAL, 0);
-        if (*g < 0) return MM_ERR_NOMEM;
-        int segment = mm_schedule_segment(s, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, bytes, *g);
-        if (segment < 0) return MM_ERR_NOMEM;
-        s->plan->nodes[i].work = segment;
-    }
-    return MM_OK;
-}
-
 static mm_status build(engine *e) {
     mm_schedule *s = &e->schedule;
     bool backward = false;
@@ -307,7 +279,7 @@ static mm_status build(engine *e) {
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
-    return add_scratch(e);
+    return mm_schedule_scratch(s);
 }
 
 static mm_status engine_init(engine *e, const mm_graph *graph) {

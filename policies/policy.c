@@ -9,11 +9,9 @@
 #include "policies/options.h"
 #include "policies/strategies.h"
 
-static const mm_policy_ops *const table[] = {
-    &mm_policy_naive,      &mm_policy_liveness,  &mm_policy_freelunch,      &mm_policy_swap,
-    &mm_policy_swap_async, &mm_policy_hybrid,    &mm_policy_vdnn_all,       &mm_policy_vdnn_conv,
-    &mm_policy_cdma,       &mm_policy_recompute, &mm_policy_recompute_swap, &mm_policy_rules,
-};
+#define ENTRY(name) &mm_policy_##name,
+static const mm_policy_ops *const table[] = {MM_POLICIES(ENTRY)};
+#undef ENTRY
 
 const mm_policy_ops *mm_policy_table(size_t i) { return i < sizeof table / sizeof *table ? table[i] : NULL; }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/program.h"
 #include "mm/core/status.h"
 
 static bool is_managed(const mm_graph *graph, mm_tensor t) {
@@ -238,4 +239,39 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int w
         s->value_node[use->tensor] = node;
     }
     return make_workspace(s, node, step) < 0 ? -1 : node;
+}
+
+/* ---------------------------------------------------------------- operations */
+
+int mm_schedule_op(mm_schedule *s, mm_node_kind kind, mm_tensor tensor, int src, int codec, mm_region region,
+                   int64_t bytes, int *segment_out) {
+    int group = mm_schedule_group(s, region, bytes);
+    if (group < 0) return -1;
+    mm_category category = region == MM_REGION_BUFFERS ? MM_CAT_BUFFER : codec >= 0 ? MM_CAT_CODE : MM_CAT_FEATURE_MAP;
+    mm_content content = codec >= 0 ? MM_CONTENT_CODED : MM_CONTENT_RAW;
+    int segment = mm_schedule_segment(s, content, category, tensor, bytes, group);
+    if (segment < 0) return -1;
+    s->plan->segments[segment].codec = codec;
+    *segment_out = segment;
+    return mm_plan_op(s->plan, kind, tensor, src, segment);
+}
+
+mm_status mm_schedule_scratch(mm_schedule *s) {
+    int group[MM_STREAM_COUNT];
+    for (int t = 0; t < MM_STREAM_COUNT; t++) group[t] = -1;
+    for (int i = 0; i < s->plan->n_nodes; i++) {
+        const mm_node *node = &s->plan->nodes[i];
+        const mm_node_cost cost = mm_node_table[node->kind].cost;
+        if (cost != MM_COST_ENCODE && cost != MM_COST_DECODE) continue;
+        int codec = s->plan->segments[mm_program_stored(node)].codec;
+        int64_t bytes = mm_facts_code(s->facts, codec, node->tensor)->scratch_bytes;
+        if (bytes == 0) continue;
+        int *g = &group[node->stream];
+        if (*g < 0) *g = mm_schedule_group(s, MM_REGION_GENERAL, 0);
+        if (*g < 0) return MM_ERR_NOMEM;
+        int segment = mm_schedule_segment(s, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, bytes, *g);
+        if (segment < 0) return MM_ERR_NOMEM;
+        s->plan->nodes[i].work = segment;
+    }
+    return MM_OK;
 }

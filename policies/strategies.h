@@ -1,12 +1,17 @@
-/* The policies of this build: the two baselines (keep.c), and the presets of the engine (presets.c). policy.c lists
- * them. */
+/* The policies of this build. A new one is a file with an mm_policy_ops, and a name here. */
 #ifndef POLICIES_STRATEGIES_H
 #define POLICIES_STRATEGIES_H
 
 #include "policies/policy.h"
 
-extern const mm_policy_ops mm_policy_naive, mm_policy_liveness, mm_policy_freelunch, mm_policy_swap,
-    mm_policy_swap_async, mm_policy_hybrid, mm_policy_vdnn_all, mm_policy_vdnn_conv, mm_policy_cdma, mm_policy_rules,
-    mm_policy_recompute, mm_policy_recompute_swap;
+/* The two baselines (keep.c), then the presets of the engine (presets.c), in the order of `mm policies`. */
+#define MM_POLICIES(X)                                                                                                 \
+    X(naive)                                                                                                           \
+    X(liveness) X(freelunch) X(swap) X(swap_async) X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(recompute)             \
+        X(recompute_swap) X(rules)
+
+#define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
+MM_POLICIES(MM_POLICY_OPS)
+#undef MM_POLICY_OPS
 
 #endif

@@ -124,6 +124,24 @@ static void every_listed_option_has_a_fallback_that_it_accepts(void **state) {
     assert_null(mm_policy_table(1000));
 }
 
+/* The fallback leaves out policies that are equal to one it has: none may be equal that plans otherwise. */
+static void each_number_and_choice_counts_when_policies_are_compared(void **state) {
+    (void)state;
+    const mm_policy_ops *ops;
+    for (size_t i = 0; (ops = mm_policy_table(i)); i++)
+        for (const mm_option_desc *d = ops->options; d && d->key; d++) {
+            if (d->type != MM_OPTION_NUMBER && d->type != MM_OPTION_CHOICE) continue;
+            mm_policy p, other;
+            assert_int_equal(mm_policy_default(ops, &p), MM_OK);
+            assert_int_equal(mm_policy_copy(&p, &other), MM_OK);
+            assert_true(mm_policy_equal(&p, &other));
+            ((char *)&other.config)[d->field] ^= 1;
+            if (mm_policy_equal(&p, &other)) fail_msg("%s: %s does not count", ops->name, d->key);
+            mm_policy_fini(&other);
+            mm_policy_fini(&p);
+        }
+}
+
 /* Printed in the shortest form, which is parsed to the same configuration. */
 static void a_policy_is_printed_as_it_is_parsed(void **state) {
     (void)state;
@@ -357,6 +375,7 @@ int main(void) {
         cmocka_unit_test(more_codecs_than_a_plan_may_have_are_refused),
         cmocka_unit_test(wrong_specs_are_refused_with_what_would_be_right),
         cmocka_unit_test(every_listed_option_has_a_fallback_that_it_accepts),
+        cmocka_unit_test(each_number_and_choice_counts_when_policies_are_compared),
         cmocka_unit_test(a_policy_is_printed_as_it_is_parsed),
         cmocka_unit_test(naive_takes_the_sum_of_all_tensors),
         cmocka_unit_test(naive_has_one_workspace_as_large_as_the_largest),
