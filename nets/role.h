@@ -44,8 +44,15 @@ typedef enum nets_role {
     NETS_DB,
     NETS_SAVED_MEAN = NETS_SAVED, /* batch norm: the batch's mean, [c] */
     NETS_SAVED_VAR,               /* batch norm: the batch's biased variance, [c] */
-    NETS_INDEX = NETS_SAVED       /* max_pool: u8, of Y's shape: the maximum's index in its window, row by row */
+    NETS_INDEX = NETS_SAVED       /* max_pool: u8, of Y's shape: the maximum's index in its window, row by row. Where
+                                     nets_halves_index: two channels in a byte, the first in its lower half */
 } nets_role;
+
+/* Whether a max pool's indices take 4 bits each: those of at most 16 elements, of channels that every backend computes
+ * four at a time. */
+static inline bool nets_halves_index(const nets_attrs *attrs, int64_t channels) {
+    return attrs->kernel[0] * attrs->kernel[1] <= 16 && channels % 4 == 0;
+}
 
 enum { NETS_RNG_WORDS = 5, NETS_RNG_HALTED = 4 };
 

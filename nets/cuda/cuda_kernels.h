@@ -102,7 +102,8 @@ void nets_cuda_transpose(const float *from, float *to, int64_t batches, int64_t 
 /* Pairs are {height, width}. */
 typedef struct nets_cuda_windows {
     int images, channels, x_size[2], y_size[2], kernel[2], stride[2], pad[2];
-    bool exclude_pad; /* of averages, as nets_attrs has it */
+    bool exclude_pad;  /* of averages, as nets_attrs has it */
+    bool halves_index; /* of maxima: nets_halves_index */
 } nets_cuda_windows;
 
 /* `index`: NETS_INDEX; NULL: not wanted. The first of equal maxima counts; NaN counts as a maximum. */

@@ -51,6 +51,7 @@ static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, ne
     }
     /* What a window in ceil mode has beyond image and padding does not count in either: the IR lets no other padding
      * come together with it. */
+    op->windows.halves_index = nets_halves_index(a, nets_shape_channels(&desc->y));
     op->windows.exclude_pad = a->exclude_pad || (a->ceil_mode && !a->pad[0] && !a->pad[1]);
     *op_out = &op->base;
     return MM_OK;

@@ -52,16 +52,28 @@ static __device__ inline void over_window(const nets_cuda_windows &w, const insi
 
 /* ---------------------------------------------------------------- maximum */
 
-static __device__ inline void store_index(uint8_t *to, const int (&index)[1]) { *to = (uint8_t)index[0]; }
-static __device__ inline void store_index(uint8_t *to, const int (&index)[4]) {
-    *reinterpret_cast<uint32_t *>(to) =
-        (uint32_t)index[0] | (uint32_t)index[1] << 8 | (uint32_t)index[2] << 16 | (uint32_t)index[3] << 24;
+/* Those of element `at` on: in a byte each, or four channels' in two bytes. */
+static __device__ inline void store_index(const nets_cuda_windows &, uint8_t *to, int64_t at, const int (&index)[1]) {
+    to[at] = (uint8_t)index[0];
+}
+static __device__ inline void store_index(const nets_cuda_windows &w, uint8_t *to, int64_t at, const int (&index)[4]) {
+    const int bits = w.halves_index ? 4 : 8;
+    const uint32_t all = (uint32_t)index[0] | (uint32_t)index[1] << bits | (uint32_t)index[2] << 2 * bits |
+                         (uint32_t)index[3] << 3 * bits;
+    if (w.halves_index)
+        *reinterpret_cast<uint16_t *>(to + at / 2) = (uint16_t)all;
+    else
+        *reinterpret_cast<uint32_t *>(to + at) = all;
 }
 
-static __device__ inline void load_index(const uint8_t *from, int (&index)[1]) { index[0] = *from; }
-static __device__ inline void load_index(const uint8_t *from, int (&index)[4]) {
-    const uint32_t bytes = *reinterpret_cast<const uint32_t *>(from);
-    for (int k = 0; k < 4; k++) index[k] = (int)(bytes >> (8 * k) & 0xff);
+static __device__ inline void load_index(const nets_cuda_windows &, const uint8_t *from, int64_t at, int (&index)[1]) {
+    index[0] = from[at];
+}
+static __device__ inline void load_index(const nets_cuda_windows &w, const uint8_t *from, int64_t at, int (&index)[4]) {
+    const int bits = w.halves_index ? 4 : 8;
+    const uint32_t all = w.halves_index ? *reinterpret_cast<const uint16_t *>(from + at / 2)
+                                        : *reinterpret_cast<const uint32_t *>(from + at);
+    for (int k = 0; k < 4; k++) index[k] = (int)(all >> (bits * k) & ((1u << bits) - 1));
 }
 
 template <int V> static __global__ void max_pool(nets_cuda_windows w, const float *x, float *y, uint8_t *index) {
@@ -88,7 +100,7 @@ template <int V> static __global__ void max_pool(nets_cuda_windows w, const floa
                           });
         const int64_t at = row * w.channels + c;
         store(y + at, best);
-        if (index) store_index(index + at, place);
+        if (index) store_index(w, index, at, place);
     }
 }
 
@@ -109,7 +121,7 @@ static __global__ void max_pool_backward(nets_cuda_windows w, const float *dy, c
                 for (int i = 0; i < 2; i++)
                     if (ox + i < out.x1) {
                         const int64_t from = row_of(p.image, oy, ox + i, w.y_size) * w.channels + c;
-                        load_index(index + from, place[i]);
+                        load_index(w, index, from, place[i]);
                         load(dy + from, &gradient[i]);
                     }
                 const int down = (p.y - oy * w.stride[0] + w.pad[0]) * w.kernel[1];

@@ -12,6 +12,7 @@ typedef struct resize_op {
     nets_dnn_windows maxima;          /* a max pool's */
     bool is_max;
     int64_t x_elems;
+    int64_t halves; /* bytes of indices that are kept two in a byte, which oneDNN has one in each; 0: it is none */
 } resize_op;
 
 static bool has_nan(const float *x, int64_t n) {
@@ -55,17 +56,53 @@ static void keep_nans(const resize_op *op, const float *x, float *y) {
     if (op->is_max) nets_ranges(op->dnn->pool, images, 1, op->x_elems / images, keep_nans_of_images, &m);
 }
 
+/* ---------------------------------------------------------------- indices in 4 bits */
+
+typedef struct indices {
+    uint8_t *whole, *halves; /* one in a byte, two */
+} indices;
+
+static void halve(const void *ctx, int64_t from, int64_t to) {
+    const indices *i = ctx;
+    for (int64_t b = from; b < to; b++) i->halves[b] = (uint8_t)((i->whole[2 * b] & 15) | i->whole[2 * b + 1] << 4);
+}
+
+static void unhalve(const void *ctx, int64_t from, int64_t to) {
+    const indices *i = ctx;
+    for (int64_t b = from; b < to; b++) {
+        i->whole[2 * b] = i->halves[b] & 15;
+        i->whole[2 * b + 1] = i->halves[b] >> 4;
+    }
+}
+
+/* Where the workspace has room for them, behind what the pieces take. */
+static int64_t whole_indices(const resize_op *op, const nets_piecewise *run) {
+    return nets_aligned(nets_piecewise_places(op->dnn, run) * run->scratch_bytes);
+}
+
+/* The indices as oneDNN has them. */
+static void *indices_of(const resize_op *op, const nets_piecewise *run, const nets_op_args *args) {
+    if (op->halves == 0) return args->at[NETS_INDEX];
+    return (uint8_t *)args->at[NETS_WORKSPACE] + whole_indices(op, run);
+}
+
+/* ---------------------------------------------------------------- the op */
+
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     resize_op *op = (resize_op *)base;
-    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_X], args->at[NETS_Y], args->at[NETS_INDEX]};
+    const indices i = {indices_of(op, &op->forward, args), args->at[NETS_INDEX]};
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_X], args->at[NETS_Y], i.whole};
     MM_TRY(nets_piecewise_run(op->dnn, &op->forward, at, args->at[NETS_WORKSPACE]));
+    if (op->halves > 0) nets_ranges(op->dnn->pool, op->halves, 1, 1, halve, &i);
     keep_nans(op, args->at[NETS_X], args->at[NETS_Y]);
     return MM_OK;
 }
 
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     resize_op *op = (resize_op *)base;
-    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_DX], args->at[NETS_DY], args->at[NETS_INDEX]};
+    const indices i = {indices_of(op, &op->backward, args), args->at[NETS_INDEX]};
+    void *const at[NETS_PIECE_ARGS] = {args->at[NETS_DX], args->at[NETS_DY], i.whole};
+    if (op->halves > 0) nets_ranges(op->dnn->pool, op->halves, 1, 1, unhalve, &i);
     MM_TRY(nets_piecewise_run(op->dnn, &op->backward, at, args->at[NETS_WORKSPACE]));
     nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
     return MM_OK;
@@ -82,6 +119,7 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const resize_op *op = (const resize_op *)base;
     const nets_piecewise *run = phase == MM_FORWARD ? &op->forward : &op->backward;
+    if (op->halves > 0) return whole_indices(op, run) + 2 * op->halves;
     return nets_piecewise_places(op->dnn, run) * run->scratch_bytes;
 }
 
@@ -111,7 +149,7 @@ static mm_status make_kernel(const nets_dnn *dnn, const nets_op_desc *desc, int6
                     : nets_dnn_pool_forward(dnn, &w, pool_kind(desc), desc->training, kernel_out);
 }
 
-/* The graph counts one byte for each output. */
+/* Pieces count one byte for each output. */
 static mm_status check_indices(const nets_op_desc *desc, const nets_dnn_kernel *kernel, int64_t images) {
     int64_t bytes = nets_dnn_arg_bytes(kernel, DNNL_ARG_WORKSPACE),
             maxima = nets_shape_elems(&desc->y) / desc->y.dims[0] * images;
@@ -145,6 +183,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->x_elems = nets_shape_elems(&desc->x[0]);
     op->maxima = nets_host_windows(desc);
     op->is_max = desc->kind == NETS_MAX_POOL;
+    if (op->is_max && desc->training && nets_halves_index(&desc->attrs, nets_shape_channels(&desc->y)))
+        op->halves = nets_shape_elems(&desc->y) / 2;
     mm_status status = make(op->dnn, desc, false, &op->forward);
     if (status == MM_OK && desc->training) status = make(op->dnn, desc, true, &op->backward);
     if (status != MM_OK) {

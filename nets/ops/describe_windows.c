@@ -184,6 +184,13 @@ static mm_status infer_global_pool(nets_layer *layer, const nets_shape *in) {
     .backward = {.uses = {R(DY), GIVES_DX}},                                                                           \
 }
 
+static nets_shape index_shape(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
+    (void)x;
+    nets_shape shape = *y;
+    if (nets_halves_index(attrs, nets_shape_channels(y))) shape.dims[shape.rank - 1] /= 2;
+    return shape;
+}
+
 const nets_op_info nets_info_max_pool = {
     .name = "max_pool",
     .what = "the greatest of each window",
@@ -196,7 +203,7 @@ const nets_op_info nets_info_max_pool = {
     .infer = infer_pool,
     .steps = {
         .kind = MM_LAYER_POOL,
-        .saved = {{"index", MM_U8, nets_saved_elems, false}},
+        .saved = {{"index", MM_U8, index_shape, false}},
         .forward = {.uses = {R(X), W(Y), W(INDEX)}},
         .eval = {.uses = {R(X), W(Y)}},
         .backward = {.uses = {R(INDEX), R(DY), GIVES_DX}},

@@ -251,7 +251,7 @@ static void tensors_are_named_and_kept_as_documented(void **state) {
         {"images", MM_INPUT, MM_MANAGED, MM_F32, 4 * 32 * 32 * 3 * 4},
         {"labels", MM_INPUT, MM_MANAGED, MM_I32, 4 * 4},
         {"conv1.out", MM_FEATURE_MAP, MM_MANAGED, MM_F32, 4 * 32 * 32 * 8 * 4},
-        {"maxpool.index", MM_SAVED, MM_MANAGED, MM_U8, 4 * 16 * 16 * 8},
+        {"maxpool.index", MM_SAVED, MM_MANAGED, MM_U8, 4 * 16 * 16 * 8 / 2},
         {"bn2.mean", MM_SAVED, MM_MANAGED, MM_F32, 16 * 4},
         {"bn2.var", MM_SAVED, MM_MANAGED, MM_F32, 16 * 4},
         {"bn2.running_var", MM_STATE, MM_PERSISTENT, MM_F32, 16 * 4},
