@@ -41,7 +41,7 @@ static bool stepped_down(nets_exec *exec) {
 
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
-/* Its handles and workspaces would be another device's. */
+/* The backend's handles and workspaces must be those of the manager's device. */
 static mm_status check_device(const nets_exec *exec) {
     const nets_backend *backend = exec->backend;
     const mm_device *device = mm_compute_stream(exec->manager)->device;
@@ -140,8 +140,8 @@ typedef struct iteration {
     const int32_t *labels;
     nets_slot *slot;
     bool ahead;    /* it ends without a drain */
-    bool recorded; /* its work is recorded: batch and result are yet to come */
-    bool undone;   /* it failed, and is as if it had never begun */
+    bool recorded; /* its work is being recorded: there is no batch or result yet */
+    bool undone;   /* it failed, and what it had changed was restored */
     mm_stream *stream;
 } iteration;
 
@@ -181,7 +181,7 @@ static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
     return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
-/* `again`: recomputed; running statistics are left alone, they have seen this batch. */
+/* `again`: a recomputation, which must not update running statistics a second time. */
 static mm_status enqueue_op(const nets_exec *exec, const nets_step *step, mm_stream *stream, bool again) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
     args.at[NETS_WORKSPACE] = mm_workspace_data(exec->manager);
@@ -205,7 +205,7 @@ static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_st
     return enqueue_op(exec, &exec->lowered->steps[step], stream, true);
 }
 
-/* The batch is another one each time: where the data step is recorded, nothing is enqueued. */
+/* Each iteration has another batch, so a recording of the data step enqueues nothing. */
 static mm_status run_data(nets_exec *exec, const iteration *it) {
     void *images = mm_tensor_data(exec->manager, exec->lowered->images);
     void *labels = mm_tensor_data(exec->manager, exec->lowered->labels);
@@ -238,7 +238,8 @@ static mm_status run_step_by_step(nets_exec *exec, const iteration *it) {
     return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
 }
 
-/* False: it runs step by step, for now or under this plan. */
+/* Whether the iteration can be replayed; it is recorded first if it may be. False: it runs step by step, this time or
+ * under this plan. */
 static bool has_recording(nets_exec *exec, mm_stream *stream) {
     iteration recorded = {.stream = stream, .recorded = true};
     mm_replay_state_id state = mm_replay_state(exec->manager, exec->lowered->graph);
@@ -250,8 +251,8 @@ static bool has_recording(nets_exec *exec, mm_stream *stream) {
     return status == MM_OK;
 }
 
-/* The batch is put where the data step would put it. That place is free: what came before is over on the compute
- * stream, and of this iteration nothing has begun. */
+/* Copies the batch to where the data step would put it. That memory is free: on the compute stream everything before is
+ * done, and nothing of this iteration has begun. */
 static mm_status run_recorded(nets_exec *exec, const iteration *it) {
     MM_TRY(enqueue_batch(exec, it, exec->recorded_images, exec->recorded_labels));
     MM_TRY(mm_iteration_replay(exec->manager, exec->lowered->graph));
@@ -266,7 +267,7 @@ static mm_status run_iteration(nets_exec *exec, const iteration *it) {
     return mm_event_record(it->slot->done, it->stream);
 }
 
-/* Of an iteration that failed, what was enqueued is over: whether it could be undone. */
+/* Undoes an iteration that failed, whose enqueued work is done. Returns whether that succeeded. */
 static bool take_back(nets_exec *exec, const nets_slot *slot) {
     bool undone;
     mm_stream *stream = mm_compute_stream(exec->manager);
@@ -274,7 +275,7 @@ static bool take_back(nets_exec *exec, const nets_slot *slot) {
            nets_kept_undo(&exec->kept, index_of(exec, slot), stream, &undone) == MM_OK && undone;
 }
 
-/* Gives an iteration up that could not be enqueued: what is enqueued of it ends before its slot is used again. */
+/* Aborts an iteration that could not be enqueued, waits for what was enqueued of it, and undoes it. */
 static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
     mm_failure first;
     mm_failure_keep(&first, status);
@@ -329,7 +330,7 @@ mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *
     return submit(exec, &it, lr);
 }
 
-/* On a device that cannot fail its stream itself (NETS_CORRECT). */
+/* The error for a label that is not a class, on a device that cannot fail its stream itself (NETS_CORRECT). */
 static mm_status bad_label(const nets_exec *exec, int32_t at) {
     return mm_fail(MM_ERR_INVALID, "the label of image %lld is not one of %lld classes",
                    (long long)(at / nets_net_labels(exec->net)), (long long)nets_net_classes(exec->net));
@@ -346,7 +347,8 @@ static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status statu
     return mm_failure_tell(&failure);
 }
 
-/* Updates are halted since: those behind it have changed running statistics at most. */
+/* Undoes an iteration that was halted. Updates were halted from it on, so later iterations changed running statistics
+ * at most. */
 static mm_status undo_diverged(nets_exec *exec, const nets_slot *slot) {
     nets_exec_drop(exec);
     MM_TRY(mm_manager_sync(exec->manager));

@@ -36,7 +36,8 @@ static void join_neighbours(nets_kept *kept) {
     kept->n_runs = n;
 }
 
-/* Runs are copied in their order: when the count of updates, in this one, has arrived, everything has. */
+/* Moves the run with the count of updates to the end. Runs are copied in order, so when the count has arrived, all runs
+ * have. */
 static void put_last(nets_kept *kept, const uint8_t *place) {
     nets_kept_run *run = kept->runs, *last = &kept->runs[kept->n_runs - 1];
     while (place < run->place || place >= run->place + run->bytes) run++;
@@ -82,7 +83,7 @@ void nets_kept_fini(nets_kept *kept) {
 
 static uint8_t *copy_of(const nets_kept *kept, int slot) { return kept->memory + slot * kept->bytes; }
 
-/* In a copy: how often the weights were updated, two words of NETS_RNG; NEVER until the copy is made. */
+/* A copy's count of updates, two words of NETS_RNG; NEVER until the copy is made. */
 static const uint32_t NEVER[2] = {UINT32_MAX, UINT32_MAX};
 
 static uint32_t *count_in(const nets_kept *kept, int slot) {

@@ -5,7 +5,7 @@
 
 #include "mm/core/plan.h"
 
-/* What is free to be written is so once the compute stream has come here. */
+/* The buffer may be written once the compute stream has come here: `taken` is recorded now. */
 static mm_status open_staging(nets_staging *staging, mm_manager *manager, const char *name, int64_t bytes) {
     snprintf(staging->name, sizeof staging->name, "%s", name);
     mm_stream *compute = mm_compute_stream(manager);
@@ -32,7 +32,7 @@ void nets_staging_fini(nets_staging *staging) {
     if (staging->buffer) {
         mm_failure before;
         mm_failure_keep(&before, MM_ERR_INFEASIBLE);
-        /* Else it stays: no harm is done, and nothing is to be told. */
+        /* If it cannot be removed, it stays in the manager, which is harmless; the earlier error message is kept. */
         if (mm_persistent_remove(staging->manager, staging->name) != MM_OK) mm_failure_tell(&before);
     }
     memset(staging, 0, sizeof *staging);

@@ -8,8 +8,8 @@ typedef struct fusion {
     nets_fused *fused;
 } fusion;
 
-/* Whether a layer between two reads the output of `read`. Each consumer of it adds its gradient in the place that it
- * has in the net, so nothing may move past such a layer. */
+/* Whether a layer between two others reads the output of `read`. Its consumers add their gradients in the net's order,
+ * so nothing may be moved past such a layer. */
 static bool is_read_between(const nets_net *net, int read, int after, int before) {
     for (int i = after + 1; i < before; i++)
         for (int k = 0; k < nets_net_layer(net, i)->n_inputs; k++)
@@ -17,15 +17,14 @@ static bool is_read_between(const nets_net *net, int read, int after, int before
     return false;
 }
 
-/* Whether `norm` is a batch norm that can be computed where the ReLU stands, its output being read by one layer
- * alone. */
+/* Whether `norm` is a batch norm with one consumer that can be computed in the ReLU's position. */
 static bool can_take(const fusion *f, int norm, int relu) {
     const nets_layer *layer = nets_net_layer(f->net, norm);
     return layer->op == NETS_BATCH_NORM && f->consumers[norm] == 1 &&
            !is_read_between(f->net, layer->inputs[0], norm, relu);
 }
 
-/* The layer whose output it is in evaluation: dropout has none of its own there. */
+/* The layer whose output this is in evaluation, where a dropout's output is its input. */
 static int origin(const fusion *f, int layer) {
     while (nets_op_lowering_of(nets_net_layer(f->net, layer)->op, false)->identity_in_eval)
         layer = nets_net_layer(f->net, layer)->inputs[0];
@@ -44,7 +43,7 @@ static void take(const fusion *f, int norm, int addend, int relu) {
     f->fused[norm].within = relu;
 }
 
-/* The later one of two batch norms: the other's output is there by then. */
+/* Of two batch norms the later one, at which the other's output is ready. */
 static void take_sum(const fusion *f, int sum, int relu) {
     const int *inputs = nets_net_layer(f->net, sum)->inputs;
     int later = inputs[1] > inputs[0];

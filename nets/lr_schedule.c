@@ -34,7 +34,7 @@ static mm_status check_cosine(const nets_schedule *schedule) {
                    (long long)schedule->warmup, (long long)schedule->iterations);
 }
 
-/* Never zero before the end. */
+/* The rate is above zero before the end. */
 static float cosine_rate(const nets_schedule *schedule, int64_t iteration) {
     const double pi = 3.14159265358979323846;
     const int64_t warmup = schedule->warmup, at = iteration - warmup, all = schedule->iterations - warmup;

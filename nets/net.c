@@ -67,7 +67,7 @@ static mm_status add_param(nets_net *net, const nets_layer *layer, int place, co
     return MM_OK;
 }
 
-/* Extents of 32 bits: what infer computes of them cannot overflow. */
+/* Extents are limited so that shape inference cannot overflow. */
 static mm_status check_output(const nets_layer *layer) {
     char text[NETS_SHAPE_TEXT_CAPACITY];
     int64_t elems = 1;

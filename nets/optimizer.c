@@ -8,7 +8,7 @@
 
 #define AT(member) offsetof(nets_optimizer, member)
 
-/* What is usual is torch's; SGD's momentum and decay are those of He et al. for CIFAR-10. */
+/* Defaults are torch.optim's; SGD's momentum and decay are those of He et al. 2015 for CIFAR-10. */
 static const nets_optimizer_traits TABLE[] = {
     [NETS_SGD] = {.name = "sgd",
                   .states = {"momentum"},

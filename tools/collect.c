@@ -170,19 +170,20 @@ mm_status collector_add(collector *c, session *s, const row *r) {
 
 /* ---------------------------------------------------------------- what follows */
 
-/* A disturbed machine may seem to slow compute down without end; simulations take no more than this. */
+/* As permille, at most MM_CONTENTION_MOST: on a disturbed machine the measured slowdown can be arbitrarily large. */
 static int permille(double part) {
     double permille = 1000 * part;
     return permille > MM_CONTENTION_MOST ? MM_CONTENTION_MOST : permille > 0 ? (int)permille : 0;
 }
 
-/* What a far byte takes more; 0 if the runs do not tell. */
+/* The additional time of a byte that is not in the cache, in ns; 0 if the runs do not tell. */
 static double far_ns(const collector *c) {
     double most = 1e-3 * MM_FAR_PS_MOST, far = c->far_longer > 0 ? c->far_longer / c->far_squared : 0;
     return far < most ? far : most;
 }
 
-/* A step takes at least half of its time for what it does, whatever it finds where. */
+/* Takes the time of bytes that were not in the cache off the steps' times. At least half of a step's time stays.
+ * Chosen. */
 static void take_far_off(const collector *c, double far, mm_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++) {
         int64_t *ns = &facts->variants[facts->variant_first[s]].ns, off = (int64_t)((double)c->far_bytes[s] * far);
@@ -192,7 +193,8 @@ static void take_far_off(const collector *c, double far, mm_facts *facts) {
     facts->far_ps_per_byte = (int64_t)(1000 * far);
 }
 
-/* The least squares' two parts, neither below nothing. */
+/* The two factors by least squares, neither below zero. If one would be, or if both loads always occur together (a
+ * relative determinant below 1e-6), one of them gets the whole slowdown. */
 static void find_contention(const collect_contention *sums, double far, int *codecs_out, int *link_out) {
     collect_contention less = *sums, *s = &less;
     less.cy -= far * less.cf;
@@ -210,7 +212,8 @@ static void find_contention(const collect_contention *sums, double far, int *cod
     *link_out = permille(link);
 }
 
-/* What is left of a rate with both ways busy: no more than there is, and not less than facts may say. */
+/* The rate with both directions busy, limited to what facts may contain: at most the rate alone, and above a tenth of
+ * it. */
 static int64_t shared_rate(int64_t both, int64_t alone) {
     int64_t least = alone / 10 + 1;
     return alone > 0 && both > alone ? alone : both < least ? least : both;

@@ -123,7 +123,8 @@ static mm_status check_device(const session *s) {
                          : "choose a policy that does with less, a smaller batch, or end what else uses the device");
 }
 
-/* Only where that leaves much free: others on the device come and go, and libraries take some beside the arena. */
+/* Memory to leave free: other processes on the device come and go, and libraries allocate beside the arena. Chosen: a
+ * 32nd of what is free, at least 64 MiB. */
 static int64_t margin_of(const mm_memory_info *info) {
     const int64_t least = INT64_C(64) << 20;
     return info->free_bytes / 32 > least ? info->free_bytes / 32 : least;

@@ -11,7 +11,7 @@
 
 #include "nets/cuda/cudnn_conv.h"
 
-/* What cuBLAS recommends at most; for tensor cores, too. */
+/* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */
 #define LIMIT_BYTES (INT64_C(32) << 20)
 
 typedef struct linear_op {

@@ -1,10 +1,10 @@
-/* Choosing what computes a convolution: the legacy API's best algorithm, as that API finds it, the algorithms that
- * cuBLAS proposes for a product, and the engines that the graph API proposes are run one after the other, in memory
- * that is taken for that time. It is the only work of this backend that allocates and waits; it happens when an op is
- * created.
+/* Choosing what computes a convolution. The candidates are the legacy API's best algorithm by its own timing, the
+ * algorithms that cuBLAS proposes for a product, and the engines that the graph API proposes. They are run one after
+ * the other in memory that is allocated for that time. This is the only work of this backend that allocates and waits;
+ * it happens when an op is created.
  *
- * Whatever fails for a convolution, in any of them, only means that there are fewer candidates. The log says at level
- * debug what each candidate was, and why another was none. */
+ * A candidate that fails only means that there are fewer. The log lists, at level debug, each candidate and the reason
+ * why another proposal is none. The numbers below are chosen. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,11 +14,11 @@ enum {
     PRODUCTS = 8, /* algorithms of cuBLAS */
     ENGINES = 9,
     CANDIDATES = 1 + PRODUCTS + ENGINES,
-    BEYOND = 6,    /* that take more workspace than the limit */
-    PROPOSED = 64, /* engines that are looked at of each way to guess */
-    COMPILED = 4,  /* candidates whose plan takes a compiler: seconds, perhaps */
-    RUNS = 4,      /* timed together, after one that warms up and one that shows whether it is worth them */
-    SLOW = 2,      /* times as long as another takes: it is not */
+    BEYOND = 6,    /* candidates that take more workspace than the limit */
+    PROPOSED = 64, /* engines that are considered from each heuristic */
+    COMPILED = 4,  /* candidates whose kernel is compiled when their plan is made, which can take seconds */
+    RUNS = 4,      /* timed together, after a warm-up run and a single timed run */
+    SLOW = 2,      /* a candidate that takes this many times the fastest one's time is not timed by RUNS */
     TEXT = 1200,
 };
 
@@ -35,7 +35,7 @@ typedef struct selection {
     cudaEvent_t begin, end;
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
-    candidate beyond[BEYOND]; /* of tensor cores, not timed: for where none of those is within the limit */
+    candidate beyond[BEYOND]; /* with tensor cores; timed only if no candidate within the limit uses these */
     int n, n_beyond, compiled;
     bool timed, tensor_core /* one of the candidates is */, incomplete /* not all that should be timed were */;
 } selection;
@@ -75,7 +75,7 @@ static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *
     tell(c, &a->choice, verdict);
 }
 
-/* Once: it is the same for all. */
+/* Warns once: the reason is the same for all convolutions. */
 static void tell_untimed(const nets_cudnn_conv *c) {
     if (!c->cuda->told_untimed)
         mm_log_send(log_of(c), MM_LOG_WARNING, "a convolution's algorithms are not timed, a guess is taken: %s",
@@ -91,7 +91,7 @@ static mm_status take(int64_t bytes, void **memory_out) {
     return mm_cuda_check(error, "cudaMalloc");
 }
 
-/* Of small numbers: some data take longer, and none at all would be garbage that is read. */
+/* Fills it with small numbers: a kernel's time can depend on the data, and uninitialised memory must not be read. */
 static mm_status take_tensor(int64_t bytes, cudaStream_t stream, void **memory_out) {
     MM_TRY(take(bytes, memory_out));
     return mm_cuda_check(cudaMemsetAsync(*memory_out, 0x3c, (size_t)bytes, stream), "cudaMemsetAsync");
@@ -146,7 +146,7 @@ static const candidate *fastest_of(const selection *s) {
     return fastest;
 }
 
-/* Once before: a kernel is loaded when it first runs, and that would count. */
+/* The first run is not timed: it loads the kernel. */
 static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
     const candidate *fastest = fastest_of(s);
     MM_TRY(launch(c, s));
@@ -170,7 +170,7 @@ static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidat
 
 static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
 
-/* That it has no algorithm, or one that fails, leaves the engines. */
+/* A failure here leaves the other candidates. */
 static void add_legacy(nets_cudnn_conv *c, selection *s) {
     candidate *a = &s->of[s->n];
     if (!has_legacy(c)) return;
@@ -226,7 +226,7 @@ static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
     return false;
 }
 
-/* Why an engine is no candidate; NULL: it may be. TF32 keeps float32's range, other roundings do not. */
+/* Why an engine is not a candidate; NULL: it is one. TF32 has float32's range; other conversions may not. */
 static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
     if (e->unreadable) return "cannot be read";
     if (c->terms.deterministic && e->nondeterministic) return "not deterministic";
@@ -299,7 +299,7 @@ static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
     if (!s->n) ask(c, s, CUDNN_HEUR_MODE_FALLBACK, most);
 }
 
-/* In place of the workspace that is as large as the limit. */
+/* Replaces the workspace, which is as large as the limit, by one for the candidates beyond it. */
 static mm_status take_more(selection *s) {
     int64_t bytes = 0;
     void *less = s->memory.workspace;
@@ -309,7 +309,7 @@ static mm_status take_more(selection *s) {
     return take(bytes, &s->memory.workspace);
 }
 
-/* Where tensor cores can do nothing within the limit: what they do beyond it, if that is worth it. */
+/* Adds candidates beyond the limit, if none within it uses tensor cores and they are much faster. */
 static void add_beyond(nets_cudnn_conv *c, selection *s) {
     const candidate *fastest = fastest_of(s);
     if (s->tensor_core || !s->n_beyond) return;
@@ -341,7 +341,7 @@ static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     return MM_OK;
 }
 
-/* What a library would take. */
+/* The libraries' own first choice, without timing. */
 static void guess(nets_cudnn_conv *c, selection *s) {
     s->timed = false;
     add_products(c, s, 1);

@@ -28,7 +28,7 @@ static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescrip
     return nets_cuda_dnn_check(cudnnSetConvolutionGroupCount(*conv_out, s->groups), "describing a convolution");
 }
 
-/* What factors may be rounded to: FMA is plain float32; the default lets tensor cores take TF32. */
+/* The math type of a precision: FMA is plain float32; the default allows tensor cores with TF32. */
 static cudnnMathType_t widest_math(const nets_cuda_backend *cuda) {
     switch (cuda->config.precision) {
     case NETS_FP32:
@@ -114,7 +114,7 @@ typedef struct candidates {
             .determinism = (from)[i].determinism, .memory = (from)[i].memory, .time = (from)[i].time                   \
         }
 
-/* `t` NULL: not by running them, but as cuDNN expects it. */
+/* Lists the algorithms by running them; `t` NULL: by cuDNN's heuristic. */
 static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const nets_cudnn_trial *t, size_t limit, candidates *list) {
     cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
     cudnnStatus_t status =
@@ -164,7 +164,7 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_tria
     return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
 }
 
-/* Lists may call an algorithm's precision a wider one than that which was set, and give the bytes of that. */
+/* A list may name a wider precision than the one that was set, and give the workspace of that. */
 static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
     if (c->cuda->config.precision != NETS_FP32 || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS)
         return;
@@ -187,8 +187,7 @@ static void tell(const nets_cudnn_conv *c, const candidate *a) {
                 a->determinism == CUDNN_DETERMINISTIC ? "" : ", not deterministic");
 }
 
-/* Of those that take no longer than the fastest, but for what the timing is not sure of, the one with the least
- * workspace. */
+/* Of the algorithms that are as fast as the fastest within the timing's precision, the one with the least workspace. */
 static mm_status choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed,
                              nets_conv_choice *choice_out) {
     const candidate *fastest = NULL, *best = NULL;
@@ -209,7 +208,7 @@ static mm_status choose_from(const nets_cudnn_conv *c, const candidates *list, b
     return MM_OK;
 }
 
-/* Timed twice: a kernel is loaded when it first runs, and that would count. */
+/* Timed twice, and only the second counts: the first run loads the kernel. */
 mm_status nets_cudnn_legacy_choose(nets_cudnn_conv *c, const nets_cudnn_trial *t, nets_conv_choice *choice_out) {
     candidates list;
     MM_TRY(set_math(c, widest_math(c->cuda)));

@@ -1,22 +1,23 @@
-/* Batch norm, with the sum and the ReLU behind it where they are of one layer. Passes over the map's elements, reading
- * r and writing w numbers each (a sign mask counts as none, a ReLU's output as one):
+/* Batch norm, with the sum and the ReLU that are fused with it. Each phase has two passes over the map. Per element
+ * they read (r) and write (w) the arrays listed; those in brackets only if they are there. A sign mask costs almost
+ * nothing.
  *
  *   forward    statistics: r x;  then r x (x2), w y
  *   backward   sums: r dy x (y) (earlier2), w (dx2);  then r dy x (y) (earlier), w dx
  *
- * Where there is no x2 and x has the forward's bits, both tell y's signs from x. Where dx2 has no earlier contribution,
- * it is what the gate let through of dy: the second pass reads it in place of dy and y. Where x came back from a lossy
- * code, the first pass leaves the sign mask of y in the scratch, if a row is whole words of it, and the second asks
- * that. To write what was let through to dx and to read it there again would cost one pass more.
+ * If there is no x2 and x has the forward's bits, both backward passes compute y's signs from x. If dx2 has no earlier
+ * contribution, it equals the gated dy, and the second pass reads it instead of dy and y. If x came back from a lossy
+ * code, the first pass leaves y's sign mask in the scratch for the second, provided that a row is whole words of it.
+ * Writing the gated gradient to dx and reading it again would cost one more pass.
  *
- * The level-2 cache holds what was touched last. The first pass goes from the map's beginning to its end, the second
- * back: it begins with what the first has read last, and what it has written last a convolution, which goes from the
- * beginning, reads first. (Both passes the other way round, the first would begin with what a convolution before it
- * wrote last, and the one behind the second find nothing: as much, over layers that narrow and widen.) What is not read
- * again soon is marked to leave first: else it would be half of what the cache holds. */
+ * The order of the passes uses the level-2 cache, which holds what was accessed last. The first pass goes from the
+ * map's beginning to its end, the second back. So the second begins with what the first read last, and the convolution
+ * behind it, which goes forward, begins with what the second wrote last. The opposite order would instead help the
+ * first pass after a convolution, about as much. Data that is not read again soon is marked to be evicted first. */
 #include "nets/cuda/reduce.h"
 
-/* As many as leave registers for BLOCKS_AT_ONCE, with two to four numbers to load for each element. */
+/* Rows that a thread loads at once, with two to four arrays to load from: chosen so that the registers suffice for
+ * BLOCKS_AT_ONCE. */
 enum { SUMMED_ROWS = 2, NORMALISED_ROWS = 2 };
 
 /* ---------------------------------------------------------------- statistics */
@@ -58,7 +59,8 @@ template <int V> struct moments_of {
     }
 };
 
-/* Of the means' deviations from the first block's: that too is no difference of large sums, and needs no division. */
+/* Joins the blocks' means by their deviations from the first block's: that too avoids differences of large sums, and
+ * needs no division. */
 struct finish_moments {
     const float *means; /* the first block's */
     float *mean, *var, *running_mean, *running_var;
@@ -103,9 +105,9 @@ void nets_cuda_batch_norm_statistics(nets_cuda_batch_norm bn, const float *x, vo
 
 /* ---------------------------------------------------------------- forward */
 
-/* Its blocks are all under way at once, as those of the sums are, and go through the map together from its end, which
- * the sums have read last: of a map larger than the level-2 cache that is what is still there. A second wave of blocks
- * would go through it once more. */
+/* The grid's blocks all run at once, as those of the sums do. They go together through the map from its end, which the
+ * sums read last: of a map larger than the level-2 cache, the end is still cached. A second wave of blocks would start
+ * at the end again. */
 static map_grid one_wave(nets_cuda_batch_norm bn) {
     map_grid g = map_over(bn.rows, bn.channels, bn.channels % 4 ? 1 : 4, NORMALISED_ROWS);
     g.grid.x = (unsigned)lesser(g.grid.x, larger(1, REDUCE_BLOCKS / g.tiles));

@@ -40,8 +40,8 @@ static __device__ inline int highest(const float *row, int n, float *score_out) 
     return best;
 }
 
-/* Minus the logarithm of the label's probability; the probabilities too, where wanted, which may take the scores'
- * place: every lane has read its own and the label's before any writes. */
+/* Returns minus the logarithm of the label's probability, and writes the probabilities unless NULL. They may replace
+ * the scores: every lane has read its own and the label's before any writes. */
 static __device__ inline double softmax(const float *row, int n, int label, float top, float *probabilities) {
     const float at_label = label < 0 ? nanf("") : row[label] - top;
     double total = 0;

@@ -73,8 +73,8 @@ void nets_cuda_crop_backward(nets_cuda_crop s, const float *dy, const float *ear
 
 /* ---------------------------------------------------------------- transposition */
 
-/* Each block takes neighbouring elements of the result. What it reads lies apart by a row, but its neighbours read what
- * lies between: the matrices of weights (channels by window) are small enough that this comes from the first cache. */
+/* Each block writes neighbouring elements of the result. It reads elements a row apart; neighbouring blocks read those
+ * between. Matrices of weights (channels by window) are small enough that these reads hit the first-level cache. */
 static __global__ void transpose(const float *from, float *to, int64_t batches, int rows, int columns) {
     const int size = rows * columns;
     for (int64_t b = blockIdx.y; b < batches; b += gridDim.y)

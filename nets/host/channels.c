@@ -5,7 +5,7 @@
 
 #include "nets/op_sizes.h"
 
-/* A chunk begins with a mask's word. */
+/* A chunk begins with a word of the mask, so it has a multiple of 32 lines. The LEAST numbers are chosen. */
 enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, LEAST_CHUNKS = 2 };
 
 /* Lanes that a pass has in all, and for each place: statistics, sums of gradients, gradients. */
@@ -31,8 +31,8 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_host_pool *poo
     return ch;
 }
 
-/* The scratch, in this order: numbers of each lane; of each channel, for places and for blocks; behind them chunks, for
- * places, or by_x: nobody has both. */
+/* The parts of the scratch, in order: a number for each lane; a number for each channel, of places and of blocks; then
+ * either a chunk for each place or the lines for by_x, which no call needs together. */
 typedef struct workspace {
     char *lanes, *parts, *totals, *rest;
     int64_t lane_bytes, channel_bytes, chunk_bytes;
@@ -52,7 +52,7 @@ static workspace divide(const nets_channels *ch, void *scratch) {
 static float *lane_at(const workspace *w, int64_t i) { return (float *)(w->lanes + i * w->lane_bytes); }
 static float *by_x_at(const workspace *w, int i) { return (float *)(w->rest + i * w->lane_bytes); }
 static float *chunk_of(const workspace *w, int64_t place) { return (float *)(w->rest + place * w->chunk_bytes); }
-/* The i-th of a place's, or a block's, two. */
+/* The i-th of the two arrays of a place, or of a block. */
 static double *part_of(const workspace *w, int64_t place, int i) {
     return (double *)(w->parts + (2 * place + i) * w->channel_bytes);
 }

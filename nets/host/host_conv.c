@@ -1,18 +1,18 @@
-/* Convolution and transposed convolution, on oneDNN's convolutions. The transposed one is the gradient of a convolution
- * that leads from its output to its input: the same three kernels, the first two with their places exchanged, and that
- * convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where lowering gives it the
- * bias (fuse.h).
+/* Convolution and transposed convolution, on oneDNN's convolutions. The transposed one is the gradient of a
+ * convolution that leads from its output to its input: the same three kernels, the first two with their places
+ * exchanged, and that convolution's weights. A bias is added and summed by own loops, the same that a ReLU has where
+ * lowering gives it the bias (fuse.h).
  *
  * Weights travel plain and are reordered in the workspace, which a phase's parts use one after the other. A part is
- * computed in pieces of the batch (pieces.h), or of its images where there are few, of which as many as there are threads run at a time; each gives a gradient
- * by the weights of its own, and these are added in order:
+ * computed in pieces of the batch (pieces.h), or of its images where there are few, of which as many as there are
+ * threads run at a time; each gives a gradient by the weights of its own, and these are added in order:
  *
  *   | scratchpad | scratchpad ... | weights in oneDNN's layout, or the first piece's gradient | further pieces' ...  |
  *     a thread's
  *
  * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
  * part takes of the workspace, in a thread's place: so it may be added in that contribution's place.
- */
+ * */
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,7 +186,8 @@ static const part_desc BY_DATA = {NETS_DNN_CONV_BY_DATA, DNNL_ARG_DIFF_DST, DNNL
 static const part_desc BY_WEIGHTS = {NETS_DNN_CONV_BY_WEIGHTS, DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
                                      true};
 
-/* What several gradients by the weights may take: of small ones more than threads, of large ones fewer. */
+/* Bytes of all pieces' gradients by the weights. Up to SMALL there may be more pieces than threads; beyond LARGE there
+ * are fewer. Chosen. */
 enum { SMALL_GRADIENTS = 1 << 20, LARGE_GRADIENTS = 64 << 20 };
 
 static int pieces_of(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d) {
@@ -198,7 +199,7 @@ static int pieces_of(const nets_dnn *dnn, const nets_dnn_windows *w, const part_
     return pieces;
 }
 
-/* The kernels of `each` images and of the rest, whose weights must lie as those of the first do. */
+/* Makes the kernels for `each` images and for the rest, whose weights must have the first one's layout. */
 static mm_status make_kernels(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, const nets_cut *cut,
                               nets_piecewise *run) {
     const int64_t images[] = {cut->each, nets_cut_rest(cut)};
@@ -302,7 +303,8 @@ static mm_status init_rows(const nets_dnn_windows *w, const part_desc *d, const 
     return MM_OK;
 }
 
-/* Where there are about as few images as threads: rows of each. False: it cannot be, and is left unmade. */
+/* Makes pieces of rows of images, if there are too few images for the threads. False: that is not possible or not
+ * needed, and nothing is made. */
 static bool make_rows(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, nets_piecewise *run) {
     enum { PARTS_MOST = 64, LEAST_ROWS = 2 };
     bool by_x = d->kind == NETS_DNN_CONV_BY_DATA;

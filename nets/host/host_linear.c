@@ -91,7 +91,8 @@ static void destroy(nets_op *base) {
     free(op);
 }
 
-/* Columns, or rows, of a piece: lines of the cache, and enough for a kernel to be fast. */
+/* Columns, or rows, of a piece: a multiple of a cache line's floats, and enough for oneDNN's kernels to be fast.
+ * Chosen. */
 enum { CUT_UNIT = 16, CUT_LEAST = 64 };
 
 /* A product cut by its columns, or by its rows. */

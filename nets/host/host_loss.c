@@ -6,7 +6,7 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
-enum { PARTS = 64, LEAST_LABELS = 256 }; /* of rows; in one */
+enum { PARTS = 64, LEAST_LABELS = 256 }; /* pieces at most, and labels of one at least; chosen */
 
 typedef struct loss_op {
     nets_op base;

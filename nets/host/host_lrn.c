@@ -15,7 +15,7 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 
-enum { LEAST_PIXELS = 64 }; /* that are worth a thread */
+enum { LEAST_PIXELS = 64 }; /* of a piece, so that it is worth a thread; chosen */
 
 typedef struct lrn_op {
     nets_op base;

@@ -90,7 +90,7 @@ void nets_dnn_kernel_fini(nets_dnn_kernel *kernel) {
     *kernel = (nets_dnn_kernel){0};
 }
 
-/* Scratchpads are given by us, and a primitive has one thread: oneDNN fixes both when a description is made. */
+/* We provide scratchpads, and a primitive uses one thread. oneDNN fixes both when a description is made. */
 static mm_status make_attr(dnnl_primitive_attr_t *attr_out) {
     DNN_TRY(dnnl_primitive_attr_create(attr_out), "attributes");
     dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr_out, dnnl_scratchpad_mode_user);
@@ -117,8 +117,8 @@ static mm_status describe_hint(const nets_dnn *dnn, const nets_dnn_op *op, dnnl_
     return describe(dnn, &forward, NULL, hint_out);
 }
 
-/* Beyond, oneDNN does not say so but divides by zero: pixels are counted in 32 bits, at places, and so are rows of 16
- * channels, of all images. The elements are as many as were tried. */
+/* oneDNN crashes by a division by zero for larger images: some of its code counts pixels, and rows of 16 channels of
+ * all images, in 32 bits. The limit of elements is the largest number that was tried. */
 static mm_status check_countable(const nets_dnn_layout *image) {
     const int64_t *dims = image->dims;
     if (image->rank != 4) return MM_OK;
@@ -130,10 +130,10 @@ static mm_status check_countable(const nets_dnn_layout *image) {
                    (long long)dims[0], (long long)dims[2], (long long)dims[3], (long long)dims[1]);
 }
 
-/* oneDNN does not look whether there is memory for the code that it writes, and crashes where there is none. The system
- * promises any, but for a limit of the process's addresses. */
+/* oneDNN does not check that it gets memory for the code that it generates, and crashes if it does not. That happens
+ * only under a limit of the process's address space, since the system overcommits. */
 static mm_status check_addresses(void) {
-    enum { CODE_BYTES = 4 << 20 }; /* of one primitive, many times over */
+    enum { CODE_BYTES = 4 << 20 }; /* many times one primitive's code; chosen */
     struct rlimit limit;
     char size[32];
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MM_OK;

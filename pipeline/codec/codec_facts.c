@@ -5,8 +5,8 @@
 #include "mm/core/graph.h"
 #include "mm/core/plan.h"
 
-/* The fewest rows after which the codec lets a code be cut, and their code's bytes, such that the map and the code are
- * aligned there as whole ones are: codecs see no difference. 0: there are none. */
+/* The least number of rows at which the codec lets a code be cut and both the map and the code are aligned like whole
+ * ones, and the bytes of their code. 0: there is none. */
 static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_bytes, int64_t *code_bytes_out) {
     int64_t split = mm_codec_split(codec, &shape), all = shape.dims[0], row_bytes = map_bytes / all;
     if (split <= 0) return 0;

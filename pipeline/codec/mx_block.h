@@ -6,7 +6,8 @@
  *      fp6     MXFP6 of E2M3   1, 2, 3                                7.5
  *      fp4     MXFP4 of E2M1   1, 2, 1                                6
  *      int8    MXINT8          two's complement, in 64ths             127/64
- * (E5M2 and E3M2, the standard's other two, spend on range within a block what a feature map needs in digits.)
+ * (The standard's E5M2 and E3M2 are not offered: they have more range within a block and less precision, which a
+ * feature map needs.)
  *
  * The standard's conversion: X = 2^(floor(log2(largest magnitude)) - the exponent of the format's largest number), at
  * least 2^-127; elements are value / X, to nearest, ties to even, denormals among them, at most the largest number.

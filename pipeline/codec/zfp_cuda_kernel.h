@@ -1,11 +1,10 @@
-/* What encode and decode kernels share. For zfp_cuda_*.cu only.
+/* Shared by the encode and decode kernels. For zfp_cuda_*.cu only.
  *
- * A thread takes a block, with all of it in registers; a warp takes 32 blocks that follow one another, whose code
- * begins on a 32-bit word; a grid takes as many as it has threads, then the next as many. Neighbouring blocks are
- * neighbours in memory, of neighbouring channels in NHWC, along a row in NCHW, so a warp's loads and stores of values
- * are coalesced, and so are those of codes: each thread takes its own words, of those that two codes share the one that
- * begins there; or, where codes are very short or long, a warp's codes pass through shared memory. Nothing waits for
- * another warp.
+ * A thread takes a block, which is all in registers. A warp takes 32 consecutive blocks, whose code begins on a 32-bit
+ * word. The grid steps over all blocks. Consecutive blocks are neighbours in memory (neighbouring channels in NHWC,
+ * along a row in NCHW), so a warp's loads and stores of values are coalesced. So are those of codes: each thread
+ * accesses the words that begin in its block's code; very short or long codes of a warp pass through shared memory. No
+ * warp waits for another.
  *
  *      grid    as many threads as registers of the multiprocessors allow, or of as many as it may take; in small
  *              blocks, which find room beside other kernels' and are spread over all multiprocessors. For little work,
