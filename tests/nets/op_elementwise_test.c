@@ -112,13 +112,16 @@ static void add_backward_adds_earlier_contributions_also_in_their_place(void **s
     op_rig_fini(&fresh);
 }
 
-/* By its name and the types it has, whatever its shapes: never computed as if it were another type. */
-static void maps_of_a_type_that_an_op_lacks_are_refused_by_name(void **state) {
+/* An operation, or maps of a type, whatever its shapes: never computed as if it were another one. */
+static void what_a_device_lacks_is_refused_by_name(void **state) {
     (void)state;
     op_rig rig;
     nets_op *op;
     char expected[128];
     op_rig_init(&rig, NETS_RELU, NULL, X, true, true);
+    assert_int_equal(nets_op_create(rig.backend, &(nets_op_desc){.kind = NETS_DATA}, &op), MM_ERR_UNSUPPORTED);
+    snprintf(expected, sizeof expected, "device %s has no data", rig.backend->ops->name);
+    assert_string_equal(mm_last_error(), expected);
     for (nets_op_kind kind = NETS_DATA + 1; kind < NETS_OP_KINDS; kind++) {
         const uint32_t maps = rig.backend->ops->impls[kind]->maps;
         assert_true(maps & NETS_DTYPE_BIT(MM_F32));
@@ -144,7 +147,7 @@ int main(void) {
         cmocka_unit_test(add_forward_sums_also_in_place_of_either_addend),
         cmocka_unit_test(add_backward_copies_unless_storage_is_shared),
         cmocka_unit_test(add_backward_adds_earlier_contributions_also_in_their_place),
-        cmocka_unit_test(maps_of_a_type_that_an_op_lacks_are_refused_by_name),
+        cmocka_unit_test(what_a_device_lacks_is_refused_by_name),
     };
     OP_RIG_RUN(tests);
 }
