@@ -143,12 +143,9 @@ static void pixels_of_a_map_count_as_images_do(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_is_the_mean_cross_entropy),
-        cmocka_unit_test(correct_counts_labels_of_the_highest_score),
-        cmocka_unit_test(huge_scores_do_not_overflow),
-        cmocka_unit_test(gradient_matches_differences_also_in_place),
-        cmocka_unit_test(label_out_of_range_is_refused),
-        cmocka_unit_test(pixels_of_a_map_count_as_images_do),
+        cmocka_unit_test(loss_is_the_mean_cross_entropy), cmocka_unit_test(correct_counts_labels_of_the_highest_score),
+        cmocka_unit_test(huge_scores_do_not_overflow),    cmocka_unit_test(gradient_matches_differences_also_in_place),
+        cmocka_unit_test(label_out_of_range_is_refused),  cmocka_unit_test(pixels_of_a_map_count_as_images_do),
     };
     OP_RIG_RUN(tests);
 }
