@@ -15,13 +15,9 @@ void mm_measured_steps(const mm_measured *m, double part, mm_facts *facts) {
     }
 }
 
-static void take_code(const mm_measured *m, const mm_node *node, int64_t ns, mm_facts *facts) {
-    bool encodes = node->kind == MM_NODE_ENCODE;
-    int code = encodes ? node->dst : node->src;
-    int codec = mm_facts_codec(facts, m->facts->codecs[m->plan->segments[code].codec].spec);
-    if (codec < 0) return;
-    mm_code_facts *taken = &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)node->tensor];
-    *(encodes ? &taken->encode_ns : &taken->decode_ns) = ns;
+static mm_code_facts *code_of(const mm_measured *m, const mm_node *node, mm_facts *facts) {
+    int codec = mm_facts_codec(facts, m->facts->codecs[m->plan->segments[mm_program_stored(node)].codec].spec);
+    return codec < 0 ? NULL : &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)node->tensor];
 }
 
 /* Adds a node's copies to the line: each of its pieces is one copy. */
@@ -40,10 +36,23 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         int64_t ns = (int64_t)((double)mm_execution_ns(m->execution, i) * part);
-        if (node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_DECODE)
-            take_code(m, node, ns, facts);
-        else if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)
-            add_copy(m, i, ns, &copies[node->kind == MM_NODE_OUT]);
+        mm_code_facts *code;
+        switch (mm_node_table[node->kind].cost) {
+        case MM_COST_STEP:
+            break;
+        case MM_COST_ENCODE:
+            if ((code = code_of(m, node, facts))) code->encode_ns = ns;
+            break;
+        case MM_COST_DECODE:
+            if ((code = code_of(m, node, facts))) code->decode_ns = ns;
+            break;
+        case MM_COST_LINK_OUT:
+            add_copy(m, i, ns, &copies[1]);
+            break;
+        case MM_COST_LINK_IN:
+            add_copy(m, i, ns, &copies[0]);
+            break;
+        }
     }
 }
 

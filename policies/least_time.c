@@ -1,17 +1,28 @@
 #include "policies/least_time.h"
 
+#include "mm/core/program.h"
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
 
-static int64_t operation_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
-    int code = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
-    const mm_code_facts *c = mm_facts_code(facts, code, n->tensor);
-    return n->kind == MM_NODE_ENCODE ? c->encode_ns : c->decode_ns;
-}
+static double link_ns(int64_t rate, int64_t bytes) { return rate > 0 ? (double)bytes / (double)rate * 1e9 : 0; }
 
-static double copy_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
-    int64_t rate = n->kind == MM_NODE_OUT ? facts->out_bytes_per_s : facts->in_bytes_per_s;
-    return rate > 0 ? (double)plan->segments[n->dst].bytes / (double)rate * 1e9 : 0;
+static double node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    if (cost == MM_COST_STEP) return (double)mm_simulate_step_ns(facts, n);
+    const mm_segment *stored = &plan->segments[mm_program_stored(n)];
+    switch (cost) {
+    case MM_COST_ENCODE:
+        return (double)mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
+    case MM_COST_DECODE:
+        return (double)mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
+    case MM_COST_LINK_OUT:
+        return link_ns(facts->out_bytes_per_s, stored->bytes);
+    case MM_COST_LINK_IN:
+        return link_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_STEP:
+        break;
+    }
+    return 0;
 }
 
 /* A bound that ignores waits: no stream takes less time than its own work, and the computation is slowed down while
@@ -20,12 +31,7 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     double busy[MM_STREAM_COUNT] = {0}, most = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if (mm_node_runs_step(n))
-            busy[n->stream] += (double)mm_simulate_step_ns(facts, n);
-        else if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN)
-            busy[n->stream] += copy_ns(plan, facts, n);
-        else
-            busy[n->stream] += (double)operation_ns(plan, facts, n);
+        busy[n->stream] += node_ns(plan, facts, n);
     }
     const struct {
         mm_stream_id a, b;

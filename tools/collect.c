@@ -87,13 +87,22 @@ typedef struct totals {
 static totals add_up(const mm_measured *m, const int64_t *far_bytes, const row *r) {
     totals t = {0};
     for (int i = 0; i < m->plan->n_nodes; i++) {
-        mm_node_kind kind = m->plan->nodes[i].kind;
-        if (kind == MM_NODE_STEP) t.far_bytes += far_bytes[i];
-        bool copies = kind == MM_NODE_OUT || kind == MM_NODE_IN;
-        *(kind == MM_NODE_STEP        ? &t.compute
-          : kind == MM_NODE_RECOMPUTE ? &t.again
-          : copies                    ? &t.link
-                                      : &t.codecs) += typical_ns(m, i, r);
+        const mm_node_kind kind = m->plan->nodes[i].kind;
+        const int64_t ns = typical_ns(m, i, r);
+        switch (mm_node_table[kind].cost) {
+        case MM_COST_STEP:
+            *(kind == MM_NODE_STEP ? &t.compute : &t.again) += ns;
+            if (kind == MM_NODE_STEP) t.far_bytes += far_bytes[i];
+            break;
+        case MM_COST_ENCODE:
+        case MM_COST_DECODE:
+            t.codecs += ns;
+            break;
+        case MM_COST_LINK_OUT:
+        case MM_COST_LINK_IN:
+            t.link += ns;
+            break;
+        }
     }
     return t;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mm/core/graph.h"
+#include "mm/core/program.h"
 #include "mm/core/status.h"
 
 /* Whether any step has a time: without, the simulated iteration takes none. */
@@ -14,17 +15,30 @@ static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
     return false;
 }
 
+static const char *untimed(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    if (cost == MM_COST_STEP) return NULL;
+    const int codec = plan->segments[mm_program_stored(n)].codec;
+    switch (cost) {
+    case MM_COST_ENCODE:
+        return mm_facts_code(facts, codec, n->tensor)->encode_ns == 0 ? facts->codecs[codec].spec : NULL;
+    case MM_COST_DECODE:
+        return mm_facts_code(facts, codec, n->tensor)->decode_ns == 0 ? facts->codecs[codec].spec : NULL;
+    case MM_COST_LINK_OUT:
+        return facts->out_bytes_per_s == 0 ? "the link" : NULL;
+    case MM_COST_LINK_IN:
+        return facts->in_bytes_per_s == 0 ? "the link" : NULL;
+    case MM_COST_STEP:
+        break;
+    }
+    return NULL;
+}
+
 const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
     if (!has_step_times(plan, facts)) return "the steps";
     for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        if ((n->kind == MM_NODE_OUT && facts->out_bytes_per_s == 0) ||
-            (n->kind == MM_NODE_IN && facts->in_bytes_per_s == 0))
-            return "the link";
-        if (n->kind != MM_NODE_ENCODE && n->kind != MM_NODE_DECODE) continue;
-        int codec = plan->segments[n->kind == MM_NODE_ENCODE ? n->dst : n->src].codec;
-        const mm_code_facts *code = mm_facts_code(facts, codec, n->tensor);
-        if ((n->kind == MM_NODE_ENCODE ? code->encode_ns : code->decode_ns) == 0) return facts->codecs[codec].spec;
+        const char *what = untimed(plan, facts, &plan->nodes[i]);
+        if (what) return what;
     }
     return NULL;
 }

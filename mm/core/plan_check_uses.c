@@ -247,7 +247,8 @@ static mm_status walk_op(mm_check *c, int node) {
         MM_TRY(check_writable(c, node, n->tensor, n->dst));
     else if (c->residences[n->dst].first >= 0)
         return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
-    bool lossless = n->kind != MM_NODE_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
+    bool lossless =
+        mm_node_table[n->kind].cost != MM_COST_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
     set_content(c, node, n->dst, src->value, src->exact && lossless);
     use_pool(c, node, mm_program_stored(n));
     MM_TRY(use_work(c, node, n->work));
