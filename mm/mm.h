@@ -214,10 +214,10 @@ MM_API void mm_graph_destroy(mm_graph *graph);
 /* Declares a tensor. MM_ERR_INVALID: a name used twice, rank or dims out of range, a size above 2^62 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_add_tensor(mm_graph *graph, const mm_tensor_desc *desc, mm_tensor *tensor_out);
 
-/* Declares to which weight (MM_WEIGHT) a tensor belongs: its gradient (MM_WEIGHT_GRADIENT), of as many elements, or a state
- * that the optimizer keeps for it (MM_OPTIMIZER), of any size. It changes no plan; operations on gradients find their
- * weights by it. MM_ERR_INVALID: a tensor of another kind, a gradient of another size, a second gradient of one weight, or
- * a tensor that belongs to a weight already. */
+/* Declares to which weight (MM_WEIGHT) a tensor belongs: its gradient (MM_WEIGHT_GRADIENT), of as many elements, or a
+ * state that the optimizer keeps for it (MM_OPTIMIZER), of any size. It changes no plan; operations on gradients find
+ * their weights by it. MM_ERR_INVALID: a tensor of another kind, a gradient of another size, a second gradient of one
+ * weight, or a tensor that belongs to a weight already. */
 MM_API MM_CHECKED mm_status mm_graph_set_weight(mm_graph *graph, mm_tensor tensor, mm_tensor weight);
 
 /* Declares a layer. Rules of policies name it by its kind or by its name. It has the properties of its kind
@@ -433,23 +433,24 @@ MM_API MM_CHECKED mm_status mm_persistent_get(mm_manager *manager, const char *n
 MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *name, int64_t offset, const void *data,
                                               int64_t bytes);
 
-/* ---- Values: what changes between iterations and is read on the device, such as a bound, or the iteration's number for
- * random numbers. They lie in one persistent tensor, which graphs declare under this name, with MM_VALUES_OWN to
- * MM_VALUES_MOST bytes; steps may only read it (else mm_graph_freeze refuses). The manager writes it ahead of each
- * iteration, in stream order, also of one that is replayed: steps of an iteration see its values, though others were set
- * and begun since. At most 8 iterations that read values run at a time: to begin one more waits. */
+/* ---- Values: small numbers that change between iterations and are read on the device, such as a bound, or the
+ * iteration's number for random numbers. They lie in one persistent tensor, which graphs declare under this name with
+ * MM_VALUES_OWN to MM_VALUES_MOST bytes. Steps may only read it; mm_graph_freeze refuses anything else. The manager
+ * writes it before each iteration, also before a replayed one, in stream order. So the steps of an iteration see that
+ * iteration's values, even if the caller has set others and begun later iterations meanwhile. At most 8 iterations that
+ * read values are under way at a time: beginning one more waits. */
 #define MM_VALUES "mm.values"
 enum {
-    MM_VALUES_ITERATION =
-        0,             /* offset of the iteration's number, an int64_t in the CPU's byte order: how many iterations
-                                the manager has ended before (mm_stats.iterations) */
-    MM_VALUES_OWN = 8, /* offset of the caller's values, zero at first */
+    /* Offset of the iteration's number, an int64_t in the CPU's byte order: how many iterations the manager ended
+     * before (mm_stats.iterations). */
+    MM_VALUES_ITERATION = 0,
+    MM_VALUES_OWN = 8, /* offset of the caller's values, which are zero at first */
     MM_VALUES_MOST = 4096,
 };
 
-/* Sets `bytes` of the values at `offset`, for the iterations that are begun from now on. Waits for nothing, and `data` can
- * be used again at once. Between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES.
- * MM_ERR_INVALID: bytes that are not the caller's. (mm_persistent_set refuses the tensor.) */
+/* Sets `bytes` of the values at `offset`, for iterations that begin from now on. Does not wait; `data` is copied. Call
+ * it between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES. MM_ERR_INVALID: bytes outside
+ * the caller's values. mm_persistent_set refuses this tensor. */
 MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
 
 /* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared

@@ -1,13 +1,14 @@
-/* The values (mm.h: MM_VALUES): one persistent tensor whose bytes the host changes between iterations. What changes goes to
- * the device on the compute stream, ahead of the iteration that it is for: recordings read it where it always lies. */
+/* The values (mm.h: MM_VALUES): one persistent tensor whose bytes the CPU changes between iterations. They are copied
+ * to the device on the compute stream, before the iteration that they are for. The tensor's address never changes, so
+ * recordings can read it. */
 #ifndef MM_VALUES_H
 #define MM_VALUES_H
 
 #include "mm/manager.h"
 
-/* Sends the values of the iteration that is about to begin, if any graph declares some. `call`: the user's, for messages.
- * Fails with a failure of iterations that were ended without waiting if it had to wait for them, and where enqueuing
- * fails: no iteration is running then. */
+/* Sends the values of the iteration that is about to begin, if a graph declares MM_VALUES. `call`: the user's call, for
+ * messages. Fails if enqueuing fails, or with the failure of an earlier iteration, ended without waiting, for which it
+ * had to wait. No iteration is running after a failure. */
 MM_CHECKED mm_status mm_manager_send_values(mm_manager *manager, const char *call);
 
 #endif

@@ -55,10 +55,10 @@ typedef enum mm_when {
     MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
 } mm_when;
 
-enum { MM_OWN_OPTIONS = 4 }; /* most numbers and choices of a policy with a planner of its own; none has any yet */
+enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own; no policy has any yet */
 
-/* Configuration of the engine, on which all policies but the two baselines run. The baselines' is empty. A policy that
- * runs on no engine has its numbers and choices in `own`, and leaves the rest as it is. */
+/* Configuration of the engine, which plans for all policies but the two baselines; theirs is empty. A policy with a
+ * planner of its own has its numbers and choices in `own`, and ignores the rest. */
 typedef struct mm_engine_config {
     mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;
@@ -72,7 +72,7 @@ typedef struct mm_engine_config {
                         unoptimised workflow) */
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
     mm_when when;
-    int own[MM_OWN_OPTIONS]; /* what they mean, the policy's file says */
+    int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;
 
 /* Spec of the codec of masks: one bit per element, set if the element is above zero. */

@@ -67,13 +67,14 @@ int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
  * Returns the node, or -1 (out of memory). */
 int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
-/* Appends an operation, and the segment that it writes, in a new group of the region. codec: index in the facts' codecs of
- * the code that it writes; -1: it writes elements. It waits for nothing yet (mm_plan_wait), and no use is bound to the
- * segment: set `value` and `value_node`, or `sign` and `sign_node`. Returns the node, or -1 (out of memory). */
+/* Appends an operation and the segment that it writes, in a new group of the region. `codec` is the index, in the
+ * facts, of the codec whose code it writes; -1: it writes elements. The caller adds the operation's waits
+ * (mm_plan_wait) and binds uses to the segment by `value` and `value_node`, or `sign` and `sign_node`. Returns the
+ * node; -1: out of memory. */
 int mm_schedule_op(mm_schedule *schedule, mm_node_kind kind, mm_tensor tensor, int src, int codec, mm_region region,
                    int64_t bytes, int *segment_out);
 
-/* Adds the codecs' scratch, once all nodes are there: one group for each stream, because a stream runs one operation at a
+/* Adds the codecs' scratch, when all nodes are there: one group for each stream, since a stream runs one operation at a
  * time. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_scratch(mm_schedule *schedule);
 

@@ -71,9 +71,9 @@ typedef struct mm_remedy {
     int codec;            /* MASK, COMPRESS: index in the facts; else -1 */
     int sign_codec;       /* COMPRESS: codec of the signs beside it; else -1 */
     uint32_t layer_kinds; /* RECOMPUTE: bit k: layers of mm_layer_kind k run again */
-    int64_t
-        bytes_left; /* bytes that stay on the device, a code's reserve for its body included. RECOMPUTE: of tensors that must be kept for it, without those
-                             that the backward pass reads anyway */
+    /* Bytes that stay on the device, with a code's reserve for its body. RECOMPUTE: bytes of tensors that must be kept
+     * for it, without those that the backward pass reads anyway. */
+    int64_t bytes_left;
 } mm_remedy;
 
 typedef struct mm_stash_reader {
@@ -87,9 +87,9 @@ enum { MM_REMEDIES_MAX = 12 }; /* further codecs are left out */
 typedef struct mm_stash_map {
     mm_tensor tensor; /* the root of its aliases */
     int64_t bytes;
-    int64_t
-        held_bytes; /* bytes of it that this plan holds between the passes: the map, its codes (without their bodies,
-                           which share a pool), or both */
+    /* Bytes that this plan holds of it between the passes: the map, its codes without bodies, which share a pool, or
+     * both. */
+    int64_t held_bytes;
     const mm_stash_reader *readers; /* backward steps that read it, in order */
     int n_readers;
     mm_remedy remedies[MM_REMEDIES_MAX]; /* KEEP first; each as if it were applied to this map alone */

@@ -26,12 +26,12 @@ typedef struct mm_codec_facts {
 
 /* One codec on one tensor. A code of variable size has a head of a fixed size, and a body in a pool (plan.h). */
 typedef struct mm_code_facts {
-    int64_t
-        code_bytes; /* exact: of the code, or of the head if it has a body; -1: the codec cannot encode the tensor */
-    /* Of the body; all 0 if there is none. typical, reserve <= bound. */
+    /* Exact bytes of the code, or of its head if it has a body; -1: the codec cannot encode the tensor. */
+    int64_t code_bytes;
+    /* Bytes of the body; all 0 if there is none. typical and reserve are at most the bound. */
     int64_t body_bound_bytes;   /* the most that it can take */
-    int64_t body_reserve_bytes; /* what a plan sets aside for it on the device; at least 1 */
-    int64_t body_typical_bytes; /* what it takes as a rule, by which times are predicted */
+    int64_t body_reserve_bytes; /* reserved for it on the device by plans; at least 1 */
+    int64_t body_typical_bytes; /* usually; times are predicted by it */
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
     /* A code may be cut after each multiple of split_rows rows of the outermost dimension: each part is a code of its

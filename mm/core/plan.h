@@ -12,12 +12,12 @@
  * has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of the
  * iteration before.
  *
- * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL: a segment
- * in which bodies follow one another in the order of the encodes, which are all on one stream. Where a body begins is
- * known on the device alone. A pool on the device may have a spill, a pool in pinned memory, for what it has no room
- * for. Both together are one range of positions: a chunk that does not end in the pool lies in the spill. So every
- * chunk has a place as long as bodies keep to their bounds. Positions only grow within an iteration: nobody uses a
- * pool's bytes twice, and the whole pool lives from the first encode of its codes to their last decode.
+ * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL, a segment
+ * in which bodies follow one another in the order of the encodes, which are all on one stream. Only the device knows
+ * where a body begins. A pool on the device may have a spill, which is a pool in pinned memory, for chunks that it has
+ * no room for. Both are one range of positions: a chunk that does not end within the pool lies in the spill. So every
+ * chunk has room as long as bodies keep to their bounds. Positions only grow within an iteration: no bytes of a pool
+ * are used twice, and the whole pool lives from the first encode of its codes to their last decode.
  *
  *      positions   0                      pool.bytes              at most the sum of the bounds
  *                  | body | body | chunk | chunk      | chunk | body | body ...
@@ -67,15 +67,12 @@ typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream
 
 const char *mm_stream_id_name(mm_stream_id id);
 
-/* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering go by these. A new kind
- * needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall not
- * delay other kinds.
+/* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering go by these. A new
+ * kind needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall
+ * not delay other kinds.
  *
- * STEP       a step of the graph
- * ENCODE     src raw -> dst coded
- * DECODE     src coded -> dst raw
- * OUT        src on the device, raw or coded -> dst pinned, the same bytes
- * IN         src pinned -> dst on the device, the same bytes
+ * STEP       a step of the graph ENCODE     src raw -> dst coded DECODE     src coded -> dst raw OUT        src on the
+ * device, raw or coded -> dst pinned, the same bytes IN         src pinned -> dst on the device, the same bytes
  * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
  *            segments, but not to persistent tensors, which it may only read. An output that it may be given
  *            (mm_graph_allow_given), and that is still there, it reads instead of writing
@@ -277,8 +274,8 @@ typedef struct mm_touch {
 } mm_touch;
 
 /* Iterates over the segments that a node touches: a step's uses in their order, then source, target, workspace and
- * stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's spill. A segment that is named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False:
- * there are no more. */
+ * stage, then, if it encodes or decodes a code with a body, the pool of that and the pool's spill. A segment that is
+ * named twice is a touch twice. Uses without a segment are skipped. Start with *i = 0. False: there are no more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
 /* The root of a tensor's storage. */
