@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/body_pools.h"
 #include "policies/engine_maps.h"
 #include "policies/least_time.h"
 
@@ -12,7 +13,9 @@ typedef struct engine {
     const mm_engine_config *config;
     mm_schedule schedule;
     mm_maps maps;
-    int mask;   /* the codec of masks, in the facts */
+    int mask;             /* the codec of masks, in the facts */
+    int64_t pinned_bytes; /* the limit */
+    mm_body_pools pools;
     int issued; /* entries of the queue that have had their turn */
     /* Groups of the map that was evicted last. They live until the next eviction ends, so that the computation does not
      * wait for an eviction in flight. */
@@ -47,12 +50,25 @@ static bool add_stage(engine *e, int node, int64_t bytes) {
     return stage >= 0;
 }
 
-/* Adds an ENCODE after node `after`. passing: the code goes on to pinned memory, so it lies in the general region. */
+static bool has_body(const engine *e, const mm_map *m) {
+    return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
+}
+
+/* Whether the map, or its code, is copied over the link. Codecs themselves write bodies to pinned memory. */
+static bool is_moved(const engine *e, const mm_map *m) {
+    return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
+}
+
+/* Adds an ENCODE after node `after`. passing: the code goes on to pinned memory, so it lies in the general region; or
+ * only its head is here, and the body is written to pinned memory. */
 static int encode(engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
     mm_schedule *s = &e->schedule;
-    int64_t bytes = mm_facts_code(s->facts, codec, m->tensor)->code_bytes;
-    mm_region region = passing ? MM_REGION_GENERAL : e->config->codes;
+    const mm_code_facts *code = mm_facts_code(s->facts, codec, m->tensor);
+    const bool body = code->body_bound_bytes > 0;
+    const int64_t bytes = code->code_bytes;
+    mm_region region = passing && !body ? MM_REGION_GENERAL : e->config->codes;
     int node = add_op(e, MM_NODE_ENCODE, m, s->value[m->tensor], codec, region, bytes, code_out);
+    if (node >= 0 && body && !mm_body_pools_add(&e->pools, s, *code_out, passing)) return -1;
     if (node < 0 || (region == MM_REGION_HEAP && !add_stage(e, node, bytes))) return -1;
     mm_plan_wait(s->plan, node, after);
     return node;
@@ -77,9 +93,9 @@ static mm_status put_away_value(engine *e, mm_map *m, int after) {
         bool passing = m->action == MM_ACTION_CODE_SWAP;
         m->away_node = encode(e, m, m->codec, after, passing, &m->away_segment);
         if (m->away_node < 0) return MM_ERR_NOMEM;
-        if (passing) e->schedule.plan->nodes[m->away_node].throttle = e->config->throttle;
+        if (is_moved(e, m)) e->schedule.plan->nodes[m->away_node].throttle = e->config->throttle;
     }
-    if (m->action == MM_ACTION_CODE) return MM_OK;
+    if (!is_moved(e, m)) return MM_OK;
     from = m->away_segment;
     m->away_node = move(e, MM_NODE_OUT, m, from, m->away_node, MM_REGION_PINNED, &m->away_segment);
     if (m->away_node < 0) return MM_ERR_NOMEM;
@@ -137,7 +153,7 @@ static mm_status fetch(engine *e, mm_map *m) {
     mm_region region = (mm_region)e->maps.region_of[m->tensor];
     int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
     int node = m->away_node, segment = m->away_segment;
-    if (m->action != MM_ACTION_CODE) {
+    if (is_moved(e, m)) {
         mm_region target = m->action == MM_ACTION_SWAP ? region : MM_REGION_GENERAL;
         node = move(e, MM_NODE_IN, m, segment, node, target, &segment);
         if (node < 0) return MM_ERR_NOMEM;
@@ -148,6 +164,8 @@ static mm_status fetch(engine *e, mm_map *m) {
         node = add_op(e, MM_NODE_DECODE, m, segment, -1, region, bytes, &segment);
         if (node < 0) return MM_ERR_NOMEM;
         mm_plan_wait(s->plan, node, after);
+        if (m->action == MM_ACTION_CODE_SWAP && !is_moved(e, m) && e->config->fetch != MM_FETCH_DEPTH)
+            wait_for_step(e, node);
     }
     s->value[m->tensor] = segment;
     s->value_node[m->tensor] = node;
@@ -279,6 +297,7 @@ static mm_status build(engine *e) {
         if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
+    MM_TRY(mm_body_pools_size(&e->pools, s, e->pinned_bytes));
     return mm_schedule_scratch(s);
 }
 
@@ -308,7 +327,11 @@ static void engine_fini(engine *e) {
 /* Makes the plan without placing the regions that are placed by lifetime. */
 static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine_config *config,
                              const mm_selection *selection, mm_bounds *bounds_out) {
-    *e = (engine){.config = config, .mask = mm_facts_codec(survey->facts, mm_mask_spec), .first_again = INT_MAX};
+    *e = (engine){.config = config,
+                  .mask = mm_facts_codec(survey->facts, mm_mask_spec),
+                  .pinned_bytes = survey->limits->pinned_bytes,
+                  .pools = {.pool = {{.segment = -1}, {.segment = -1}}},
+                  .first_again = INT_MAX};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, true));
     mm_status status = engine_init(e, survey->graph);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
@@ -361,6 +384,11 @@ mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_
         if (!facts->codecs[codec].gives_value && !rule->mask)
             return mm_fail(MM_ERR_INVALID,
                            "codec '%s' does not give the elements back: choose one that does, as zfp or raw",
+                           rule->codec);
+        if (config->codes == MM_REGION_HEAP && !facts->codecs[codec].fixed_size)
+            return mm_fail(MM_ERR_INVALID,
+                           "codec '%s' has codes of variable size, which workspace=naive cannot allocate: their sizes "
+                           "are known on the device alone. Choose workspace=sliding",
                            rule->codec);
     }
     return config->when == MM_WHEN_ALWAYS ? plan_all(graph, facts, limits, config, plan_out)

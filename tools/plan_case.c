@@ -139,6 +139,13 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         print_categories(file, c);
     print_size(file, "stash", plan->stash_bytes);
     if (plan->code_region_bytes > 0) print_size(file, "compression workspace", plan->code_region_bytes);
+    const mm_pool_sums pools = mm_account_pools(plan);
+    if (pools.bound_bytes > 0) {
+        print_size(file, "pool of codes, reserve", pools.reserve_bytes);
+        if (pools.spill_bytes > 0) print_size(file, "  spill, pinned", pools.spill_bytes);
+        if (pools.pinned_bytes > 0) print_size(file, "  pool, pinned", pools.pinned_bytes);
+        print_size(file, "  codes take at most", pools.bound_bytes);
+    }
     if (plan->buffers > 0) {
         char label[32];
         snprintf(label, sizeof label, "%d tensor buffers", plan->buffers);
@@ -176,6 +183,12 @@ json_t *plan_case_row(const plan_case *c) {
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",
         c->facts && !c->untimed ? json_real((double)c->sim.iteration_ns * 1e-9) : json_null(), "status",
         plan_case_fits(c) ? "ok" : "infeasible");
+    const mm_pool_sums pools = mm_account_pools(plan);
+    if (row && pools.bound_bytes > 0)
+        json_object_set_new(row, "pools",
+                            json_pack("{sI sI sI sI}", "reserve_bytes", (json_int_t)pools.reserve_bytes, "spill_bytes",
+                                      (json_int_t)pools.spill_bytes, "pinned_bytes", (json_int_t)pools.pinned_bytes,
+                                      "bound_bytes", (json_int_t)pools.bound_bytes));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

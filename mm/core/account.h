@@ -53,6 +53,16 @@ void mm_account_fini(mm_account *account);
 /* Writes the name of a segment: its tensor's, "workspace of STEP", or "pool of codes". Returns buffer. */
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity);
 
+/* Bytes of a plan's pools of codes. */
+typedef struct mm_pool_sums {
+    int64_t reserve_bytes; /* pools on the device */
+    int64_t spill_bytes;   /* spills, in pinned memory */
+    int64_t pinned_bytes;  /* other pools in pinned memory */
+    int64_t bound_bytes;   /* the most that bodies may take in all of them */
+} mm_pool_sums;
+
+mm_pool_sums mm_account_pools(const mm_plan *plan);
+
 /* ---------------------------------------------------------------- stash */
 
 /* Ways to save the memory of a map between its last forward and its first backward use. */

@@ -261,6 +261,11 @@ static void pool_lives_from_the_first_encode_to_the_last_decode(void **state) {
     mm_plan_live_at(f->plan, f->steps[LOSS_B], live);
     assert_int_equal(live[MM_CAT_CODE], 0);
     assert_int_equal(f->plan->pinned_bytes, seg(f, f->spill)->bytes);
+    const mm_pool_sums sums = mm_account_pools(f->plan);
+    assert_int_equal(sums.reserve_bytes, POOL_BYTES);
+    assert_int_equal(sums.spill_bytes, seg(f, f->spill)->bytes);
+    assert_int_equal(sums.pinned_bytes, 0);
+    assert_int_equal(sums.bound_bytes, mm_align(BOUND));
     char name[64];
     assert_string_equal(mm_account_segment_name(f->plan, f->pool, name, sizeof name), "pool of codes");
     mm_touch touch;

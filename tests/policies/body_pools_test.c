@@ -1,0 +1,200 @@
+/* The engine's plans with codes of variable size: heads as slots, bodies in one pool with its spill. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/core/plan_run.h"
+#include "tests/core/random_graph.h"
+#include "tests/policies/engine_rig.h"
+
+enum { HEAD = 16, RESERVE = 3 * UNIT, BOUND = MAP * UNIT, TYPICAL = 2 * UNIT, MAPS = 4 };
+
+/* Facts in which codes of zfp:rate=8 have bodies. */
+static mm_facts *body_facts(const mm_graph *graph) {
+    mm_facts *facts = terse_facts(graph, HEAD);
+    facts->codecs[0].fixed_size = false;
+    for (int t = 0; t < facts->n_tensors; t++) {
+        facts->codes[t].body_bound_bytes = BOUND;
+        facts->codes[t].body_reserve_bytes = RESERVE;
+        facts->codes[t].body_typical_bytes = TYPICAL;
+    }
+    return facts;
+}
+
+/* Plans, and proves the plan, within that much pinned memory; more if it takes more. */
+static mm_plan *plan(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
+                     int64_t pinned_bytes) {
+    mm_policy policy;
+    mm_plan *plan;
+    mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_plan_base(graph)};
+    if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    if (mm_policy_plan(&policy, graph, facts, &limits, &plan) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    mm_policy_fini(&policy);
+    limits.device_bytes = limits.pinned_bytes = INT64_MAX;
+    if (mm_plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
+    return plan;
+}
+
+/* The pools, the device's first; their number. */
+static int find_pools(const mm_plan *plan, const mm_segment *found[3]) {
+    int n = 0;
+    for (int pinned = 0; pinned < 2; pinned++)
+        for (int i = 0; i < plan->n_segments; i++)
+            if (plan->segments[i].content == MM_CONTENT_POOL && plan->segments[i].pinned == pinned) {
+                assert_true(n < 3);
+                found[n++] = &plan->segments[i];
+            }
+    return n;
+}
+
+static void bodies_lie_in_one_pool_with_a_spill(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = body_facts(graph);
+    const mm_segment *pools[3];
+    char text[512];
+    mm_plan *p = plan(graph, facts, "rules:*=compress(zfp:rate=8),when=always", INT64_MAX, INT64_MAX);
+    assert_string_equal(terse_tell(p, text, sizeof text), "data conv1 conv2 (x1 conv3 (x2 conv4 (x3 loss (x4 x4) x3) "
+                                                          "loss' x2) conv4' x1) conv3' conv2' conv1'");
+    assert_int_equal(find_pools(p, pools), 2);
+    assert_int_equal(pools[0]->bytes, MAPS * RESERVE);
+    assert_ptr_equal(&p->segments[pools[0]->spill], pools[1]);
+    assert_int_equal(pools[1]->bytes, MAPS * (BOUND - RESERVE) + MM_CHUNK_BYTES);
+    assert_int_equal(p->pinned_bytes, pools[1]->bytes);
+    int heads = 0;
+    for (int i = 0; i < p->n_segments; i++) {
+        heads += p->segments[i].pool >= 0;
+        if (p->segments[i].pool >= 0) assert_int_equal(p->segments[i].bytes, HEAD);
+    }
+    assert_int_equal(heads, MAPS);
+    mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = p->pinned_bytes - 1};
+    assert_int_equal(mm_plan_fits(p, &limits), MM_ERR_INFEASIBLE);
+    assert_says("of pinned memory");
+    mm_plan_destroy(p);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void without_pinned_memory_the_pool_has_room_for_all(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = body_facts(graph);
+    const mm_segment *pools[3];
+    mm_plan *p = plan(graph, facts, "rules:*=compress(zfp:rate=8),when=always", INT64_MAX, 0);
+    assert_int_equal(find_pools(p, pools), 1);
+    assert_int_equal(pools[0]->bytes, MAPS * BOUND);
+    assert_int_equal(pools[0]->spill, -1);
+    assert_int_equal(p->pinned_bytes, 0);
+    mm_plan_destroy(p);
+    /* That saves nothing: where it is not asked for, it is not done. */
+    p = plan(graph, facts, "liveness", INT64_MAX, 0);
+    const int64_t least = p->peak_bytes;
+    mm_plan_destroy(p);
+    p = plan(graph, facts, "rules:*=compress(zfp:rate=8)", least, 0);
+    assert_int_equal(find_pools(p, pools), 0);
+    assert_true(p->peak_bytes <= least);
+    mm_plan_destroy(p);
+    for (int t = 0; t < facts->n_tensors; t++) facts->codes[t].body_reserve_bytes = UNIT;
+    p = plan(graph, facts, "rules:*=compress(zfp:rate=8),depth=1", 1, INT64_MAX);
+    assert_int_equal(find_pools(p, pools), 2);
+    assert_true(p->peak_bytes < least);
+    mm_plan_destroy(p);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void swapped_codes_are_encoded_into_pinned_memory(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = body_facts(graph);
+    const mm_segment *pools[3];
+    char text[512];
+    mm_plan *p = plan(graph, facts, "cdma:rate=8,when=always", INT64_MAX, INT64_MAX);
+    assert_string_equal(terse_tell(p, text, sizeof text), "data conv1 conv2 (x1 conv3 (x2 conv4 (x3 loss (x4 x4) x3) "
+                                                          "loss' x2) conv4' x1) conv3' conv2' conv1'");
+    assert_int_equal(find_pools(p, pools), 1);
+    assert_true(pools[0]->pinned);
+    assert_int_equal(pools[0]->bytes, MAPS * BOUND);
+    assert_int_equal(p->pinned_bytes, MAPS * BOUND);
+    for (int i = 0; i < p->n_nodes; i++) {
+        assert_int_equal(p->nodes[i].throttle, 0);
+        if (p->nodes[i].kind != MM_NODE_DECODE) continue;
+        int step = i; /* a decode overlaps with one step only, as a copy over the link does */
+        while (p->nodes[step].kind != MM_NODE_STEP) step--;
+        assert_int_equal(p->nodes[i].wait[MM_STREAM_COMPUTE], p->nodes[step].seq);
+    }
+    mm_plan_destroy(p);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+static void codes_of_variable_size_are_not_allocated_at_run_time(void **state) {
+    (void)state;
+    mm_graph *graph = row(false);
+    mm_facts *facts = body_facts(graph);
+    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
+    mm_policy policy;
+    mm_plan *p;
+    assert_int_equal(mm_policy_parse("freelunch:rate=8,workspace=naive", &policy), MM_OK);
+    assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &p), MM_ERR_INVALID);
+    assert_says("'zfp:rate=8' has codes of variable size");
+    assert_says("workspace=sliding");
+    mm_policy_fini(&policy);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
+/* On random graphs, whatever is spilled, every order that the waits allow computes what memory without a plan does. */
+static void plans_with_pools_compute_the_same(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        bool pinned;
+    } cases[] = {
+        {"rules:*=compress(test-variable),when=always", true},
+        {"rules:*=compress(test-variable),when=always", false},
+        {"rules:*=compress-swap(test-variable),when=always", true},
+        {"rules:conv=compress(test-variable);relu=compress-swap(test-variable);*=swap,when=always,depth=4", true},
+        {"rules:*=compress(test-variable)", true},
+    };
+    int bodies = 0, spills = 0;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        mm_graph *graph;
+        mm_facts *facts;
+        const random_graph_options options = {.seed = seed, .layers = 12, .max_channels = 24, .images = 2};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        mm_facts_put_least_workspace_first(facts); /* the one that steps of random graphs compute with */
+        const uint64_t expected = random_graph_reference(graph, seed, 2);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            mm_plan *p = plan(graph, facts, cases[i].spec, 1, cases[i].pinned ? INT64_MAX : 0);
+            for (int order = PLAN_ORDER_ISSUE; order <= PLAN_ORDER_RANDOM; order++)
+                if (plan_run(p, facts, seed, 2, order, seed) != expected)
+                    fail_msg("%s goes wrong on %s", cases[i].spec, mm_graph_name(graph));
+            for (int s = 0; s < p->n_segments; s++) {
+                bodies += p->segments[s].pool >= 0;
+                spills += p->segments[s].spill >= 0;
+            }
+            mm_plan_destroy(p);
+        }
+        mm_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    print_message("%d bodies, %d spills\n", bodies, spills);
+    assert_true(bodies > 100 && spills > 20);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bodies_lie_in_one_pool_with_a_spill),
+        cmocka_unit_test(without_pinned_memory_the_pool_has_room_for_all),
+        cmocka_unit_test(swapped_codes_are_encoded_into_pinned_memory),
+        cmocka_unit_test(codes_of_variable_size_are_not_allocated_at_run_time),
+        cmocka_unit_test(plans_with_pools_compute_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
