@@ -44,12 +44,12 @@ typedef enum nets_role {
     NETS_DB,
     NETS_SAVED_MEAN = NETS_SAVED, /* batch norm: the batch's mean, [c] */
     NETS_SAVED_VAR,               /* batch norm: the batch's biased variance, [c] */
-    NETS_INDEX = NETS_SAVED       /* max_pool: u8, of Y's shape: the maximum's index in its window, row by row. Where
-                                     nets_halves_index: two channels in a byte, the first in its lower half */
+    NETS_INDEX = NETS_SAVED       /* max_pool: u8, of Y's shape: the maximum's index in its window, row by row. If
+                                     nets_halves_index, two channels share a byte, the first in its lower half */
 } nets_role;
 
-/* Whether a max pool's indices take 4 bits each: those of at most 16 elements, of channels that every backend computes
- * four at a time. */
+/* Whether a max pool's indices take 4 bits each: its windows have at most 16 elements, and its channels are a multiple
+ * of four, which every backend computes together. */
 static inline bool nets_halves_index(const nets_attrs *attrs, int64_t channels) {
     return attrs->kernel[0] * attrs->kernel[1] <= 16 && channels % 4 == 0;
 }
