@@ -255,6 +255,17 @@ static mm_status check_move(const mm_check *c, int node) {
     return MM_OK;
 }
 
+/* Checks an encode or a decode. */
+static mm_status check_coding(const mm_check *c, int node, bool encode) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_segment *code = &c->plan->segments[mm_program_stored(n)];
+    if (!encode && !c->facts->codecs[code->codec].gives_value)
+        return mm_check_refuse(c, node, n->tensor, "codec %s does not give the elements back",
+                               c->facts->codecs[code->codec].spec);
+    MM_TRY(check_stage(c, node, code));
+    return check_work(c, node, mm_facts_code(c->facts, code->codec, n->tensor)->scratch_bytes);
+}
+
 static mm_status check_op(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_node_traits *traits = &mm_node_table[n->kind];
@@ -264,13 +275,17 @@ static mm_status check_op(const mm_check *c, int node) {
         return mm_check_refuse(c, node, n->tensor, "is throttled to %d pieces", n->throttle);
     MM_TRY(check_end(c, node, "source", n->src, traits->src));
     MM_TRY(check_end(c, node, "target", n->dst, traits->dst));
-    if (traits->moves) return check_move(c, node);
-    const mm_segment *code = &c->plan->segments[mm_program_stored(n)];
-    if (!encode && !c->facts->codecs[code->codec].gives_value)
-        return mm_check_refuse(c, node, n->tensor, "codec %s does not give the elements back",
-                               c->facts->codecs[code->codec].spec);
-    MM_TRY(check_stage(c, node, code));
-    return check_work(c, node, mm_facts_code(c->facts, code->codec, n->tensor)->scratch_bytes);
+    switch (traits->cost) {
+    case MM_COST_ENCODE:
+    case MM_COST_DECODE:
+        return check_coding(c, node, encode);
+    case MM_COST_LINK_OUT:
+    case MM_COST_LINK_IN:
+        return check_move(c, node);
+    case MM_COST_STEP:
+        break;
+    }
+    return mm_check_refuse(c, node, -1, "is a step and an operation");
 }
 
 /* issued: per stream, number of nodes before this one. */
