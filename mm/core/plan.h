@@ -67,18 +67,21 @@ typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream
 
 const char *mm_stream_id_name(mm_stream_id id);
 
+/* clang-format off */
 /* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering go by these. A new
  * kind needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall
- * not delay other kinds.
+ * not delay other kinds. A new cost needs a case wherever operations are checked or timed: without, they do not compile.
  *
- * STEP       a step of the graph ENCODE     src raw -> dst coded DECODE     src coded -> dst raw OUT        src on the
- * device, raw or coded -> dst pinned, the same bytes IN         src pinned -> dst on the device, the same bytes
+ * STEP       a step of the graph
+ * ENCODE     src raw -> dst coded
+ * DECODE     src coded -> dst raw
+ * OUT        src on the device, raw or coded -> dst pinned, the same bytes
+ * IN         src pinned -> dst on the device, the same bytes
  * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
  *            segments, but not to persistent tensors, which it may only read. An output that it may be given
  *            (mm_graph_allow_given), and that is still there, it reads instead of writing
  *
  *        name       word         stream   cost      source  target  moves  carries on with */
-/* clang-format off */
 #define MM_NODES(X)                                                                                                    \
     X(STEP,      "step",      COMPUTE, STEP,     NONE,   NONE,   false, STEP)                                          \
     X(ENCODE,    "encode",    ENCODE,  ENCODE,   RAW,    CODED,  false, ENCODE)                                        \
