@@ -3,8 +3,8 @@
 #include "mm/core/status.h"
 #include "policies/strategies.h"
 
-/* Of equal ones the first is advised; what is lossless comes first. A policy that fits as published (when=always) fits in
- * its default form, too. */
+/* Of equal ones the first is advised; what is lossless comes first. A policy that fits as published (when=always) fits
+ * in its default form, too. */
 enum { LIVENESS, SWAP_ASYNC = 2 };
 static const struct proposal {
     const mm_policy_ops *ops;

@@ -15,7 +15,8 @@ typedef struct mm_body_pools {
 bool mm_body_pools_add(mm_body_pools *pools, mm_schedule *schedule, int code, bool pinned);
 
 /* Sizes the pools when all bodies are in them. The device's has the reserve, and a spill for the rest; without pinned
- * memory (pinned_bytes, its limit, is 0) it has room for all. A pool in pinned memory has room for all. MM_ERR_NOMEM. */
+ * memory (pinned_bytes, its limit, is 0) it has room for all. A pool in pinned memory has room for all.
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_body_pools_size(mm_body_pools *pools, mm_schedule *schedule, int64_t pinned_bytes);
 
 #endif

@@ -7,9 +7,9 @@
 #include "policies/engine.h"
 #include "policies/nominal.h"
 
-/* LIMITS: numbers of maps that are tried in each way; above LARGE_STEPS steps fewer, in proportion, down to LIMITS_LEAST.
- * All are chosen: 32 numbers are 3 % of the maps apart, and planning the deepest networks takes 0.2 to 0.8 s, a refusal
- * up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen too. */
+/* LIMITS: numbers of maps that are tried in each way; above LARGE_STEPS steps fewer, in proportion, down to
+ * LIMITS_LEAST. All are chosen: 32 numbers are 3 % of the maps apart, and planning the deepest networks takes 0.2 to
+ * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
 static int limits_of(const mm_graph *graph) {

@@ -79,8 +79,8 @@ static bool is_same_action(const mm_rule *a, const mm_rule *b) {
     return a->action == b->action && a->mask == b->mask && strcmp(a->codec, b->codec) == 0;
 }
 
-/* The rule that leaves nothing to one behind it: it names all that the other names, and serves whatever it names, or does
- * the same. NULL: none does. */
+/* The rule that leaves nothing to one behind it: it names all that the other names, and serves whatever it names, or
+ * does the same. NULL: none does. */
 static const mm_rule *find_covering(const mm_engine_config *config, int n, const mm_rule *rule) {
     for (int r = 0; r < n; r++) {
         const mm_rule *before = &config->rules[r];

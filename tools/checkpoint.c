@@ -1,6 +1,6 @@
 /* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
- * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; as metadata how far it is, and the options of its
- * run. */
+ * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; as metadata how far it is, and the options of
+ * its run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

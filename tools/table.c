@@ -107,7 +107,8 @@ typedef struct layout {
 /* Whether a column's texts go on below where they do not fit. */
 static bool is_wrapped(const table *t, int column) { return column == t->n_columns - 1 && t->columns[column].left; }
 
-/* The width that a column has for a text. A long text has a line of its own, and one of several words can be wrapped. */
+/* The width that a column has for a text. A long text has a line of its own, and one of several words can be
+ * wrapped. */
 static int shown_width(const table *t, int column, const char *text) {
     int width = (int)strlen(text);
     return width > TABLE_CELL || (is_wrapped(t, column) && strchr(text, ' ')) ? 0 : width;

@@ -49,8 +49,8 @@ static const char *state_optimizer(const train *t) {
     return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
 }
 
-/* What is not given goes on as in the state; but another optimizer has its own rate and options, and of steps and a schedule
- * the one that is given counts. */
+/* What is not given goes on as in the state; but another optimizer has its own rate and options, and of steps and a
+ * schedule the one that is given counts. */
 static mm_status open_optimizer(train *t) {
     const char *then = state_optimizer(t), *now = t->target.optimizer_text ? t->target.optimizer_text : "sgd";
     nets_optimizer parsed;

@@ -12,8 +12,8 @@ typedef struct walk {
     int64_t used; /* sum of the bytes that nodes have used so far */
 } walk;
 
-/* Segments placed at run time have no known place; nor have bodies in a pool, whose size is not known either. Persistent tensors are far under every plan: the times of
- * steps are measured with that. */
+/* Segments placed at run time have no known place; nor have bodies in a pool, whose size is not known either.
+ * Persistent tensors are far under every plan: the times of steps are measured with that. */
 static bool has_place(const mm_segment *s) {
     return !s->pinned && !s->dynamic && s->content != MM_CONTENT_POOL && s->bytes > 0 &&
            s->category != MM_CAT_PERSISTENT;

@@ -7,9 +7,9 @@
 
 /* ---------------------------------------------------------------- sharing
  *
- * Segments take their bytes in issue order of their first users. The next owner of a byte must come after all users of the
- * segment that had it last, which in turn came after the users of earlier owners. So every two segments with a byte in
- * common are compared, directly or along such a chain. */
+ * Segments take their bytes in issue order of their first users. The next owner of a byte must come after all users of
+ * the segment that had it last, which in turn came after the users of earlier owners. So every two segments with a
+ * byte in common are compared, directly or along such a chain. */
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan"); }
 

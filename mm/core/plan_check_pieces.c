@@ -28,8 +28,8 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
     return MM_OK;
 }
 
-/* Whether a node may have several pieces: it codes or moves a code without a body, without a stage, and no segment of it is placed at
- * run time, because such segments are allocated and freed as a whole. */
+/* Whether a node may have several pieces: it codes or moves a code without a body, without a stage, and no segment of
+ * it is placed at run time, because such segments are allocated and freed as a whole. */
 static bool may_be_cut(const mm_check *c, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
     bool cut = n->stage < 0 && mm_node_table[n->kind].cost != MM_COST_STEP;

@@ -1,5 +1,5 @@
-/* The update step of all parameters: see nets/optimizer.h. One launch; a block finds its tensor by bisection of the list,
- * which lies in the constant bank. */
+/* The update step of all parameters: see nets/optimizer.h. One launch; a block finds its tensor by bisection of the
+ * list, which lies in the constant bank. */
 #include "nets/cuda/vector.h"
 
 #define NETS_ADAMW_FUNCTION static __device__ inline
@@ -21,8 +21,8 @@ static __device__ inline bool is_decayed(const nets_cuda_update &update, int ten
     return update.decayed[tensor / 32] >> tensor % 32 & 1;
 }
 
-/* An optimizer's formula for one element of a tensor: made of the update by each thread, or, where that is dear, by one of
- * a block for all. */
+/* An optimizer's formula for one element of a tensor: made of the update by each thread, or, where that is dear, by
+ * one of a block for all. */
 struct sgd {
     enum { STATES = 1 };
     float lr, keep, decay;

@@ -142,7 +142,8 @@ static int pages_in_memory(const fixture *f, int64_t offset) {
     return n;
 }
 
-/* A pool of 20 MiB whose pattern ends after 4: large pages would reach into the rest, but for which it takes nothing. */
+/* A pool of 20 MiB whose pattern ends after 4: large pages would reach into the rest, but for which it takes
+ * nothing. */
 static void what_is_beyond_the_pattern_is_counted_and_left_alone(bool reachable) {
     enum { FILLED = 4 << 20, FAR = BYTES - 5000 };
     fixture f = fixture_open(reachable);

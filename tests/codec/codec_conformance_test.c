@@ -1,4 +1,5 @@
-/* The table of codecs, and the suite over every entry of it in each of its formats, at more rates where it has rates. */
+/* The table of codecs, and the suite over every entry of it in each of its formats, at more rates where it has
+ * rates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

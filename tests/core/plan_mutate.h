@@ -21,7 +21,8 @@ typedef struct mutation {
 /* The mutation of that index; NULL past the last. */
 const mutation *mutation_at(int index);
 
-/* A copy with room for one more node and one more segment, to be destroyed with mm_plan_destroy. Aborts when out of memory. */
+/* A copy with room for one more node and one more segment, to be destroyed with mm_plan_destroy. Aborts when out of
+ * memory. */
 mm_plan *plan_clone(const mm_plan *plan);
 
 #endif

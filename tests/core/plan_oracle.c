@@ -152,8 +152,8 @@ static bool good_begin(const mm_plan *plan, const closure *c, const access *list
     return true;
 }
 
-/* Workspaces have one user, operations' targets are new, only one stream writes to a pool, everything has a user and is written first: that the right
- * bytes happen to lie there does not do. Persistent tensors are there before. */
+/* Workspaces have one user, operations' targets are new, only one stream writes to a pool, everything has a user and
+ * is written first: that the right bytes happen to lie there does not do. Persistent tensors are there before. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
     for (int s = 0; s < plan->n_segments; s++) {
         int users = 0;

@@ -13,8 +13,8 @@
 #include "mm/core/simulate.h"
 #include "tests/core/small_graph.h"
 
-/* All of the small graph: `out` is encoded after relu forward, and decoded for loss backward. Each segment has a place of
- * its own.
+/* All of the small graph: `out` is encoded after relu forward, and decoded for loss backward. Each segment has a place
+ * of its own.
  *
  *   device   base | map | out | out (decoded) | d_out, d_map | head | pool | workspace
  *   pinned   spill */

@@ -1,5 +1,5 @@
-/* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for, follow
- * each other, or are replayed. A step writes what it sees to a log, which is read at the end. */
+/* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for,
+ * follow each other, or are replayed. A step writes what it sees to a log, which is read at the end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

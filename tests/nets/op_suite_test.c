@@ -1,7 +1,8 @@
-/* What every operation does, over a table of cases: its output is what its definition says, in training and evaluation;
- * gradients match central differences; an earlier contribution is added to the input's gradient; bits depend neither on
- * where tensors lie, nor on whether outputs are written over inputs that they may be written over, nor, of the gradients
- * by parameters, on whether the one by the input is wanted. What only one operation does is tested in its own file. */
+/* What every operation does, over a table of cases: its output is what its definition says, in training and
+ * evaluation; gradients match central differences; an earlier contribution is added to the input's gradient; bits
+ * depend neither on where tensors lie, nor on whether outputs are written over inputs that they may be written over,
+ * nor, of the gradients by parameters, on whether the one by the input is wanted. What only one operation does is
+ * tested in its own file. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,8 +50,8 @@ typedef enum op_check {
     BACKWARD_INPLACE = 8,
 } op_check;
 
-/* Differences of what is linear in each argument are exact but for rounding. Of what is curved the step is small, so that
- * the curvature's part stays below the tolerance; a batch norm's sums over all outputs round more. */
+/* Differences of what is linear in each argument are exact but for rounding. Of what is curved the step is small, so
+ * that the curvature's part stays below the tolerance; a batch norm's sums over all outputs round more. */
 static const struct operation {
     double (*formula)(const op_rig *rig, int64_t e); /* NULL: it has its own tests */
     void (*fill)(op_rig *rig);

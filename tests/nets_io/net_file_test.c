@@ -238,8 +238,8 @@ static void printing_to_a_full_device_fails(void **state) {
     nets_net_destroy(net);
 }
 
-/* A field of nets_attrs that no operation takes would be lost on the way through a file. What lies between two fields may
- * only be padding. No operation has two lines for a field. */
+/* A field of nets_attrs that no operation takes would be lost on the way through a file. What lies between two fields
+ * may only be padding. No operation has two lines for a field. */
 static void every_attribute_is_taken_by_an_operation(void **state) {
     (void)state;
     bool taken[sizeof(nets_attrs)] = {false};

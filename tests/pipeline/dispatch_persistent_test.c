@@ -1,6 +1,6 @@
 /* Operations on persistent tensors: gradients go to pinned memory and come back before the update, weights are copied
- * while the forward pass reads them. Every iteration has the bits of one without, also where iterations follow each other
- * without a wait. */
+ * while the forward pass reads them. Every iteration has the bits of one without, also where iterations follow each
+ * other without a wait. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

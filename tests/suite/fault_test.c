@@ -15,8 +15,8 @@
 enum { ITERATIONS = 2, BATCH = 2 };
 
 /* Every SPARSE-th call fails, the first one being another for each policy and fault: together they see all. Under the
- * sanitizers a case takes three to five times as long, and what they look for hangs on the place of a call: like calls free
- * the same memory, and order the same accesses. */
+ * sanitizers a case takes three to five times as long, and what they look for hangs on the place of a call: like calls
+ * free the same memory, and order the same accesses. */
 #ifdef __SANITIZE_THREAD__
 enum { SPARSE = 8 };
 #elif defined __SANITIZE_ADDRESS__

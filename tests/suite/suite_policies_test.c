@@ -252,7 +252,8 @@ static void wrong_map_misses_the_bound(void **state) {
 NET(tiny_under_every_policy, "tiny", 2)
 NET(residual_net_under_every_policy, "cifar-resnet8,thin=4", 2)
 NET(net_with_lrn_groups_and_dropout_under_every_policy, "alexnet-2012@99,classes=5,thin=16", 1)
-/* Planning these takes minutes under the thread sanitizer, and has one thread. Their operations run there in tests/nets. */
+/* Planning these takes minutes under the thread sanitizer, and has one thread. Their operations run there in
+ * tests/nets. */
 #ifndef __SANITIZE_THREAD__
 NET(net_with_inception_blocks_under_every_policy, "googlenet@64,classes=5,thin=16", 2)
 NET(net_with_concats_of_fire_modules_under_every_policy, "squeezenet1_0@64,classes=5,thin=16", 1)
