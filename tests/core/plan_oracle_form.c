@@ -96,7 +96,7 @@ static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_li
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
     if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
-    if (s->content == MM_CONTENT_POOL) return s->tensor == -1;
+    if (s->content == MM_CONTENT_POOL) return s->tensor == -1 && s->pool == -1;
     if (s->spill != -1 || (s->pool != -1 && s->content != MM_CONTENT_CODED)) return false;
     if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
     if (s->tensor < 0 || external(plan, s->tensor) || plan->alias[s->tensor] != s->tensor) return false;
