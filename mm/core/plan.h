@@ -303,8 +303,8 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *  4. pinned bytes are within their limit;
  *  5. each persistent tensor lies at the place that the limits give, apart from all others; no other segment lies
  *     below the base. It holds a value before the first node, and after the last node exactly what was last written
- *     to it. A side stream accesses it only after the first step, because iterations follow each other on the
- *     compute stream;
+ *     to it. It never comes back from a lossy code. A side stream accesses it only after the first step, because
+ *     iterations follow each other on the compute stream;
  *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
  *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
  *     encoded and decoded, and nothing else: not copied over the link, not staged, not read by a step;

@@ -243,13 +243,16 @@ static mm_status walk_op(mm_check *c, int node) {
     MM_TRY(check_written(c, node, n->tensor, n->src));
     src->unread = false;
     add_user(c, node, n->src);
-    if (is_persistent(c, n->dst))
-        MM_TRY(check_writable(c, node, n->tensor, n->dst));
-    else if (c->residences[n->dst].first >= 0)
-        return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
-    bool lossless =
+    const bool lossless =
         mm_node_table[n->kind].cost != MM_COST_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
-    set_content(c, node, n->dst, src->value, src->exact && lossless);
+    const bool exact = src->exact && lossless;
+    if (is_persistent(c, n->dst)) {
+        MM_TRY(check_writable(c, node, n->tensor, n->dst));
+        /* A step that modifies it would make the loss a part of the training state. */
+        if (!exact) return mm_check_refuse(c, node, n->tensor, "a persistent tensor comes back from a lossy code");
+    } else if (c->residences[n->dst].first >= 0)
+        return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
+    set_content(c, node, n->dst, src->value, exact);
     use_pool(c, node, mm_program_stored(n));
     MM_TRY(use_work(c, node, n->work));
     return use_work(c, node, n->stage);
@@ -274,7 +277,7 @@ static mm_status check_segments_after(const mm_check *c) {
         const mm_segment *s = &c->plan->segments[i];
         const mm_residence *r = &c->residences[i];
         if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
-        if (is_persistent(c, i) && (r->value != c->current[s->tensor] || !r->exact))
+        if (is_persistent(c, i) && r->value != c->current[s->tensor])
             return mm_check_refuse(c, r->writer, s->tensor,
                                    "the iteration ends with another value of it than was written last");
         if (r->unread && !is_persistent(c, i))

@@ -1,5 +1,6 @@
 /* Persistent tensors: moved, over each other, taken for something else, touched too early, given back too late. */
 #include "tests/core/plan_mutate_parts.h"
+#include "tests/core/random_graph.h"
 
 static mm_segment *find_persistent(mutant *m) {
     return &m->plan->segments[mutant_below(m, mm_graph_persistents(m->plan->graph))];
@@ -86,10 +87,31 @@ static bool put_back_last(mutant *m) {
     return true;
 }
 
+/* It comes back from a lossy code; a step that changes it afterwards would hide that. */
+static bool lossy_trip(mutant *m) {
+    const mm_node *n = find_op(m, false, true);
+    bool any = false;
+    for (int i = 0; n && i < m->plan->n_segments; i++) {
+        mm_segment *s = &m->plan->segments[i];
+        const int64_t bytes = mm_facts_code(m->facts, RANDOM_LOSSY, n->tensor)->code_bytes;
+        if (s->tensor != n->tensor || s->content != MM_CONTENT_CODED || s->pool >= 0 || bytes < 0) continue;
+        s->codec = RANDOM_LOSSY;
+        s->bytes = bytes;
+        any = true;
+    }
+    return any;
+}
+
 const mutation mutations_of_persistents[] = {
-    {"move_persistent", move_persistent},   {"persistent_over_another", persistent_over_another},
-    {"swap_persistents", swap_persistents}, {"lower_base", lower_base},
-    {"other_category", other_category},     {"bind_copy", bind_copy},
-    {"touch_at_once", touch_at_once},       {"touch_later", touch_later},
-    {"put_back_last", put_back_last},       {NULL, NULL},
+    {"move_persistent", move_persistent},
+    {"persistent_over_another", persistent_over_another},
+    {"swap_persistents", swap_persistents},
+    {"lower_base", lower_base},
+    {"other_category", other_category},
+    {"bind_copy", bind_copy},
+    {"touch_at_once", touch_at_once},
+    {"touch_later", touch_later},
+    {"put_back_last", put_back_last},
+    {"lossy_trip", lossy_trip},
+    {NULL, NULL},
 };

@@ -162,6 +162,7 @@ static bool play_op(player *p, int node) {
     t.content = dst->content;
     t.codec = dst->codec;
     t.op = node;
+    if (oracle_persists(p->plan, n->dst) && !t.exact) return false;
     put(p, n->dst, t);
     const mm_segment *code = oracle_body(p->plan, n);
     if (!code) return true;

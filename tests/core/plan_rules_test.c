@@ -524,6 +524,26 @@ static void gradient_that_comes_back_after_its_last_reader_is_still_right(void *
     expect(f, MM_OK, "");
 }
 
+/* Even if the update then writes something exact: it starts from what was lost. */
+static void weight_comes_back_from_a_lossy_code(void **state) {
+    fixture *f = *state;
+    const mm_node update = f->plan->nodes[--f->plan->n_nodes];
+    f->plan->stream_nodes[MM_STREAM_COMPUTE]--;
+    f->facts->codes[LOSSY * f->facts->n_tensors + f->g.weight] = (mm_code_facts){.code_bytes = 100};
+    const int code = segment(f, MM_CONTENT_CODED, f->g.weight, WORK_AT + 1024, 100, LOSSY);
+    f->limits.device_bytes += 1024;
+    const int encode = mm_plan_op(f->plan, MM_NODE_ENCODE, f->g.weight, WEIGHT, code);
+    const int decode = mm_plan_op(f->plan, MM_NODE_DECODE, f->g.weight, code, WEIGHT);
+    f->steps[UPDATE] = mm_plan_step(f->plan, UPDATE);
+    f->plan->nodes[f->steps[UPDATE]].first_binding = update.first_binding;
+    mm_plan_wait(f->plan, encode, f->steps[CONV_B]);
+    mm_plan_wait(f->plan, decode, encode);
+    mm_plan_wait(f->plan, f->steps[UPDATE], decode);
+    expect(f, MM_ERR_PLAN, "decode of weight|a persistent tensor comes back from a lossy code");
+    f->facts->codecs[LOSSY].lossless = true;
+    expect(f, MM_OK, "");
+}
+
 static void persistent_tensors_count_as_the_base(void **state) {
     fixture *f = *state;
     int64_t bytes[MM_CATEGORIES];
@@ -549,6 +569,7 @@ int main(void) {
         RULE(weight_is_copied_while_it_changes),
         RULE(iteration_ends_with_an_old_weight),
         RULE(gradient_that_comes_back_after_its_last_reader_is_still_right),
+        RULE(weight_comes_back_from_a_lossy_code),
         RULE(persistent_tensors_count_as_the_base),
         RULE(step_reads_a_decode_without_waiting_for_it),
         RULE(encode_reads_a_map_without_waiting_for_its_step),
