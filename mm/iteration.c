@@ -123,8 +123,9 @@ static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(
 }
 
 mm_status mm_iteration_end(mm_manager *m) {
+    MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* refused: iterations ahead may still run */
     mm_status status = end(m, "mm_iteration_end", mm_dispatch_end);
-    if (m && m->state == MM_STATE_IDLE) m->largest = NULL;
+    if (m->state == MM_STATE_IDLE) m->largest = NULL;
     return status;
 }
 

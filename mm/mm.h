@@ -598,7 +598,7 @@ typedef struct mm_stats {
     int64_t encoded_bytes;       /* bytes of maps that were encoded */
     int64_t coded_bytes;         /* bytes of their codes */
     int64_t out_bytes, in_bytes; /* copied to pinned memory, and back */
-    int64_t nonfinite_blocks;    /* ZFP blocks that contained Inf or NaN */
+    int64_t nonfinite_blocks;    /* blocks of zfp and mx codes that contained Inf or NaN */
     int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
     int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
     int64_t ladder_steps;        /* number of substitutions because memory was short */

@@ -424,6 +424,7 @@ static void memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_large
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
     mm_status status = rig_iteration_ahead(&f.r, f.m, RIG_STREAM);
     if (status == MM_OK) status = rig_iteration_ahead(&other, f.m, RIG_STREAM);
+    assert_int_equal(mm_iteration_end(f.m), MM_ERR_ORDER); /* which changes nothing */
     if (status == MM_OK) status = mm_manager_sync(f.m);
     assert_int_equal(status, MM_ERR_NOMEM);
     device_fault_set(DEVICE_FAULT_NONE, 0);
