@@ -183,6 +183,8 @@ static mm_status get_bool(const loader *l, const json_t *object, const char *whe
 }
 
 static const int64_t MAX_BYTES = INT64_C(1) << 62;
+/* Of what a code takes. Chosen: far above any map, and sums of 2^18 such numbers do not overflow. */
+static const int64_t MAX_CODE_BYTES = INT64_C(1) << 44;
 
 static mm_status load_header(loader *l, const json_t *root) {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -324,9 +326,9 @@ static mm_status index_tensors(loader *l, const json_t *codecs) {
 static mm_status load_body(const loader *l, const json_t *entry, const char *where, const mm_codec_facts *codec,
                            mm_code_facts *code) {
     if (l->version < FORMAT_BODIES) return MM_OK;
-    MM_TRY(get_integer(l, entry, where, "body_bound_bytes", 0, MAX_BYTES, &code->body_bound_bytes));
-    MM_TRY(get_integer(l, entry, where, "body_reserve_bytes", 0, MAX_BYTES, &code->body_reserve_bytes));
-    MM_TRY(get_integer(l, entry, where, "body_typical_bytes", 0, MAX_BYTES, &code->body_typical_bytes));
+    MM_TRY(get_integer(l, entry, where, "body_bound_bytes", 0, MAX_CODE_BYTES, &code->body_bound_bytes));
+    MM_TRY(get_integer(l, entry, where, "body_reserve_bytes", 0, MAX_CODE_BYTES, &code->body_reserve_bytes));
+    MM_TRY(get_integer(l, entry, where, "body_typical_bytes", 0, MAX_CODE_BYTES, &code->body_typical_bytes));
     if (mm_facts_body_is_possible(codec, code)) return MM_OK;
     return mm_fail(MM_ERR_FORMAT,
                    "facts file %s: %s: a body of at most %lld bytes, %lld typical, %lld reserved: typical and reserve "
@@ -343,8 +345,8 @@ static mm_status load_codes(loader *l, const json_t *codes, int codec) {
         mm_code_facts *code = &l->facts->codes[(size_t)codec * (size_t)l->facts->n_tensors + tensor];
         char where[256];
         snprintf(where, sizeof where, "codec %s: %.128s", l->facts->codecs[codec].spec, name);
-        MM_TRY(get_integer(l, entry, where, "code_bytes", 1, MAX_BYTES, &code->code_bytes));
-        MM_TRY(get_integer(l, entry, where, "scratch_bytes", 0, MAX_BYTES, &code->scratch_bytes));
+        MM_TRY(get_integer(l, entry, where, "code_bytes", 1, MAX_CODE_BYTES, &code->code_bytes));
+        MM_TRY(get_integer(l, entry, where, "scratch_bytes", 0, MAX_CODE_BYTES, &code->scratch_bytes));
         MM_TRY(get_integer(l, entry, where, "encode_ns", 0, MM_NS_MOST, &code->encode_ns));
         MM_TRY(get_integer(l, entry, where, "decode_ns", 0, MM_NS_MOST, &code->decode_ns));
         MM_TRY(load_body(l, entry, where, &l->facts->codecs[codec], code));

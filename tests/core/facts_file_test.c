@@ -330,6 +330,10 @@ static void corrupt_files_are_refused(void **state) {
          " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 0,"
          " \"scratch_bytes\": 0, \"encode_ns\": 1, \"decode_ns\": 1}}}]",
          "codec c: out: code_bytes is 0, must be 1 to"},
+        {"\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": true,"
+         " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 17592186044417,"
+         " \"scratch_bytes\": 0, \"encode_ns\": 1, \"decode_ns\": 1}}}]",
+         "codec c: out: code_bytes is 17592186044417, must be 1 to 17592186044416"},
         {"\"steps\": [], \"codecs\": [{}]", "spec is missing"},
         {"\"steps\": [], \"codecs\": [{\"spec\": \"c\"}]", "has no codes"},
         {"\"steps\": [], \"steps\": []", "duplicate"},
@@ -394,6 +398,12 @@ static void impossible_bodies_are_refused(void **state) {
                   " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 9,"
                   " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6}}}]");
     expect_format_error(f, "body_bound_bytes is missing");
+    write_version(f, 2, 90, 5,
+                  "\"steps\": [], \"codecs\": [{\"spec\": \"c\", \"lossless\": true, \"fixed_size\": false,"
+                  " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 9,"
+                  " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6, \"body_bound_bytes\": 17592186044417,"
+                  " \"body_reserve_bytes\": 1, \"body_typical_bytes\": 1}}}]");
+    expect_format_error(f, "body_bound_bytes is 17592186044417, must be 0 to 17592186044416");
 }
 
 static void what_simulations_refuse_is_refused(void **state) {
