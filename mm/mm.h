@@ -450,7 +450,7 @@ enum {
 
 /* Sets `bytes` of the values at `offset`, for iterations that begin from now on. Does not wait; `data` is copied. Call
  * it between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES. MM_ERR_INVALID: bytes outside
- * the caller's values. mm_persistent_set refuses this tensor. */
+ * the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
 MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
 
 /* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared
