@@ -441,6 +441,7 @@ static void size_pools(planner *p) {
             if (p->plan->segments[s].pool == pool)
                 needed +=
                     mm_align(mm_facts_code(p->facts, RANDOM_VARIABLE, p->plan->segments[s].tensor)->body_bound_bytes);
+        if (needed == 0) abort(); /* a pool is made for a code */
         p->plan->segments[pool].bytes = needed;
         p->plan->segments[pool].pinned = chance(p, 25);
         if (p->plan->segments[pool].pinned || chance(p, 35)) continue;
