@@ -23,7 +23,8 @@ static void move(const op_rig *from, nets_role out, op_rig *to, nets_role in) {
 }
 
 static void check_same(const op_rig *a, nets_role of, const void *b, const char *what) {
-    if (memcmp(a->args.at[of], b, (size_t)a->bytes[of]) != 0)
+    assert_int_equal(!a->args.at[of], !b);
+    if (b && memcmp(a->args.at[of], b, (size_t)a->bytes[of]) != 0)
         fail_msg("%s of %lldx%lldx%lldx%lld: other bits", what, (long long)a->desc.x[0].dims[0],
                  (long long)a->desc.x[0].dims[1], (long long)a->desc.x[0].dims[2], (long long)a->desc.x[0].dims[3]);
 }

@@ -175,7 +175,10 @@ static mm_status run_step(rig *r, int s, mm_stream *stream) {
         int segment = p->bindings[node->first_binding + u];
         bool coded = segment >= 0 && p->segments[segment].content == MM_CONTENT_CODED;
         void *data = segment < 0 ? r->memory[step->uses[u].tensor] : mm_dispatch_address(r->dispatch, segment);
-        r->operands[s][u] = (random_operand){data, coded ? MM_FORM_SIGN : MM_FORM_VALUE};
+        const random_operand now = {data, coded ? MM_FORM_SIGN : MM_FORM_VALUE};
+        random_operand *operand = &r->operands[s][u];
+        /* The same in every iteration ahead: an earlier one may still read it. */
+        if (operand->data != now.data || operand->form != now.form) *operand = now;
     }
     void *workspace = node->work < 0 ? NULL : mm_dispatch_address(r->dispatch, node->work);
     random_task task = {r->graph, s, r->operands[s], workspace, r->step_ns};
