@@ -12,8 +12,8 @@ const char *mm_stream_id_name(mm_stream_id id) {
     return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
 }
 
-#define TRAITS(name, word, stream, cost, src, dst, moves, carries_on)                                                  \
-    {word, MM_STREAM_##stream, MM_COST_##cost, MM_END_##src, MM_END_##dst, moves, MM_NODE_##carries_on},
+#define TRAITS(name, word, stream, cost, src, dst, carries_on)                                                         \
+    {word, MM_STREAM_##stream, MM_COST_##cost, MM_END_##src, MM_END_##dst, MM_NODE_##carries_on},
 const mm_node_traits mm_node_table[MM_NODE_KINDS] = {MM_NODES(TRAITS)};
 #undef TRAITS
 

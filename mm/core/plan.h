@@ -81,14 +81,14 @@ const char *mm_stream_id_name(mm_stream_id id);
  *            segments, but not to persistent tensors, which it may only read. An output that it may be given
  *            (mm_graph_allow_given), and that is still there, it reads instead of writing
  *
- *        name       word         stream   cost      source  target  moves  carries on with */
+ *        name       word         stream   cost      source  target  carries on with */
 #define MM_NODES(X)                                                                                                    \
-    X(STEP,      "step",      COMPUTE, STEP,     NONE,   NONE,   false, STEP)                                          \
-    X(ENCODE,    "encode",    ENCODE,  ENCODE,   RAW,    CODED,  false, ENCODE)                                        \
-    X(DECODE,    "decode",    DECODE,  DECODE,   CODED,  RAW,    false, IN)                                            \
-    X(OUT,       "offload",   OUT,     LINK_OUT, DEVICE, PINNED, true,  ENCODE)                                        \
-    X(IN,        "prefetch",  IN,      LINK_IN,  PINNED, DEVICE, true,  IN)                                            \
-    X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   false, RECOMPUTE)
+    X(STEP,      "step",      COMPUTE, STEP,     NONE,   NONE,   STEP)                                                 \
+    X(ENCODE,    "encode",    ENCODE,  ENCODE,   RAW,    CODED,  ENCODE)                                               \
+    X(DECODE,    "decode",    DECODE,  DECODE,   CODED,  RAW,    IN)                                                   \
+    X(OUT,       "offload",   OUT,     LINK_OUT, DEVICE, PINNED, ENCODE)                                               \
+    X(IN,        "prefetch",  IN,      LINK_IN,  PINNED, DEVICE, IN)                                                   \
+    X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   RECOMPUTE)
 /* clang-format on */
 
 #define MM_NODE_KIND(name, ...) MM_NODE_##name,
@@ -119,7 +119,6 @@ typedef struct mm_node_traits {
     mm_stream_id stream;
     mm_node_cost cost;
     mm_node_end src, dst;
-    bool moves;              /* copies: dst has the form and the bytes of src */
     mm_node_kind carries_on; /* kind of node with which it is cut into pieces, because it carries on with that node's
                                 result (program.h); its own kind: it is not cut with another */
 } mm_node_traits;

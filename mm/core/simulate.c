@@ -100,7 +100,8 @@ static mm_status node_ns(const simulator *s, const mm_node *n, int64_t *ns_out) 
 /* A piece takes its rows' share of its node's time; shares add up to it exactly. Copies take issue_ns more. */
 static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns_out) {
     const mm_node *n = &s->plan->nodes[piece->node];
-    int64_t issue = mm_node_table[n->kind].moves ? s->facts->issue_ns : 0;
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    int64_t issue = cost == MM_COST_LINK_OUT || cost == MM_COST_LINK_IN ? s->facts->issue_ns : 0;
     MM_TRY(node_ns(s, n, ns_out));
     if (mm_program_pieces(s->program, piece->node) > 1) {
         double ns = (double)*ns_out, rows = (double)mm_graph_tensor(s->plan->graph, n->tensor)->dims[0];
