@@ -1,0 +1,218 @@
+/* The chunks of rle and csr: codes word by word as their headers have them, every float, and damage. Each buffer has
+ * exactly the words that its function may touch, so that the address sanitizer sees one more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pipeline/codec/csr_chunk.h"
+#include "pipeline/codec/rle_chunk.h"
+#include "tests/codec/codec_data.h"
+
+enum { CHUNK = 1024, DAMAGED = 4000 };
+
+typedef struct format {
+    const char *name;
+    int (*encode)(const uint32_t *src, int n, uint32_t *words);
+    bool (*decode)(const uint32_t *words, int count, int n, uint32_t *dst);
+    uint32_t (*kept)(uint32_t bits); /* what an element comes back as */
+} format;
+
+static uint32_t as_it_is(uint32_t bits) { return bits; }
+
+static int rle_encode(const uint32_t *src, int n, uint32_t *words) { return mm_rle_encode(src, n, words); }
+static bool rle_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
+    return mm_rle_decode(words, count, n, dst);
+}
+
+static const mm_csr_values plain_values = {0, 0, 0};
+static int csr_encode(const uint32_t *src, int n, uint32_t *words) {
+    return mm_csr_encode(plain_values, src, n, words);
+}
+static bool csr_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
+    return mm_csr_decode(plain_values, words, count, n, dst);
+}
+
+#define CSR_OF(format, e, m, p)                                                                                        \
+    static int csr_##format##_encode(const uint32_t *src, int n, uint32_t *words) {                                    \
+        return mm_csr_encode((mm_csr_values){e, m, p}, src, n, words);                                                 \
+    }                                                                                                                  \
+    static bool csr_##format##_decode(const uint32_t *words, int count, int n, uint32_t *dst) {                        \
+        return mm_csr_decode((mm_csr_values){e, m, p}, words, count, n, dst);                                          \
+    }                                                                                                                  \
+    static uint32_t format##_kept(uint32_t bits) {                                                                     \
+        return bits == 0 ? 0 : mm_dpr_decode(mm_dpr_encode(bits, e, m), e, m);                                         \
+    }
+MM_DPR_FORMATS(CSR_OF)
+
+#define CSR_FORMAT(format, e, m, p)                                                                                    \
+    {"csr:values=" #format, csr_##format##_encode, csr_##format##_decode, format##_kept},
+static const format formats[] = {
+    {"rle", rle_encode, rle_decode, as_it_is}, {"csr", csr_encode, csr_decode, as_it_is}, MM_DPR_FORMATS(CSR_FORMAT)};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static uint32_t *words_of(int n) {
+    uint32_t *words = malloc((size_t)(n > 0 ? n : 1) * sizeof *words);
+    assert_non_null(words);
+    return words;
+}
+
+/* Encodes and decodes n elements; the words of the code, or n if it would not be smaller. */
+static int round_trip(const format *f, const uint32_t *src, int n) {
+    uint32_t *words = words_of(n);
+    const int count = f->encode(src, n, words);
+    assert_in_range(count, 1, n);
+    if (count < n) {
+        uint32_t *code = words_of(count), *back = words_of(n);
+        memcpy(code, words, (size_t)count * sizeof *code);
+        memset(back, 0xa5, (size_t)n * sizeof *back);
+        assert_true(f->decode(code, count, n, back));
+        for (int i = 0; i < n; i++)
+            if (back[i] != f->kept(src[i])) fail_msg("%s: %d of %d: %08x is %08x", f->name, i, n, src[i], back[i]);
+        free(back);
+        free(code);
+    }
+    free(words);
+    return count;
+}
+
+static void rle_has_the_runs_and_then_what_is_not_zero(void **state) {
+    (void)state;
+    const uint32_t minus_zero = 0x80000000;
+    const uint32_t src[12] = {0, 7, 8, 0, 0, 0, minus_zero, 0, 0, 0, 0, 9};
+    const uint32_t code[] = {3, 1 | 3 << 16, 6 | 7 << 16, 11 | 12 << 16, 7, 8, minus_zero, 9};
+    uint32_t words[12];
+    assert_int_equal(mm_rle_encode(src, 12, words), 8);
+    assert_memory_equal(words, code, sizeof code);
+    assert_int_equal(round_trip(&formats[0], src, 12), 8);
+}
+
+static void csr_has_the_rows_ends_and_a_byte_a_column(void **state) {
+    (void)state;
+    uint32_t src[600] = {0};
+    src[3] = 0x3f800000; /* row 0; 1, 2 and 1e-6 in fp10, whose least normal number is 2^-14: 0x0f0, 0x100, 0 */
+    src[255] = 0x40000000;
+    src[512] = 0xb58637bd; /* row 2; -1e-6 */
+    src[599] = 0x3f800000;
+    const uint32_t plain[] = {2 | 2 << 16, 4 | 4u << 16, 3 | 255u << 8 | 0u << 16 | 87u << 24, 0x3f800000, 0x40000000,
+                              0xb58637bd,  0x3f800000};
+    const uint32_t small[] = {plain[0], plain[1], plain[2], 0x0f0 | 0x100 << 10 | 0x200u << 20, 0x0f0};
+    uint32_t words[600];
+    assert_int_equal(mm_csr_encode(plain_values, src, 600, words), 7);
+    assert_memory_equal(words, plain, sizeof plain);
+    assert_int_equal(mm_csr_encode((mm_csr_values){5, 4, 3}, src, 600, words), 5);
+    assert_memory_equal(words, small, sizeof small);
+}
+
+static void zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller(void **state) {
+    (void)state;
+    uint32_t *src = words_of(CHUNK);
+    memset(src, 0, CHUNK * sizeof *src);
+    for (int f = 0; f < FORMATS; f++) assert_int_equal(round_trip(&formats[f], src, CHUNK), f == 0 ? 1 : 2);
+    for (int i = 0; i < CHUNK; i++) src[i] = 0x3f800000 + (uint32_t)i;
+    assert_int_equal(round_trip(&formats[0], src, CHUNK), CHUNK);
+    assert_int_equal(round_trip(&formats[1], src, CHUNK), CHUNK);
+    assert_int_equal(round_trip(&formats[2], src, CHUNK), 2 + CHUNK / 4 + CHUNK / 2);
+    assert_int_equal(round_trip(&formats[3], src, CHUNK), 2 + CHUNK / 4 + (CHUNK + 2) / 3);
+    assert_int_equal(round_trip(&formats[4], src, CHUNK), 2 + CHUNK / 4 + CHUNK / 4);
+    for (int i = 0; i < CHUNK; i += 2) src[i] = 0; /* as many runs as there can be */
+    assert_int_equal(round_trip(&formats[0], src, CHUNK), CHUNK);
+    src[0] = 1, src[1] = 0, src[3] = 0;
+    assert_int_equal(round_trip(&formats[0], src, CHUNK), 1 + 511 + 511);
+    free(src);
+}
+
+/* Any length; NaNs with payloads and infinities, too. */
+static void every_float_comes_back(void **state) {
+    (void)state;
+    static const int lengths[] = {1, 2, 3, 4, 31, 32, 33, 255, 256, 257, 511, 513, 768, 1000, 1023, CHUNK};
+    static const uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff, 1, 0x80000000};
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        const int n = lengths[l];
+        uint32_t *src = words_of(n);
+        for (int family = 0; family < FAMILIES; family++) {
+            float *values = malloc((size_t)n * sizeof *values);
+            assert_non_null(values);
+            codec_data_fill(values, n, (codec_family)family, (uint64_t)n);
+            memcpy(src, values, (size_t)n * sizeof *src);
+            free(values);
+            for (int i = 0; i < n; i += 13) src[i] = special[i / 13 % 7];
+            for (int f = 0; f < FORMATS; f++) round_trip(&formats[f], src, n);
+        }
+        free(src);
+    }
+}
+
+/* A damaged code is refused, or is another code: it decodes to as many elements, and nothing else is touched. */
+static void damage_is_refused_or_harmless(void **state) {
+    (void)state;
+    uint64_t random = codec_seed(5);
+    for (int f = 0; f < FORMATS; f++) {
+        int refused = 0;
+        for (int round = 0; round < DAMAGED; round++) {
+            const int n = 8 + (int)(random_next(&random) % (CHUNK - 7));
+            uint32_t *src = words_of(n), *words = words_of(n);
+            for (int i = 0; i < n; i++) src[i] = random_next(&random) % 4 ? 0 : (uint32_t)random_next(&random);
+            int count = formats[f].encode(src, n, words);
+            if (count < n) {
+                if (round % 3 == 0) count = (int)(random_next(&random) % (uint64_t)count);
+                uint32_t *code = words_of(count);
+                memcpy(code, words, (size_t)count * sizeof *code);
+                for (int i = 0; count > 0 && round % 3 && i < 1 + round % 4; i++)
+                    code[random_next(&random) % (uint64_t)(round % 2 && count > 8 ? 8 : count)] ^=
+                        1u << random_next(&random) % 32;
+                refused += !formats[f].decode(code, count, n, src);
+                free(code);
+            }
+            free(words);
+            free(src);
+        }
+        assert_true(refused > DAMAGED / 3); /* all that are cut short, and some others */
+    }
+}
+
+static void each_fault_of_a_code_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        int format, count;
+        uint32_t words[6];
+    } cases[] = {
+        {0, 0, {0}},                                          /* nothing */
+        {0, 1, {1}},                                          /* a run that is not there */
+        {0, 2, {0xffffffff, 0}},                              /* as many as overflow */
+        {0, 3, {1, 3 | 3 << 16, 5}},                          /* a run of nothing */
+        {0, 3, {1, 19 | 21u << 16, 5}},                       /* past the end, and longer than its values */
+        {0, 5, {2, 4 | 5 << 16, 4 | 5 << 16, 5, 6}},          /* not in order */
+        {0, 5, {2, 4 | 5 << 16, 5 | 6 << 16, 5, 6}},          /* two runs that are one */
+        {0, 4, {1, 4 | 5 << 16, 5, 6}},                       /* a value of no run */
+        {1, 1, {0}},                                          /* half a head */
+        {1, 3, {0, 0, 1}},                                    /* a word too many */
+        {1, 4, {1 | 1 << 16, 1 | 1 << 16, 20, 5}},            /* a column past the end */
+        {1, 4, {0, 1 << 16, 0, 5}},                           /* a row past the end */
+        {1, 4, {0, 0xffffu << 16, 0, 5}},                     /* more than there are */
+        {1, 5, {2 | 1 << 16, 2 | 2 << 16, 1 | 2 << 8, 5, 6}}, /* ends that fall */
+        {1, 5, {2 | 2 << 16, 2 | 2 << 16, 2 | 2 << 8, 5, 6}}, /* a column twice */
+        {1, 5, {3 | 2 << 16, 2 | 2 << 16, 1 | 2 << 8, 5, 6}}, /* an end past the last */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t dst[20], *code = words_of(cases[i].count);
+        memcpy(code, cases[i].words, (size_t)cases[i].count * sizeof *code);
+        if (formats[cases[i].format].decode(code, cases[i].count, 20, dst)) fail_msg("case %zu is taken", i);
+        free(code);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rle_has_the_runs_and_then_what_is_not_zero),
+        cmocka_unit_test(csr_has_the_rows_ends_and_a_byte_a_column),
+        cmocka_unit_test(zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller),
+        cmocka_unit_test(every_float_comes_back),
+        cmocka_unit_test(damage_is_refused_or_harmless),
+        cmocka_unit_test(each_fault_of_a_code_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
