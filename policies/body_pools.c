@@ -20,19 +20,33 @@ bool mm_body_pools_add(mm_body_pools *pools, mm_schedule *s, int code, bool pinn
     return true;
 }
 
+static void set_size(const mm_body_pools *pools, mm_schedule *s, int pinned, int64_t bytes) {
+    s->plan->segments[pools->pool[pinned].segment].bytes = bytes;
+    s->groups[pools->pool[pinned].group].bytes = bytes;
+}
+
+/* Bytes of a spill within the pinned memory that all else there leaves, if nothing of it shares bytes. 0: none is
+ * needed, or not even a chunk fits. */
+static int64_t spill_bytes(const mm_schedule *s, int64_t reserve, int64_t bound, int64_t pinned_bytes) {
+    int64_t room = pinned_bytes;
+    for (int g = 0; g < s->n_groups; g++)
+        if (s->groups[g].region == MM_REGION_PINNED) room -= mm_align(s->groups[g].bytes);
+    const int64_t wanted = bound - reserve + MM_CHUNK_BYTES;
+    const int64_t bytes = wanted < room ? wanted : room / MM_ALIGN * MM_ALIGN;
+    return bytes > MM_CHUNK_BYTES ? bytes : 0;
+}
+
 mm_status mm_body_pools_size(mm_body_pools *pools, mm_schedule *s, int64_t pinned_bytes) {
-    for (int pinned = 0; pinned < 2; pinned++) {
-        const int pool = pools->pool[pinned].segment;
-        const int64_t reserve = pools->pool[pinned].reserve_bytes, bound = pools->pool[pinned].bound_bytes;
-        if (pool < 0) continue;
-        const bool spills = !pinned && pinned_bytes > 0 && reserve < bound;
-        const int64_t bytes = spills ? reserve : bound;
-        s->plan->segments[pool].bytes = s->groups[pools->pool[pinned].group].bytes = bytes;
-        if (!spills) continue;
-        int group;
-        const int spill = add_pool(s, true, bound + MM_CHUNK_BYTES - bytes, &group);
-        if (spill < 0) return MM_ERR_NOMEM;
-        s->plan->segments[pool].spill = spill;
-    }
+    const int pool = pools->pool[false].segment;
+    if (pools->pool[true].segment >= 0) set_size(pools, s, true, pools->pool[true].bound_bytes);
+    if (pool < 0) return MM_OK;
+    const int64_t bound = pools->pool[false].bound_bytes;
+    const int64_t spilled = spill_bytes(s, pools->pool[false].reserve_bytes, bound, pinned_bytes);
+    set_size(pools, s, false, spilled > 0 ? bound + MM_CHUNK_BYTES - spilled : bound);
+    if (spilled == 0) return MM_OK;
+    int group;
+    const int spill = add_pool(s, true, spilled, &group);
+    if (spill < 0) return MM_ERR_NOMEM;
+    s->plan->segments[pool].spill = spill;
     return MM_OK;
 }

@@ -14,8 +14,9 @@ typedef struct mm_body_pools {
 /* Puts the body of the code in segment `code` into a pool. False: out of memory. */
 bool mm_body_pools_add(mm_body_pools *pools, mm_schedule *schedule, int code, bool pinned);
 
-/* Sizes the pools when all bodies are in them. The device's has the reserve, and a spill for the rest; without pinned
- * memory (pinned_bytes, its limit, is 0) it has room for all. A pool in pinned memory has room for all.
+/* Sizes the pools when all bodies are in them, and all else that lies in pinned memory is there. The device's pool has
+ * the reserve, and a spill for the rest. Where pinned_bytes, the limit of pinned memory, has no room for that spill,
+ * the spill takes what is left, and the pool is so much larger. A pool in pinned memory has room for all.
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_body_pools_size(mm_body_pools *pools, mm_schedule *schedule, int64_t pinned_bytes);
 

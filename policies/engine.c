@@ -364,14 +364,35 @@ mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *
     return status;
 }
 
-static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                          const mm_engine_config *config, mm_plan **plan_out) {
+static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                 const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
     const mm_selection all = {.limit = INT32_MAX};
     MM_TRY(mm_survey_create(graph, facts, limits, config, &survey));
     mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_BEST, plan_out);
     mm_survey_destroy(survey);
     return status;
+}
+
+/* Where the pinned memory is too little for a spill, more than the reserve of codes lies on the device, if that fits
+ * there. */
+static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                          const mm_engine_config *config, mm_plan **plan_out) {
+    mm_limits unlimited = *limits;
+    mm_plan *plan, *pinned_less;
+    unlimited.pinned_bytes = INT64_MAX;
+    MM_TRY(plan_all_within(graph, facts, &unlimited, config, &plan));
+    if (plan->pinned_bytes > limits->pinned_bytes && mm_plan_spill_bytes(plan) > 0) {
+        mm_status status = plan_all_within(graph, facts, limits, config, &pinned_less);
+        const bool fits = status == MM_OK && pinned_less->peak_bytes <= limits->device_bytes &&
+                          pinned_less->pinned_bytes <= limits->pinned_bytes;
+        if (status == MM_OK) mm_plan_destroy(fits ? plan : pinned_less);
+        if (status != MM_OK) mm_plan_destroy(plan);
+        MM_TRY(status);
+        if (fits) plan = pinned_less;
+    }
+    *plan_out = plan;
+    return MM_OK;
 }
 
 mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,

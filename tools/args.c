@@ -40,7 +40,8 @@ static mm_status set_number(const arg *a, const char *value) {
 static mm_status set_size(const arg *a, const char *value) {
     int64_t bytes;
     if (mm_size_parse(value, &bytes) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "%s", a->name);
-    if (bytes <= 0) return mm_fail(MM_ERR_INVALID, "%s %s: must be more than nothing", a->name, value);
+    if (bytes < 0 || (bytes == 0 && a->min >= 0))
+        return mm_fail(MM_ERR_INVALID, "%s %s: must be more than nothing", a->name, value);
     if ((double)bytes < a->min)
         return mm_fail(MM_ERR_INVALID, "%s %s: must be at least %.0f bytes", a->name, value, a->min);
     *(int64_t *)a->target = bytes;

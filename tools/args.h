@@ -12,7 +12,7 @@ typedef enum arg_kind {
     ARG_MAYBE,  /* the same; "" if no value follows */
     ARG_COUNT,  /* int64_t within [min, max] */
     ARG_NUMBER, /* double within [min, max] */
-    ARG_SIZE,   /* int64_t bytes, at least min: 12GiB */
+    ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. More than 0, unless min is below 0 */
     ARG_TEXTS,  /* arg_texts: may be repeated; each points into argv */
 } arg_kind;
 

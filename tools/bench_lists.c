@@ -66,7 +66,8 @@ static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64
     MM_TRY(only_budget(b, &budget));
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
         max_batch found;
-        MM_TRY(max_batch_find(net, &b->target, b->policies.text[p], budget, b->pinned_bytes, b->source, &found));
+        const int64_t pinned = b->pinned_bytes > 0 ? b->pinned_bytes : INT64_MAX;
+        MM_TRY(max_batch_find(net, &b->target, b->policies.text[p], budget, pinned, b->source, &found));
         if (found.batch > 0) batches[n_own++] = found.batch;
         if (found.batch > largest) largest = found.batch;
     }

@@ -15,8 +15,8 @@ static mm_status does_not_fit(const bench *b, const row *r, const simulated_run 
         const requirement_free free = {more.peak_bytes, more.pinned_bytes};
         return requirement_refuse(r->minimum_bytes, run->holder, b->pinned_bytes, &free);
     }
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %s of pinned host memory, --pinned gives %s",
-                   MM_SIZE_TOLD(run->pinned_bytes), MM_SIZE_TOLD(b->pinned_bytes));
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %s of pinned host memory, --pinned gives %s%s",
+                   MM_SIZE_TOLD(run->pinned_bytes), MM_SIZE_TOLD(b->pinned_bytes), run->pinned_hint);
 }
 
 mm_status bench_simulate(bench *b, int policy, row *r) {

@@ -160,9 +160,11 @@ static mm_status advise(const plan_command *c) {
     for (int i = 0; i < c->n_cases; i++)
         if (plan_case_fits(&c->cases[i])) return MM_OK;
     mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, c->n_cases > 1 ? "none of these fits" : "this does not fit");
+    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
+    if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
-    return requirement_advise(c->network, c->batch, &c->target, c->budget_bytes,
-                              c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX, c->facts ? &c->source : NULL);
+    return requirement_advise(c->network, c->batch, &c->target, c->budget_bytes, c->pinned_bytes,
+                              c->facts ? &c->source : NULL);
 }
 
 static mm_status run_plan(plan_command *c) {
@@ -193,14 +195,17 @@ static const char help_text[] =
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
 
 int cmd_plan(int argc, char **argv) {
-    plan_command c = {
-        .net = "resnet32", .policy_list = "naive,liveness,freelunch", .target = TARGET_DEFAULTS, .batch = 128};
+    plan_command c = {.net = "resnet32",
+                      .policy_list = "naive,liveness,freelunch",
+                      .target = TARGET_DEFAULTS,
+                      .batch = 128,
+                      .pinned_bytes = INT64_MAX};
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
-        {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, 0, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         {"--explain", NULL, "what holds the memory, and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "memory over the steps; with --explain on a terminal anyway", ARG_FLAG, &c.chart, 0, 0},

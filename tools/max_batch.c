@@ -17,10 +17,13 @@ static mm_status probe(search *s, int64_t batch) {
     requirement r;
     MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, s->facts));
     mm_status status = requirement_limit_pinned(&r, s->pinned_bytes);
+    /* In the budget, what pinned memory has no room for may lie on the device. */
+    if (status == MM_OK && r.planned.plan->pinned_bytes > s->pinned_bytes)
+        status = requirement_limit(&r, s->budget_bytes, s->pinned_bytes, 0);
     int64_t bytes = r.planned.plan->peak_bytes, pinned = r.planned.plan->pinned_bytes;
     requirement_fini(&r);
     MM_TRY(status);
-    bool fits = bytes <= s->budget_bytes && (s->pinned_bytes == 0 || pinned <= s->pinned_bytes);
+    bool fits = bytes <= s->budget_bytes && pinned <= s->pinned_bytes;
     if (s->fits > 0 && batch > s->fits && bytes > s->fits_bytes)
         s->bytes_per_image = (bytes - s->fits_bytes) / (batch - s->fits);
     *(fits ? &s->fits : &s->over) = batch;

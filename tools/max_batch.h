@@ -17,7 +17,7 @@ typedef struct max_batch {
 /* Finds the batch by planning: upwards in growing strides until a batch does not fit, then by bisection. The bytes of
  * a plan grow with the batch, except for gaps of its placement; so the batch after the first that does not fit is
  * tried too, and the search goes on from there if it fits. A backend that times algorithms is first asked for bounds,
- * so that few batches are timed. pinned_bytes 0: no limit. facts: a machine's rates to plan with, or NULL. */
+ * so that few batches are timed. pinned_bytes INT64_MAX: no limit. facts: a machine's rates to plan with, or NULL. */
 MM_CHECKED mm_status max_batch_find(const nets_net *net, const target *target, const char *policy, int64_t budget_bytes,
                                     int64_t pinned_bytes, const facts_source *facts, max_batch *found_out);
 

@@ -8,8 +8,7 @@ static mm_status plan_in_budget(plan_case *c, const nets_net *net) {
     c->staged_bytes = target_staged_bytes(&c->target, net, c->batch);
     if (c->budget_bytes > 0 && c->budget_bytes < c->r.minimum_bytes + c->staged_bytes) c->staged_bytes = 0;
     if (c->budget_bytes <= c->r.minimum_bytes && c->staged_bytes == 0) return MM_OK;
-    return requirement_limit(&c->r, c->budget_bytes, c->pinned_bytes > 0 ? c->pinned_bytes : INT64_MAX,
-                             c->staged_bytes);
+    return requirement_limit(&c->r, c->budget_bytes, c->pinned_bytes, c->staged_bytes);
 }
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
@@ -29,7 +28,7 @@ void plan_case_fini(plan_case *c) {
 }
 
 bool plan_case_fits(const plan_case *c) {
-    if (c->pinned_bytes > 0 && plan_case_plan(c)->pinned_bytes > c->pinned_bytes) return false;
+    if (plan_case_plan(c)->pinned_bytes > c->pinned_bytes) return false;
     return c->budget_bytes == 0 || c->r.minimum_bytes <= c->budget_bytes;
 }
 
@@ -153,8 +152,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     }
     if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
     if (c->facts) print_prediction(file, c);
-    if (c->pinned_bytes > 0 && plan->pinned_bytes > c->pinned_bytes)
-        fprintf(file, "  %-22s no: more than --pinned\n", "fits pinned memory");
+    if (plan->pinned_bytes > c->pinned_bytes)
+        fprintf(file, "  %-22s no: more than --pinned%s\n", "fits pinned memory", mm_plan_pinned_hint(plan));
     if (c->budget_bytes > 0) fprintf(file, "  %-22s %s\n", "fits the budget", plan_case_fits(c) ? "yes" : "no");
     if (by_kind) print_segments(file, &c->account);
 }

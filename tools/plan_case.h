@@ -14,8 +14,9 @@ typedef struct plan_case {
     const char *net;           /* as the user named it */
     const facts_source *facts; /* borrowed; NULL: no times */
     target target;
-    int64_t batch, budget_bytes, pinned_bytes; /* budget, pinned 0: no limit */
-    bool searched;                             /* `batch` is found.batch, the largest that fits; 1 if none fits */
+    int64_t batch, budget_bytes; /* budget 0: no limit */
+    int64_t pinned_bytes;        /* INT64_MAX: no limit */
+    bool searched;               /* `batch` is found.batch, the largest that fits; 1 if none fits */
     max_batch found;
     /* set by plan_case_init */
     requirement r;

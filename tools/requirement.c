@@ -60,7 +60,7 @@ mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned
 }
 
 mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes) {
-    if (pinned_bytes == 0 || r->planned.plan->pinned_bytes <= pinned_bytes) return MM_OK;
+    if (r->planned.plan->pinned_bytes <= pinned_bytes) return MM_OK;
     MM_TRY(requirement_limit(r, 0, pinned_bytes, 0));
     r->minimum_bytes = r->planned.plan->peak_bytes;
     return MM_OK;

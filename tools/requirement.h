@@ -35,7 +35,7 @@ MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,
                                        int64_t staged_bytes);
 
-/* Plans anew if the plan takes more pinned memory than this (0: no limit), and updates minimum_bytes. If the policy
+/* Plans anew if the plan takes more pinned memory than this, and updates minimum_bytes. If the policy
  * cannot do with less, the plan still takes more. */
 MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_bytes);
 

@@ -70,9 +70,10 @@ void session_memory_end(session *s) {
 /* By what the plan at hand takes. */
 static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s", plan->policy,
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s%s", plan->policy,
                        MM_SIZE_TOLD(plan->pinned_bytes), MM_SIZE_TOLD(s->pinned_most_bytes),
-                       s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it");
+                       s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it",
+                       mm_plan_pinned_hint(plan));
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
 }

@@ -80,6 +80,7 @@ static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bo
     *run = (simulated_run){
         .peak_bytes = plan->peak_bytes, .stash_bytes = plan->stash_bytes, .pinned_bytes = plan->pinned_bytes};
     run->nodes_hash = hash_nodes(plan, planned->facts);
+    run->pinned_hint = mm_plan_pinned_hint(plan);
     run->fits = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
     mm_graph_step_name(plan->graph, plan->peak_step, run->holder, sizeof run->holder);
     if (!timed) return MM_OK;

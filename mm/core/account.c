@@ -190,14 +190,12 @@ void mm_account_fini(mm_account *account) {
 }
 
 mm_pool_sums mm_account_pools(const mm_plan *plan) {
-    mm_pool_sums sums = {0};
+    mm_pool_sums sums = {.spill_bytes = mm_plan_spill_bytes(plan)};
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (s->content != MM_CONTENT_POOL) continue;
-        const int64_t spill = s->spill < 0 ? 0 : plan->segments[s->spill].bytes;
         sums.bound_bytes +=
             s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* a spill's bytes are added as its own */
-        sums.spill_bytes += spill;
         *(s->pinned ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
     }
     sums.pinned_bytes -= sums.spill_bytes;

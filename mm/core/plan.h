@@ -286,6 +286,12 @@ static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { re
 /* The nodes of the last forward and of the first backward step; -1: there is none. */
 void mm_plan_turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out);
 
+/* Bytes of the spills of the plan's pools. */
+int64_t mm_plan_spill_bytes(const mm_plan *plan);
+
+/* What else a user can do who has too little pinned memory for the plan, for the end of a message; "": nothing. */
+const char *mm_plan_pinned_hint(const mm_plan *plan);
+
 /* Live bytes by category at a node, base and external tensors included (the latter as feature maps). */
 void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGORIES]);
 

@@ -107,6 +107,46 @@ static void without_pinned_memory_the_pool_has_room_for_all(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* With less than the spill: what does not fit there lies on the device, where that fits the budget. */
+static void a_spill_takes_no_more_than_the_pinned_memory(void **state) {
+    (void)state;
+    static const char spec[] = "rules:*=compress(zfp:rate=8),when=always";
+    enum { SPILL = MAPS * (BOUND - RESERVE) + MM_CHUNK_BYTES, LESS = SPILL - UNIT };
+    mm_graph *graph = row(false);
+    mm_facts *facts = body_facts(graph);
+    const mm_segment *pools[3];
+    mm_plan *p = plan(graph, facts, spec, INT64_MAX, LESS);
+    assert_int_equal(find_pools(p, pools), 2);
+    assert_int_equal(pools[1]->bytes, LESS / MM_ALIGN * MM_ALIGN);
+    assert_int_equal(pools[0]->bytes + pools[1]->bytes, MAPS * BOUND + MM_CHUNK_BYTES);
+    assert_true(p->pinned_bytes <= LESS);
+    const int64_t peak = p->peak_bytes;
+    mm_plan_destroy(p);
+    p = plan(graph, facts, spec, INT64_MAX, MM_CHUNK_BYTES); /* not even one chunk besides the slack */
+    assert_int_equal(find_pools(p, pools), 1);
+    assert_int_equal(pools[0]->bytes, MAPS * BOUND);
+    mm_plan_destroy(p);
+    /* It does not fit the budget: the plan has its reserve, and is refused for its pinned memory. */
+    const mm_limits limits = {.device_bytes = peak - 1, .pinned_bytes = LESS};
+    p = plan(graph, facts, spec, limits.device_bytes, limits.pinned_bytes);
+    assert_int_equal(find_pools(p, pools), 2);
+    assert_int_equal(pools[0]->bytes, MAPS * RESERVE);
+    assert_int_equal(mm_plan_spill_bytes(p), SPILL);
+    assert_int_equal(mm_plan_fits(p, &limits), MM_ERR_INFEASIBLE);
+    char told[64];
+    snprintf(told, sizeof told, "needs %d bytes", SPILL);
+    assert_says(told);
+    assert_says("with reserve=100");
+    mm_plan_destroy(p);
+    /* Beside swapped maps the spill has what they leave. */
+    p = plan(graph, facts, "rules:conv2=swap;*=compress(zfp:rate=8),when=always", INT64_MAX, MAP * UNIT + LESS / 2);
+    assert_int_equal(find_pools(p, pools), 2);
+    assert_true(p->pinned_bytes <= MAP * UNIT + LESS / 2 && p->pinned_bytes > MAP * UNIT);
+    mm_plan_destroy(p);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 static void swapped_codes_are_encoded_into_pinned_memory(void **state) {
     (void)state;
     mm_graph *graph = row(false);
@@ -153,13 +193,16 @@ static void plans_with_pools_compute_the_same(void **state) {
     (void)state;
     static const struct {
         const char *spec;
-        bool pinned;
+        int64_t device_bytes, pinned_bytes;
     } cases[] = {
-        {"rules:*=compress(test-variable),when=always", true},
-        {"rules:*=compress(test-variable),when=always", false},
-        {"rules:*=compress-swap(test-variable),when=always", true},
-        {"rules:conv=compress(test-variable);relu=compress-swap(test-variable);*=swap,when=always,depth=4", true},
-        {"rules:*=compress(test-variable)", true},
+        {"rules:*=compress(test-variable),when=always", 1, INT64_MAX},
+        {"rules:*=compress(test-variable),when=always", INT64_MAX, 0},
+        {"rules:*=compress(test-variable),when=always", INT64_MAX, 3 * MM_CHUNK_BYTES},
+        {"rules:*=compress-swap(test-variable),when=always", 1, INT64_MAX},
+        {"rules:conv=compress(test-variable);relu=compress-swap(test-variable);*=swap,when=always,depth=4", 1,
+         INT64_MAX},
+        {"rules:*=compress(test-variable)", 1, INT64_MAX},
+        {"rules:*=compress(test-variable)", 1, 2 * MM_CHUNK_BYTES},
     };
     int bodies = 0, spills = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -171,7 +214,7 @@ static void plans_with_pools_compute_the_same(void **state) {
         mm_facts_put_least_workspace_first(facts); /* the one that steps of random graphs compute with */
         const uint64_t expected = random_graph_reference(graph, seed, 2);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            mm_plan *p = plan(graph, facts, cases[i].spec, 1, cases[i].pinned ? INT64_MAX : 0);
+            mm_plan *p = plan(graph, facts, cases[i].spec, cases[i].device_bytes, cases[i].pinned_bytes);
             for (int order = PLAN_ORDER_ISSUE; order <= PLAN_ORDER_RANDOM; order++)
                 if (plan_run(p, facts, seed, 2, order, seed) != expected)
                     fail_msg("%s goes wrong on %s", cases[i].spec, mm_graph_name(graph));
@@ -192,6 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_lie_in_one_pool_with_a_spill),
         cmocka_unit_test(without_pinned_memory_the_pool_has_room_for_all),
+        cmocka_unit_test(a_spill_takes_no_more_than_the_pinned_memory),
         cmocka_unit_test(swapped_codes_are_encoded_into_pinned_memory),
         cmocka_unit_test(codes_of_variable_size_are_not_allocated_at_run_time),
         cmocka_unit_test(plans_with_pools_compute_the_same),

@@ -110,8 +110,11 @@ pinned_memory_can_be_limited_() {
     (($(value row.json minimum_bytes) > least && $(value row.json pinned_bytes) <= pinned / 2)) || fail "$(<row.json)"
     expect 0 "${swap[@]}" --pinned 1 --json row.json
     [[ $(value row.json minimum_bytes) == "$liveness" ]] || fail "$(<row.json)"
-    expect 1 plan --net resnet8 --batch 8 --policy swap:when=always --pinned 1
+    expect 0 "${swap[@]}" --pinned 0 --json row.json
+    [[ $(value row.json minimum_bytes) == "$liveness" ]] || fail "$(<row.json)"
+    expect 1 plan --net resnet8 --batch 8 --policy swap:when=always --pinned 0
     says out "more than --pinned"
+    says err "of pinned memory; its limit is 0 bytes"
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --json more.json
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --pinned 1MiB --json less.json
     (($(value less.json batch) < $(value more.json batch) && $(value less.json pinned_bytes) <= 1 << 20)) ||
