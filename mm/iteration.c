@@ -81,6 +81,7 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
 
 void mm_iteration_note_end(mm_manager *m, mm_ready *r) {
     r->has_run = true;
+    m->number++;
     pthread_mutex_lock(&m->lock);
     m->iterations++;
     pthread_mutex_unlock(&m->lock);

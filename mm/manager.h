@@ -63,6 +63,7 @@ struct mm_manager {
     int64_t most_touched;    /* touched bytes in all, counted before memory was last taken back */
     mm_state state;          /* of the session (states.h) */
     mm_iteration now;        /* the iteration under way */
+    int64_t number;          /* of the next iteration (mm_iteration_number_set) */
     const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */
     int64_t ceiling_bytes;   /* limit of plans, lowered when memory runs out in an iteration; INT64_MAX: none */
     pthread_mutex_t lock;    /* guards the figures below, which any thread may ask for */

@@ -441,8 +441,7 @@ MM_API MM_CHECKED mm_status mm_persistent_set(mm_manager *manager, const char *n
  * read values are under way at a time: beginning one more waits. */
 #define MM_VALUES "mm.values"
 enum {
-    /* Offset of the iteration's number, an int64_t in the CPU's byte order: how many iterations the manager ended
-     * before (mm_stats.iterations). */
+    /* Offset of the iteration's number (mm_iteration_number_set), an int64_t in the CPU's byte order. */
     MM_VALUES_ITERATION = 0,
     MM_VALUES_OWN = 8, /* offset of the caller's values, which are zero at first */
     MM_VALUES_MOST = 4096,
@@ -452,6 +451,13 @@ enum {
  * it between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES. MM_ERR_INVALID: bytes outside
  * the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
 MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
+
+/* Sets the number of the next iteration. Each iteration that ends, of whatever graph, makes it one more; it begins with
+ * 0. Steps can read it (MM_VALUES_ITERATION), and codecs that round at random are keyed by it. So a loop that loads a
+ * state sets the number that the state had, and a loop that also evaluates, or runs an iteration again, sets it before
+ * each iteration: then a resumed run rounds as one that never stopped. Does not wait. Between iterations only.
+ * MM_ERR_INVALID: a negative number. */
+MM_API MM_CHECKED mm_status mm_iteration_number_set(mm_manager *manager, int64_t number);
 
 /* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared
  * graph is planned anew around it. Between iterations only. MM_ERR_INFEASIBLE: a graph would no longer fit under the

@@ -21,7 +21,7 @@ static mm_status send(mm_manager *m) {
     mm_mirror *mirror;
     MM_TRY(find_mirror(m, &mirror));
     if (!mirror) return MM_OK;
-    memcpy(mm_mirror_data(mirror), &m->iterations, sizeof m->iterations);
+    memcpy(mm_mirror_data(mirror), &m->number, sizeof m->number);
     return mm_mirror_send(mirror, mm_dispatch_compute(m->dispatch));
 }
 
@@ -33,6 +33,14 @@ mm_status mm_manager_send_values(mm_manager *m, const char *call) {
     (void)settled; /* the same failure, or what came of it */
     mm_stream_reset(mm_dispatch_compute(m->dispatch));
     return mm_failure_tell(&failure);
+}
+
+mm_status mm_iteration_number_set(mm_manager *m, int64_t number) {
+    static const char call[] = "mm_iteration_number_set";
+    MM_TRY(mm_manager_check_idle(m, call));
+    if (number < 0) return mm_fail(MM_ERR_INVALID, "%s: %lld: must be 0 or more", call, (long long)number);
+    m->number = number;
+    return MM_OK;
 }
 
 mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t bytes) {

@@ -205,6 +205,7 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
+    MM_TRY(mm_iteration_number_set(s->manager, s->iteration)); /* evaluations are not counted */
     int64_t host = host_ns(s, exec);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));

@@ -131,6 +131,23 @@ static void each_iteration_sees_its_own_values(void **state) {
     }
 }
 
+/* As a loop that has loaded a state does. Iterations on their way keep their numbers. */
+static void numbers_go_on_from_the_one_that_is_set(void **state) {
+    (void)state;
+    for (follow how = DRAINED; how < FOLLOWS; how++) {
+        fixture f;
+        start(&f, (mm_options){.issue = MM_ISSUE_INLINE, .delay_seed = 3, .delay_max_ns = 300000});
+        for (int i = 0; i < 6; i++) {
+            if (i % 3 == 0) assert_int_equal(mm_iteration_number_set(f.m, INT64_C(5000000000) * (1 + i)), MM_OK);
+            assert_int_equal(iterate(&f, how, false), MM_OK);
+        }
+        assert_int_equal(mm_manager_sync(f.m), MM_OK);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(entry_at(&f, i).iteration, INT64_C(5000000000) * (1 + i / 3 * 3) + i % 3);
+        finish(&f);
+    }
+}
+
 static void a_part_of_the_values_is_set_and_the_rest_stays(void **state) {
     (void)state;
     fixture f;
@@ -167,7 +184,10 @@ static void what_is_not_the_callers_is_refused(void **state) {
     REFUSED(MM_ERR_INVALID, "are those from 8 to 16", mm_values_set(f.m, MM_VALUES_OWN, &one, -1));
     REFUSED(MM_ERR_INVALID, "data is NULL", mm_values_set(f.m, MM_VALUES_OWN, NULL, 4));
     REFUSED(MM_ERR_INVALID, "is set by mm_values_set", mm_persistent_set(f.m, MM_VALUES, 8, &one, 4));
+    REFUSED(MM_ERR_INVALID, "-1: must be 0 or more", mm_iteration_number_set(f.m, -1));
+    REFUSED(MM_ERR_INVALID, "mm_iteration_number_set", mm_iteration_number_set(NULL, 1));
     assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
+    REFUSED(MM_ERR_ORDER, "mm_iteration_number_set", mm_iteration_number_set(f.m, 1));
     REFUSED(MM_ERR_ORDER, "mm_values_set", mm_values_set(f.m, MM_VALUES_OWN, &one, 4));
     finish(&f);
 }
@@ -198,6 +218,7 @@ static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_iteration_sees_its_own_values),
+        cmocka_unit_test(numbers_go_on_from_the_one_that_is_set),
         cmocka_unit_test(a_part_of_the_values_is_set_and_the_rest_stays),
         cmocka_unit_test(what_is_not_the_callers_is_refused),
         cmocka_unit_test(a_failure_on_the_way_is_told_once_and_values_go_on),
