@@ -2,8 +2,8 @@
 
 #include <math.h>
 
+#include "mm/core/philox.h"
 #include "nets/net_ops.h"
-#include "nets/philox.h"
 
 /* FNV-1a: tells the parameters' random numbers apart. */
 static uint64_t hash_name(const char *name) {
@@ -19,7 +19,7 @@ typedef struct source {
 static void draw(const source *s, uint64_t block, double uniform_out[4]) {
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), s->stream[0], s->stream[1]};
     uint32_t words[4];
-    nets_philox(s->key, counter, words);
+    mm_philox(s->key, counter, words);
     for (int i = 0; i < 4; i++) uniform_out[i] = ((double)words[i] + 0.5) / 4294967296.0;
 }
 

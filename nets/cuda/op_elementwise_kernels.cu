@@ -1,8 +1,8 @@
 /* ReLU, sums and dropout: element by element, so in place or not is the same. */
-#define NETS_PHILOX_FUNCTION static __device__ inline
+#define MM_PHILOX_FUNCTION static __device__ inline
 
+#include "mm/core/philox.h"
 #include "nets/cuda/vector.h"
-#include "nets/philox.h"
 
 enum { CHUNK = 4 * AT_ONCE * THREADS };
 
@@ -67,7 +67,7 @@ struct drop {
         const uint32_t key[2] = {how.rng[0], how.rng[1]};
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), how.layer, how.rng[2]};
         uint32_t words[4];
-        nets_philox(key, counter, words);
+        mm_philox(key, counter, words);
         vec<V> v;
         load(in + i, &v);
         const int first = V == 4 ? 0 : (int)(i % 4);

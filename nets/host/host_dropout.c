@@ -2,9 +2,9 @@
  * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). */
 #include <stdlib.h>
 
+#include "mm/core/philox.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
-#include "nets/philox.h"
 
 typedef struct dropout_op {
     nets_op base;
@@ -30,7 +30,7 @@ static void drop(const void *ctx, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i += 4) {
         uint64_t block = (uint64_t)i / 4;
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), d->layer, d->rng[2]};
-        nets_philox(key, counter, words);
+        mm_philox(key, counter, words);
         int n = to - i < 4 ? (int)(to - i) : 4;
         for (int k = 0; k < n; k++) d->out[i + k] = words[k] < op->threshold ? 0 : d->in[i + k] * op->scale;
     }

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "mm/core/philox.h"
 #include "nets/host/channels.h"
-#include "nets/philox.h"
 
 /* Lines with and without rests of vectors; elements that end within a line and within a mask's word. */
 static const struct {
@@ -23,7 +23,7 @@ static void fill(float *out, int64_t n, uint32_t seed) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
         uint32_t words[4];
-        nets_philox(key, counter, words);
+        mm_philox(key, counter, words);
         out[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
     }
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "nets/philox.h"
+#include "mm/core/philox.h"
 #include "tests/nets/op_rig.h"
 
 static const int64_t X[4] = {4, 25, 25, 10};
@@ -37,7 +37,7 @@ static void philox_gives_the_published_words(void **state) {
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint32_t out[4];
-        nets_philox(known[i].key, known[i].counter, out);
+        mm_philox(known[i].key, known[i].counter, out);
         assert_memory_equal(out, known[i].out, sizeof out);
     }
 }

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "mm/core/philox.h"
 #include "nets/net_ops.h"
-#include "nets/philox.h"
 #include "tests/nets/algorithms_file.h"
 
 /* What rigs are made on; a test program runs its tests one after another. */
@@ -207,7 +207,7 @@ void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed) {
     for (int64_t i = 0; i < op_rig_elems(rig, role); i++) {
         const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
         uint32_t words[4];
-        nets_philox(key, counter, words);
+        mm_philox(key, counter, words);
         out[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
     }
 }

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "mm/core/graph.h"
+#include "mm/core/philox.h"
 #include "nets/init.h"
-#include "nets/philox.h"
 
 static void *allocate(int64_t bytes) {
     void *data = aligned_alloc(256, (size_t)(bytes + 511) / 256 * 256);
@@ -216,11 +216,11 @@ void ref_batch(const nets_net *net, int64_t n, uint32_t seed, float **images_out
     const uint32_t key[2] = {seed, 99};
     uint32_t words[4];
     for (int64_t i = 0; i < elems; i++) {
-        nets_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
+        mm_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
         images[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
     }
     for (int64_t i = 0; i < n_labels; i++) {
-        nets_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);
+        mm_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);
         labels[i] = (int32_t)(words[0] % (uint32_t)nets_net_classes(net));
     }
     *images_out = images;

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
+#include "mm/core/philox.h"
 #include "mm/core/plan.h"
 #include "mm/device/device.h"
 #include "mm/planning.h"
-#include "nets/philox.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 
@@ -43,11 +43,11 @@ static void take_net(suite_net *s, const char *device, nets_net *net, int64_t ba
     s->labels = malloc((size_t)labels * sizeof *s->labels);
     assert_true(s->images && s->labels);
     for (int64_t i = 0; i < elems; i++) {
-        nets_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
+        mm_philox(key, (const uint32_t[4]){(uint32_t)i, 0, 0, 0}, words);
         s->images[i] = (float)((double)words[0] / 2147483648.0 - 1.0);
     }
     for (int64_t i = 0; i < labels; i++) {
-        nets_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);
+        mm_philox(key, (const uint32_t[4]){(uint32_t)i, 1, 0, 0}, words);
         s->labels[i] = (int32_t)(words[0] % (uint32_t)nets_net_classes(s->net));
     }
 }

@@ -1,16 +1,16 @@
 /* Philox4x32-10, a counter-based random number generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011. The same key and counter give the same four words on every device, so a dropout that is recomputed needs no
+ * SC 2011. The same key and counter give the same four words on every device, so what is recomputed or encoded again needs no
  * stored numbers. */
-#ifndef NETS_PHILOX_H
-#define NETS_PHILOX_H
+#ifndef MM_CORE_PHILOX_H
+#define MM_CORE_PHILOX_H
 
 #include <stdint.h>
 
-#ifndef NETS_PHILOX_FUNCTION
-#define NETS_PHILOX_FUNCTION static inline /* .cu files define it with __device__ */
+#ifndef MM_PHILOX_FUNCTION
+#define MM_PHILOX_FUNCTION static inline /* .cu files define it with __device__ */
 #endif
 
-NETS_PHILOX_FUNCTION void nets_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]) {
+MM_PHILOX_FUNCTION void mm_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4]) {
     uint32_t k0 = key[0], k1 = key[1];
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     for (int round = 0; round < 10; round++) {
