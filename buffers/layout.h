@@ -13,9 +13,10 @@ typedef struct mm_interval {
 } mm_interval;
 
 typedef enum mm_layout_algorithm {
-    MM_LAYOUT_MODNN, /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
-    MM_LAYOUT_QUICK, /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
-    MM_LAYOUT_BEST,  /* the same with a longer search */
+    MM_LAYOUT_MODNN,  /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
+    MM_LAYOUT_QUICK,  /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
+    MM_LAYOUT_BEST,   /* the same with a longer search */
+    MM_LAYOUT_GROUPS, /* CNTK's static allocator: the largest first, in groups of items that are never alive together */
 } mm_layout_algorithm;
 
 /* The most bytes alive at one position, each item rounded up to `align`. No placement is lower. -1 for items that

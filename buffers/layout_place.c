@@ -17,6 +17,7 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
 }
 
 static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, mm_placement *best) {
+    if (algorithm == MM_LAYOUT_GROUPS) return mm_layout_groups(problem, best);
     bool quick = algorithm == MM_LAYOUT_QUICK;
     int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
     int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;

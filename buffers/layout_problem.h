@@ -45,6 +45,9 @@ void mm_layout_problem_fini(mm_layout_problem *problem);
 /* moDNN's placement: in order of first use, exact fit before first fit. */
 MM_CHECKED mm_status mm_layout_modnn(const mm_layout_problem *problem, mm_placement *placement_out);
 
+/* CNTK's placement: the largest first, in groups of boxes that are never alive together. */
+MM_CHECKED mm_status mm_layout_groups(const mm_layout_problem *problem, mm_placement *placement_out);
+
 /* Improves *best by a search, until it reaches the lower bound or `work` is used up. Work counts visited tree nodes,
  * not time, so the result is the same on every machine. A first placement as low as *best replaces it. */
 MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);

@@ -50,6 +50,28 @@ typedef enum mm_fetch {
     MM_FETCH_DEMAND, /* right before the step that needs them */
 } mm_fetch;
 
+/* Which storages share bytes. The first of each is the lean choice; the others are baselines of papers. */
+typedef enum mm_inplace {
+    MM_INPLACE_ON,  /* layers write in place, and equal tensors share storage, where the graph allows it */
+    MM_INPLACE_OFF, /* every tensor has storage of its own while it lives */
+} mm_inplace;
+
+typedef enum mm_placing {
+    MM_PLACING_SEARCHED, /* the best of several placements (MM_LAYOUT_BEST) */
+    MM_PLACING_GROUPS,   /* CNTK's static allocator (MM_LAYOUT_GROUPS) */
+} mm_placing;
+
+typedef enum mm_stashing {
+    MM_STASH_SHARED, /* bytes are used again after a storage's last use, whatever it holds */
+    MM_STASH_APART, /* what waits for the backward pass shares its bytes with nothing (Gist's investigation baseline) */
+} mm_stashing;
+
+typedef struct mm_sharing {
+    mm_inplace inplace;
+    mm_placing layout;
+    mm_stashing stash;
+} mm_sharing;
+
 typedef enum mm_when {
     MM_WHEN_NEEDED, /* act on no more maps than the budget forces (mm_engine_plan_needed) */
     MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
@@ -57,8 +79,8 @@ typedef enum mm_when {
 
 enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own; no policy has any yet */
 
-/* Configuration of the engine, which plans for all policies but the two baselines; theirs is empty. A policy with a
- * planner of its own has its numbers and choices in `own`, and ignores the rest. */
+/* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A policy
+ * with a planner of its own has its numbers and choices in `own`, and ignores the rest. */
 typedef struct mm_engine_config {
     mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;
@@ -72,6 +94,7 @@ typedef struct mm_engine_config {
                         unoptimised workflow) */
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
     mm_when when;
+    mm_sharing sharing;
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;
 

@@ -332,7 +332,7 @@ static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine
                   .pinned_bytes = survey->limits->pinned_bytes,
                   .pools = {.pool = {{.segment = -1}, {.segment = -1}}},
                   .first_again = INT_MAX};
-    MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, true));
+    MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
     mm_status status = engine_init(e, survey->graph);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
     if (status == MM_OK) status = build(e);
@@ -346,7 +346,7 @@ mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *c
     engine e;
     mm_bounds ignored;
     MM_TRY(engine_make(&e, survey, config, selection, &ignored));
-    e.schedule.layout = layout;
+    if (config->sharing.layout == MM_PLACING_SEARCHED) e.schedule.layout = layout;
     mm_status status = mm_schedule_finish(&e.schedule, plan_out);
     engine_fini(&e);
     return status;

@@ -270,7 +270,7 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
         MM_TRY(mm_selector_find(&config->rules[r].selector, survey->graph,
                                 survey->named + (size_t)r * (size_t)mm_graph_layers(survey->graph)));
     MM_TRY(order_tensors(survey));
-    MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, true));
+    MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
     if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
     mm_status status = mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
     mm_schedule_fini(&s);

@@ -47,7 +47,7 @@ static mm_status add_own(mm_fallback *f, const mm_policy *policy) {
     mm_policy same, liveness;
     MM_TRY(mm_policy_copy(policy, &same));
     take(f, "smaller workspaces", &same);
-    if (policy->ops == &mm_policy_naive) {
+    if (policy->ops == &mm_policy_naive || policy->ops == &mm_policy_liveness) {
         MM_TRY(mm_policy_default(&mm_policy_liveness, &liveness));
         take(f, "storage used again", &liveness);
     }

@@ -1,9 +1,12 @@
 /* The two baselines, which keep every feature map from its forward to its backward use.
  *   naive     every tensor has storage of its own, and nothing is freed: the papers' baseline, sum of l_f + sum of l_b
  *   liveness  storage is used again after a tensor's last use, aliases share it, and outputs are written in place where
- *             possible: the lean baseline that other policies are compared with */
+ *             possible: the lean baseline that other policies are compared with. Its options give the less lean ones
+ *             of papers: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's investigation
+ *             baseline */
 #include "mm/core/status.h"
 #include "policies/schedule.h"
+#include "policies/sharing_options.h"
 #include "policies/strategies.h"
 
 static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
@@ -17,8 +20,9 @@ static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
 static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
     (void)config;
+    const mm_sharing none = {.inplace = MM_INPLACE_OFF};
     mm_schedule s;
-    MM_TRY(mm_schedule_init(&s, graph, facts, limits, false));
+    MM_TRY(mm_schedule_init(&s, graph, facts, limits, &none));
     s.workspace_group = mm_schedule_group(&s, MM_REGION_GENERAL, 0);
     mm_status status = s.workspace_group < 0 ? MM_ERR_NOMEM : plan_steps(&s, true, plan_out);
     mm_schedule_fini(&s);
@@ -27,9 +31,8 @@ static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const 
 
 static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                const mm_engine_config *config, mm_plan **plan_out) {
-    (void)config;
     mm_schedule s;
-    MM_TRY(mm_schedule_init(&s, graph, facts, limits, true));
+    MM_TRY(mm_schedule_init(&s, graph, facts, limits, &config->sharing));
     mm_status status = plan_steps(&s, false, plan_out);
     mm_schedule_fini(&s);
     return status;
@@ -41,8 +44,11 @@ const mm_policy_ops mm_policy_naive = {
     .plan = naive_plan,
 };
 
+static const mm_option_desc liveness_options[] = {MM_OPTION_INPLACE, MM_OPTION_LAYOUT, MM_OPTION_STASH, {0}};
+
 const mm_policy_ops mm_policy_liveness = {
     .name = "liveness",
     .summary = "freed after the last use, in place and shared where the graph allows: the lean baseline",
+    .options = liveness_options,
     .plan = liveness_plan,
 };

@@ -40,7 +40,13 @@ static mm_status items_init(const mm_schedule *s, mm_region region, region_items
     return MM_OK;
 }
 
-/* Lifetimes of the groups in issue order; first is -1 if no node uses the group. NULL: out of memory. */
+/* Whether a group that is placed by lifetime waits for the backward pass. */
+static bool waits(const mm_group *g, const mm_interval *life, int last_forward, int first_backward) {
+    return g->region == MM_REGION_GENERAL && first_backward >= 0 && life->first <= last_forward &&
+           life->last >= first_backward;
+}
+
+/* Lifetimes of the groups in issue order. Those that share bytes with nothing live from the first node to the last. first is -1 if no node uses the group. NULL: out of memory. */
 static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     mm_interval *lives = malloc(((size_t)s->n_groups + 1) * sizeof *lives);
     if (!lives) return NULL;
@@ -53,8 +59,12 @@ static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
         if (life->first < 0 || segment->first_node < life->first) life->first = segment->first_node;
         if (segment->last_node > life->last) life->last = segment->last_node;
     }
-    for (int g = 0; keep_all && g < s->n_groups; g++)
-        if (lives[g].first >= 0) lives[g].first = 0, lives[g].last = s->plan->n_nodes - 1;
+    int last_forward, first_backward;
+    mm_plan_turning_point(s->plan, &last_forward, &first_backward);
+    for (int g = 0; g < s->n_groups; g++)
+        if (lives[g].first >= 0 &&
+            (keep_all || (s->apart && waits(&s->groups[g], &lives[g], last_forward, first_backward))))
+            lives[g].first = 0, lives[g].last = s->plan->n_nodes - 1;
     return lives;
 }
 

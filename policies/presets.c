@@ -21,6 +21,7 @@
 #include <stddef.h>
 
 #include "policies/engine.h"
+#include "policies/sharing_options.h"
 #include "policies/strategies.h"
 
 #define FIELD(name) .field = offsetof(mm_engine_config, name)
@@ -109,6 +110,9 @@ static const mm_option_desc rules_options[] = {
     MODE("cost"),
     DEPTH,
     BUFFERS,
+    MM_OPTION_INPLACE,
+    MM_OPTION_LAYOUT,
+    MM_OPTION_STASH,
     WHEN,
     {0},
 };

@@ -70,12 +70,14 @@ static int32_t *filled(size_t n, int32_t value) {
 }
 
 mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                           bool share) {
+                           const mm_sharing *sharing) {
+    const bool share = sharing->inplace == MM_INPLACE_ON;
     memset(s, 0, sizeof *s);
     s->graph = graph;
     s->facts = facts;
     s->workspace_group = -1;
-    s->layout = MM_LAYOUT_BEST;
+    s->layout = sharing->layout == MM_PLACING_GROUPS ? MM_LAYOUT_GROUPS : MM_LAYOUT_BEST;
+    s->apart = sharing->stash == MM_STASH_APART;
     MM_TRY(mm_plan_create(graph, limits, &s->plan));
     size_t n = (size_t)mm_graph_tensors(graph);
     s->last_step = filled(n, -1);

@@ -34,16 +34,17 @@ typedef struct mm_schedule {
     mm_group *groups;
     int n_groups, group_capacity;
     mm_layout_algorithm layout; /* for regions that are placed by lifetime */
+    bool apart;                 /* MM_STASH_APART */
     int32_t workspace_group;    /* one for all steps; -1: each step has its own */
     /* after mm_schedule_close */
     struct mm_interval *lives;        /* per group: its lifetime, and its offset in its region */
     int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
 } mm_schedule;
 
-/* Begins a plan. share: use aliases, and write outputs in place over inputs that no later step needs. Borrows graph and
- * facts. MM_ERR_NOMEM. */
+/* Begins a plan, with aliases and in-place pairs of outputs with inputs that no later step needs, if `sharing` has them.
+ * Borrows graph and facts. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_facts *facts,
-                                      const mm_limits *limits, bool share);
+                                      const mm_limits *limits, const mm_sharing *sharing);
 void mm_schedule_fini(mm_schedule *schedule);
 
 /* Undoes an in-place pair: `tensor` gets storage of its own. */

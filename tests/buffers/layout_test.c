@@ -108,6 +108,39 @@ static void best_is_below_modnn_where_order_matters(void **state) {
     assert_int_equal(place(items, 3, MM_LAYOUT_BEST, 1), 50);
 }
 
+/* A place is not split: two small items that live together do not both take that of the large one before them. */
+static void groups_are_as_large_as_their_largest_item(void **state) {
+    (void)state;
+    mm_interval items[] = {
+        {.bytes = 10, .first = 1, .last = 2},
+        {.bytes = 30, .first = 0, .last = 0},
+        {.bytes = 20, .first = 2, .last = 3},
+        {.bytes = 10, .first = 1, .last = 1},
+    };
+    assert_int_equal(place(items, 4, MM_LAYOUT_GROUPS, 1), 40);
+    assert_int_equal(items[1].offset, 0);
+    assert_int_equal(items[2].offset, 0); /* before the first of 10, which it lives together with */
+    assert_int_equal(items[0].offset, 30);
+    assert_int_equal(items[3].offset, 0);
+    assert_int_equal(place(items, 4, MM_LAYOUT_BEST, 1), 30);
+}
+
+/* Gist's example (Figure 7), in its MB: X is needed again at the end. Encoded, it leaves its place to others. */
+static void groups_are_those_of_gists_example(void **state) {
+    (void)state;
+    mm_interval kept[] = {{.bytes = 10, .first = 0, .last = 9},
+                          {.bytes = 8, .first = 1, .last = 2},
+                          {.bytes = 6, .first = 3, .last = 4},
+                          {.bytes = 4, .first = 5, .last = 6},
+                          {.bytes = 2, .first = 7, .last = 8}};
+    mm_interval coded[] = {{.bytes = 10, .first = 0, .last = 0}, {.bytes = 2, .first = 0, .last = 9},
+                           {.bytes = 10, .first = 9, .last = 9}, {.bytes = 8, .first = 1, .last = 2},
+                           {.bytes = 6, .first = 3, .last = 4},  {.bytes = 4, .first = 5, .last = 6},
+                           {.bytes = 2, .first = 7, .last = 8}};
+    assert_int_equal(place(kept, 5, MM_LAYOUT_GROUPS, 1), 18);
+    assert_int_equal(place(coded, 7, MM_LAYOUT_GROUPS, 1), 12);
+}
+
 static void make_random(pattern_items *out) {
     int n = 1 + random_below(&out->random, 40), positions = 1 + random_below(&out->random, 30);
     int64_t largest = INT64_C(1) << random_below(&out->random, 24);
@@ -134,6 +167,9 @@ static void random_items_never_overlap_and_best_is_never_above_modnn(void **stat
         int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, align);
         assert_valid(items.items, items.n, align, best);
         assert_true(bound <= best && best <= modnn);
+        int64_t groups = place(items.items, items.n, MM_LAYOUT_GROUPS, align);
+        assert_valid(items.items, items.n, align, groups);
+        assert_true(bound <= groups);
         pattern_fini(&items);
     }
 }
@@ -212,6 +248,8 @@ static void ten_thousand_items_are_placed(void **state) {
     int64_t best = place(items.items, items.n, MM_LAYOUT_BEST, ALIGN);
     assert_valid(items.items, items.n, ALIGN, best);
     assert_true(best <= modnn);
+    int64_t groups = place(items.items, items.n, MM_LAYOUT_GROUPS, ALIGN);
+    assert_valid(items.items, items.n, ALIGN, groups);
     pattern_fini(&items);
 }
 
@@ -223,6 +261,8 @@ int main(void) {
         cmocka_unit_test(modnn_prefers_the_exact_fit),
         cmocka_unit_test(modnn_takes_the_first_fit_otherwise),
         cmocka_unit_test(best_is_below_modnn_where_order_matters),
+        cmocka_unit_test(groups_are_as_large_as_their_largest_item),
+        cmocka_unit_test(groups_are_those_of_gists_example),
         cmocka_unit_test(random_items_never_overlap_and_best_is_never_above_modnn),
         cmocka_unit_test(placement_is_the_same_every_time),
         cmocka_unit_test(training_lifetimes_are_within_one_percent_of_the_bound_on_average),

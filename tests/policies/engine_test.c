@@ -39,7 +39,7 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("conv=compress(0123456789012345678901234567890123456789012345678901234567890123456789)", "conv=compress",
            "longer than 63 characters");
     refuse("*=swap,depth=0", "depth=0", "from 1");
-    refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, when");
+    refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, inplace, layout, stash, when");
 }
 
 static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
@@ -68,6 +68,7 @@ static void good_rules_are_taken_with_or_without_their_key(void **state) {
         "rules:bn-relu=recompute;relu=swap;bn=swap;conv=compress(raw);conv=compress(zfp);conv=swap",
         "rules:conv-in=keep;conv=keep;*-in=recompute;*=recompute;*=swap",
         "rules:*=swap;",
+        "rules:*=swap,inplace=off,layout=groups,stash=apart",
         "rules:layer1.*.conv?=swap;a layer's name-in=keep;*-in=swap",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -260,6 +260,31 @@ static void liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs(
     mm_graph_destroy(graph);
 }
 
+/* Baselines of papers: nothing in place; in groups; what waits for the backward pass apart from all else. */
+static void liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseline(void **state) {
+    (void)state;
+    mm_graph *graph = conv_bn_relu();
+    planned p;
+    plan_terse(&p, graph, "liveness:inplace=off", 0);
+    assert_false(same_place(&p, "b", "r"));
+    assert_false(same_place(&p, "dr", "db"));
+    assert_int_equal(p.plan->stash_bytes, (1 + 4 + 4) * UNIT);
+    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT); /* at relu's backward: both gradients */
+    assert_int_equal(p.plan->live_peak_bytes, p.plan->peak_bytes);
+    planned_done(&p);
+    plan_terse(&p, graph, "liveness:inplace=off,stash=apart", 0);
+    /* x, c and r share with nothing. b, and the gradients dr, db, dc and their places after them, share two places. */
+    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT);
+    const mm_segment *c = segment_of(&p, "c", 0), *x = segment_of(&p, "x", 0);
+    for (int i = mm_graph_persistents(graph); i < p.plan->n_segments; i++) {
+        const mm_segment *s = &p.plan->segments[i];
+        if (s != c) assert_true(s->offset + s->bytes <= c->offset || c->offset + c->bytes <= s->offset);
+        if (s != x) assert_true(s->offset + s->bytes <= x->offset || x->offset + x->bytes <= s->offset);
+    }
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
 static void an_input_that_is_needed_later_is_not_overwritten(void **state) {
     (void)state;
     terse_graph g;
@@ -380,6 +405,7 @@ int main(void) {
         cmocka_unit_test(naive_takes_the_sum_of_all_tensors),
         cmocka_unit_test(naive_has_one_workspace_as_large_as_the_largest),
         cmocka_unit_test(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs),
+        cmocka_unit_test(liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseline),
         cmocka_unit_test(an_input_that_is_needed_later_is_not_overwritten),
         cmocka_unit_test(a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one),
         cmocka_unit_test(a_gradient_that_is_added_to_has_storage_of_its_own),

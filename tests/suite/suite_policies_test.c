@@ -32,6 +32,7 @@ typedef struct suite_policy {
 static const suite_policy POLICIES[] = {
     {"naive", false, false},
     {"liveness", false, false},
+    {"liveness:inplace=off,layout=groups,stash=apart", false, false},
     {"swap", true, false},
     {"swap-async", true, false},
     {"vdnn-all", true, false},

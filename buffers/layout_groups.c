@@ -1,0 +1,51 @@
+/* The placement of CNTK's static allocator (Seide and Agarwal, KDD 2016, as Gist describes it: Jain et al., ISCA 2018,
+ * IV-C). Boxes come by size, the largest first. Each joins the first group of which no member is alive together with it,
+ * or else begins a new group. A group is as large as its first member; groups lie one after the other. So large boxes
+ * share with large ones, but a large place is never split among several small boxes. */
+#include "buffers/layout_problem.h"
+
+#include <stdlib.h>
+
+/* A group's members are a list: `newest`, then `before` of each. */
+typedef struct group {
+    int64_t offset;
+    int32_t newest;
+} group;
+
+static bool is_alive_with_any(const mm_layout_problem *problem, const int32_t *before, const group *g, int32_t box) {
+    const mm_box *b = &problem->boxes[box];
+    for (int32_t i = g->newest; i >= 0; i = before[i])
+        if (problem->boxes[i].first <= b->last && b->first <= problem->boxes[i].last) return true;
+    return false;
+}
+
+static void form_groups(const mm_layout_problem *problem, const int32_t *by_size, int32_t *before, group *groups,
+                        mm_placement *placement) {
+    int32_t n = 0;
+    placement->height = 0;
+    for (int32_t i = 0; i < problem->n; i++) {
+        const int32_t box = by_size[i];
+        int32_t g = 0;
+        while (g < n && is_alive_with_any(problem, before, &groups[g], box)) g++;
+        if (g == n) {
+            groups[n++] = (group){placement->height, -1};
+            placement->height += problem->boxes[box].size;
+        }
+        before[box] = groups[g].newest;
+        groups[g].newest = box;
+        placement->offset[box] = groups[g].offset;
+    }
+}
+
+mm_status mm_layout_groups(const mm_layout_problem *problem, mm_placement *placement_out) {
+    size_t n = (size_t)problem->n;
+    int32_t *by_size = malloc(n * sizeof *by_size), *before = malloc(n * sizeof *before);
+    group *groups = malloc(n * sizeof *groups);
+    mm_status status = by_size && before && groups ? mm_layout_order_boxes(problem, MM_ORDER_SIZE, by_size)
+                                                   : mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
+    if (status == MM_OK) form_groups(problem, by_size, before, groups, placement_out);
+    free(by_size);
+    free(before);
+    free(groups);
+    return status;
+}

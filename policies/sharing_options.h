@@ -1,0 +1,31 @@
+/* Entries of tables of options: which storages share bytes (mm_sharing). */
+#ifndef POLICIES_SHARING_OPTIONS_H
+#define POLICIES_SHARING_OPTIONS_H
+
+#include <stddef.h>
+
+#include "policies/policy.h"
+
+#define MM_OPTION_INPLACE                                                                                              \
+    {                                                                                                                  \
+        .key = "inplace", .fallback = "on", .type = MM_OPTION_CHOICE,                                                  \
+        .field = offsetof(mm_engine_config, sharing.inplace), .choices = "on|off",                                     \
+        .values = {MM_INPLACE_ON, MM_INPLACE_OFF},                                                                     \
+        .help = "layers write in place, and equal tensors share storage; or neither, as in papers"                     \
+    }
+#define MM_OPTION_LAYOUT                                                                                               \
+    {                                                                                                                  \
+        .key = "layout", .fallback = "best", .type = MM_OPTION_CHOICE,                                                 \
+        .field = offsetof(mm_engine_config, sharing.layout), .choices = "best|groups",                                 \
+        .values = {MM_PLACING_SEARCHED, MM_PLACING_GROUPS},                                                            \
+        .help = "places by a search, or as CNTK's static allocator: by size, in groups that do not live together"      \
+    }
+#define MM_OPTION_STASH                                                                                                \
+    {                                                                                                                  \
+        .key = "stash", .fallback = "shared", .type = MM_OPTION_CHOICE,                                                \
+        .field = offsetof(mm_engine_config, sharing.stash), .choices = "shared|apart",                                 \
+        .values = {MM_STASH_SHARED, MM_STASH_APART},                                                                   \
+        .help = "whether maps that wait for the backward pass share bytes (apart: Gist's investigation baseline)"      \
+    }
+
+#endif
