@@ -30,7 +30,7 @@ static mm_status encode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
     MM_TRY(mm_codec_encode(d->execution->codecs[dst->codec], stream, &shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + piece->map_offset, target,
-                           address_or_null(d, node->work), d->counters));
+                           address_or_null(d, node->work), NULL, d->counters));
     if (target != code) MM_TRY(mm_copy_async(stream, code, target, dst->bytes, MM_COPY_DEVICE));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
@@ -48,7 +48,7 @@ static mm_status decode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     MM_TRY(mm_codec_decode(d->execution->codecs[plan->segments[node->src].codec], stream, &shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + piece->stored_offset,
                            (uint8_t *)mm_dispatch_address(d, node->dst) + piece->map_offset,
-                           address_or_null(d, node->work), d->counters));
+                           address_or_null(d, node->work), NULL, d->counters));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
     d->stats.decodes++;

@@ -35,7 +35,7 @@ static mm_status choose_policies(bench *b, const nets_net *net, int64_t batch, p
     for (int i = 0; i < MM_MAX_CODECS && c.codecs[i]; i++) {
         char *policy = p->codec_policies[i];
         snprintf(policy, CODEC_POLICY, "freelunch:codec=%s,eligible=all,when=always", c.codecs[i]->spec);
-        if (c.codecs[i]->ops->flags.gives_value) add_policy(&p->policies, policy);
+        if (c.codecs[i]->flags.gives_value) add_policy(&p->policies, policy);
     }
     collector_fini(&c);
     for (int i = 0; i < p->policies.n; i++) {

@@ -40,17 +40,20 @@ static mm_status add_codec(table *t, const mm_codec_ops *ops, const char *format
     const mm_shape map = {MM_F32, 4, {16, 32, 32, 48}}; /* any of whole blocks */
     char spec[MM_SPEC_CAPACITY];
     mm_codec *codec;
+    mm_body_nominal body;
     int64_t bytes;
     snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
     MM_TRY(mm_codec_create(spec, ops->device, &codec));
-    const mm_status status = mm_codec_bound(codec, &map, &bytes);
+    mm_status status = mm_codec_bound(codec, &map, &bytes);
+    if (status == MM_OK) status = mm_codec_body_nominal(codec, &map, &body);
+    const mm_codec_flags flags = codec->flags;
     mm_codec_destroy(codec);
     MM_TRY(status);
     table_row(t);
     table_cell(t, "%s", spec);
-    table_cell(t, "%s", ops->flags.lossless ? "lossless" : "lossy");
-    table_cell(t, "%s", ops->flags.fixed_size ? "fixed" : "variable");
-    table_cell(t, "%.4g", 8.0 * (double)bytes / (16 * 32 * 32 * 48));
+    table_cell(t, "%s", flags.lossless ? "lossless" : "lossy");
+    table_cell(t, "%s", flags.fixed_size ? "fixed" : "variable");
+    table_cell(t, "%.4g", 8.0 * (double)(bytes + body.typical_bytes) / (16 * 32 * 32 * 48));
     table_cell(t, "%s", first ? ops->summary : "");
     return MM_OK;
 }

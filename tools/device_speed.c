@@ -42,11 +42,11 @@ static mm_status copy_within(bench *b) {
 }
 
 static mm_status encode(bench *b) {
-    return mm_codec_encode(b->codec, b->stream[0], &b->shape, b->block[0], b->block[1], b->scratch, NULL);
+    return mm_codec_encode(b->codec, b->stream[0], &b->shape, b->block[0], b->block[1], b->scratch, NULL, NULL);
 }
 
 static mm_status decode(bench *b) {
-    return mm_codec_decode(b->codec, b->stream[0], &b->shape, b->block[1], b->block[2], b->scratch, NULL);
+    return mm_codec_decode(b->codec, b->stream[0], &b->shape, b->block[1], b->block[2], b->scratch, NULL, NULL);
 }
 
 static mm_status run(bench *b, mm_status (*work)(bench *b), int times, double *seconds_out) {
@@ -78,7 +78,7 @@ static mm_status measure_ways(bench *b, device_codec_speed *speed_out) {
     device_codec_speed speed = {0};
     snprintf(speed.spec, sizeof speed.spec, "%s", b->codec->spec);
     MM_TRY(measure(b, encode, &speed.encode));
-    if (b->codec->ops->flags.gives_value) MM_TRY(measure(b, decode, &speed.decode));
+    if (b->codec->flags.gives_value) MM_TRY(measure(b, decode, &speed.decode));
     *speed_out = speed;
     return MM_OK;
 }

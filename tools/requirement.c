@@ -119,13 +119,16 @@ void requirement_fini(requirement *r) {
 
 bool requirement_is_lossy(const char *policy) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    const mm_codec_ops *codec;
+    mm_codec *codec;
     int n = 0;
+    bool lossy = false;
     if (mm_policy_codecs(policy, specs, &n) != MM_OK) return false;
-    for (int i = 0; i < n; i++)
-        for (size_t c = 0; (codec = mm_codec_table(c)); c++)
-            if (strncmp(codec->name, specs[i], strcspn(specs[i], ":")) == 0 && !codec->flags.lossless) return true;
-    return false;
+    for (int i = 0; i < n && !lossy; i++) {
+        if (mm_codec_create(specs[i], "host", &codec) != MM_OK) continue;
+        lossy = !codec->flags.lossless;
+        mm_codec_destroy(codec);
+    }
+    return lossy;
 }
 
 const char *requirement_mark(const char *policy) { return requirement_is_lossy(policy) ? " (lossy)" : ""; }

@@ -42,6 +42,22 @@ mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *
     return codec->ops->bound(codec, shape, bytes_out);
 }
 
+mm_status mm_codec_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    if (codec->ops->body_bound) return codec->ops->body_bound(codec, shape, bytes_out);
+    int64_t bytes;
+    MM_TRY(mm_codec_bound(codec, shape, &bytes));
+    *bytes_out = 0;
+    return MM_OK;
+}
+
+mm_status mm_codec_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out) {
+    if (codec->ops->body_nominal) return codec->ops->body_nominal(codec, shape, nominal_out);
+    int64_t bytes;
+    MM_TRY(mm_codec_bound(codec, shape, &bytes));
+    *nominal_out = (mm_body_nominal){0};
+    return MM_OK;
+}
+
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape) { return codec->ops->scratch(codec, shape); }
 
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape) {
@@ -50,22 +66,35 @@ int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape) {
     return codec->ops->split(codec, shape);
 }
 
+/* Whether the inputs have what the codec needs. */
+static mm_status check_inputs(const mm_codec *codec, const mm_code_inputs *inputs, bool encode) {
+    const mm_code_body *body = inputs ? inputs->body : NULL;
+    const char *lacks = !codec->flags.fixed_size && !body                        ? "place for its body"
+                        : !codec->flags.fixed_size && encode && !body->record    ? "record of its body"
+                        : codec->flags.reads_bound && !(inputs && inputs->bound) ? "error bound"
+                                                                                 : NULL;
+    if (lacks) return mm_fail(MM_ERR_INVALID, "codec %s: mm_code_inputs has no %s: set it", codec->spec, lacks);
+    return MM_OK;
+}
+
 mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                          void *scratch, mm_codec_counters *counters) {
+                          void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    MM_TRY(check_inputs(codec, inputs, true));
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));
-    mm_status status = codec->ops->encode(codec, stream, shape, src, dst, scratch, counters);
+    mm_status status = codec->ops->encode(codec, stream, shape, src, dst, scratch, inputs, counters);
     mm_device_leave(stream->device, entered);
     return status;
 }
 
 mm_status mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                          void *scratch, mm_codec_counters *counters) {
-    if (!codec->ops->flags.gives_value)
+                          void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    if (!codec->flags.gives_value)
         return mm_fail(MM_ERR_UNSUPPORTED, "codec %s keeps no values to decode", codec->spec);
+    MM_TRY(check_inputs(codec, inputs, false));
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));
-    mm_status status = codec->ops->decode(codec, stream, shape, src, dst, scratch, counters);
+    mm_status status = codec->ops->decode(codec, stream, shape, src, dst, scratch, inputs, counters);
     mm_device_leave(stream->device, entered);
     return status;
 }

@@ -1,5 +1,7 @@
 /* The codec contract: encodes a tensor's elements to a code, and decodes it, on the caller's stream and in the caller's
- * buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every device. */
+ * buffers. encode and decode never allocate and never synchronise. Codes are the same bytes on every device.
+ *
+ * A code has a fixed size, or a head of a fixed size and a body of a size that nobody knows beforehand (code_body.h). */
 #ifndef PIPELINE_CODEC_CODEC_H
 #define PIPELINE_CODEC_CODEC_H
 
@@ -7,6 +9,7 @@
 
 #include "mm/core/graph.h"
 #include "mm/device/device.h"
+#include "pipeline/codec/code_body.h"
 
 typedef struct mm_codec mm_codec;
 typedef struct mm_codec_ops mm_codec_ops;
@@ -27,37 +30,59 @@ mm_shape mm_codec_shape(const mm_tensor_info *tensor);
  * device. To be read when the tasks are done. */
 typedef struct mm_codec_counters {
     _Atomic int64_t nonfinite_blocks;
+    _Atomic int64_t damaged_chunks; /* CUDA: chunks of codes that could not be read; zeros were decoded instead. On the
+                                       host device the task fails */
 } mm_codec_counters;
+
+/* What encode and decode take beside the map and the code. All may be NULL or 0 where the codec needs none of it. The
+ * struct and the body are read during the call; what they point to, when the task runs. */
+typedef struct mm_code_inputs {
+    const mm_code_body *body; /* NULL: a code of fixed size */
+    const int64_t *iteration; /* in device memory: the iteration's number, key of stochastic rounding; NULL: 0 */
+    const float *bound;       /* in device memory: the error bound of this map; NULL: the spec has it */
+    int32_t tensor;           /* the tensor's number in its graph, key of stochastic rounding */
+} mm_code_inputs;
 
 typedef struct mm_codec_flags {
     bool lossless;    /* the code keeps the elements bit for bit, or, without gives_value, their signs */
-    bool fixed_size;  /* bound is the exact size of every code */
+    bool fixed_size;  /* codes have no body */
     bool gives_value; /* there is a decode */
     bool gives_sign;  /* the code is the mask of MM_FORM_SIGN */
+    bool reads_iteration, reads_bound; /* these of mm_code_inputs */
 } mm_codec_flags;
+
+/* What a body is taken to need where nothing is measured. */
+typedef struct mm_body_nominal {
+    int64_t typical_bytes; /* usually */
+    int64_t reserve_bytes; /* what plans reserve on the device; at least 1 */
+} mm_body_nominal;
 
 struct mm_codec_ops {
     const char *name, *summary; /* name: "zfp"; summary: describes its parameters */
     const char *device;         /* kind of device on whose streams it enqueues */
-    mm_codec_flags flags;
-    const void *own; /* data of the implementation */
+    mm_codec_flags flags;       /* of a codec without parameters */
+    const void *own;            /* data of the implementation */
     /* ops: this struct; params: the spec after the name, "rate=4", or "". Sets codec->spec to the canonical form. */
     mm_status (*create)(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
     /* See mm_codec_format. NULL: no formats. */
     const char *(*format)(const mm_codec_ops *ops, size_t i);
     void (*destroy)(mm_codec *codec);
     mm_status (*bound)(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+    /* See mm_codec_body_bound, mm_codec_body_nominal. NULL: codes have no body. */
+    mm_status (*body_bound)(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+    mm_status (*body_nominal)(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out);
     int64_t (*scratch)(const mm_codec *codec, const mm_shape *shape);
     int64_t (*split)(const mm_codec *codec, const mm_shape *shape); /* NULL: codes cannot be split */
     mm_status (*encode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                        void *scratch, mm_codec_counters *counters);
+                        void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
     mm_status (*decode)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                        void *scratch, mm_codec_counters *counters);
+                        void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
 };
 
 /* The first member of every implementation's struct. Immutable after creation, so any thread may use it. */
 struct mm_codec {
     const mm_codec_ops *ops;
+    mm_codec_flags flags;
     char spec[64]; /* canonical: "zfp:rate=4" */
 };
 
@@ -75,9 +100,13 @@ MM_CHECKED mm_status mm_codec_create(const char *spec, const char *device, mm_co
 /* NULL is legal. */
 void mm_codec_destroy(mm_codec *codec);
 
-/* The largest size of a code of this shape, in bytes; the exact size if fixed_size. MM_ERR_UNSUPPORTED: the codec
- * cannot encode this shape or type. */
+/* The exact size of a code of this shape, or of its head if it has a body, in bytes. MM_ERR_UNSUPPORTED: the codec cannot
+ * encode this shape or type. */
 MM_CHECKED mm_status mm_codec_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+/* The most bytes that the body of a code of this shape takes; 0: codes have none. Errors of mm_codec_bound. */
+MM_CHECKED mm_status mm_codec_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+/* What the body of a code of this shape is taken to need; zeros: codes have none. Errors of mm_codec_bound. */
+MM_CHECKED mm_status mm_codec_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out);
 /* Bytes of scratch that encode and decode need; 0: none. */
 int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
 
@@ -88,11 +117,18 @@ int64_t mm_codec_scratch(const mm_codec *codec, const mm_shape *shape);
 int64_t mm_codec_split(const mm_codec *codec, const mm_shape *shape);
 
 /* Enqueues the encoding. src: dense elements; dst: at least bound bytes, aligned to 256, all of which are written;
- * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. */
+ * scratch: mm_codec_scratch bytes. All must stay valid until the task is done. inputs: NULL for codecs that need none.
+ * Bodies of a pool are encoded on one stream. MM_ERR_INVALID: no body, record or bound where the codec needs one. A body
+ * that has no room in its pool and spill fails the task on the host (MM_ERR_INVALID); on CUDA the caller must have made
+ * sure of the room (mm_plan_check does): what has none is not written. */
 MM_CHECKED mm_status mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                                     void *dst, void *scratch, mm_codec_counters *counters);
-/* Enqueues the decoding. src: the code; dst: receives the elements. MM_ERR_UNSUPPORTED without gives_value. */
+                                     void *dst, void *scratch, const mm_code_inputs *inputs,
+                                     mm_codec_counters *counters);
+/* Enqueues the decoding. src: the code; dst: receives the elements. inputs: the body is where encode had it.
+ * MM_ERR_UNSUPPORTED without gives_value. A code with a body that is damaged fails the task on the host with
+ * MM_ERR_FORMAT, and is counted on CUDA (damaged_chunks); nothing outside the body's memory is read. */
 MM_CHECKED mm_status mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                                     void *dst, void *scratch, mm_codec_counters *counters);
+                                     void *dst, void *scratch, const mm_code_inputs *inputs,
+                                     mm_codec_counters *counters);
 
 #endif

@@ -6,13 +6,19 @@
 
 #include "mm/core/dtype.h"
 
+mm_status mm_codec_new(const mm_codec_ops *ops, size_t bytes, mm_codec **codec_out) {
+    mm_codec *codec = calloc(1, bytes);
+    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec %s: %zu bytes", ops->name, bytes);
+    codec->ops = ops;
+    codec->flags = ops->flags;
+    *codec_out = codec;
+    return MM_OK;
+}
+
 mm_status mm_codec_new_plain(const mm_codec_ops *ops, const char *params, mm_codec **codec_out) {
     if (params[0]) return mm_fail(MM_ERR_INVALID, "codec %s takes no parameter, got '%s'", ops->name, params);
-    mm_codec *codec = calloc(1, sizeof *codec);
-    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec %s: %zu bytes", ops->name, sizeof *codec);
-    codec->ops = ops;
-    snprintf(codec->spec, sizeof codec->spec, "%s", ops->name);
-    *codec_out = codec;
+    MM_TRY(mm_codec_new(ops, sizeof **codec_out, codec_out));
+    snprintf((*codec_out)->spec, sizeof(*codec_out)->spec, "%s", ops->name);
     return MM_OK;
 }
 

@@ -22,6 +22,11 @@ static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_co
     const mm_shape shape = mm_codec_shape(tensor);
     int64_t bytes;
     if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* stays "does not take it" */
+    mm_body_nominal body;
+    if (mm_codec_body_bound(codec, &shape, &facts->body_bound_bytes) != MM_OK) return;
+    if (mm_codec_body_nominal(codec, &shape, &body) != MM_OK) return;
+    facts->body_typical_bytes = body.typical_bytes;
+    facts->body_reserve_bytes = body.reserve_bytes;
     facts->code_bytes = bytes;
     facts->scratch_bytes = mm_codec_scratch(codec, &shape);
     facts->split_rows = split_rows(codec, shape, tensor->bytes, &bytes);
@@ -33,7 +38,7 @@ mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs, 
     mm_facts *facts;
     MM_TRY(mm_facts_create(graph, n_codecs, &facts));
     for (int c = 0; c < n_codecs; c++) {
-        const mm_codec_flags *flags = &codecs[c]->ops->flags;
+        const mm_codec_flags *flags = &codecs[c]->flags;
         facts->codecs[c] = (mm_codec_facts){.lossless = flags->lossless,
                                             .fixed_size = flags->fixed_size,
                                             .gives_value = flags->gives_value,

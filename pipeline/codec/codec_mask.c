@@ -69,8 +69,8 @@ static mm_status mask_run(void *arg) {
 }
 
 static mm_status mask_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     int64_t elems;
     MM_TRY(mm_mask_elems(codec, shape, &elems));
     mask_job job = {.src = src,

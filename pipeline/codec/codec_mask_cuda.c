@@ -4,8 +4,8 @@
 #include "pipeline/codec/mask_cuda.h"
 
 static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     int64_t elems;
     MM_TRY(mm_mask_elems(codec, shape, &elems));
     return mm_cuda_check(mm_mask_cuda_encode(mm_cuda_stream(stream), elems, src, mm_mask_infinity(shape->dtype), dst),

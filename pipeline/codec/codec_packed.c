@@ -85,13 +85,13 @@ static mm_status enqueue(const mm_codec *codec, mm_stream *stream, const mm_shap
 }
 
 mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                                void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch;
+                                void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs;
     return enqueue(codec, stream, shape, true, (packed_job){.src = src, .dst = dst, .counters = counters});
 }
 
 mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                                void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                                void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     return enqueue(codec, stream, shape, false, (packed_job){.src = src, .dst = dst});
 }

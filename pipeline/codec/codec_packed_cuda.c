@@ -5,7 +5,7 @@
 #include "pipeline/codec/packed_codec.h"
 #include "pipeline/codec/packed_cuda.h"
 
-_Static_assert(sizeof(mm_codec_counters) == sizeof(unsigned long long), "kernels count in it");
+_Static_assert(sizeof(_Atomic int64_t) == sizeof(unsigned long long), "kernels count in it");
 
 /* mm_codec_ops.own. */
 typedef struct packed_cuda {
@@ -15,8 +15,8 @@ typedef struct packed_cuda {
 } packed_cuda;
 
 static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch;
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs;
     const packed_cuda *own = codec->ops->own;
     mm_packed_layout layout;
     MM_TRY(mm_packed_layout_of(codec, shape, &layout));
@@ -27,8 +27,8 @@ static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_
 }
 
 static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     const packed_cuda *own = codec->ops->own;
     mm_packed_layout layout;
     MM_TRY(mm_packed_layout_of(codec, shape, &layout));

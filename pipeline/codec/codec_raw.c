@@ -17,8 +17,8 @@ static int64_t raw_split(const mm_codec *codec, const mm_shape *shape) {
 
 /* Both directions. */
 static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                          void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                          void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     int64_t bytes;
     MM_TRY(raw_bound(codec, shape, &bytes));
     return mm_copy_async(stream, dst, src, bytes, MM_COPY_DEVICE);

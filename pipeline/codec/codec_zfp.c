@@ -70,15 +70,15 @@ static mm_status zfp_enqueue(mm_stream *stream, zfp_job job) {
 }
 
 static mm_status zfp_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                            void *scratch, mm_codec_counters *counters) {
-    (void)scratch;
+                            void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs;
     return zfp_enqueue(
         stream, (zfp_job){.codec = codec, .src_elems = src, .dst_code = dst, .shape = *shape, .counters = counters});
 }
 
 static mm_status zfp_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
-                            void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                            void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     return zfp_enqueue(stream, (zfp_job){.codec = codec, .src_code = src, .dst_elems = dst, .shape = *shape});
 }
 

@@ -3,7 +3,7 @@
 #include "pipeline/codec/zfp_codec.h"
 #include "pipeline/codec/zfp_cuda.h"
 
-_Static_assert(sizeof(mm_codec_counters) == sizeof(unsigned long long), "kernels count in it");
+_Static_assert(sizeof(_Atomic int64_t) == sizeof(unsigned long long), "kernels count in it");
 
 /* Whether kernels can count along a dimension of that extent: all of it, and in a block. */
 static bool countable(int64_t extent, int64_t stride) {
@@ -57,8 +57,8 @@ static mm_status cuda_bound(const mm_codec *codec, const mm_shape *shape, int64_
 }
 
 static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch;
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs;
     mm_zfp_layout layout;
     mm_zfp_work work;
     MM_TRY(work_of(codec, shape, &layout, &work));
@@ -67,8 +67,8 @@ static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_
 }
 
 static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters) {
-    (void)scratch, (void)counters;
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch, (void)inputs, (void)counters;
     mm_zfp_layout layout;
     mm_zfp_work work;
     MM_TRY(work_of(codec, shape, &layout, &work));

@@ -1,7 +1,6 @@
 #include "pipeline/codec/packed_codec.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/dtype.h"
@@ -60,14 +59,14 @@ static mm_status parse(const mm_codec_ops *ops, const char *params, int *format,
 mm_status mm_packed_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out) {
     int format = -1, sms = 0;
     MM_TRY(parse(ops, params, &format, &sms));
-    mm_packed_codec *codec = calloc(1, sizeof *codec);
-    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec %s: %zu bytes", ops->name, sizeof *codec);
-    codec->base.ops = ops;
+    mm_codec *base;
+    MM_TRY(mm_codec_new(ops, sizeof(mm_packed_codec), &base));
+    mm_packed_codec *codec = (mm_packed_codec *)base;
     codec->format = format;
     codec->sms = sms;
     int used = snprintf(codec->base.spec, sizeof codec->base.spec, "%s:%s", ops->name, formats_of(ops)[format].name);
     if (sms > 0) snprintf(codec->base.spec + used, sizeof codec->base.spec - (size_t)used, ",sms=%d", sms);
-    *codec_out = &codec->base;
+    *codec_out = base;
     return MM_OK;
 }
 

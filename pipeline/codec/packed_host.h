@@ -42,8 +42,10 @@ bool mm_packed_isa_usable(int i);
 
 /* Members of mm_codec_ops. */
 MM_CHECKED mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
-                                           const void *src, void *dst, void *scratch, mm_codec_counters *counters);
+                                           const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
+                                           mm_codec_counters *counters);
 MM_CHECKED mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
-                                           const void *src, void *dst, void *scratch, mm_codec_counters *counters);
+                                           const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
+                                           mm_codec_counters *counters);
 
 #endif

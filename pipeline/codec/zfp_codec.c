@@ -1,17 +1,15 @@
 #include "pipeline/codec/zfp_codec.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 mm_status mm_zfp_codec_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out) {
     mm_zfp_spec spec;
     MM_TRY(mm_zfp_spec_parse(params, &spec));
-    mm_zfp_codec *codec = calloc(1, sizeof *codec);
-    if (!codec) return mm_fail(MM_ERR_NOMEM, "codec zfp: %zu bytes", sizeof *codec);
-    codec->base.ops = ops;
-    codec->spec = spec;
-    snprintf(codec->base.spec, sizeof codec->base.spec, "zfp:%s", spec.canonical);
-    *codec_out = &codec->base;
+    mm_codec *base;
+    MM_TRY(mm_codec_new(ops, sizeof(mm_zfp_codec), &base));
+    ((mm_zfp_codec *)base)->spec = spec;
+    snprintf(base->spec, sizeof base->spec, "zfp:%s", spec.canonical);
+    *codec_out = base;
     return MM_OK;
 }
 

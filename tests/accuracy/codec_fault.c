@@ -8,7 +8,7 @@
 #include "pipeline/codec/codec.h"
 
 typedef mm_status codec_call(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                             void *dst, void *scratch, mm_codec_counters *counters);
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
 codec_call __real_mm_codec_encode, __real_mm_codec_decode, __wrap_mm_codec_encode, __wrap_mm_codec_decode;
 
 /* What the linker puts in a function's place has no context to carry these in. */
@@ -86,9 +86,9 @@ static mm_status encode_mask_of_decoded(const mm_codec *mask, mm_stream *stream,
     mm_status status = mm_codec_bound(zfp, shape, &bytes);
     void *code = malloc((size_t)bytes), *map = malloc((size_t)elems_of(shape) * sizeof(float));
     if (!code || !map) status = mm_fail(MM_ERR_NOMEM, "no memory for a code of %lld bytes", (long long)bytes);
-    if (status == MM_OK) status = __real_mm_codec_encode(zfp, stream, shape, src, code, NULL, NULL);
-    if (status == MM_OK) status = __real_mm_codec_decode(zfp, stream, shape, code, map, NULL, NULL);
-    if (status == MM_OK) status = __real_mm_codec_encode(mask, stream, shape, map, dst, NULL, NULL);
+    if (status == MM_OK) status = __real_mm_codec_encode(zfp, stream, shape, src, code, NULL, NULL, NULL);
+    if (status == MM_OK) status = __real_mm_codec_decode(zfp, stream, shape, code, map, NULL, NULL, NULL);
+    if (status == MM_OK) status = __real_mm_codec_encode(mask, stream, shape, map, dst, NULL, NULL, NULL);
     mm_status drained = mm_stream_sync(stream);
     free(code);
     free(map);
@@ -136,12 +136,12 @@ static mm_status spoil(mm_stream *stream, codec_fault fault, const mm_shape *sha
 }
 
 mm_status __wrap_mm_codec_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                                 void *dst, void *scratch, mm_codec_counters *counters) {
+                                 void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     const codec_fault fault = (codec_fault)atomic_load(&current);
-    const bool is_mask = codec->ops->flags.gives_sign;
+    const bool is_mask = codec->flags.gives_sign;
     if (is_mask) atomic_fetch_add(&masks, 1);
     if (is_mask && fault == FAULT_MASK_OF_DECODED) return encode_mask_of_decoded(codec, stream, shape, src, dst);
-    MM_TRY(__real_mm_codec_encode(codec, stream, shape, src, dst, scratch, counters));
+    MM_TRY(__real_mm_codec_encode(codec, stream, shape, src, dst, scratch, inputs, counters));
     if (!is_mask || fault >= FAULT_MAP_TRANSPOSED) return MM_OK;
     int64_t bytes;
     MM_TRY(mm_codec_bound(codec, shape, &bytes));
@@ -149,10 +149,10 @@ mm_status __wrap_mm_codec_encode(const mm_codec *codec, mm_stream *stream, const
 }
 
 mm_status __wrap_mm_codec_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                                 void *dst, void *scratch, mm_codec_counters *counters) {
+                                 void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     const codec_fault fault = (codec_fault)atomic_load(&current);
     atomic_fetch_add(&decodes, 1);
-    MM_TRY(__real_mm_codec_decode(codec, stream, shape, src, dst, scratch, counters));
+    MM_TRY(__real_mm_codec_decode(codec, stream, shape, src, dst, scratch, inputs, counters));
     if (fault < FAULT_MAP_TRANSPOSED) return MM_OK;
     return spoil(stream, fault, shape, dst, elems_of(shape) * (int64_t)sizeof(float));
 }

@@ -99,8 +99,9 @@ static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *sha
     memcpy(s->staging, in, (size_t)in_bytes);
     assert_int_equal(mm_copy_async(s->stream, src, s->staging, in_bytes, MM_COPY_IN), MM_OK);
     assert_int_equal(mm_fill_async(s->stream, dst, 0x5a, out_bytes), MM_OK);
-    assert_int_equal((encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, NULL, s->counters),
-                     MM_OK);
+    assert_int_equal(
+        (encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, NULL, NULL, s->counters),
+        MM_OK);
     assert_int_equal(mm_copy_async(s->stream, s->staging, dst, out_bytes, MM_COPY_OUT), MM_OK);
     if (mm_stream_sync(s->stream) != MM_OK) fail_msg("%s on %s: %s", codec->spec, s->name, mm_last_error());
     memcpy(out, s->staging, (size_t)out_bytes);
@@ -129,7 +130,7 @@ static void check_shifted(rig *r, const char *spec, mm_shape shape, const float 
                      (long long)shape.dims[3], (long long)i, memory[1][i], memory[0][i]);
     assert_int_equal(r->cuda.counters->nonfinite_blocks - cuda_before,
                      r->host.counters->nonfinite_blocks - host_before);
-    if (host->ops->flags.gives_value) {
+    if (host->flags.gives_value) {
         job(&r->host, host, false, &shape, memory[0], code_bytes, memory[2], bytes);
         job(&r->cuda, cuda, false, &shape, memory[0], code_bytes, memory[3], bytes);
         for (int64_t i = 0; i < bytes; i++)

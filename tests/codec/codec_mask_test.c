@@ -40,7 +40,7 @@ static int teardown(void **state) {
 
 static void encode(fixture *f, const float *src, int64_t elems, uint8_t *code) {
     const mm_shape shape = {MM_F32, 1, {elems, 1, 1, 1}};
-    assert_int_equal(mm_codec_encode(f->codec, f->stream, &shape, src, code, NULL, NULL), MM_OK);
+    assert_int_equal(mm_codec_encode(f->codec, f->stream, &shape, src, code, NULL, NULL, NULL), MM_OK);
     assert_int_equal(mm_stream_sync(f->stream), MM_OK);
 }
 
@@ -75,7 +75,7 @@ static void every_number_of_16_bits_has_its_bit(void **state) {
     for (int i = 0; i < ALL; i++) src[i] = (uint16_t)i;
     for (mm_dtype dtype = MM_F16; dtype <= MM_BF16; dtype++) {
         const mm_shape shape = {dtype, 1, {ALL, 1, 1, 1}};
-        assert_int_equal(mm_codec_encode(f->codec, f->stream, &shape, src, code, NULL, NULL), MM_OK);
+        assert_int_equal(mm_codec_encode(f->codec, f->stream, &shape, src, code, NULL, NULL, NULL), MM_OK);
         assert_int_equal(mm_stream_sync(f->stream), MM_OK);
         for (int i = 0; i < ALL; i++) {
             const int exponent_bits = dtype == MM_F16 ? 5 : 8, mantissa_bits = 15 - exponent_bits;

@@ -50,8 +50,8 @@ static void run(fixture *f, const char *spec, const float *src, int64_t elems, u
     mm_codec *codec;
     const mm_shape shape = {MM_F32, 1, {elems, 1, 1, 1}};
     assert_int_equal(mm_codec_create(spec, "host", &codec), MM_OK);
-    if (src) assert_int_equal(mm_codec_encode(codec, f->stream, &shape, src, code, NULL, &f->counters), MM_OK);
-    if (back) assert_int_equal(mm_codec_decode(codec, f->stream, &shape, code, back, NULL, NULL), MM_OK);
+    if (src) assert_int_equal(mm_codec_encode(codec, f->stream, &shape, src, code, NULL, NULL, &f->counters), MM_OK);
+    if (back) assert_int_equal(mm_codec_decode(codec, f->stream, &shape, code, back, NULL, NULL, NULL), MM_OK);
     assert_int_equal(mm_stream_sync(f->stream), MM_OK);
     mm_codec_destroy(codec);
 }

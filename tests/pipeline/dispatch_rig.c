@@ -39,22 +39,22 @@ static mm_status pause_task(void *arg) {
 }
 
 static mm_status fault_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                              void *dst, void *scratch, mm_codec_counters *counters) {
+                              void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     fault_codec *f = (fault_codec *)codec;
     bool now = atomic_fetch_add(&f->encodes, 1) == f->at;
     if (f->encode_ns > 0) MM_TRY(mm_host_launch(stream, pause_task, &f->encode_ns, sizeof f->encode_ns));
     if (now && f->encode == FAULT_ISSUE) return broken(NULL);
     if (now && f->encode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
-    return mm_codec_encode(f->inner, stream, shape, src, dst, scratch, counters);
+    return mm_codec_encode(f->inner, stream, shape, src, dst, scratch, inputs, counters);
 }
 
 static mm_status fault_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                              void *dst, void *scratch, mm_codec_counters *counters) {
+                              void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     fault_codec *f = (fault_codec *)codec;
     bool now = atomic_fetch_add(&f->decodes, 1) == f->at;
     if (now && f->decode == FAULT_ISSUE) return broken(NULL);
     if (now && f->decode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
-    MM_TRY(mm_codec_decode(f->inner, stream, shape, src, dst, scratch, counters));
+    MM_TRY(mm_codec_decode(f->inner, stream, shape, src, dst, scratch, inputs, counters));
     return now && f->decode == FAULT_BIT ? mm_host_launch(stream, flip_bit, &dst, sizeof dst) : MM_OK;
 }
 
@@ -136,7 +136,8 @@ void rig_init(rig *r, const rig_options *o) {
                                    .measure_times = o->measure_times};
     assert_int_equal(mm_dispatch_create(&dispatch, &r->dispatch), MM_OK);
     memcpy(r->codecs, r->planned.codecs, sizeof r->codecs);
-    r->codec = (fault_codec){.base = {.ops = &fault_ops, .spec = "fault"}, .inner = r->codecs[0]};
+    r->codec =
+        (fault_codec){.base = {.ops = &fault_ops, .flags = fault_ops.flags, .spec = "fault"}, .inner = r->codecs[0]};
     r->codecs[0] = &r->codec.base;
     if (mm_execution_create(r->dispatch, r->planned.program, r->planned.facts, r->codecs, &r->execution) != MM_OK)
         fail_msg("%s", mm_last_error());

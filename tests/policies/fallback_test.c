@@ -53,7 +53,7 @@ static void lossy_codecs(const char *spec, char text[256]) {
     for (int c = 0; c < n; c++) {
         mm_codec *codec;
         if (mm_codec_create(specs[c], "host", &codec) != MM_OK) fail_msg("%s: %s", specs[c], mm_last_error());
-        if (!codec->ops->flags.lossless) strcat(strcat(text, codec->spec), " ");
+        if (!codec->flags.lossless) strcat(strcat(text, codec->spec), " ");
         mm_codec_destroy(codec);
     }
 }

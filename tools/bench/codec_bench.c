@@ -100,8 +100,9 @@ static void run_libzfp(const bench *b, const entry *e) {
 static mm_status enqueue(const bench *b, const entry *e) {
     const mm_shape *shape = &b->shapes[e->channels_first];
     if (!e->codec) return mm_copy_async(b->stream, b->dst, b->src[0], b->bytes, MM_COPY_DEVICE);
-    if (e->encode) return mm_codec_encode(e->codec, b->stream, shape, b->src[e->channels_first], b->code, NULL, NULL);
-    return mm_codec_decode(e->codec, b->stream, shape, b->code, b->dst, NULL, NULL);
+    if (e->encode)
+        return mm_codec_encode(e->codec, b->stream, shape, b->src[e->channels_first], b->code, NULL, NULL, NULL);
+    return mm_codec_decode(e->codec, b->stream, shape, b->code, b->dst, NULL, NULL, NULL);
 }
 
 static mm_status run_entry(const bench *b, const entry *e) {
@@ -238,7 +239,7 @@ static mm_status add_codec(bench *b, const char *spec) {
     MM_TRY(mm_codec_create(spec, b->device_name, &codec));
     const bool channels_first = strstr(codec->spec, "layout=nchw");
     entry *const ours = &b->entries[b->n_entries];
-    for (int i = 0; i < (codec->ops->flags.gives_value ? 2 : 1); i++) {
+    for (int i = 0; i < (codec->flags.gives_value ? 2 : 1); i++) {
         entry *e = add(b, codec->spec, i == 0 ? "encode" : "decode");
         e->codec = codec;
         e->encode = i == 0;

@@ -1,0 +1,132 @@
+#include "pipeline/codec/chunk_codec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/dtype.h"
+#include "mm/core/plan.h"
+
+_Static_assert((int)MM_CHUNK_MOST_BYTES == (int)MM_CHUNK_BYTES, "the room that plans leave for a chunk");
+_Static_assert((int)MM_BODY_ALIGN == (int)MM_ALIGN, "as plans align what they add up");
+
+static const mm_chunk_kind *kind_of(const mm_codec_ops *ops) { return *(const mm_chunk_kind *const *)ops->own; }
+
+const char *mm_chunk_format(const mm_codec_ops *ops, size_t i) {
+    const char *const *formats = kind_of(ops)->formats;
+    if (!formats) return i == 0 ? "" : NULL;
+    for (size_t f = 0; f < i; f++)
+        if (!formats[f]) return NULL;
+    return formats[i];
+}
+
+/* ---------------------------------------------------------------- parameters */
+
+static mm_status take_number(const mm_codec_ops *ops, const char *key, const char *value, int most, int *number_out) {
+    char *end;
+    const long number = strtol(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || number < 1 || number > most)
+        return mm_fail(MM_ERR_INVALID, "codec %s: '%s=%s': must be a whole number from 1 to %d", ops->name, key, value,
+                       most);
+    *number_out = (int)number;
+    return MM_OK;
+}
+
+static mm_status fail_unknown(const mm_codec_ops *ops, const char *text) {
+    const char *own = kind_of(ops)->key;
+    return mm_fail(MM_ERR_INVALID, "codec %s: unknown parameter '%s'; there are %s%sreserve= and sms=", ops->name, text,
+                   own ? own : "", own ? "=, " : "");
+}
+
+/* One "key=value". own: receives the canonical form of the codec's own value. */
+static mm_status take(mm_chunk_codec *codec, char *text, char own[MM_CHUNK_VALUE_CAPACITY]) {
+    const mm_codec_ops *ops = codec->base.ops;
+    const mm_chunk_kind *kind = kind_of(ops);
+    char *value = strchr(text, '=');
+    if (!value) return fail_unknown(ops, text);
+    *value++ = 0;
+    const bool is_reserve = strcmp(text, "reserve") == 0, is_sms = strcmp(text, "sms") == 0;
+    if (!is_reserve && !is_sms && !(kind->key && strcmp(text, kind->key) == 0)) return fail_unknown(ops, text);
+    if (is_reserve ? codec->reserve_percent > 0 : is_sms ? codec->sms > 0 : own[0])
+        return mm_fail(MM_ERR_INVALID, "codec %s: %s= is given twice: give it once", ops->name, text);
+    if (is_reserve) return take_number(ops, text, value, 100, &codec->reserve_percent);
+    if (is_sms) return take_number(ops, text, value, MM_CHUNK_SMS_MOST, &codec->sms);
+    return kind->take(codec, value, own);
+}
+
+static mm_status take_all(mm_chunk_codec *codec, const char *params) {
+    char text[sizeof codec->base.spec], own[MM_CHUNK_VALUE_CAPACITY] = "", *rest = text;
+    if (strlen(params) >= sizeof text)
+        return mm_fail(MM_ERR_INVALID, "codec %s: '%s': at most %zu characters", codec->base.ops->name, params,
+                       sizeof text - 1);
+    strcpy(text, params);
+    while (*params && rest) {
+        char *one = rest, *end = one + strcspn(one, ",:");
+        rest = *end ? end + 1 : NULL;
+        *end = 0;
+        MM_TRY(take(codec, one, own));
+    }
+    char *spec = codec->base.spec;
+    const size_t room = sizeof codec->base.spec;
+    size_t used = (size_t)snprintf(spec, room, "%s", codec->base.ops->name);
+#define ADD(...) used += (size_t)snprintf(spec + used, room - used, __VA_ARGS__)
+    const size_t name = used;
+    if (own[0]) ADD(":%s=%s", kind_of(codec->base.ops)->key, own);
+    if (codec->reserve_percent > 0) ADD("%creserve=%d", used == name ? ':' : ',', codec->reserve_percent);
+    if (codec->sms > 0) ADD("%csms=%d", used == name ? ':' : ',', codec->sms);
+#undef ADD
+    return MM_OK;
+}
+
+mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out) {
+    mm_codec *codec;
+    MM_TRY(mm_codec_new(ops, sizeof(mm_chunk_codec), &codec));
+    const mm_status status = take_all((mm_chunk_codec *)codec, params);
+    if (status == MM_OK)
+        *codec_out = codec;
+    else
+        mm_codec_free(codec);
+    return status;
+}
+
+/* ---------------------------------------------------------------- sizes */
+
+mm_status mm_chunk_map_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out) {
+    int64_t elems;
+    MM_TRY(mm_shape_elems(shape, &elems));
+    if (shape->dtype != MM_F32)
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s takes f32 only, not %s", codec->spec, mm_dtype_name(shape->dtype));
+    if (elems > MM_CHUNK_MAP_ELEMS_MOST)
+        return mm_fail(MM_ERR_UNSUPPORTED, "codec %s: a map of %lld elements: must be below 16 GiB, 2^32 elements",
+                       codec->spec, (long long)elems);
+    *elems_out = elems;
+    return MM_OK;
+}
+
+mm_status mm_chunk_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    int64_t elems;
+    MM_TRY(mm_chunk_map_elems(codec, shape, &elems));
+    *bytes_out = mm_chunk_head_bytes(elems);
+    return MM_OK;
+}
+
+mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out) {
+    int64_t elems;
+    MM_TRY(mm_chunk_map_elems(codec, shape, &elems));
+    *bytes_out = 4 * elems;
+    return MM_OK;
+}
+
+/* The share of a map, at least a word. */
+static int64_t share(int64_t elems, int permille) { return 4 * ((elems * permille + 999) / 1000); }
+
+mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out) {
+    const mm_chunk_kind *kind = kind_of(codec->ops);
+    const int percent = ((const mm_chunk_codec *)codec)->reserve_percent;
+    int64_t elems;
+    MM_TRY(mm_chunk_map_elems(codec, shape, &elems));
+    *nominal_out =
+        (mm_body_nominal){.typical_bytes = share(elems, kind->typical_permille),
+                          .reserve_bytes = share(elems, percent > 0 ? 10 * percent : kind->reserve_permille)};
+    return MM_OK;
+}

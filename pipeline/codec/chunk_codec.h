@@ -1,0 +1,83 @@
+/* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 floats, one by one. chunk_code.h says
+ * where heads and bodies lie; this is what such codecs share, and what each of them has of its own.
+ *
+ * Parameters of all: reserve=PERCENT (1 to 100, of the map: what plans reserve for a body on the device) and sms=N (on a
+ * GPU: at most this many multiprocessors' worth of threads). Maps are f32, below 16 GiB. Codes cannot be cut. */
+#ifndef PIPELINE_CODEC_CHUNK_CODEC_H
+#define PIPELINE_CODEC_CHUNK_CODEC_H
+
+#include "pipeline/codec/chunk_code.h"
+#include "pipeline/codec/codec_impl.h"
+
+enum { MM_CHUNK_SMS_MOST = 1 << 16, MM_CHUNK_VALUE_CAPACITY = 24 };
+
+/* A codec's own parameters, for kernels of all devices. What an entry does not have is 0. */
+typedef struct mm_chunk_params {
+    int32_t format; /* csr: of its values */
+    float bound;    /* eb: when the task runs, that of the spec or of mm_code_inputs */
+} mm_chunk_params;
+
+typedef struct mm_chunk_codec {
+    mm_codec base;
+    mm_chunk_params params;
+    int reserve_percent; /* 0: nominal */
+    int sms;             /* 0: all */
+} mm_chunk_codec;
+
+/* One codec, on all devices. The first member of its mm_codec_ops.own. */
+typedef struct mm_chunk_kind {
+    const char *const *formats; /* see mm_codec_format; NULL: none */
+    /* Of the map, in thousandths, where nothing is measured: what a body takes, and what plans reserve for it. */
+    int typical_permille, reserve_permille;
+    bool counts_nonfinite; /* a chunk with infinities or NaNs is stored raw, and counted in nonfinite_blocks */
+    const char *key;       /* of its own parameter, such as "abs"; NULL: it has none */
+    /* Takes the parameter's value: sets codec->params and codec->base.flags, and its canonical form. MM_ERR_INVALID: the
+     * message says what is possible. */
+    mm_status (*take)(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]);
+} mm_chunk_kind;
+
+/* On the host device. Both are called by several threads at once.
+ *
+ * Encodes n (1 to 1024) floats to `words`, which has room for 2 * MM_CHUNK_ELEMS; all may be written. Returns the code's
+ * words if they are fewer than n; else n, and then words[0] to [n - 1] are the elements that decode is to give. */
+typedef int (*mm_chunk_encode_fn)(const mm_chunk_params *params, const float *src, int n, uint32_t *words);
+/* Decodes `count` (< n) words to n floats. False: the code is damaged; dst may have been written. Never reads beyond
+ * words[count - 1] or writes beyond dst[n - 1]. */
+typedef bool (*mm_chunk_decode_fn)(const mm_chunk_params *params, const uint32_t *words, int count, int n, float *dst);
+
+/* mm_codec_ops.own of a chunk codec on the host device. */
+typedef struct mm_chunk_host {
+    const mm_chunk_kind *kind;
+    /* Those of the fastest instruction set that this machine has. */
+    mm_chunk_encode_fn (*encode)(void);
+    mm_chunk_decode_fn (*decode)(void);
+} mm_chunk_host;
+
+/* Members of mm_codec_ops. create's: mm_codec_free destroys it. */
+MM_CHECKED mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
+const char *mm_chunk_format(const mm_codec_ops *ops, size_t i);
+/* MM_ERR_UNSUPPORTED: the map is not f32, or too large. */
+MM_CHECKED mm_status mm_chunk_map_elems(const mm_codec *codec, const mm_shape *shape, int64_t *elems_out);
+MM_CHECKED mm_status mm_chunk_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+MM_CHECKED mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
+MM_CHECKED mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out);
+MM_CHECKED mm_status mm_chunk_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
+                                          const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
+                                          mm_codec_counters *counters);
+MM_CHECKED mm_status mm_chunk_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
+                                          const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
+                                          mm_codec_counters *counters);
+
+/* The mm_codec_ops of a chunk codec on a device; `...`: its flags. own_: its kind, then its kernels there. */
+#define MM_CHUNK_OPS(name_, summary_, device_, own_, scratch_, encode_, decode_, ...)                                  \
+    {                                                                                                                  \
+        .name = name_, .summary = summary_, .device = device_, .own = own_, .create = mm_chunk_create,                 \
+        .flags = {.gives_value = true, __VA_ARGS__}, .format = mm_chunk_format, .destroy = mm_codec_free,              \
+        .bound = mm_chunk_bound, .body_bound = mm_chunk_body_bound, .body_nominal = mm_chunk_body_nominal,             \
+        .scratch = scratch_, .encode = encode_, .decode = decode_,                                                     \
+    }
+#define MM_CHUNK_HOST_OPS(name_, summary_, own_, ...)                                                                  \
+    MM_CHUNK_OPS(name_, summary_, "host", own_, mm_codec_no_scratch, mm_chunk_host_encode, mm_chunk_host_decode,       \
+                 __VA_ARGS__)
+
+#endif

@@ -1,0 +1,33 @@
+/* Bodies of codes of variable size. Plain C that device code includes, too.
+ *
+ * Such a code has a head of a fixed size, and a body in a pool, in which bodies follow one another in the order in which
+ * they are encoded. A pool and its spill are one range of positions from 0 on: the first pool_bytes lie in the pool,
+ * the rest in the spill (chunk_code.h says where exactly). So an encode needs to know of those before it only where the
+ * last one ended, and no size is waited for. */
+#ifndef PIPELINE_CODEC_CODE_BODY_H
+#define PIPELINE_CODEC_CODE_BODY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What encode leaves of a body, in memory that device and host reach (as mm_codec_counters). Written by encode on its
+ * stream. It begins as zeros. */
+typedef struct mm_body_record {
+    int64_t end;                    /* position right after the body, in the range of its pool */
+    int64_t bytes, spilled;         /* of the last encode: bytes of the body; those of them in pinned memory */
+    int64_t all_bytes, all_spilled; /* sums over all encodes so far: so the host can read them late and lose none */
+} mm_body_record;
+
+/* Where a code's body goes (encode) or lies (decode). The caller keeps all of it until the task is done. */
+typedef struct mm_code_body {
+    void *pool; /* aligned to 256, as the spill is; NULL if pool_bytes is 0 */
+    int64_t pool_bytes;
+    void *spill; /* pinned memory; NULL, 0: none */
+    int64_t spill_bytes;
+    bool pool_pinned;             /* the pool itself lies in pinned memory: all of the body crosses the link */
+    const mm_body_record *before; /* encode: record of the body before it in the pool; NULL: it is the iteration's
+                                     first, from position 0 */
+    mm_body_record *record;       /* encode: written; decode reads none */
+} mm_code_body;
+
+#endif
