@@ -77,6 +77,18 @@ typedef enum mm_when {
     MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
 } mm_when;
 
+/* How comet finds the error of a weight gradient (comet.h). */
+typedef enum mm_bound_rule { MM_BOUND_SUM, MM_BOUND_EQ9 } mm_bound_rule;
+
+/* Options of a policy that samples: it chooses error bounds by what it measures (policy.h: mm_observer). */
+typedef struct mm_comet_config {
+    int every; /* iterations from one that samples to the next; 0: the policy does not sample */
+    mm_bound_rule rule;
+    int guard;    /* whether a bound is tightened where the error that was measured exceeds its target */
+    double sigma; /* target: the standard deviation of a weight gradient's error, as a share of mean |momentum| */
+    double a;     /* of MM_BOUND_EQ9 */
+} mm_comet_config;
+
 enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own; no policy has any yet */
 
 /* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A policy
@@ -95,6 +107,7 @@ typedef struct mm_engine_config {
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
     mm_when when;
     mm_sharing sharing;
+    mm_comet_config comet;
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;
 

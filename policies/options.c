@@ -21,6 +21,17 @@ static void set_field(mm_engine_config *config, const mm_option_desc *d, int val
     memcpy((char *)config + d->field, &value, sizeof value);
 }
 
+/* The same of a REAL. */
+static double get_real(const mm_engine_config *config, const mm_option_desc *d) {
+    double value;
+    memcpy(&value, (const char *)config + d->field, sizeof value);
+    return value;
+}
+
+static void set_real(mm_engine_config *config, const mm_option_desc *d, double value) {
+    memcpy((char *)config + d->field, &value, sizeof value);
+}
+
 /* The i-th choice of "a|b|c": returns its length and sets its beginning; 0 past the last. */
 static size_t choice(const mm_option_desc *d, int i, const char **begin_out) {
     const char *c = d->choices;
@@ -52,6 +63,7 @@ static void set_fields(const mm_policy_ops *ops, const mm_option_values *values,
     for (const mm_option_desc *d = ops->options; d && d->key; d++) {
         const char *given = values->given[d - ops->options], *value = given ? given : d->fallback, *c;
         if (d->type == MM_OPTION_NUMBER) set_field(config, d, atoi(value));
+        if (d->type == MM_OPTION_REAL) set_real(config, d, strtod(value, NULL));
         for (int i = 0; d->type == MM_OPTION_CHOICE && choice(d, i, &c) > 0; i++)
             if (strlen(value) == choice(d, i, &c) && strncmp(c, value, strlen(value)) == 0)
                 set_field(config, d, d->values[i]);
@@ -112,6 +124,8 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
     switch (d->type) {
     case MM_OPTION_NUMBER:
         return mm_text_format("%d", get_field(config, d));
+    case MM_OPTION_REAL:
+        return mm_text_format("%.12g", get_real(config, d));
     case MM_OPTION_CHOICE:
         for (int i = 0; choice(d, i, &c) > 0; i++)
             if (get_field(config, d) == d->values[i]) return strndup(c, choice(d, i, &c));

@@ -65,7 +65,14 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
     if (desc->choices && !is_choice(desc->choices, value))
         return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be one of %s", ops->name, desc->key, MM_BRIEF(value),
                        desc->choices);
-    if (desc->min < desc->max) {
+    if (desc->type == MM_OPTION_REAL) {
+        char *end;
+        const double number = strtod(value, &end);
+        if (end == value || *end != '\0' || !(number > 0 && number <= (double)desc->max))
+            return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a number above 0 and at most %lld", ops->name,
+                           desc->key, MM_BRIEF(value), (long long)desc->max);
+    }
+    if (desc->type == MM_OPTION_NUMBER) {
         char *end;
         errno = 0;
         long long number = strtoll(value, &end, 10);

@@ -14,6 +14,7 @@ enum {
 /* What an option sets. */
 typedef enum mm_option_type {
     MM_OPTION_NUMBER,   /* a field of the configuration, to a number from min to max */
+    MM_OPTION_REAL,     /* a field of the configuration, to a number above 0 and at most max */
     MM_OPTION_CHOICE,   /* a field of the configuration, to the value of a choice */
     MM_OPTION_CODEC,    /* the codec of the rules */
     MM_OPTION_RATE,     /* the codec of the rules, as a rate of zfp */
@@ -25,10 +26,10 @@ typedef enum mm_option_type {
 typedef struct mm_option_desc {
     const char *key, *fallback, *help; /* fallback: the default, as text */
     mm_option_type type;
-    size_t field;        /* NUMBER, CHOICE: offset of an int or enumeration in mm_engine_config */
+    size_t field;        /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
     const char *choices; /* "a|b|c", or NULL */
     int values[4];       /* CHOICE: the value of each choice */
-    int64_t min, max;    /* NUMBER: inclusive */
+    int64_t min, max;    /* NUMBER: inclusive; REAL: max alone */
 } mm_option_desc;
 
 /* A policy: its options, its configuration without them, and its planner. */

@@ -1,0 +1,91 @@
+#include "policies/comet.h"
+
+#include <float.h>
+#include <math.h>
+
+/* ---------------------------------------------------------------- bounds */
+
+/* The standard deviation that a bound of 1 causes. */
+static double sigma_of_one(const mm_comet_config *config, const mm_layer_sample *s) {
+    if (config->rule == MM_BOUND_EQ9) return config->a * s->gradient_mean * sqrt((double)s->batch * s->nonzero_share);
+    return sqrt(s->nonzero_share * s->gradient_sum2 / (3 * (double)s->channels));
+}
+
+double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *sample, double bound) {
+    return bound > 0 ? bound * sigma_of_one(config, sample) : 0;
+}
+
+mm_layer_verdict mm_comet_judge(const mm_comet_config *config, const mm_layer_sample *sample, float before) {
+    const double one = sigma_of_one(config, sample);
+    mm_layer_verdict v = {.target_sigma = config->sigma * sample->momentum_mean,
+                          .predicted_sigma = mm_comet_sigma(config, sample, before)};
+    v.rule_bound = one > 0 ? v.target_sigma / one : one == 0 ? before : 0;
+    double bound = v.rule_bound;
+    if (config->guard && sample->measured_sigma > 0 && before > 0) {
+        const double guarded = before * (v.target_sigma / sample->measured_sigma);
+        v.tightened = guarded < bound;
+        if (v.tightened) bound = guarded;
+    }
+    v.bound = isfinite(bound) && bound >= FLT_MIN && bound <= FLT_MAX ? (float)bound : 0;
+    return v;
+}
+
+/* ---------------------------------------------------------------- what is watched */
+
+/* The tensor that the step uses so, of a kind; of several the largest. -1: none. */
+static mm_tensor used(const mm_graph *graph, const mm_step_info *step, mm_access access, mm_tensor_kind kind) {
+    mm_tensor found = -1;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_tensor tensor = step->uses[u].tensor;
+        const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
+        if (step->uses[u].access != access || info->kind != kind) continue;
+        if (found < 0 || info->bytes > mm_graph_tensor(graph, found)->bytes) found = tensor;
+    }
+    return found;
+}
+
+/* The loss's gradient by the layer's output. The step may also read what other layers gave to the gradient by its input,
+ * which it adds to: that one is written over. */
+static mm_tensor output_gradient(const mm_graph *graph, const mm_step_info *step) {
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        bool is_read = use->access == MM_READ && mm_graph_tensor(graph, use->tensor)->kind == MM_GRADIENT_MAP;
+        for (int p = 0; p < step->n_pairs; p++) is_read &= step->pairs[p].input != use->tensor;
+        if (is_read) return use->tensor;
+    }
+    return -1;
+}
+
+/* The optimizer's first state of as many bytes as the weight. Of SGD that is the momentum, of Adam the mean. */
+static mm_tensor momentum_of(const mm_graph *graph, mm_tensor weight) {
+    const mm_tensor_info *info = mm_graph_tensor(graph, weight);
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *state = mm_graph_tensor(graph, t);
+        if (state->weight == weight && state->kind == MM_OPTIMIZER && state->bytes == info->bytes) return t;
+    }
+    return info->gradient;
+}
+
+static bool is_float(const mm_graph *graph, mm_tensor tensor) {
+    return tensor >= 0 && mm_graph_tensor(graph, tensor)->dtype == MM_F32;
+}
+
+static bool watch(const mm_graph *graph, mm_layer layer, mm_watched *watched) {
+    const mm_layer_info *info = mm_graph_layer(graph, layer);
+    if (info->kind != MM_LAYER_CONV || info->step[MM_FORWARD] < 0 || info->step[MM_BACKWARD] < 0) return false;
+    const mm_step_info *forward = mm_graph_step(graph, info->step[MM_FORWARD]);
+    const mm_step_info *backward = mm_graph_step(graph, info->step[MM_BACKWARD]);
+    *watched = (mm_watched){.layer = layer,
+                            .map = used(graph, forward, MM_READ, MM_FEATURE_MAP),
+                            .gradient = output_gradient(graph, backward),
+                            .weight = used(graph, forward, MM_READ, MM_WEIGHT)};
+    if (watched->weight < 0 || mm_graph_tensor(graph, watched->weight)->gradient < 0) return false;
+    watched->momentum = momentum_of(graph, watched->weight);
+    return is_float(graph, watched->map) && is_float(graph, watched->gradient) && is_float(graph, watched->momentum);
+}
+
+int mm_comet_watch(const mm_graph *graph, mm_watched *watched_out) {
+    int n = 0;
+    for (mm_layer layer = 0; layer < mm_graph_layers(graph); layer++) n += watch(graph, layer, &watched_out[n]);
+    return n;
+}
