@@ -45,8 +45,9 @@ typedef struct mm_rule {
 
 /* When evicted maps are fetched. */
 typedef enum mm_fetch {
-    MM_FETCH_DEPTH, /* `depth` maps when the backward pass begins, then one more after each map that it finishes with */
-    MM_FETCH_LAYER, /* one backward step ahead (vDNN) */
+    MM_FETCH_DEPTH, /* `depth` maps when the backward pass begins, then one more after each map that it finishes with; of
+                       depth 0: DEMAND */
+    MM_FETCH_LAYER,  /* one backward step ahead (vDNN) */
     MM_FETCH_DEMAND, /* right before the step that needs them */
 } mm_fetch;
 
@@ -97,7 +98,8 @@ typedef struct mm_engine_config {
     mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;
     mm_fetch fetch;
-    int depth;         /* FETCH_DEPTH: maps fetched ahead */
+    int depth;         /* FETCH_DEPTH: maps fetched ahead; 0: evictions and fetches are in line with the steps: a step
+                          waits for those before it */
     int leave_steps;   /* the n-th step after an eviction waits until it has ended; 0: no step does (asynchronous) */
     mm_region buffers; /* where evicted maps lie before they leave and after they are fetched */
     int k;             /* number of tensor buffers; 0: as many as needed */
@@ -110,6 +112,16 @@ typedef struct mm_engine_config {
     mm_comet_config comet;
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;
+
+/* When evicted maps are fetched, with the depth considered. */
+static inline mm_fetch mm_config_fetch(const mm_engine_config *config) {
+    return config->fetch == MM_FETCH_DEPTH && config->depth == 0 ? MM_FETCH_DEMAND : config->fetch;
+}
+
+/* Whether evictions, too, are in line with the steps. */
+static inline bool mm_config_in_line(const mm_engine_config *config) {
+    return config->fetch == MM_FETCH_DEPTH && config->depth == 0;
+}
 
 /* Spec of the codec of masks: one bit per element, set if the element is above zero. */
 extern const char mm_mask_spec[];

@@ -118,6 +118,7 @@ static mm_status put_away(engine *e, mm_map *m, int after) {
         s->sign_node[m->tensor] = node;
     }
     if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
+    if (mm_config_in_line(e->config)) return MM_OK; /* the next step waits for the eviction anyway */
     for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
     return MM_OK;
 }
@@ -129,7 +130,7 @@ static mm_status put_away_after(engine *e, int step, int node) {
         int index = e->maps.map_of[info->uses[u].tensor];
         if (index < 0 || e->maps.maps[index].last_forward != step) continue;
         MM_TRY(put_away(e, &e->maps.maps[index], node));
-        int due = step + e->config->leave_steps;
+        int due = step + (mm_config_in_line(e->config) ? 1 : e->config->leave_steps);
         if (due > step && due < mm_graph_steps(e->schedule.graph)) e->leaving[due] = e->schedule.plan->n_nodes - 1;
     }
     return MM_OK;
@@ -152,21 +153,19 @@ static mm_status fetch(engine *e, mm_map *m) {
     mm_schedule *s = &e->schedule;
     mm_region region = (mm_region)e->maps.region_of[m->tensor];
     int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
-    int node = m->away_node, segment = m->away_segment;
+    int node = m->away_node, segment = m->away_segment, first = s->plan->n_nodes;
     if (is_moved(e, m)) {
         mm_region target = m->action == MM_ACTION_SWAP ? region : MM_REGION_GENERAL;
         node = move(e, MM_NODE_IN, m, segment, node, target, &segment);
         if (node < 0) return MM_ERR_NOMEM;
-        if (e->config->fetch != MM_FETCH_DEPTH) wait_for_step(e, node);
     }
     if (m->action != MM_ACTION_SWAP) {
         int after = node;
         node = add_op(e, MM_NODE_DECODE, m, segment, -1, region, bytes, &segment);
         if (node < 0) return MM_ERR_NOMEM;
         mm_plan_wait(s->plan, node, after);
-        if (m->action == MM_ACTION_CODE_SWAP && !is_moved(e, m) && e->config->fetch != MM_FETCH_DEPTH)
-            wait_for_step(e, node);
     }
+    if (mm_config_fetch(e->config) != MM_FETCH_DEPTH) wait_for_step(e, first);
     s->value[m->tensor] = segment;
     s->value_node[m->tensor] = node;
     return MM_OK;
@@ -254,7 +253,7 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
             if (!ahead) MM_TRY(want(e, m->tensor, step)); /* recomputed right before the step */
             continue;
         }
-        while (!is_fetched(e, m)) MM_TRY(e->config->fetch == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
+        while (!is_fetched(e, m)) MM_TRY(mm_config_fetch(e->config) == MM_FETCH_DEPTH ? fetch_next(e) : fetch(e, m));
     }
     return make_wanted(e, step);
 }
@@ -262,12 +261,13 @@ static mm_status fetch_for(engine *e, int step, bool ahead) {
 /* Fetches one more map for each map of the queue that this backward step was the last to read. */
 static mm_status fetch_after(engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
-    for (int u = 0; e->config->fetch == MM_FETCH_DEPTH && u < info->n_uses; u++) {
+    if (mm_config_fetch(e->config) != MM_FETCH_DEPTH) return MM_OK;
+    for (int u = 0; u < info->n_uses; u++) {
         int index = e->maps.map_of[info->uses[u].tensor];
         const mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
         if (m && m->action != MM_ACTION_RECOMPUTE && m->last_value == step) MM_TRY(fetch_next(e));
     }
-    for (int i = 0; e->config->fetch == MM_FETCH_DEPTH && i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
+    for (int i = 0; i < e->maps.ended[step]; i++) MM_TRY(fetch_next(e));
     return MM_OK;
 }
 

@@ -61,6 +61,16 @@ int mm_maps_producer(const mm_graph *graph, mm_tensor tensor) {
 
 bool mm_maps_outlives(const mm_schedule *s, mm_tensor tensor, int step) { return s->last_step[tensor] >= step; }
 
+/* Whether each term of a rule's selector names the map. */
+static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_selector *selector, int rule,
+                     mm_tensor tensor) {
+    const size_t layers = (size_t)mm_graph_layers(s->graph);
+    const uint8_t *named = survey->named + (size_t)rule * MM_SELECTOR_TERMS * layers;
+    for (int t = 0; t < selector->n_terms; t++, named += layers)
+        if (!(selector->terms[t].reads ? is_reader_named : is_maker_named)(s, named, tensor)) return false;
+    return true;
+}
+
 /* Fills in how the rule evicts the map. False: the rule cannot serve the map, and the next one is tried. */
 static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, const mm_rule *rule,
                    mm_map *m) {
@@ -91,8 +101,7 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     backward_reads(s, &found);
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
-        const uint8_t *named = maps->survey->named + (size_t)r * (size_t)mm_graph_layers(s->graph);
-        if (!(rule->selector.reads ? is_reader_named : is_maker_named)(s, named, tensor)) continue;
+        if (!is_named(s, maps->survey, &rule->selector, r, tensor)) continue;
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
         m->rule = r;
@@ -267,8 +276,9 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
     mm_schedule s;
     const mm_recompute_mode mode = config->recompute;
     for (int r = 0; r < config->n_rules; r++)
-        MM_TRY(mm_selector_find(&config->rules[r].selector, survey->graph,
-                                survey->named + (size_t)r * (size_t)mm_graph_layers(survey->graph)));
+        MM_TRY(
+            mm_selector_find(&config->rules[r].selector, survey->graph,
+                             survey->named + (size_t)r * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(survey->graph)));
     MM_TRY(order_tensors(survey));
     MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
     if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
@@ -279,7 +289,7 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
 
 mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                            const mm_engine_config *config, mm_survey **survey_out) {
-    size_t named = (size_t)config->n_rules * (size_t)mm_graph_layers(graph);
+    size_t named = (size_t)config->n_rules * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(graph);
     size_t n = (size_t)mm_graph_tensors(graph) + 1;
     mm_survey *survey = malloc(sizeof *survey);
     if (!survey) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));

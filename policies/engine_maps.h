@@ -11,7 +11,7 @@ struct mm_survey {
     const mm_limits *limits;
     mm_tensor *order;   /* all tensors, in order of first use */
     uint8_t *kept;      /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps of it */
-    uint8_t *named;     /* [rule][layer]: the rule names the layer */
+    uint8_t *named;     /* [rule][term][layer]: that term of the rule's selector names the layer */
     int64_t layer_peak; /* RECOMPUTE_COST: bytes of the largest layer's step */
 };
 

@@ -47,10 +47,12 @@ static bool keeps_codes(const mm_engine_config *config) {
 
 /* Whether the way differs from the ways before it. */
 static bool makes_a_difference(const way *w, const mm_engine_config *config) {
-    if (w->spread && config->fetch == MM_FETCH_DEMAND) return false; /* nothing overlaps with the computation */
-    if (w->deeper && config->fetch != MM_FETCH_DEPTH) return false;
+    const mm_fetch fetch = mm_config_fetch(config);
+    if (w->spread && !w->ranked && fetch == MM_FETCH_DEMAND) return false; /* nothing overlaps with the computation */
+    if (w->deeper && fetch != MM_FETCH_DEPTH) return false;
     if (w->ranked && config->n_rules < 2) return false;
     if (w->loose && !w->ranked && !keeps_codes(config)) return false;
+    if (w->ranked && config->buffers == MM_REGION_GENERAL) return true;
     return !w->placed || (config->buffers == MM_REGION_BUFFERS && config->k == 0);
 }
 

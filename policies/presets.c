@@ -33,8 +33,8 @@
     }
 #define DEPTH                                                                                                          \
     {                                                                                                                  \
-        .key = "depth", .fallback = "2", .type = MM_OPTION_NUMBER, FIELD(depth), .min = 1, .max = 1024,                \
-        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier"                               \
+        .key = "depth", .fallback = "2", .type = MM_OPTION_NUMBER, FIELD(depth), .min = 0, .max = 1024,                \
+        .help = "maps fetched ahead of the backward pass; when=needed may begin earlier. 0: steps wait for each"       \
     }
 #define BUFFERS                                                                                                        \
     {                                                                                                                  \

@@ -31,25 +31,45 @@ static uint32_t kinds_named(const char *text, size_t length) {
     return 0;
 }
 
-/* Length of the text without -in. */
-static size_t pattern_length(const mm_selector *s) { return strlen(s->text) - (s->reads ? READS_LENGTH : 0); }
-
-mm_status mm_selector_parse(const char *text, mm_selector *selector_out) {
-    size_t length = strlen(text);
-    mm_selector s = {0};
-    s.reads = length >= READS_LENGTH && strcmp(text + length - READS_LENGTH, READS) == 0;
-    if (s.reads) length -= READS_LENGTH;
+static mm_status parse_term(const char *selector, const char *text, size_t length, mm_selector_term *term) {
+    mm_selector_term t = {.text = text};
+    t.reads = length >= READS_LENGTH && memcmp(text + length - READS_LENGTH, READS, READS_LENGTH) == 0;
+    if (t.reads) length -= READS_LENGTH;
     char kinds[MM_POLICY_KINDS_CAPACITY];
     if (length == 0)
         return mm_fail(MM_ERR_INVALID,
                        "rule '%s=...': must name *, a kind of layer (%s) or layers by name (layer1.*), or with -in "
-                       "what such a layer reads (conv-in)",
-                       text, mm_policy_kinds(kinds));
-    s.kinds = kinds_named(text, length);
-    s.text = strdup(text);
-    if (!s.text) return mm_fail(MM_ERR_NOMEM, "out of memory for a rule");
-    *selector_out = s;
+                       "what such a layer reads (conv-in), or several of these joined by & (relu&conv-in)",
+                       MM_BRIEF(selector), mm_policy_kinds(kinds));
+    t.kinds = kinds_named(text, length);
+    t.length = (int)length;
+    *term = t;
     return MM_OK;
+}
+
+static mm_status parse_terms(mm_selector *s) {
+    const char *text = s->text;
+    for (bool more = true; more;) {
+        if (s->n_terms == MM_SELECTOR_TERMS)
+            return mm_fail(MM_ERR_INVALID, "rule '%s=...': at most %d selectors may be joined by &", MM_BRIEF(s->text),
+                           MM_SELECTOR_TERMS);
+        size_t length = strcspn(text, "&");
+        MM_TRY(parse_term(s->text, text, length, &s->terms[s->n_terms++]));
+        more = text[length] == '&';
+        text += length + more;
+    }
+    return MM_OK;
+}
+
+mm_status mm_selector_parse(const char *text, mm_selector *selector_out) {
+    mm_selector s = {.text = strdup(text)};
+    if (!s.text) return mm_fail(MM_ERR_NOMEM, "out of memory for a rule");
+    mm_status status = parse_terms(&s);
+    if (status == MM_OK)
+        *selector_out = s;
+    else
+        mm_selector_fini(&s);
+    return status;
 }
 
 void mm_selector_fini(mm_selector *selector) {
@@ -58,10 +78,21 @@ void mm_selector_fini(mm_selector *selector) {
 }
 
 /* `*` covers `conv-in`, too: every map has a layer that writes it. */
+static bool covers(const mm_selector_term *t, const mm_selector_term *other) {
+    if (t->kinds == ALL_KINDS && !t->reads) return true;
+    if (t->reads != other->reads) return false;
+    bool same = t->length == other->length && memcmp(t->text, other->text, (size_t)t->length) == 0;
+    return same || t->kinds == ALL_KINDS || (other->kinds && !(other->kinds & ~t->kinds));
+}
+
+/* Each term must cover one of the other's, since what the other names is named by each of its terms. */
 bool mm_selector_covers(const mm_selector *s, const mm_selector *other) {
-    if (s->kinds == ALL_KINDS && !s->reads) return true;
-    if (s->reads != other->reads) return false;
-    return strcmp(s->text, other->text) == 0 || s->kinds == ALL_KINDS || (other->kinds && !(other->kinds & ~s->kinds));
+    for (int i = 0; i < s->n_terms; i++) {
+        bool covered = false;
+        for (int j = 0; j < other->n_terms; j++) covered |= covers(&s->terms[i], &other->terms[j]);
+        if (!covered) return false;
+    }
+    return true;
 }
 
 /* Whether a pattern of that length matches the whole name. On a mismatch the latest * matches one character more. */
@@ -84,10 +115,10 @@ static bool matches(const char *pattern, size_t length, const char *name) {
     return pattern == end;
 }
 
-bool mm_selector_names(const mm_selector *s, const mm_layer_info *layer) {
-    if (s->kinds) return s->kinds >> layer->kind & 1;
-    bool named = matches(s->text, pattern_length(s), layer->name);
-    for (int p = 0; p < layer->n_parts && !named; p++) named = matches(s->text, pattern_length(s), layer->parts[p]);
+static bool names(const mm_selector_term *t, const mm_layer_info *layer) {
+    if (t->kinds) return t->kinds >> layer->kind & 1;
+    bool named = matches(t->text, (size_t)t->length, layer->name);
+    for (int p = 0; p < layer->n_parts && !named; p++) named = matches(t->text, (size_t)t->length, layer->parts[p]);
     return named;
 }
 
@@ -115,13 +146,13 @@ static int distance(const char *a, size_t length, const char *b) {
 
 /* The nearest name of a kind or of a layer, at a distance of at most 2 and less than half of the text; NULL: none. The
  * limits are chosen. */
-static const char *nearest(const mm_selector *s, const mm_graph *graph) {
+static const char *nearest(const mm_selector_term *t, const mm_graph *graph) {
     int n = mm_graph_layers(graph), best = 3;
-    size_t length = pattern_length(s);
+    size_t length = (size_t)t->length;
     const char *found = NULL;
     for (int i = 0; i < MM_LAYER_KINDS + n; i++) {
         const char *name = i < MM_LAYER_KINDS ? mm_layer_kind_name(i) : mm_graph_layer(graph, i - MM_LAYER_KINDS)->name;
-        int changes = distance(s->text, length, name);
+        int changes = distance(t->text, length, name);
         if (changes >= best || 2 * (size_t)changes > length) continue;
         best = changes;
         found = name;
@@ -129,14 +160,14 @@ static const char *nearest(const mm_selector *s, const mm_graph *graph) {
     return found;
 }
 
-static mm_status refuse(const mm_selector *s, const mm_graph *graph) {
+static mm_status refuse(const mm_selector *s, const mm_selector_term *t, const mm_graph *graph) {
     enum { SHOWN = 4 };
     char kinds[MM_POLICY_KINDS_CAPACITY], layers[SHOWN * (MM_BRIEF_CAPACITY + 2) + 8] = "";
-    const char *near = nearest(s, graph);
+    const char *near = nearest(t, graph);
     if (near)
         return mm_fail(MM_ERR_INVALID,
                        "rule '%s=...': graph %s has no such layer, and there is no such kind: is it %s%s?",
-                       MM_BRIEF(s->text), mm_graph_name(graph), near, s->reads ? READS : "");
+                       MM_BRIEF(s->text), mm_graph_name(graph), near, t->reads ? READS : "");
     for (int l = 0; l < mm_graph_layers(graph) && l < SHOWN; l++)
         snprintf(layers + strlen(layers), sizeof layers - strlen(layers), "%s%s", l ? ", " : "",
                  MM_BRIEF(mm_graph_layer(graph, l)->name));
@@ -149,10 +180,13 @@ static mm_status refuse(const mm_selector *s, const mm_graph *graph) {
 }
 
 mm_status mm_selector_find(const mm_selector *s, const mm_graph *graph, uint8_t *named_out) {
-    bool any = s->kinds != 0;
-    for (int l = 0; l < mm_graph_layers(graph); l++) {
-        named_out[l] = mm_selector_names(s, mm_graph_layer(graph, l));
-        any |= named_out[l];
+    const int layers = mm_graph_layers(graph);
+    memset(named_out, 0, (size_t)MM_SELECTOR_TERMS * (size_t)layers);
+    for (int t = 0; t < s->n_terms; t++) {
+        const mm_selector_term *term = &s->terms[t];
+        bool any = term->kinds != 0;
+        for (int l = 0; l < layers; l++) any |= named_out[t * layers + l] = names(term, mm_graph_layer(graph, l));
+        if (!any) return refuse(s, term, graph);
     }
-    return any ? MM_OK : refuse(s, graph);
+    return MM_OK;
 }

@@ -203,6 +203,8 @@ static void plans_with_pools_compute_the_same(void **state) {
          INT64_MAX},
         {"rules:*=compress(test-variable)", 1, INT64_MAX},
         {"rules:*=compress(test-variable)", 1, 2 * MM_CHUNK_BYTES},
+        {"rules:relu&conv-in=compress(test-variable);relu=compress(test-variable);*=swap,when=always,depth=0", 1,
+         INT64_MAX},
         {"rules:conv=compress(test-variable);*=recompute,inplace=off,layout=groups,stash=apart,when=always", 1,
          INT64_MAX},
     };

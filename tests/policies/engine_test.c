@@ -27,6 +27,8 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("conv", "'conv'", "SELECTOR=ACTION");
     refuse("conv=swap;relu", "'relu'", "SELECTOR=ACTION");
     refuse("-in=swap", "'-in=...'", "conv-in");
+    refuse("relu&=swap", "'relu&=...'", "joined by &");
+    refuse("a&b&c&d&e=swap", "'a&b&c&d&e=...'", "at most 4");
     refuse("=swap", "'=...'", "must name *, a kind of layer (other, data, conv, linear");
     refuse(";", "give some", "conv=compress(zfp);*=swap");
     refuse("conv=", "'conv='", "keep, mask");
@@ -38,7 +40,7 @@ static void wrong_rules_are_refused_with_what_would_be_right(void **state) {
     refuse("conv=keep()", "'conv=keep()'", "keep");
     refuse("conv=compress(0123456789012345678901234567890123456789012345678901234567890123456789)", "conv=compress",
            "longer than 63 characters");
-    refuse("*=swap,depth=0", "depth=0", "from 1");
+    refuse("*=swap,depth=-1", "depth=-1", "from 0");
     refuse("*=swap,conv=swap", "'conv'", "rules, mode, depth, k, inplace, layout, stash, when");
 }
 
@@ -54,6 +56,8 @@ static void a_rule_that_another_leaves_nothing_to_is_refused(void **state) {
     refuse("*=swap;conv-in=keep", "rule 'conv-in=keep'", says);
     refuse("*=keep;layer1.*=swap", "rule 'layer1.*=swap'", says);
     refuse("relu=swap;bn-relu=keep", "rule 'bn-relu=keep'", says);
+    refuse("relu=swap;relu&conv-in=keep", "rule 'relu&conv-in=keep'", says);
+    refuse("conv-in&relu=swap;bn-relu&conv-in=keep", "rule 'bn-relu&conv-in=keep'", says);
     refuse("*=recompute;*=recompute", "rule '*=recompute'", says);
 }
 
@@ -68,6 +72,7 @@ static void good_rules_are_taken_with_or_without_their_key(void **state) {
         "rules:bn-relu=recompute;relu=swap;bn=swap;conv=compress(raw);conv=compress(zfp);conv=swap",
         "rules:conv-in=keep;conv=keep;*-in=recompute;*=recompute;*=swap",
         "rules:*=swap;",
+        "rules:relu&pool-in=mask;relu&conv-in=swap;pool&conv-in&linear-in=compress(raw);relu=keep,depth=0",
         "rules:*=swap,inplace=off,layout=groups,stash=apart",
         "rules:layer1.*.conv?=swap;a layer's name-in=keep;*-in=swap",
     };
@@ -373,6 +378,10 @@ static void a_selector_names_the_layer_that_makes_or_reads_a_map(void **state) {
     check_actions("rules:*=swap", true, -1, "f= out g= out c= out p= out");
     check_actions("rules:bn=swap", true, -1, "");
     check_actions("vdnn-conv", true, -1, "g= out");
+    check_actions("rules:relu&conv-in=swap", true, -1, "g= out");
+    check_actions("rules:relu&pool-in=swap", true, -1, "");
+    check_actions("rules:conv&pool-in=swap;linear&relu-in=swap", true, -1, "f= out c= out");
+    check_actions("rules:*&conv-in&relu=swap", true, -1, "g= out");
 }
 
 static const char *swapped(const mm_graph *graph, const char *spec, char text[64]) {
@@ -400,6 +409,8 @@ static void a_selector_names_layers_by_name(void **state) {
         {"rules:**1*=swap", "x1"},
         {"rules:*-in=swap", "x1 x2 x3 x4"},
         {"rules:data=swap", ""},
+        {"rules:conv?&conv3-in=swap", "x2"},
+        {"rules:conv1&conv3-in=swap", ""},
     };
     mm_graph *graph = row(false);
     char text[64];

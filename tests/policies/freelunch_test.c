@@ -117,6 +117,34 @@ static void decodes_run_ahead_by_the_depth_then_follow_one_by_one(void **state) 
     mm_graph_destroy(graph);
 }
 
+/* Each step waits for the encode before it, each decode for the step before it; so the map's bytes are free at once. */
+static void at_depth_zero_codecs_are_in_line_with_the_steps(void **state) {
+    (void)state;
+    mm_graph *graph = chain();
+    planned p;
+    char text[512];
+    plan_terse(&p, graph, "freelunch:rate=8,depth=0", CODE * UNIT);
+    tell_backward(p.plan, text, sizeof text);
+    assert_string_equal(text,
+                        "x6 | loss | x5 | conv6 | x4 | conv5 | x3 | conv4 | x2 | conv3 | x1 | conv2 | | conv1 | ");
+    int encodes = 0, decodes = 0;
+    for (int i = 1; i < p.plan->n_nodes; i++) {
+        const mm_node *n = &p.plan->nodes[i], *before = &p.plan->nodes[i - 1];
+        decodes += n->kind == MM_NODE_DECODE;
+        if (n->kind == MM_NODE_DECODE && before->kind == MM_NODE_STEP)
+            assert_int_equal(n->wait[MM_STREAM_COMPUTE], before->seq);
+        if (before->kind == MM_NODE_ENCODE) {
+            assert_int_equal(n->wait[MM_STREAM_ENCODE], before->seq);
+            encodes++;
+        }
+    }
+    assert_int_equal(encodes, CONVS);
+    assert_int_equal(decodes, CONVS);
+    assert_int_equal(p.plan->buffers, 2); /* a step's input and output; with depth=1, one more that is in flight */
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
 static void each_map_is_encoded_after_its_last_forward_use(void **state) {
     (void)state;
     mm_graph *graph = chain();
@@ -333,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_deeper_decode_takes_more_buffers),
         cmocka_unit_test(codes_lie_one_after_the_other_by_first_backward_use),
         cmocka_unit_test(decodes_run_ahead_by_the_depth_then_follow_one_by_one),
+        cmocka_unit_test(at_depth_zero_codecs_are_in_line_with_the_steps),
         cmocka_unit_test(each_map_is_encoded_after_its_last_forward_use),
         cmocka_unit_test(too_few_buffers_are_refused_naming_how_many_it_takes),
         cmocka_unit_test(a_residual_network_takes_one_buffer_more_and_no_more_however_deep),

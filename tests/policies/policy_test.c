@@ -82,8 +82,8 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
     refuse("naive:k=3", MM_ERR_INVALID, "'k'", "none");
     refuse("freelunch:size=3", MM_ERR_INVALID, "'size'", "codec, rate, eligible, depth, buffers, k, workspace");
     refuse("freelunch:depth", MM_ERR_INVALID, "'depth'", "key=value");
-    refuse("freelunch:depth=0", MM_ERR_INVALID, "depth=0", "from 1 to 1024");
-    refuse("freelunch:depth=1025", MM_ERR_INVALID, "depth=1025", "from 1 to 1024");
+    refuse("freelunch:depth=-1", MM_ERR_INVALID, "depth=-1", "from 0 to 1024");
+    refuse("freelunch:depth=1025", MM_ERR_INVALID, "depth=1025", "from 0 to 1024");
     refuse("freelunch:depth=2x", MM_ERR_INVALID, "depth=2x", "whole number");
     refuse("freelunch:depth=", MM_ERR_INVALID, "depth=", "whole number");
     refuse("freelunch:depth=99999999999999999999", MM_ERR_INVALID, "depth=999", "whole number");

@@ -121,7 +121,7 @@ policy_options_out_of_range_are_refused_() {
     refused 2 "policy freelunch: rate= has no value" train --policy freelunch:rate=
     refused 2 "policy hybrid: rate= has no value" train --policy liveness --switch 1:hybrid:rate=
     refused 2 "eligible=x: must be one of conv|all" train --policy freelunch:eligible=x
-    refused 2 "depth=0: must be" train --policy freelunch:depth=0
+    refused 2 "depth=-1: must be" train --policy freelunch:depth=-1
     refused 2 "must be a whole number" train --policy freelunch:k=99999999999999999999
     refused 2 "mm train: policy freelunch:codec=mask: codec 'mask' does not give the elements back: choose one that does" \
         train --policy freelunch:codec=mask
