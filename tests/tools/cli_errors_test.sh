@@ -105,7 +105,7 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "there are raw, mask, zfp, dpr, mx" train --policy freelunch:codec=nope
     refused 2 "unknown data 'nope': there are cifar10:DIR, synthetic" "${train[@]}" --data nope
     refused 2 "has no option 'nope': it takes codec, rate" train --policy freelunch:nope=1
-    refused 2 "has no option 'rate': it takes none" train --policy liveness:rate=4
+    refused 2 "has no option 'rate': it takes none" train --policy naive:rate=4
     refused 2 "option rate is given twice" train --policy freelunch:rate=4,rate=5
     refused 2 "codec zfp: 'rate=4:rate=20': rate is given twice" train --policy freelunch:codec=zfp:rate=4:rate=20
     refused 2 "codec dpr: unknown format 'fp9'; there are fp16, fp10, fp8" train --policy freelunch:codec=dpr:fp9
