@@ -27,6 +27,7 @@ void mm_stats_get(mm_manager *m, mm_stats *stats_out) {
         .decodes = d.decodes,
         .encoded_bytes = d.encoded_bytes,
         .coded_bytes = d.coded_bytes,
+        .spilled_bytes = d.spilled_bytes,
         .out_bytes = d.out_bytes,
         .in_bytes = d.in_bytes,
         .nonfinite_blocks = d.nonfinite_blocks,
@@ -58,6 +59,14 @@ mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *mea
 const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
     const mm_ready *r = mm_manager_find(m, graph);
     return r ? r->prepared->planned.plan : NULL;
+}
+
+mm_status mm_code_sizes(mm_manager *m, const mm_graph *graph, mm_code_size *sizes_out, int capacity, int *n_out) {
+    MM_TRY(mm_manager_settle(m, "mm_code_sizes"));
+    const mm_ready *r = mm_manager_find(m, graph);
+    if (!r) return mm_fail(MM_ERR_ORDER, "mm_code_sizes: %s is not prepared", mm_graph_name(graph));
+    *n_out = mm_execution_codes(r->execution, sizes_out, capacity);
+    return MM_OK;
 }
 
 int64_t mm_host_wait_ns(mm_manager *m) {

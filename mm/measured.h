@@ -21,7 +21,8 @@ typedef struct mm_copy_line {
 
 /* Puts measured times of steps, times `part`, into facts of the same graph: of each step, into the variant that ran. */
 void mm_measured_steps(const mm_measured *measured, double part, mm_facts *facts);
-/* Puts measured times of encodings and decodings, times `part`, into facts of the same graph that have these codecs.
+/* Puts measured times of encodings and decodings, times `part`, and what bodies of codes took, into facts of the same
+ * graph that have these codecs.
  * Adds copies to the lines: [0] in, [1] out. */
 void mm_measured_operations(const mm_measured *measured, double part, mm_facts *facts, mm_copy_line copies[2]);
 /* Fits the lines, and sets issue_ns and the rate of each direction that has copies. */
@@ -30,6 +31,12 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts);
 /* The plan by which a prepared graph runs now; NULL if it is not prepared. The manager owns it, until the policy or the
  * budget changes or the graph is forgotten. */
 const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
+
+/* What the codes of a graph's maps took in the iteration that ended last (mm_execution_codes). Waits for iterations that
+ * were ended without waiting. *n_out: their number; at most `capacity` are filled in. Between iterations. MM_ERR_ORDER:
+ * the graph is not prepared; else the failure of an iteration. */
+MM_CHECKED mm_status mm_code_sizes(mm_manager *manager, const mm_graph *graph, mm_code_size *sizes_out, int capacity,
+                                   int *n_out);
 
 /* How long the thread that drives the manager has blocked in calls of iterations: for data, for workers to issue, and
  * at the end for the device. Does not call the device. */

@@ -602,8 +602,10 @@ typedef struct mm_stats {
                                      mm_iteration_end, on devices whose events are timed */
     int64_t encodes, decodes;
     int64_t encoded_bytes;       /* bytes of maps that were encoded */
-    int64_t coded_bytes;         /* bytes of their codes */
-    int64_t out_bytes, in_bytes; /* copied to pinned memory, and back */
+    /* Bytes of their codes; in pinned memory, of those whose size varies. These are known when the device has encoded:
+     * iterations that still run are counted as far as they are. */
+    int64_t coded_bytes, spilled_bytes;
+    int64_t out_bytes, in_bytes; /* to pinned memory, and back: copied, or written and read there by codecs */
     int64_t nonfinite_blocks;    /* blocks of zfp and mx codes that contained Inf or NaN */
     int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
     int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */

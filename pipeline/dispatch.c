@@ -208,6 +208,17 @@ static mm_stream *stream_of(const mm_dispatch *d, int s) {
     return d->worker[s] ? mm_worker_stream(d->worker[s]) : NULL;
 }
 
+/* MM_ERR_FORMAT: codes were damaged when they were decoded, since this was last asked. A device that cannot fail a task
+ * counts them. */
+static mm_status check_codes(mm_dispatch *d) {
+    const int64_t all = atomic_load(&d->counters->damaged_chunks), damaged = all - d->damaged_chunks;
+    d->damaged_chunks = all;
+    if (damaged == 0) return MM_OK;
+    return damaged == 1
+               ? mm_fail(MM_ERR_FORMAT, "1 chunk of codes was damaged when it was decoded")
+               : mm_fail(MM_ERR_FORMAT, "%lld chunks of codes were damaged when they were decoded", (long long)damaged);
+}
+
 /* Waits for all streams, and resets them if one has failed. Returns the first stream's failure. */
 static mm_status drain(mm_dispatch *d) {
     mm_failure first = {.status = MM_OK};
@@ -222,6 +233,8 @@ static mm_status drain(mm_dispatch *d) {
         mm_stream *stream = stream_of(d, s);
         if (stream) mm_stream_reset(stream);
     }
+    const mm_status codes = check_codes(d);
+    if (first.status == MM_OK) mm_failure_keep(&first, codes);
     return mm_failure_tell(&first);
 }
 
@@ -357,6 +370,7 @@ void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     mm_stream *streams[MM_STREAM_COUNT];
     pthread_mutex_lock(&d->lock);
     *stats_out = d->stats;
+    mm_bodies_add(d, stats_out);
     for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
     stats_out->nonfinite_blocks = atomic_load(&d->counters->nonfinite_blocks);

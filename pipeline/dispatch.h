@@ -40,7 +40,8 @@ typedef struct mm_dispatch_config {
 
 typedef struct mm_dispatch_stats {
     int64_t encodes, decodes, encoded_bytes, coded_bytes; /* encoded_bytes: of the maps, coded_bytes: of their codes */
-    int64_t out_bytes, in_bytes;                          /* over the link */
+    int64_t spilled_bytes;                                /* part of the bodies of codes that is in pinned memory */
+    int64_t out_bytes, in_bytes;                          /* over the link: copies, and bodies in pinned memory */
     int64_t unplanned_allocs;
     int64_t host_waits;    /* calls of step_begin that blocked */
     int64_t issue_wait_ns; /* time blocked in them with a stream, until workers had issued; the stream went on */
@@ -73,6 +74,22 @@ int64_t mm_execution_ns(const mm_execution *execution, int node);
 
 /* Number of pieces that a node is issued in (mm/core/program.h). */
 int mm_execution_pieces(const mm_execution *execution, int node);
+
+/* What the code of a map took when the map was last encoded. */
+typedef struct mm_code_size {
+    mm_tensor tensor;
+    const char *codec;                 /* spec; the execution's facts own it */
+    int64_t bytes;                     /* in all */
+    int64_t body_bytes, spilled_bytes; /* parts of them: the body; what of it lay in pinned memory */
+} mm_code_size;
+
+/* The size of the code that a node encodes or decodes, in the iteration that ended last. Of a body: 0 before the first,
+ * and what the iteration that runs has encoded, as far as it has. Does not wait. */
+void mm_execution_code(const mm_execution *execution, int node, mm_code_size *size_out);
+
+/* Those of all codes of the plan, in the order in which they are encoded. Fills in `capacity` at most; returns their
+ * number. */
+int mm_execution_codes(const mm_execution *execution, mm_code_size *sizes_out, int capacity);
 
 /* The node of a step of the graph. */
 int mm_execution_node(const mm_execution *execution, int step);

@@ -67,6 +67,7 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     mm_status status = index_steps(p);
     if (status == MM_OK) status = create_events(p);
     if (status == MM_OK && has_times(&dispatch->config)) status = create_times(p);
+    if (status == MM_OK) status = mm_bodies_init(p);
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status != MM_OK) {
@@ -82,6 +83,7 @@ void mm_execution_destroy(mm_execution *p) {
     mm_execution_unrecord(p);
     mm_self_check_fini(p);
     mm_unplanned_fini(p);
+    mm_bodies_fini(p);
     for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
     free(p->events);

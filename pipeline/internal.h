@@ -1,5 +1,5 @@
-/* Private to the pipeline: types and functions that dispatch.c, operation.c, execution.c, replay.c, unplanned.c and
- * self_check.c share. */
+/* Private to the pipeline: types and functions that dispatch.c, operation.c, execution.c, replay.c, bodies.c,
+ * unplanned.c and self_check.c share. */
 #ifndef PIPELINE_INTERNAL_H
 #define PIPELINE_INTERNAL_H
 
@@ -44,6 +44,16 @@ typedef struct mm_self_check {
     uint8_t *compared;        /* per tensor: both checksums are taken in this iteration */
 } mm_self_check;
 
+/* Codes of the plan that have a body, numbered in the order in which they are encoded. */
+typedef struct mm_bodies {
+    int n;                   /* 0: there are none, and all else is NULL */
+    int32_t *of_segment;     /* per segment: number of the code that it is, or that it is the head of; -1: none */
+    int32_t *before;         /* per code: the one before it in its pool; -1: it is the first there */
+    int32_t *decodes;        /* per code: how often an iteration decodes it */
+    mm_body_record *records; /* per code; in pinned memory */
+    mm_execution *next;      /* list of the dispatcher's executions with bodies */
+} mm_bodies;
+
 struct mm_execution {
     mm_dispatch *dispatch;
     const mm_program *program;
@@ -59,6 +69,7 @@ struct mm_execution {
     bool has_unplanned;
     mm_unplanned unplanned;
     mm_self_check check;
+    mm_bodies bodies;
     mm_replay *recorded;            /* the recording; NULL: none */
     mm_dispatch_stats recorded_did; /* what one replay adds to the statistics */
 };
@@ -73,6 +84,7 @@ struct mm_dispatch {
     bool inline_compute;                /* the last step ran without a stream */
     bool in_step;                       /* a step has begun and not ended: a range of the trace is open */
     bool ahead;                         /* streams may still run iterations that have ended */
+    int64_t damaged_chunks;             /* of the counters, as far as failures were returned for them */
     mm_event *join[MM_STREAM_COUNT];    /* per side stream: recorded when an iteration ends asynchronously */
     bool recording;                     /* the iteration is recorded and does not run */
     mm_dispatch_stats before;           /* statistics when the recording began; it must not change them */
@@ -85,7 +97,8 @@ struct mm_dispatch {
     /* under the lock */
     int32_t issued[MM_STREAM_COUNT]; /* seq of the last piece issued */
     mm_failure failure;              /* the iteration's first */
-    mm_dispatch_stats stats;
+    mm_dispatch_stats stats;         /* without what the records of executions have (mm_bodies_add) */
+    mm_execution *with_bodies;       /* executions whose plans have codes with bodies */
 };
 
 static inline bool mm_node_is_op(const mm_node *node) { return !mm_node_runs_step(node); }
@@ -112,6 +125,15 @@ mm_status mm_dispatch_failure(mm_dispatch *dispatch);
 
 /* ---- operation.c: enqueues a piece of an operation. */
 MM_CHECKED mm_status mm_operation_enqueue(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
+
+/* ---- bodies.c: codes of variable size. */
+MM_CHECKED mm_status mm_bodies_init(mm_execution *execution);
+/* Their sizes stay in the dispatcher's statistics. */
+void mm_bodies_fini(mm_execution *execution);
+/* Where the body of the code in a segment of the running program goes or lies; NULL: the code has none. */
+const mm_code_body *mm_body_of(const mm_dispatch *dispatch, int code, mm_code_body *body_out);
+/* Adds what bodies have taken so far. Under the lock. */
+void mm_bodies_add(const mm_dispatch *dispatch, mm_dispatch_stats *stats);
 
 /* ---- unplanned.c: segments placed at run time. No-ops unless execution->has_unplanned. */
 MM_CHECKED mm_status mm_unplanned_init(mm_execution *execution);

@@ -21,16 +21,22 @@ static bool is_last(const mm_dispatch *d, const mm_piece *piece) {
     return mm_piece_is_last(d->execution->program, piece);
 }
 
+static mm_code_inputs inputs_of(const mm_dispatch *d, const mm_node *node, int code, mm_code_body *body) {
+    return (mm_code_inputs){.body = mm_body_of(d, code, body), .tensor = node->tensor};
+}
+
 static mm_status encode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     const mm_plan *plan = d->execution->plan;
     const mm_node *node = &plan->nodes[piece->node];
     const mm_segment *dst = &plan->segments[node->dst];
     const mm_shape shape = piece_shape(d, piece);
+    mm_code_body body;
+    const mm_code_inputs inputs = inputs_of(d, node, node->dst, &body);
     uint8_t *code = (uint8_t *)mm_dispatch_address(d, node->dst) + piece->stored_offset;
     void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
     MM_TRY(mm_codec_encode(d->execution->codecs[dst->codec], stream, &shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + piece->map_offset, target,
-                           address_or_null(d, node->work), NULL, d->counters));
+                           address_or_null(d, node->work), &inputs, d->counters));
     if (target != code) MM_TRY(mm_copy_async(stream, code, target, dst->bytes, MM_COPY_DEVICE));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
@@ -45,10 +51,12 @@ static mm_status decode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     const mm_plan *plan = d->execution->plan;
     const mm_node *node = &plan->nodes[piece->node];
     const mm_shape shape = piece_shape(d, piece);
+    mm_code_body body;
+    const mm_code_inputs inputs = inputs_of(d, node, node->src, &body);
     MM_TRY(mm_codec_decode(d->execution->codecs[plan->segments[node->src].codec], stream, &shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + piece->stored_offset,
                            (uint8_t *)mm_dispatch_address(d, node->dst) + piece->map_offset,
-                           address_or_null(d, node->work), NULL, d->counters));
+                           address_or_null(d, node->work), &inputs, d->counters));
     if (!is_last(d, piece)) return MM_OK;
     pthread_mutex_lock(&d->lock);
     d->stats.decodes++;

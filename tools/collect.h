@@ -2,7 +2,8 @@
  *
  *   steps        from a run without side streams, under liveness if there is one. The first step also gets the part
  *                of the iteration's time that is in no step
- *   codecs       from the runs that use them
+ *   codecs       from the runs that use them. What a body of a code takes is that of the last iteration; plans reserve
+ *                an eighth more for it
  *   link         issue_ns and the rates: the line through the times of all copies. The rates with both directions
  *                busy are measured separately, because no network keeps both busy
  *   far bytes    far_ps_per_byte: a least-squares fit of how much longer or shorter the steps of other runs without

@@ -97,6 +97,13 @@ static void hidden_cell(table *t, const row *r) {
         table_cell(t, "-");
 }
 
+static void ratio_cell(table *t, const row *r) {
+    if (r->coded_bytes > 0)
+        table_cell(t, "%.1fx", r->encoded_bytes / r->coded_bytes);
+    else
+        table_cell(t, "-");
+}
+
 static void host_cell(table *t, const row *r) {
     if (has_host_time(r))
         table_cell(t, "%.0f us, %.2f a layer%s", 1e6 * r->host_seconds, 1e6 * host_seconds_per_layer(r),
@@ -136,15 +143,16 @@ static const struct column {
     {{"policy", true, 0}, policy_cell, true},
     {{"budget", false, 0}, budget_cell, true},
     {{"predicted", false, 2}, predicted_cell, false},
-    {{"touched", false, 8}, touched_cell, false},
+    {{"touched", false, 9}, touched_cell, false},
     {{"outside", false, 1}, outside_cell, false},
-    {{"stash", false, 4}, stash_cell, false},
-    {{"pinned", false, 6}, pinned_cell, false},
+    {{"stash", false, 5}, stash_cell, false},
+    {{"pinned", false, 7}, pinned_cell, false},
     {{"img/s", false, 0}, speed_cell, false},
-    {{"hidden", false, 7}, hidden_cell, false},
+    {{"hidden", false, 8}, hidden_cell, false},
+    {{"ratio", false, 4}, ratio_cell, false},
     {{"host", false, 3}, host_cell, false},
-    {{"loss", true, 5}, loss_cell, false},
-    {{"simulated", false, 9}, simulated_cell, false},
+    {{"loss", true, 6}, loss_cell, false},
+    {{"simulated", false, 10}, simulated_cell, false},
     {{"status", true, 0}, status_cell, false},
 };
 
@@ -229,7 +237,7 @@ static json_t *to_json(const row *r) {
         "{ss sI ss ss ss si sI ss ss sb sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so "
         "sI "
         "sI "
-        "sI so so so ss}",
+        "sI so so so sI sI sI ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
         "threads", r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
         "policy_effective", r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
@@ -248,7 +256,8 @@ static json_t *to_json(const row *r) {
         "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "replays",
         (json_int_t)r->replays, "pinned_bytes", (json_int_t)r->pinned_bytes, "host_peak_bytes",
         known_bytes(r->host_peak_bytes), "host_planned_bytes", known_bytes(r->host_planned_bytes), "host_other_bytes",
-        host_other_bytes(r), "status", r->status);
+        host_other_bytes(r), "encoded_bytes", (json_int_t)r->encoded_bytes, "coded_bytes", (json_int_t)r->coded_bytes,
+        "spilled_bytes", (json_int_t)r->spilled_bytes, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -37,6 +37,8 @@ typedef struct row {
     double host_seconds;                /* median time of the training thread to issue an iteration; 0: not measured */
     int64_t layers;                     /* number of layers that it issues */
     double codec_hidden_share;          /* negative: no codec ran */
+    double encoded_bytes, coded_bytes;  /* an iteration: of maps that were encoded, of their codes */
+    double spilled_bytes;               /* part of the codes of variable size that was in pinned memory */
     double codec_busy_seconds;          /* busy time of the codecs' streams per iteration */
     double compute_busy_seconds;        /* busy time of the compute stream per iteration; 0: not measured */
     double step_ratio, compute_ratio;   /* times relative to liveness in the same table; 0: it is not there */

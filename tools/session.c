@@ -319,6 +319,14 @@ static void fill_host_memory(const session *s, row *r) {
     r->host_peak_bytes = host_memory_peak(&s->host_before);
 }
 
+/* An iteration's share. The device has ended them all. */
+static void fill_code_bytes(const mm_stats *before, const mm_stats *after, row *r) {
+    const double n = (double)r->iterations;
+    r->encoded_bytes = (double)(after->encoded_bytes - before->encoded_bytes) / n;
+    r->coded_bytes = (double)(after->coded_bytes - before->coded_bytes) / n;
+    r->spilled_bytes = (double)(after->spilled_bytes - before->spilled_bytes) / n;
+}
+
 static mm_status fill_row(session *s, tally *t, row *r) {
     const mm_graph *graph = nets_exec_lowered(s->train)->graph;
     const mm_plan *plan = mm_plan_now(s->manager, graph); /* of whole batches, whatever ran last */
@@ -338,6 +346,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->replays = after.replays;
     if (s->config.texts) r->policy_now = texts_keep(s->config.texts, mm_policy_now(s->manager));
     if (s->config.texts && !r->policy_now) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    if (r->iterations > 0) fill_code_bytes(&t->before, &after, r);
     if (r->iterations > 0)
         r->codec_busy_seconds = (double)(after.codec_busy_ns - t->before.codec_busy_ns) * 1e-9 / (double)r->iterations;
     if (r->iterations > 0)

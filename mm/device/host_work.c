@@ -15,23 +15,29 @@ typedef struct copy_task {
     mm_copy_kind kind;
 } copy_task;
 
-/* The simulated link does one copy at a time in each direction, for all streams. Returns when this one will have
- * finished, in ns; 0 if no rate is set. */
-static int64_t link_book(host_device *device, mm_copy_kind kind, int64_t bytes) {
+/* The simulated link does one copy at a time in each direction, for all streams. Returns when this one, which began at
+ * began_ns, will have finished, in ns; 0 if no rate is set. */
+static int64_t link_book(host_device *device, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {
     int64_t rate = kind == MM_COPY_OUT ? device->config.link_out_bytes_per_s : device->config.link_in_bytes_per_s;
     if (rate == 0) return 0;
-    int64_t now_ns = mm_now_ns(), cost_ns = (int64_t)((double)bytes * 1e9 / (double)rate);
+    int64_t cost_ns = (int64_t)((double)bytes * 1e9 / (double)rate);
     int64_t *link_free_ns = &device->link_free_ns[kind == MM_COPY_OUT ? 0 : 1];
     pthread_mutex_lock(&device->lock);
-    int64_t end_ns = (now_ns > *link_free_ns ? now_ns : *link_free_ns) + cost_ns;
+    int64_t end_ns = (began_ns > *link_free_ns ? began_ns : *link_free_ns) + cost_ns;
     *link_free_ns = end_ns;
     pthread_mutex_unlock(&device->lock);
     return end_ns;
 }
 
+void mm_host_link_charge(mm_stream *stream, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {
+    if (bytes == 0) return;
+    int64_t end_ns = link_book((host_device *)stream->device, kind, bytes, began_ns);
+    if (end_ns > 0) host_sleep_until(end_ns);
+}
+
 static mm_status copy_run(void *arg) {
     const copy_task *copy = arg;
-    int64_t end_ns = copy->kind == MM_COPY_DEVICE ? 0 : link_book(copy->device, copy->kind, copy->bytes);
+    int64_t end_ns = copy->kind == MM_COPY_DEVICE ? 0 : link_book(copy->device, copy->kind, copy->bytes, mm_now_ns());
     if (copy->bytes > 0) memcpy(copy->dst, copy->src, (size_t)copy->bytes);
     if (end_ns > 0) host_sleep_until(end_ns);
     return MM_OK;

@@ -370,6 +370,40 @@ static void the_two_ways_of_the_link_do_not_wait_for_each_other(void **state) {
     host_fixture_fini(&f);
 }
 
+typedef struct charge {
+    mm_stream *stream;
+    int64_t bytes, began_ns;
+} charge;
+
+static mm_status charge_link(void *arg) {
+    const charge *c = arg;
+    mm_host_link_charge(c->stream, MM_COPY_OUT, c->bytes, c->began_ns);
+    return MM_OK;
+}
+
+/* As a copy of as many bytes, that began when the task says; copies wait for it. */
+static void a_task_that_writes_pinned_memory_is_charged_the_link(void **state) {
+    enum { BYTES = 10000, RATE = 5000000, COST_NS = 2000000 };
+    static unsigned char from[BYTES], to[BYTES];
+    (void)state;
+    host_fixture f;
+    host_fixture_init(&f, &(mm_device_config){.link_out_bytes_per_s = RATE});
+    const int64_t start_ns = mm_now_ns();
+    const charge now = {f.stream[0], BYTES, start_ns}, before = {f.stream[0], BYTES, 0}, none = {f.stream[0], 0, 0};
+    assert_int_equal(mm_host_launch(f.stream[0], charge_link, &now, sizeof now), MM_OK);
+    assert_int_equal(mm_host_launch(f.stream[0], charge_link, &before, sizeof before), MM_OK);
+    assert_int_equal(mm_host_launch(f.stream[0], charge_link, &none, sizeof none), MM_OK);
+    assert_int_equal(mm_copy_async(f.stream[0], to, from, BYTES, MM_COPY_OUT), MM_OK);
+    assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK);
+    assert_true(mm_now_ns() - start_ns >= 3 * COST_NS);
+    host_fixture_fini(&f);
+    host_fixture_init(&f, &(mm_device_config){.link_out_bytes_per_s = RATE});
+    const charge over = {f.stream[0], BYTES, mm_now_ns() - 10 * COST_NS};
+    assert_int_equal(mm_host_launch(f.stream[0], charge_link, &over, sizeof over), MM_OK);
+    assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK); /* the transfer is over already: nothing sleeps */
+    host_fixture_fini(&f);
+}
+
 static void the_link_is_told_where_it_was_set(void **state) {
     (void)state;
     mm_device *device;
@@ -439,6 +473,7 @@ int main(void) {
         CASE(the_device_itself_takes_no_more_memory_once_warm),
         cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
         cmocka_unit_test(the_two_ways_of_the_link_do_not_wait_for_each_other),
+        cmocka_unit_test(a_task_that_writes_pinned_memory_is_charged_the_link),
         cmocka_unit_test(the_link_is_told_where_it_was_set),
         cmocka_unit_test(an_allocation_costs_what_was_set),
         cmocka_unit_test(random_delays_change_no_result),

@@ -32,6 +32,11 @@ static mm_status flip_bit(void *arg) {
     return MM_OK;
 }
 
+static mm_status count_damage(void *arg) {
+    atomic_fetch_add(&(*(mm_codec_counters **)arg)->damaged_chunks, 1);
+    return MM_OK;
+}
+
 static mm_status pause_task(void *arg) {
     struct timespec time = {.tv_nsec = (long)*(int64_t *)arg};
     nanosleep(&time, NULL);
@@ -55,6 +60,7 @@ static mm_status fault_decode(const mm_codec *codec, mm_stream *stream, const mm
     if (now && f->decode == FAULT_ISSUE) return broken(NULL);
     if (now && f->decode == FAULT_RUN) return mm_host_launch(stream, broken, NULL, 0);
     MM_TRY(mm_codec_decode(f->inner, stream, shape, src, dst, scratch, inputs, counters));
+    if (now && f->decode == FAULT_COUNT) return mm_host_launch(stream, count_damage, &counters, sizeof counters);
     return now && f->decode == FAULT_BIT ? mm_host_launch(stream, flip_bit, &dst, sizeof dst) : MM_OK;
 }
 

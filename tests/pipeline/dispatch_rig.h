@@ -13,6 +13,7 @@ typedef enum fault_place {
     FAULT_ISSUE, /* the call itself fails */
     FAULT_RUN,   /* the enqueued task fails on the stream */
     FAULT_BIT,   /* decodes only: no failure, but one bit of the result is wrong */
+    FAULT_COUNT, /* decodes only: no failure, but a damaged chunk is counted, as on a device that cannot fail a task */
 } fault_place;
 
 /* Wraps another codec. The `at`-th encode or decode (from 0, over all iterations) fails with MM_ERR_DEVICE, "the codec

@@ -6,7 +6,8 @@
 stable_keys=(net batch device policy codec budget_bytes peak_bytes predicted_peak_bytes minimum_bytes outside_bytes
     stash_bytes images_per_second iteration_seconds_median iteration_seconds_p95 iteration_seconds_predicted
     simulator_error simulated codec_hidden_share codec_busy_seconds loss_first loss_last test_accuracy fuse
-    workspace_limit_bytes iterations pinned_bytes host_peak_bytes host_planned_bytes host_other_bytes status)
+    workspace_limit_bytes iterations pinned_bytes host_peak_bytes host_planned_bytes host_other_bytes encoded_bytes
+    coded_bytes spilled_bytes status)
 
 narrow() { # FILE COLUMNS
     local line
