@@ -220,12 +220,24 @@ static mm_status enqueue_step(nets_exec *exec, const iteration *it, const nets_s
     return step->op ? enqueue_op(exec, step, it->stream, false) : run_data(exec, it);
 }
 
+void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {
+    exec->watch = fn;
+    exec->watch_ctx = ctx;
+}
+
+static mm_status show(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    if (!exec->watch || step->phase != MM_FORWARD) return MM_OK;
+    MM_TRY(mm_stream_sync(stream));
+    return exec->watch(exec->watch_ctx, exec->manager, step);
+}
+
 static mm_status run_steps(nets_exec *exec, const iteration *it) {
     const nets_lowered *lowered = exec->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
         MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
         MM_TRY(enqueue_step(exec, it, step));
+        MM_TRY(show(exec, step, it->stream));
         MM_TRY(mm_layer_end(exec->manager, step->graph_layer, step->phase));
     }
     return MM_OK;
@@ -242,6 +254,7 @@ static mm_status run_step_by_step(nets_exec *exec, const iteration *it) {
  * under this plan. */
 static bool has_recording(nets_exec *exec, mm_stream *stream) {
     iteration recorded = {.stream = stream, .recorded = true};
+    if (exec->watch) return false;
     mm_replay_state_id state = mm_replay_state(exec->manager, exec->lowered->graph);
     if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
     mm_status status = mm_record_begin(exec->manager, exec->lowered->graph);

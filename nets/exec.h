@@ -114,6 +114,14 @@ int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch);
 /* How many iterations are submitted and not collected. */
 int nets_exec_outstanding(const nets_exec *exec);
 
+/* Called behind a forward step when its work is done. mm_tensor_data gives the addresses of the step's tensors, to be
+ * read; on device host the CPU may. A failure fails the iteration. */
+typedef mm_status (*nets_watch_fn)(void *ctx, mm_manager *manager, const nets_step *step);
+
+/* From the next iteration on `fn` sees each forward step; NULL: none. Watched iterations are not replayed, and wait for
+ * the device after each forward step. Call it between iterations. */
+void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx);
+
 /* How long the calling thread has spent enqueuing iterations since creation, waits included. Copying batches into
  * pinned memory does not count. */
 int64_t nets_exec_enqueue_ns(const nets_exec *exec);

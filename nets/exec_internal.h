@@ -3,6 +3,7 @@
 #define NETS_EXEC_INTERNAL_H
 
 #include "mm/core/graph.h"
+#include "nets/exec.h"
 #include "nets/exec_kept.h"
 #include "nets/exec_slots.h"
 #include "nets/exec_staging.h"
@@ -22,6 +23,8 @@ struct nets_exec {
     void *recorded_images, *recorded_labels; /* where the recorded iteration reads its batch */
     int64_t ladder_steps;                    /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;                      /* nets_exec_enqueue_ns */
+    nets_watch_fn watch;                     /* NULL: nobody watches */
+    void *watch_ctx;
 };
 
 static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor tensor) {

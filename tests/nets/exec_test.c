@@ -212,6 +212,51 @@ static void wrong_batch_or_label_is_refused_and_the_executor_stays_usable(void *
     finish(&f);
 }
 
+typedef struct watched {
+    const nets_lowered *lowered;
+    int steps, relus, failing;
+} watched;
+
+static mm_status watch(void *ctx, mm_manager *manager, const nets_step *step) {
+    watched *w = ctx;
+    if (w->failing == w->steps) return mm_fail(MM_ERR_UNSUPPORTED, "step %d was not wanted", w->steps);
+    w->steps++;
+    if (step->layer < 0 || nets_net_layer(w->lowered->net, step->layer)->op != NETS_RELU) return MM_OK;
+    const float *y = mm_tensor_data(manager, step->tensors[NETS_Y]);
+    const int64_t elems = mm_graph_tensor(w->lowered->graph, step->tensors[NETS_Y])->bytes / 4;
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < elems; i++) {
+        assert_true(y[i] >= 0);
+        zeros += y[i] == 0;
+    }
+    assert_in_range(zeros, 1, elems - 1);
+    w->relus++;
+    return MM_OK;
+}
+
+static void a_watcher_sees_each_forward_step_when_it_is_done(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, "resnet20", "liveness");
+    const nets_result before = iterate(&f, f.train, BATCH);
+    assert_int_equal(nets_exec_init(f.train, 11), MM_OK);
+    watched w = {.lowered = nets_exec_lowered(f.train), .failing = -1};
+    int forward = 0;
+    for (int i = 0; i < w.lowered->n_steps; i++) forward += w.lowered->steps[i].phase == MM_FORWARD;
+    nets_exec_watch(f.train, watch, &w);
+    const nets_result same = iterate(&f, f.train, BATCH);
+    assert_memory_equal(&same.loss, &before.loss, sizeof same.loss);
+    assert_int_equal(w.steps, forward);
+    assert_int_equal(w.relus, 19);
+    w.failing = w.steps + 3;
+    nets_result none;
+    assert_int_equal(nets_exec_iteration(f.train, f.images, f.labels, BATCH, RATE, &none), MM_ERR_UNSUPPORTED);
+    nets_exec_watch(f.train, NULL, NULL);
+    iterate(&f, f.train, BATCH);
+    assert_int_equal(w.steps, forward + 3);
+    finish(&f);
+}
+
 static void batch_above_the_budget_is_infeasible(void **state) {
     (void)state;
     nets_net *net;
@@ -322,6 +367,7 @@ int main(void) {
         cmocka_unit_test(initial_values_are_set_again_by_init),
         cmocka_unit_test(wrong_batch_or_label_is_refused_and_the_executor_stays_usable),
         cmocka_unit_test(the_count_of_updates_is_the_last_that_is_kept),
+        cmocka_unit_test(a_watcher_sees_each_forward_step_when_it_is_done),
         cmocka_unit_test(batch_above_the_budget_is_infeasible),
         cmocka_unit_test(so_many_threads_give_the_same_bits_each_time_and_others_the_same_but_for_rounding),
         cmocka_unit_test(a_number_of_threads_that_no_machine_has_is_refused),
