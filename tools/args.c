@@ -202,6 +202,22 @@ void args_texts_fini(arg_texts *texts) {
     *texts = (arg_texts){0};
 }
 
+mm_status args_rising(const char *name, const char *text, int64_t numbers_out[ARG_TEXTS_MAX], int *n_out) {
+    arg_texts texts;
+    mm_status status = MM_OK;
+    MM_TRY(args_split(name, text, &texts));
+    for (int i = 0; status == MM_OK && i < texts.n; i++) {
+        char *end;
+        numbers_out[i] = strtoll(texts.text[i], &end, 10);
+        if (end == texts.text[i] || *end || numbers_out[i] <= (i ? numbers_out[i - 1] : 0) ||
+            numbers_out[i] > 1000000000)
+            status = mm_fail(MM_ERR_INVALID, "%s %s: must be whole numbers from 1 that rise", name, text);
+    }
+    *n_out = texts.n;
+    args_texts_fini(&texts);
+    return status;
+}
+
 /* ---------------------------------------------------------------- values as texts */
 
 const arg *args_find(const arg *table, const char *name) { return find(table, name, strlen(name)); }

@@ -60,6 +60,9 @@ char *args_text(const arg *a);
 MM_CHECKED mm_status args_split(const char *name, const char *text, arg_texts *texts_out);
 void args_texts_fini(arg_texts *texts);
 
+/* Reads "1,100,1000": numbers from 1 to 1e9 that rise. name: the option, for messages. MM_ERR_INVALID, MM_ERR_NOMEM. */
+MM_CHECKED mm_status args_rising(const char *name, const char *text, int64_t numbers_out[ARG_TEXTS_MAX], int *n_out);
+
 /* Adds a text, and borrows it. MM_ERR_INVALID: more than ARG_TEXTS_MAX. */
 MM_CHECKED mm_status args_texts_add(const char *name, arg_texts *texts, const char *text);
 

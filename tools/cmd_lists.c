@@ -62,8 +62,11 @@ int cmd_codecs(int argc, char **argv) {
     static const table_column columns[] = {
         {"codec", true, 0}, {"kind", true, 0}, {"size", true, 0}, {"bits a value", false, 0}, {"what it is", true, 0}};
     int code;
+    if (args_given(argc, argv, "--study")) return cmd_study(argc, argv);
     if (only_help(argc, argv, "mm codecs",
-                  "Lists the codecs that a policy's codec= takes, and what each makes of a value.", &code))
+                  "Lists the codecs that a policy's codec= takes, and what each makes of a value.\n"
+                  "'mm codecs --study' measures what they make of a network's maps; its --help tells more.",
+                  &code))
         return code;
     table *t = NULL;
     mm_status status = table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t);

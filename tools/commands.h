@@ -15,6 +15,7 @@ int cmd_device(int argc, char **argv);
 int cmd_nets(int argc, char **argv);
 int cmd_policies(int argc, char **argv);
 int cmd_codecs(int argc, char **argv);
+int cmd_study(int argc, char **argv); /* mm codecs --study */
 
 /* Prints "mm COMMAND: message" to stderr, and returns the exit status: EXIT_USAGE for MM_ERR_INVALID and
  * MM_ERR_NOT_FOUND, which are faults of the command line, else EXIT_FAILED. */

@@ -21,10 +21,6 @@ rows_with() { # FILE KEY VALUE
     echo $n
 }
 
-is_less() { # A B: numbers
-    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
-}
-
 # ---------------------------------------------------------------- tables
 
 throughput_is_printed_against_the_budget_() {

@@ -65,6 +65,10 @@ differ() { # FILE FILE
     ! cmp -s "$1" "$2" || fail "$1 and $2 are equal"
 }
 
+is_less() { # A B: numbers
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
+}
+
 # The values of a key in a JSON file, one a line.
 values() { # FILE KEY
     local line

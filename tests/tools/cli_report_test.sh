@@ -98,8 +98,52 @@ every_policy_and_codec_listed_can_be_used_() {
     done
 }
 
+# ratio LAYER CODEC LAYOUT: of the rows' first sampled iteration; LAYER null: of all.
+ratio() {
+    awk -v layer="\"layer\": $1," -v codec="\"$2\": {" -v layout="\"$3\": " '
+        index($0, layer) { found = 1 } found && index($0, codec) { inside = 1 }
+        inside && index($0, layout) { sub(/,$/, ""); print $2; exit }' study
+}
+
+a_study_measures_the_maps_of_a_network_in_training_() {
+    expect 0 codecs --study --net tiny --batch 8 --iterations 1,3 --quiet --json study
+    says out "tiny, batch 8, synthetic: iteration 3, loss "
+    narrow out 100
+    [[ $(values study iteration | sort | uniq -c | wc -l) == 2 ]] || fail "not two iterations"
+    local density zvc dense
+    density=$(values study density | head -1)
+    zvc=$(ratio '"relu1"' zvc nchw)
+    is_less 0.3 "$density" || fail "relu1 has $density"
+    awk -v d="$density" -v r="$zvc" 'BEGIN { e = r * (d + 1 / 32); exit !(e > 0.999 && e < 1.001) }' ||
+        fail "zvc makes $zvc of $density"
+    [[ $(ratio '"relu1"' zvc chwn) == "$zvc" ]] || fail "zvc depends on the layout"
+    dense=$(ratio '"conv2"' zvc nchw) # what the batch norm behind it reads: 33/32 as published, not stored as it is
+    [[ $dense == 0.9696969* ]] || fail "a dense map: $dense"
+    expect 0 codecs --study --net tiny --batch 8 --iterations 1,3 --quiet --json again # the same on every run
+    equal again study
+}
+
+a_study_draws_maps_with_a_share_of_zeros_() {
+    expect 0 codecs --study --net alexnet-2012 --batch 1 --draw 0.494 --windows 40 --quiet --json study
+    says out "alexnet-2012, batch 1, drawn maps"
+    local codec
+    awk -v d="$(values study density | tail -1)" 'BEGIN { exit !(d > 0.49 && d < 0.52) }' || fail "another density"
+    is_less "$(ratio '"relu5"' rle nhwc)" "$(ratio '"relu5"' rle nchw)" || fail "zeros do not lie together in a plane"
+    is_less "$(ratio '"relu5"' rle nchw)" "$(ratio '"relu5"' zvc nchw)" || fail "runs beat masks"
+    for codec in zvc rle deflate csr; do is_less 1 "$(ratio null $codec nchw)" || fail "$codec"; done
+}
+
+what_a_study_cannot_do_is_one_line_() {
+    refused 2 "--iterations 3,2: must be whole numbers from 1 that rise" codecs --study --iterations 3,2
+    refused 2 "no net nope" codecs --study --net nope
+    refused 2 "--draw 2: must be" codecs --study --draw 2
+    refused 2 "only 0.00 to 0.48" codecs --study --net resnet20 --batch 1 --draw 0.99
+    refused 1 "/nowhere" codecs --study --data cifar10:/nowhere --iterations 1
+    refused 2 "--net" codecs --net tiny
+}
+
 what_is_printed_fits_100_columns_() {
-    local commands=(policies codecs nets "nets --ops" "nets --net googlenet"
+    local commands=(policies codecs "codecs --study --help" nets "nets --ops" "nets --net googlenet"
         "plan --net resnet20 --batch 4 --explain --policy liveness,freelunch,recompute,swap-async")
     for command in "${commands[@]}"; do
         # shellcheck disable=SC2086 # words

@@ -24,7 +24,7 @@ typedef struct bench {
     double rate;
     bool help, quiet;
     arg_texts policies;
-    int64_t *iterations; /* rising, from 1 */
+    int64_t iterations[ARG_TEXTS_MAX]; /* rising, from 1 */
     int n_iterations;
     nets_net *net;
     trainer exact;
@@ -118,29 +118,6 @@ static mm_status train(const bench *b) {
 
 /* ---------------------------------------------------------------- set-up */
 
-static mm_status read_iterations(bench *b, const arg_texts *texts) {
-    b->iterations = calloc((size_t)texts->n, sizeof *b->iterations);
-    if (!b->iterations) return mm_fail(MM_ERR_NOMEM, "out of memory for %d iterations", texts->n);
-    for (int i = 0; i < texts->n; i++) {
-        char *end;
-        const long long value = strtoll(texts->text[i], &end, 10);
-        if (end == texts->text[i] || *end || value <= (i ? b->iterations[i - 1] : 0) || value > 1000000000)
-            return mm_fail(MM_ERR_INVALID, "--iterations %s: must be whole numbers from 1 that rise",
-                           b->iteration_list);
-        b->iterations[i] = value;
-    }
-    b->n_iterations = texts->n;
-    return MM_OK;
-}
-
-static mm_status parse_iterations(bench *b) {
-    arg_texts texts;
-    MM_TRY(args_split("--iterations", b->iteration_list, &texts));
-    mm_status status = read_iterations(b, &texts);
-    args_texts_fini(&texts);
-    return status;
-}
-
 static mm_status open_reader(const bench *b, uint64_t seed, nets_reader **reader_out) {
     const nets_layer *data = nets_net_layer(b->net, 0);
     const nets_reader_options options = {.batch = b->batch,
@@ -155,7 +132,7 @@ static mm_status open_reader(const bench *b, uint64_t seed, nets_reader **reader
 
 static mm_status prepare(bench *b) {
     MM_TRY(args_split("--policies", b->policy_list, &b->policies));
-    MM_TRY(parse_iterations(b));
+    MM_TRY(args_rising("--iterations", b->iteration_list, b->iterations, &b->n_iterations));
     MM_TRY(nets_zoo_build(b->net_name, &b->net));
     MM_TRY(open_reader(b, (uint64_t)b->seed, &b->reader));
     MM_TRY(open_reader(b, (uint64_t)b->seed + 1, &b->others));
@@ -182,7 +159,6 @@ static void fini(bench *b) {
     free(b->gradients);
     free(b->figures);
     free(b->noise);
-    free(b->iterations);
 }
 
 int main(int argc, char **argv) {
