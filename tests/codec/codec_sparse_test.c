@@ -1,4 +1,4 @@
-/* The chunks of rle and csr: codes word by word as their headers have them, every float, and damage. Each buffer has
+/* The chunks of rle, csr and zvc: codes word by word as their headers have them, every float, and damage. Each buffer has
  * exactly the words that its function may touch, so that the address sanitizer sees one more. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 
 #include "pipeline/codec/csr_chunk.h"
 #include "pipeline/codec/rle_chunk.h"
+#include "pipeline/codec/zvc_chunk.h"
 #include "tests/codec/codec_data.h"
 
 enum { CHUNK = 1024, DAMAGED = 4000 };
@@ -20,6 +21,12 @@ typedef struct format {
     bool (*decode)(const uint32_t *words, int count, int n, uint32_t *dst);
     uint32_t (*kept)(uint32_t bits); /* what an element comes back as */
 } format;
+
+static uint32_t *words_of(int n) {
+    uint32_t *words = malloc((size_t)(n > 0 ? n : 1) * sizeof *words);
+    assert_non_null(words);
+    return words;
+}
 
 static uint32_t as_it_is(uint32_t bits) { return bits; }
 
@@ -36,6 +43,17 @@ static bool csr_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
     return mm_csr_decode(plain_values, words, count, n, dst);
 }
 
+static int zvc_encode(const uint32_t *src, int n, uint32_t *words) {
+    uint32_t *room = words_of(mm_zvc_masks(n) + n);
+    const int count = mm_zvc_encode(src, n, room);
+    memcpy(words, room, (size_t)count * sizeof *words);
+    free(room);
+    return count;
+}
+static bool zvc_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
+    return mm_zvc_decode(words, count, n, dst);
+}
+
 #define CSR_OF(format, e, m, p)                                                                                        \
     static int csr_##format##_encode(const uint32_t *src, int n, uint32_t *words) {                                    \
         return mm_csr_encode((mm_csr_values){e, m, p}, src, n, words);                                                 \
@@ -50,15 +68,10 @@ MM_DPR_FORMATS(CSR_OF)
 
 #define CSR_FORMAT(format, e, m, p)                                                                                    \
     {"csr:values=" #format, csr_##format##_encode, csr_##format##_decode, format##_kept},
-static const format formats[] = {
-    {"rle", rle_encode, rle_decode, as_it_is}, {"csr", csr_encode, csr_decode, as_it_is}, MM_DPR_FORMATS(CSR_FORMAT)};
+static const format formats[] = {{"rle", rle_encode, rle_decode, as_it_is},
+                                 {"csr", csr_encode, csr_decode, as_it_is},
+                                 MM_DPR_FORMATS(CSR_FORMAT){"zvc", zvc_encode, zvc_decode, as_it_is}};
 enum { FORMATS = sizeof formats / sizeof *formats };
-
-static uint32_t *words_of(int n) {
-    uint32_t *words = malloc((size_t)(n > 0 ? n : 1) * sizeof *words);
-    assert_non_null(words);
-    return words;
-}
 
 /* Encodes and decodes n elements; the words of the code, or n if it would not be smaller. */
 static int round_trip(const format *f, const uint32_t *src, int n) {
@@ -90,6 +103,16 @@ static void rle_has_the_runs_and_then_what_is_not_zero(void **state) {
     assert_int_equal(round_trip(&formats[0], src, 12), 8);
 }
 
+static void zvc_has_the_masks_and_then_what_is_not_zero(void **state) {
+    (void)state;
+    const uint32_t minus_zero = 0x80000000;
+    uint32_t src[70] = {0}, words[3 + 70];
+    src[0] = 7, src[31] = minus_zero, src[33] = 1, src[69] = 0x7f800001;
+    const uint32_t code[] = {1 | 1u << 31, 2, 1 << 5, 7, minus_zero, 1, 0x7f800001};
+    assert_int_equal(mm_zvc_encode(src, 70, words), 7);
+    assert_memory_equal(words, code, sizeof code);
+}
+
 static void csr_has_the_rows_ends_and_a_byte_a_column(void **state) {
     (void)state;
     uint32_t src[600] = {0};
@@ -111,15 +134,18 @@ static void zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller(void **stat
     (void)state;
     uint32_t *src = words_of(CHUNK);
     memset(src, 0, CHUNK * sizeof *src);
-    for (int f = 0; f < FORMATS; f++) assert_int_equal(round_trip(&formats[f], src, CHUNK), f == 0 ? 1 : 2);
+    for (int f = 0; f < FORMATS; f++)
+        assert_int_equal(round_trip(&formats[f], src, CHUNK), f == 0 ? 1 : f == 5 ? 32 : 2);
     for (int i = 0; i < CHUNK; i++) src[i] = 0x3f800000 + (uint32_t)i;
     assert_int_equal(round_trip(&formats[0], src, CHUNK), CHUNK);
     assert_int_equal(round_trip(&formats[1], src, CHUNK), CHUNK);
     assert_int_equal(round_trip(&formats[2], src, CHUNK), 2 + CHUNK / 4 + CHUNK / 2);
     assert_int_equal(round_trip(&formats[3], src, CHUNK), 2 + CHUNK / 4 + (CHUNK + 2) / 3);
     assert_int_equal(round_trip(&formats[4], src, CHUNK), 2 + CHUNK / 4 + CHUNK / 4);
+    assert_int_equal(round_trip(&formats[5], src, CHUNK), CHUNK);
     for (int i = 0; i < CHUNK; i += 2) src[i] = 0; /* as many runs as there can be */
     assert_int_equal(round_trip(&formats[0], src, CHUNK), CHUNK);
+    assert_int_equal(round_trip(&formats[5], src, CHUNK), 32 + 512);
     src[0] = 1, src[1] = 0, src[3] = 0;
     assert_int_equal(round_trip(&formats[0], src, CHUNK), 1 + 511 + 511);
     free(src);
@@ -188,6 +214,10 @@ static void each_fault_of_a_code_is_refused(void **state) {
         {0, 5, {2, 4 | 5 << 16, 4 | 5 << 16, 5, 6}},          /* not in order */
         {0, 5, {2, 4 | 5 << 16, 5 | 6 << 16, 5, 6}},          /* two runs that are one */
         {0, 4, {1, 4 | 5 << 16, 5, 6}},                       /* a value of no run */
+        {5, 0, {0}},                                          /* no mask */
+        {5, 1, {1}},                                          /* a value that is not there */
+        {5, 2, {0, 5}},                                       /* one too many */
+        {5, 2, {1 << 20, 5}},                                 /* beyond the end */
         {1, 1, {0}},                                          /* half a head */
         {1, 3, {0, 0, 1}},                                    /* a word too many */
         {1, 4, {1 | 1 << 16, 1 | 1 << 16, 20, 5}},            /* a column past the end */
@@ -208,6 +238,7 @@ static void each_fault_of_a_code_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rle_has_the_runs_and_then_what_is_not_zero),
+        cmocka_unit_test(zvc_has_the_masks_and_then_what_is_not_zero),
         cmocka_unit_test(csr_has_the_rows_ends_and_a_byte_a_column),
         cmocka_unit_test(zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller),
         cmocka_unit_test(every_float_comes_back),

@@ -1,0 +1,89 @@
+/* One value of the eb codec: plain C functions of its quantiser, the same on every device.
+ *
+ * With a step s = 63/32 E, |x| >= E becomes a number q = floor(|x| / s + 1/2) and a sign, and that q * s.
+ * Float arithmetic errs by less than 2^-8 of a step in all, as long as q <= 2^14: |x| / s by 2^-9, the 1/2 that is added by
+ * 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each operation is rounded once, to nearest: CUDA must not
+ * make one of two (MM_EB_MUL).
+ *
+ * A value has a number u, which planes keep (eb_chunk.h): q - 1 where none of its chunk is negative, else 2 (q - 1) +
+ * sign. */
+#ifndef PIPELINE_CODEC_EB_VALUE_H
+#define PIPELINE_CODEC_EB_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef MM_HD
+#define MM_HD static inline __attribute__((always_inline))
+#endif
+
+/* Products and quotients rounded once. */
+#ifdef __CUDA_ARCH__
+#define MM_EB_MUL(a, b)  __fmul_rn(a, b)
+#define MM_EB_INVERSE(a) __frcp_rn(a)
+#else
+#define MM_EB_MUL(a, b)  ((a) * (b))
+#define MM_EB_INVERSE(a) (1.0f / (a))
+#endif
+
+/* Bounds, so that steps, their inverses and all that is decoded are normal floats. */
+#define MM_EB_LEAST 1e-30f
+#define MM_EB_MOST  1e30f
+
+enum { MM_EB_Q_MOST = 1 << 14, MM_EB_INFINITY = 0x7f800000, MM_EB_GROUP = 32 };
+
+typedef struct mm_eb_quantiser {
+    float bound, step, inverse; /* bound 0: none, nothing is lost */
+} mm_eb_quantiser;
+
+MM_HD mm_eb_quantiser mm_eb_quantiser_of(float bound) {
+    mm_eb_quantiser z = {0, 0, 0};
+    if (!(bound >= MM_EB_LEAST && bound <= MM_EB_MOST)) return z;
+    z.bound = bound;
+    z.step = MM_EB_MUL(bound, 1.96875f);
+    z.inverse = MM_EB_INVERSE(z.step);
+    return z;
+}
+
+MM_HD float mm_eb_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+MM_HD uint32_t mm_eb_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Whether the float with those bits comes back as 0. */
+MM_HD bool mm_eb_is_below(mm_eb_quantiser z, uint32_t bits) { return mm_eb_float(bits & 0x7fffffff) < z.bound; }
+
+/* An element of a raw chunk. */
+MM_HD uint32_t mm_eb_raw(mm_eb_quantiser z, uint32_t bits) { return mm_eb_is_below(z, bits) ? 0 : bits; }
+
+MM_HD bool mm_eb_is_finite(uint32_t bits) { return (bits & 0x7fffffff) < MM_EB_INFINITY; }
+
+/* q of an element that is not below the bound, at least 1; above MM_EB_Q_MOST (or, of a NaN, anything): the chunk is
+ * stored raw. */
+MM_HD uint32_t mm_eb_quantise(mm_eb_quantiser z, uint32_t bits) {
+    const float steps = MM_EB_MUL(mm_eb_float(bits & 0x7fffffff), z.inverse);
+    return steps < 2 * MM_EB_Q_MOST ? (uint32_t)(int32_t)(steps + 0.5f) : 2 * MM_EB_Q_MOST;
+}
+
+/* The element that u stands for. */
+MM_HD uint32_t mm_eb_value(mm_eb_quantiser z, uint32_t u, bool negatives) {
+    const uint32_t q = (negatives ? u >> 1 : u) + 1, sign = negatives ? u << 31 : 0;
+    return mm_eb_bits(MM_EB_MUL((float)(int32_t)q, z.step)) | sign;
+}
+
+/* Bits that a number below 2^16 takes; 0 takes none. */
+MM_HD int mm_eb_width(uint32_t number) {
+    int width = 0;
+    for (; number; number >>= 1) width++;
+    return width;
+}
+
+#endif
