@@ -1,6 +1,7 @@
-/* Every .cu file includes this in place of <cuda_runtime.h>. It launches kernels with MM_LAUNCH, and declares dynamic
- * shared memory with MM_DYNAMIC_SHARED. In tests the <cuda_runtime.h> of tests/cuda_emulation defines both, so that the
- * same files run on the CPU. */
+/* Every .cu file includes this in place of <cuda_runtime.h>. It launches kernels with MM_LAUNCH, declares dynamic shared
+ * memory with MM_DYNAMIC_SHARED, and reads and writes what blocks of a launch hand to one another with mm_cuda_load and
+ * mm_cuda_store. In tests the <cuda_runtime.h> of tests/cuda_emulation defines all of it, so that the same files run on
+ * the CPU. */
 #ifndef MM_DEVICE_CUDA_LAUNCH_H
 #define MM_DEVICE_CUDA_LAUNCH_H
 
@@ -13,6 +14,16 @@
     kernel<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
 
 #define MM_DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
+
+/* Read and write a word of global memory whole, as the launch's blocks see it now. They order nothing else. */
+__device__ __forceinline__ unsigned long long mm_cuda_load(const unsigned long long *at) {
+    unsigned long long word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(__cvta_generic_to_global(at)) : "memory");
+    return word;
+}
+__device__ __forceinline__ void mm_cuda_store(unsigned long long *at, unsigned long long word) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" : : "l"(__cvta_generic_to_global(at)), "l"(word) : "memory");
+}
 #endif
 
 #endif

@@ -16,9 +16,11 @@ inline int __syncthreads_or(int predicate, const char *file = __builtin_FILE(), 
 inline int __syncthreads_and(int predicate, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     return cuda_emulation::block_barrier(predicate == 0, file, line) == 0;
 }
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+/* Blocks run one after another on one thread, so that only the compiler could reorder accesses. (gcc refuses
+ * __atomic_thread_fence with -fsanitize=thread.) */
+inline void __threadfence() { __asm__ volatile("" ::: "memory"); }
+inline void __threadfence_block() { __threadfence(); }
+inline void __threadfence_system() { __threadfence(); }
 [[noreturn]] inline void __trap() { cuda_emulation::die("__trap"); }
 
 /* ---------------------------------------------------------------- warps */
@@ -166,6 +168,12 @@ inline unsigned atomicInc(unsigned *at, unsigned most) {
 }
 #undef CUDA_EMULATION_ATOMICS
 #undef CUDA_EMULATION_ATOMIC
+
+/* Of cuda_launch.h. */
+inline unsigned long long mm_cuda_load(const unsigned long long *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+inline void mm_cuda_store(unsigned long long *at, unsigned long long word) {
+    __atomic_store_n(at, word, __ATOMIC_RELAXED);
+}
 
 /* ---------------------------------------------------------------- loads and stores with cache hints */
 

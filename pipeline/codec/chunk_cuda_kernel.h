@@ -1,0 +1,338 @@
+/* Kernels of codecs of chunks (chunk_code.h), for *_cuda.cu only. A codec adds how a warp encodes and decodes one chunk.
+ *
+ * Encode. A warp turns a chunk into a code in shared memory; the 8 chunks of a block are a group. Where a group's codes
+ * begin is the sum of the words of all groups before it, which a single pass finds (D. Merrill, M. Garland, Single-pass
+ * Parallel Prefix Scan with Decoupled Look-back, 2016): a block publishes its group's words, adds up what the blocks
+ * before have published, back to one that has published its whole sum, and publishes its own. Blocks take groups by
+ * tickets, in the order in which they begin, so that each waits only for blocks that have begun. The positions are
+ * sums, which no order of blocks changes.
+ *
+ *      map     | chunk | chunk | ...                              a warp each
+ *      shared  | code...    | code..     | ...   8 slots          a block: a group
+ *      body    ...|code...|code..|...                             32 words of a warp's are a line of memory
+ *
+ * A word that blocks hand to one another is read and written by mm_cuda_load and mm_cuda_store. It holds all that it
+ * tells, so that no order between words is needed.
+ *
+ * Decode. A warp takes a chunk. It copies the code to shared memory, since the body may lie behind the link, where a word
+ * should be read once. */
+#ifndef PIPELINE_CODEC_CHUNK_CUDA_KERNEL_H
+#define PIPELINE_CODEC_CHUNK_CUDA_KERNEL_H
+
+#include "mm/device/cuda_launch.h"
+
+#define MM_HD __device__ __forceinline__
+
+#include "pipeline/codec/chunk_code.h"
+#include "pipeline/codec/chunk_cuda.h"
+
+namespace {
+
+constexpr unsigned ALL = 0xffffffff, THREADS = 32 * MM_CHUNK_CUDA_GROUP, BLOCKS = 4 /* a multiprocessor, at least */;
+constexpr int WARP = 32, LINE = 32 /* words */, GROUP = MM_CHUNK_CUDA_GROUP, GROUPS_OF_32 = MM_CHUNK_ELEMS / WARP;
+
+__device__ __forceinline__ int lane_of() { return (int)(threadIdx.x % WARP); }
+__device__ __forceinline__ int warp_of() { return (int)(threadIdx.x / WARP); }
+/* The bits below the lane's. */
+__device__ __forceinline__ uint32_t below(int lane) { return (1u << lane) - 1; }
+
+/* The sum of `value` over the lanes below. */
+__device__ __forceinline__ int sum_below(int value, int lane) {
+    int sum = value;
+#pragma unroll
+    for (int by = 1; by < WARP; by *= 2) {
+        const int other = __shfl_up_sync(ALL, sum, (unsigned)by);
+        if (lane >= by) sum += other;
+    }
+    return sum - value;
+}
+
+/* ---------------------------------------------------------------- chunks of which only non-zeros are kept */
+
+/* values[i] is element 32 i + lane. Lane l gets the mask of those of elements 32 l to 32 l + 31 that are not 0. */
+__device__ __forceinline__ uint32_t mask_nonzeros(const uint32_t *values, int lane) {
+    uint32_t mine = 0;
+#pragma unroll
+    for (int i = 0; i < GROUPS_OF_32; i++) {
+        const uint32_t mask = __ballot_sync(ALL, values[i] != 0);
+        if (lane == i) mine = mask;
+    }
+    return mine;
+}
+
+/* The bits that are set in all lanes' masks. */
+__device__ __forceinline__ int count_all(uint32_t mask) { return (int)__reduce_add_sync(ALL, (unsigned)__popc(mask)); }
+
+/* Calls store(rank, value) for each value that is not 0, of which `rank` are before it. */
+template <typename STORE>
+__device__ __forceinline__ void pack_nonzeros(const uint32_t *values, int lane, const STORE &store) {
+    int before = 0;
+#pragma unroll
+    for (int i = 0; i < GROUPS_OF_32; i++) {
+        const uint32_t mask = __ballot_sync(ALL, values[i] != 0);
+        if (values[i] != 0) store(before + __popc(mask & below(lane)), i, values[i]);
+        before += __popc(mask);
+    }
+}
+
+/* The other way: mine has lane's mask, and load(rank) gives a value. */
+template <typename LOAD>
+__device__ __forceinline__ void unpack_nonzeros(uint32_t mine, uint32_t *values, int lane, const LOAD &load) {
+    int before = 0;
+#pragma unroll
+    for (int i = 0; i < GROUPS_OF_32; i++) {
+        const uint32_t mask = __shfl_sync(ALL, mine, i);
+        values[i] = mask >> lane & 1 ? load(before + __popc(mask & below(lane))) : 0;
+        before += __popc(mask);
+    }
+}
+
+/* ---------------------------------------------------------------- positions */
+
+constexpr unsigned long long PART = 1ull << 62, SUM = 2ull << 62, WORDS = PART - 1;
+
+/* An encode's scratch. After it comes a state of each group: 0, PART and its words, or SUM and the words of all groups up
+ * to it. */
+struct chunk_scratch {
+    int64_t begin;                        /* of the body */
+    unsigned long long tickets, finished; /* groups that were taken, groups that published their sums */
+    unsigned long long spill_from;        /* the body's words before the first chunk in the spill, and 1; 0: none */
+};
+static_assert(sizeof(chunk_scratch) == 4 * sizeof(unsigned long long), "mm_chunk_cuda_scratch_bytes");
+
+__device__ __forceinline__ unsigned long long *states_of(chunk_scratch *scratch) {
+    return (unsigned long long *)(scratch + 1);
+}
+
+__device__ __forceinline__ int64_t groups_of(int64_t elems) {
+    return (elems + MM_CHUNK_CUDA_GROUP_ELEMS - 1) / MM_CHUNK_CUDA_GROUP_ELEMS;
+}
+
+/* Publishes the words of group g. Returns the sum of those of the groups before, when all of them are known. To be
+ * called by a whole warp. */
+__device__ __forceinline__ uint64_t words_before(unsigned long long *state, int64_t g, unsigned words, int lane) {
+    if (lane == 0 && g > 0) mm_cuda_store(&state[g], PART | words);
+    uint64_t sum = 0;
+    for (int64_t to = g; to > 0; to -= WARP) {
+        /* lane l looks at the l-th group before `to`; before group 0 nothing is */
+        unsigned long long seen;
+        do seen = to > lane ? mm_cuda_load(&state[to - 1 - lane]) : (unsigned long long)SUM;
+        while (__any_sync(ALL, seen < PART));
+        const unsigned sums = __ballot_sync(ALL, seen >= SUM);
+        const int last = sums ? __ffs((int)sums) - 1 : WARP - 1;
+        uint64_t part = lane <= last ? seen & WORDS : 0;
+#pragma unroll
+        for (int with = 1; with < WARP; with *= 2) part += __shfl_xor_sync(ALL, part, with);
+        sum += part;
+        if (sums) break;
+    }
+    if (lane == 0) mm_cuda_store(&state[g], SUM | (sum + words));
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    prepare(chunk_scratch *scratch, int64_t groups, const mm_body_record *before) {
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < groups) states_of(scratch)[i] = 0;
+    if (i > 0) return;
+    scratch->begin = before ? mm_body_begin(before->end) : 0;
+    scratch->tickets = scratch->finished = scratch->spill_from = 0;
+}
+
+/* ---------------------------------------------------------------- encode */
+
+/* A group's codes. */
+struct group_codes {
+    uint32_t code[GROUP][MM_CHUNK_ELEMS];
+    uint32_t words[GROUP];
+    uint32_t from[GROUP + 1]; /* where each begins among them, in words; the last: all words */
+    uint32_t *place[GROUP];   /* where each goes to; NULL: there is no room */
+    unsigned long long ticket;
+    int skew; /* where the group begins in a line of memory, in words */
+};
+
+/* What the head and the record tell of the whole body. */
+__device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, chunk_scratch *scratch) {
+    const int64_t chunks = mm_chunks(work.elems), groups = groups_of(work.elems);
+    const uint64_t words = mm_cuda_load(&states_of(scratch)[groups - 1]) & WORDS,
+                   spill_from = mm_cuda_load(&scratch->spill_from);
+    uint32_t *const at = (uint32_t *)work.head + 2;
+    *(int64_t *)work.head = scratch->begin;
+    at[chunks] = (uint32_t)words;
+    if (chunks % 2 == 0) at[chunks + 1] = 0;
+    mm_body_record *const record = work.body.record;
+    record->bytes = 4 * (int64_t)words;
+    record->spilled = work.body.pool_pinned ? record->bytes : spill_from ? 4 * (int64_t)(words - (spill_from - 1)) : 0;
+    record->end = scratch->begin + record->bytes;
+    record->all_bytes += record->bytes;
+    record->all_spilled += record->spilled;
+}
+
+/* Finds where the group's codes go to, and tells it in the head. By the first warp, of which lane i has chunk i's words. */
+__device__ __forceinline__ void place_group(const mm_chunk_work &work, group_codes &codes, int64_t g, int lane) {
+    chunk_scratch *const scratch = (chunk_scratch *)work.scratch;
+    const uint32_t words = lane < GROUP ? codes.words[lane] : 0, from = (uint32_t)sum_below((int)words, lane);
+    if (lane <= GROUP) codes.from[lane] = from;
+    const uint64_t before = words_before(states_of(scratch), g, __shfl_sync(ALL, from, GROUP), lane);
+    const int64_t chunk = g * GROUP + lane, position = scratch->begin + 4 * (int64_t)(before + from);
+    if (lane == 0) codes.skew = (int)(before % LINE);
+    if (lane < GROUP && chunk < mm_chunks(work.elems)) {
+        ((uint32_t *)work.head)[2 + chunk] = (uint32_t)(before + from);
+        codes.place[lane] = (uint32_t *)mm_chunk_place(&work.body, position, 4 * words);
+        if (mm_chunk_spills(&work.body, position, 4 * words) && (chunk == 0 || position <= work.body.pool_bytes))
+            mm_cuda_store(&scratch->spill_from, before + from + 1);
+    }
+    __threadfence();
+    __syncwarp();
+    if (lane > 0 || atomicAdd(&scratch->finished, 1ull) + 1 < (unsigned long long)groups_of(work.elems)) return;
+    __threadfence();
+    tell_of_all(work, scratch);
+}
+
+/* Writes the group's codes. Warps write whole lines of memory, but where the group ends. */
+__device__ __forceinline__ void write_group(const group_codes &codes) {
+    const int words = (int)codes.from[GROUP];
+    int c = 0;
+    for (int at = (int)threadIdx.x - codes.skew; at < words; at += THREADS) {
+        if (at < 0) continue;
+        while (at >= (int)codes.from[c + 1]) c++;
+        const int in_code = at - (int)codes.from[c];
+        if (codes.place[c]) codes.place[c][in_code] = codes.code[c][in_code];
+    }
+}
+
+/* Bits of elements 32 i + lane of a chunk of n; zeros beyond. */
+__device__ __forceinline__ void load_chunk(const uint32_t *__restrict__ src, int n, int lane, uint32_t *values) {
+    const int left = n - lane;
+    src += lane;
+    if (n == MM_CHUNK_ELEMS) {
+#pragma unroll
+        for (int i = 0; i < GROUPS_OF_32; i++) values[i] = src[WARP * i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < GROUPS_OF_32; i++) values[i] = WARP * i < left ? src[WARP * i] : 0;
+}
+
+/* What stands for them. */
+__device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int lane, uint32_t *__restrict__ dst) {
+    const int left = n - lane;
+    dst += lane;
+#pragma unroll
+    for (int i = 0; i < GROUPS_OF_32; i++)
+        if (WARP * i < left) dst[WARP * i] = values[i];
+}
+
+/* A codec, for the kernels: a class CODE made from a (const mm_chunk_work &), with
+ *
+ *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
+ *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns how many words of shared
+ *          memory, at most n - 1, were written. Or n: `values`, as they now are, are the code
+ *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
+ *          count: less than n. `words` may be changed. False: damaged
+ *
+ * Both are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and need
+ * nothing after encode. */
+template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) encode(mm_chunk_work work, int turns) {
+    __shared__ group_codes codes;
+    const CODE code(work);
+    const int lane = lane_of(), warp = warp_of();
+    for (int turn = 0; turn < turns; turn++) {
+        if (threadIdx.x == 0) codes.ticket = atomicAdd(&((chunk_scratch *)work.scratch)->tickets, 1ull);
+        __syncthreads();
+        const int64_t g = (int64_t)codes.ticket, chunk = g * GROUP + warp;
+        if (g >= groups_of(work.elems)) return;
+        const int n = chunk < mm_chunks(work.elems) ? mm_chunk_elems(work.elems, chunk) : 0;
+        int words = 0;
+        if (n > 0) {
+            uint32_t values[GROUPS_OF_32];
+            load_chunk((const uint32_t *)work.map + chunk * MM_CHUNK_ELEMS, n, lane, values);
+            words = code.encode(values, n, codes.code[warp], lane);
+            if (words == n) store_chunk(values, n, lane, codes.code[warp]);
+        }
+        if (lane == 0) codes.words[warp] = (uint32_t)words;
+        __syncthreads();
+        if (warp == 0) place_group(work, codes, g, lane);
+        __syncthreads();
+        write_group(codes);
+        __syncthreads();
+    }
+}
+
+/* ---------------------------------------------------------------- decode */
+
+/* Copies the code of a chunk of n elements to shared memory. Returns its words; -1: the head or the body is damaged. */
+__device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chunk, int n, uint32_t *words, int lane) {
+    const int64_t begin = *(const int64_t *)work.head;
+    const uint32_t *const at = (const uint32_t *)work.head + 2 + chunk;
+    const uint32_t from = at[0], to = at[1];
+    if (!mm_body_begin_is_possible(&work.body, begin) || !mm_chunk_words_are_possible(from, to, n)) return -1;
+    const int count = (int)(to - from);
+    const uint32_t *const code = (const uint32_t *)mm_chunk_place(&work.body, begin + 4 * (int64_t)from, 4 * count);
+    if (!code) return -1;
+    const int skew = (int)(from % WARP); /* so that lanes read lines of memory */
+#pragma unroll 8
+    for (int i = 0; i <= GROUPS_OF_32; i++) {
+        const int k = WARP * i + lane - skew;
+        if (k >= 0 && k < count) words[k] = code[k];
+    }
+    __syncwarp();
+    return count;
+}
+
+template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) decode(mm_chunk_work work) {
+    __shared__ uint32_t codes[GROUP][MM_CHUNK_ELEMS];
+    const CODE code(work);
+    const int lane = lane_of(), warp = warp_of();
+    const int64_t chunks = mm_chunks(work.elems), step = (int64_t)gridDim.x * GROUP;
+    for (int64_t chunk = (int64_t)blockIdx.x * GROUP + warp; chunk < chunks; chunk += step) {
+        const int n = mm_chunk_elems(work.elems, chunk), count = fetch_code(work, chunk, n, codes[warp], lane);
+        uint32_t values[GROUPS_OF_32];
+        bool good = count >= 0;
+        if (count == n)
+            load_chunk(codes[warp], n, lane, values);
+        else if (good)
+            good = code.decode(codes[warp], count, n, values, lane);
+#pragma unroll
+        for (int i = 0; i < GROUPS_OF_32; i++) values[i] = good ? values[i] : 0;
+        if (!good && lane == 0 && work.damaged) atomicAdd_system(work.damaged, 1ull);
+        store_chunk(values, n, lane, (uint32_t *)work.map + chunk * MM_CHUNK_ELEMS);
+        __syncwarp();
+    }
+}
+
+/* ---------------------------------------------------------------- launches */
+
+/* Blocks for all groups; at most as many as `sms` multiprocessors run at once (0: no such limit), of which each takes
+ * several. Without a limit a block takes one group and ends, so that a stream of higher priority waits for no more. */
+inline unsigned grid_of(int64_t groups, int sms) {
+    constexpr int64_t TOGETHER = 2048 / THREADS; /* blocks that a multiprocessor's 2048 threads make */
+    return (unsigned)(sms > 0 && sms * TOGETHER < groups ? sms * TOGETHER : groups);
+}
+
+template <typename CODE> cudaError_t launch_encode(cudaStream_t stream, const mm_chunk_work &work) {
+    const int64_t groups = mm_chunk_cuda_groups(work.elems);
+    const unsigned grid = grid_of(groups, work.sms), clear = (unsigned)((groups + THREADS - 1) / THREADS);
+    MM_LAUNCH(prepare, clear, THREADS, 0, stream, (chunk_scratch *)work.scratch, groups, work.body.before);
+    MM_LAUNCH(encode<CODE>, grid, THREADS, 0, stream, work, grid < groups ? INT32_MAX : 1);
+    return cudaGetLastError();
+}
+
+template <typename CODE> cudaError_t launch_decode(cudaStream_t stream, const mm_chunk_work &work) {
+    const unsigned grid = grid_of(mm_chunk_cuda_groups(work.elems), work.sms);
+    MM_LAUNCH(decode<CODE>, grid, THREADS, 0, stream, work);
+    return cudaGetLastError();
+}
+
+} // namespace
+
+/* The C functions of a codec's class. */
+#define MM_CHUNK_CUDA_DEFINE(name, CODE)                                                                               \
+    extern "C" cudaError_t mm_##name##_cuda_encode(cudaStream_t stream, const mm_chunk_work *work) {                   \
+        return launch_encode<CODE>(stream, *work);                                                                     \
+    }                                                                                                                  \
+    extern "C" cudaError_t mm_##name##_cuda_decode(cudaStream_t stream, const mm_chunk_work *work) {                   \
+        return launch_decode<CODE>(stream, *work);                                                                     \
+    }
+
+#endif

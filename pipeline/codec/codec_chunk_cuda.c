@@ -1,0 +1,50 @@
+#include "pipeline/codec/codec_chunk_cuda.h"
+
+#include "mm/device/device_cuda.h"
+
+_Static_assert(sizeof(_Atomic int64_t) == sizeof(unsigned long long), "kernels count in it");
+
+int64_t mm_chunk_cuda_scratch(const mm_codec *codec, const mm_shape *shape) {
+    int64_t elems;
+    return mm_chunk_map_elems(codec, shape, &elems) == MM_OK ? mm_chunk_cuda_scratch_bytes(elems) : 0;
+}
+
+/* All but the map and the head. */
+static mm_status work_of(const mm_codec *codec, const mm_shape *shape, const mm_code_inputs *inputs,
+                         mm_codec_counters *counters, mm_chunk_work *work_out) {
+    const mm_chunk_codec *chunked = (const mm_chunk_codec *)codec;
+    mm_chunk_work work = {
+        .body = *inputs->body,
+        .format = chunked->params.format,
+        .abs = chunked->params.bound,
+        .bound = codec->flags.reads_bound ? inputs->bound : NULL,
+        .nonfinite = counters ? (unsigned long long *)&counters->nonfinite_blocks : NULL,
+        .damaged = counters ? (unsigned long long *)&counters->damaged_chunks : NULL,
+        .sms = chunked->sms,
+    };
+    MM_TRY(mm_chunk_map_elems(codec, shape, &work.elems));
+    *work_out = work;
+    return MM_OK;
+}
+
+mm_status mm_chunk_cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                               void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    const mm_chunk_cuda *own = codec->ops->own;
+    mm_chunk_work work;
+    MM_TRY(work_of(codec, shape, inputs, counters, &work));
+    work.map = (float *)src;
+    work.head = dst;
+    work.scratch = scratch;
+    return mm_cuda_check(own->encode(mm_cuda_stream(stream), &work), "encode of a map's chunks");
+}
+
+mm_status mm_chunk_cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                               void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    (void)scratch;
+    const mm_chunk_cuda *own = codec->ops->own;
+    mm_chunk_work work;
+    MM_TRY(work_of(codec, shape, inputs, counters, &work));
+    work.map = dst;
+    work.head = (void *)src;
+    return mm_cuda_check(own->decode(mm_cuda_stream(stream), &work), "decode of a map's chunks");
+}
