@@ -59,6 +59,7 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
         if (coded) mm_execution_code(m->execution, i, &size);
         switch (cost) {
         case MM_COST_STEP:
+        case MM_COST_MEMORY: /* a rate that is not measured */
             break;
         case MM_COST_ENCODE:
             if (code) set_ns(ns, &size, &code->encode_ns);

@@ -91,6 +91,10 @@ void mm_execution_code(const mm_execution *execution, int node, mm_code_size *si
  * number. */
 int mm_execution_codes(const mm_execution *execution, mm_code_size *sizes_out, int capacity);
 
+/* What the plan's last measure of a tensor found in the last iteration that is known to have ended (mm_dispatch_end,
+ * mm_dispatch_sync); no later one may have begun. All 0 before the first. False: the plan does not measure it. */
+bool mm_execution_sums(const mm_execution *execution, mm_tensor tensor, mm_sums *sums_out);
+
 /* The node of a step of the graph. */
 int mm_execution_node(const mm_execution *execution, int step);
 

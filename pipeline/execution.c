@@ -55,6 +55,24 @@ static mm_status create_times(mm_execution *p) {
     return p->ended_ns && (p->total_ns || !measure) ? MM_OK : no_memory();
 }
 
+static bool has_measures(const mm_plan *plan) {
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_MEASURE) return true;
+    return false;
+}
+
+static int64_t measured_bytes(const mm_execution *p) {
+    return (int64_t)(sizeof *p->measured + (size_t)mm_graph_tensors(p->plan->graph) * sizeof *p->measured->sums);
+}
+
+static mm_status create_measured(mm_execution *p) {
+    void *measured;
+    if (!has_measures(p->plan)) return MM_OK;
+    MM_TRY(mm_device_reserve(p->dispatch->config.device, MM_MEMORY_PINNED, measured_bytes(p), &measured));
+    p->measured = measured;
+    return MM_OK;
+}
+
 mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
                               mm_codec *const *codecs, mm_execution **execution_out) {
     mm_execution *p = calloc(1, sizeof *p);
@@ -70,6 +88,7 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     if (status == MM_OK) status = mm_bodies_init(p);
     if (status == MM_OK) status = mm_unplanned_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
+    if (status == MM_OK) status = create_measured(p);
     if (status != MM_OK) {
         mm_execution_destroy(p);
         return status;
@@ -86,6 +105,7 @@ void mm_execution_destroy(mm_execution *p) {
     mm_bodies_fini(p);
     for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
+    if (p->measured) mm_device_release(p->dispatch->config.device, MM_MEMORY_PINNED, p->measured, measured_bytes(p));
     free(p->events);
     free(p->total_ns);
     free(p->ended_ns);
@@ -94,6 +114,16 @@ void mm_execution_destroy(mm_execution *p) {
 }
 
 int mm_execution_pieces(const mm_execution *p, int node) { return mm_program_pieces(p->program, node); }
+
+bool mm_execution_sums(const mm_execution *p, mm_tensor tensor, mm_sums *sums_out) {
+    const mm_tensor root = mm_plan_root(p->plan, tensor);
+    for (int i = 0; p->measured && i < p->plan->n_nodes; i++) {
+        if (p->plan->nodes[i].kind != MM_NODE_MEASURE || p->plan->nodes[i].tensor != root) continue;
+        *sums_out = p->measured->sums[root];
+        return true;
+    }
+    return false;
+}
 
 int mm_execution_node(const mm_execution *p, int step) { return p->node_of_step[step]; }
 

@@ -54,6 +54,12 @@ typedef struct mm_bodies {
     mm_execution *next;      /* list of the dispatcher's executions with bodies */
 } mm_bodies;
 
+/* What measures write, in pinned memory. They are all on one stream, so one scratch does. */
+typedef struct mm_measured_sums {
+    uint8_t scratch[MM_SUMS_SCRATCH_BYTES];
+    mm_sums sums[]; /* per tensor */
+} mm_measured_sums;
+
 struct mm_execution {
     mm_dispatch *dispatch;
     const mm_program *program;
@@ -70,6 +76,7 @@ struct mm_execution {
     mm_unplanned unplanned;
     mm_self_check check;
     mm_bodies bodies;
+    mm_measured_sums *measured;     /* NULL: the plan measures nothing */
     mm_replay *recorded;            /* the recording; NULL: none */
     mm_dispatch_stats recorded_did; /* what one replay adds to the statistics */
 };

@@ -83,11 +83,19 @@ static mm_status prefetch(mm_dispatch *d, const mm_piece *piece, mm_stream *stre
     return copy(d, piece, stream, MM_COPY_IN, &d->stats.in_bytes);
 }
 
+static mm_status measure(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
+    mm_execution *p = d->execution;
+    const mm_node *node = &p->plan->nodes[piece->node];
+    const int64_t elems = mm_graph_tensor(p->plan->graph, node->tensor)->bytes / (int64_t)sizeof(float);
+    return mm_sums_async(stream, mm_dispatch_address(d, node->src), elems, p->measured->scratch,
+                         &p->measured->sums[node->tensor]);
+}
+
 /* What each kind of node enqueues. NULL: steps, which the caller computes. A kind that has no entry is refused. */
 typedef mm_status (*operation)(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 static const operation operations[] = {
-    [MM_NODE_STEP] = NULL,   [MM_NODE_ENCODE] = encode, [MM_NODE_DECODE] = decode,
-    [MM_NODE_OUT] = offload, [MM_NODE_IN] = prefetch,   [MM_NODE_RECOMPUTE] = NULL,
+    [MM_NODE_STEP] = NULL,   [MM_NODE_ENCODE] = encode,  [MM_NODE_DECODE] = decode,   [MM_NODE_OUT] = offload,
+    [MM_NODE_IN] = prefetch, [MM_NODE_RECOMPUTE] = NULL, [MM_NODE_MEASURE] = measure,
 };
 _Static_assert(sizeof operations / sizeof *operations == MM_NODE_KINDS, "an entry for each kind of node");
 

@@ -4,7 +4,7 @@
 #include "mm/core/simulate.h"
 #include "mm/core/status.h"
 
-static double link_ns(int64_t rate, int64_t bytes) { return rate > 0 ? (double)bytes / (double)rate * 1e9 : 0; }
+static double rate_ns(int64_t rate, int64_t bytes) { return rate > 0 ? (double)bytes / (double)rate * 1e9 : 0; }
 
 static double node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
     const mm_node_cost cost = mm_node_table[n->kind].cost;
@@ -16,9 +16,11 @@ static double node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node 
     case MM_COST_DECODE:
         return (double)mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
     case MM_COST_LINK_OUT:
-        return link_ns(facts->out_bytes_per_s, stored->bytes);
+        return rate_ns(facts->out_bytes_per_s, stored->bytes);
     case MM_COST_LINK_IN:
-        return link_ns(facts->in_bytes_per_s, stored->bytes);
+        return rate_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_MEMORY:
+        return rate_ns(facts->memory_bytes_per_s, stored->bytes);
     case MM_COST_STEP:
         break;
     }

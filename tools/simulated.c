@@ -28,6 +28,8 @@ static const char *untimed(const mm_plan *plan, const mm_facts *facts, const mm_
         return facts->out_bytes_per_s == 0 ? "the link" : NULL;
     case MM_COST_LINK_IN:
         return facts->in_bytes_per_s == 0 ? "the link" : NULL;
+    case MM_COST_MEMORY:
+        return facts->memory_bytes_per_s == 0 ? "the memory" : NULL;
     case MM_COST_STEP:
         break;
     }

@@ -77,6 +77,9 @@ const char *mm_stream_id_name(mm_stream_id id);
  * DECODE     src coded -> dst raw
  * OUT        src on the device, raw or coded -> dst pinned, the same bytes
  * IN         src pinned -> dst on the device, the same bytes
+ * MEASURE    src raw on the device, in f32 -> a record of the execution, which is in no segment: sums over the elements
+ *            (mm/device/sums.h). src must hold the tensor's present value, exactly. It reads beside the computation, on
+ *            the stream that reads maps in order to encode them
  * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
  *            segments, but not to persistent tensors, which it may only read. An output that it may be given
  *            (mm_graph_allow_given), and that is still there, it reads instead of writing
@@ -88,7 +91,8 @@ const char *mm_stream_id_name(mm_stream_id id);
     X(DECODE,    "decode",    DECODE,  DECODE,   CODED,  RAW,    IN)                                                   \
     X(OUT,       "offload",   OUT,     LINK_OUT, DEVICE, PINNED, ENCODE)                                               \
     X(IN,        "prefetch",  IN,      LINK_IN,  PINNED, DEVICE, IN)                                                   \
-    X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   RECOMPUTE)
+    X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   RECOMPUTE)                                            \
+    X(MEASURE,   "measure",   ENCODE,  MEMORY,   RAW,    NONE,   MEASURE)
 /* clang-format on */
 
 #define MM_NODE_KIND(name, ...) MM_NODE_##name,
@@ -97,8 +101,8 @@ typedef enum mm_node_kind { MM_NODES(MM_NODE_KIND) MM_NODE_KINDS } mm_node_kind;
 
 /* What an operation's source or target may be. */
 typedef enum mm_node_end {
-    MM_END_NONE,   /* steps have none */
-    MM_END_RAW,    /* a map on the device */
+    MM_END_NONE,   /* steps have none, nor has a measure a target */
+    MM_END_RAW,    /* elements on the device: of a map, or of a persistent tensor */
     MM_END_CODED,  /* a code, on the device or in pinned memory */
     MM_END_DEVICE, /* a map or a code on the device */
     MM_END_PINNED, /* a map or a code in pinned memory */
@@ -111,6 +115,7 @@ typedef enum mm_node_cost {
     MM_COST_DECODE,   /* decode_ns and scratch_bytes of the code */
     MM_COST_LINK_OUT, /* the target's bytes at the link's rate to the host; no scratch */
     MM_COST_LINK_IN,  /* the target's bytes at the link's rate to the device; no scratch */
+    MM_COST_MEMORY,   /* the source's bytes at the rate of the device's memory; no scratch */
 } mm_node_cost;
 
 /* Properties of a kind of node. */
@@ -141,7 +146,7 @@ typedef struct mm_node {
     int32_t first_binding;     /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
     uint64_t given;            /* RECOMPUTE: bit u: the output of use u is still there, and is read */
     mm_tensor tensor;          /* operations: the tensor; else -1 */
-    int32_t src, dst;          /* operations: segments; else -1 */
+    int32_t src, dst;          /* operations: segments; a measure has no dst; else -1 */
     int32_t work;              /* segment of the step's workspace or of the codec's scratch; -1: none */
     int32_t stage;             /* ENCODE in the unoptimised workflow: segment to encode to, before the copy to dst;
                                       else -1 */
@@ -313,8 +318,9 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
  *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
  *     encoded and decoded, and nothing else: not copied over the link, not staged, not read by a step;
- *  7. nothing is missing or superfluous: each step runs once and in order, each operation's result is used, waits
- *     are for earlier nodes, sizes of codes are those of the facts, sizes of workspaces those of the variants.
+ *  7. a measure finds its tensor's present value on the device, in f32 and bit for bit as it was computed;
+ *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (a measure
+ *     uses its source, and the host what it tells), waits are for earlier nodes, sizes of codes are those of the facts, sizes of workspaces those of the variants.
  * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
  * O(n log n), and a move of the runs of bytes behind each segment (runs.h). */
 MM_CHECKED mm_status mm_plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);

@@ -215,7 +215,7 @@ static const struct {
     bool raw, coded, device, pinned;
     const char *words;
 } ends[] = {
-    [MM_END_NONE] = {.words = "there"},
+    [MM_END_NONE] = {.words = "none"},
     [MM_END_RAW] = {.raw = true, .device = true, .words = "a map on the device"},
     [MM_END_CODED] = {.coded = true, .device = true, .pinned = true, .words = "a code"},
     [MM_END_DEVICE] = {.raw = true, .coded = true, .device = true, .words = "a map or a code on the device"},
@@ -233,6 +233,7 @@ static mm_status check_end(const mm_check *c, int node, const char *what, int se
                                                       [MM_CONTENT_WORK] = "a workspace",
                                                       [MM_CONTENT_POOL] = "a pool"};
     const mm_node *n = &c->plan->nodes[node];
+    if (end == MM_END_NONE && segment == -1) return MM_OK;
     if (!in_range(segment, c->plan->n_segments))
         return mm_check_refuse(c, node, n->tensor, "its %s is no segment", what);
     const mm_segment *s = &c->plan->segments[segment];
@@ -252,6 +253,14 @@ static mm_status check_move(const mm_check *c, int node) {
     if (src->pool != -1 || dst->pool != -1)
         return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be copied: nobody knows its size");
     if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a copy with a workspace");
+    return MM_OK;
+}
+
+static mm_status check_measure(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (mm_graph_tensor(c->graph, n->tensor)->dtype != MM_F32)
+        return mm_check_refuse(c, node, n->tensor, "only f32 is measured");
+    if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "a measure with a workspace");
     return MM_OK;
 }
 
@@ -282,6 +291,8 @@ static mm_status check_op(const mm_check *c, int node) {
     case MM_COST_LINK_OUT:
     case MM_COST_LINK_IN:
         return check_move(c, node);
+    case MM_COST_MEMORY:
+        return check_measure(c, node);
     case MM_COST_STEP:
         break;
     }

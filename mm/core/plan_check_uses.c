@@ -5,7 +5,9 @@
 
 /* ---------------------------------------------------------------- accesses to a segment */
 
-static bool is_persistent(const mm_check *c, int segment) { return segment < mm_graph_persistents(c->graph); }
+static bool is_persistent(const mm_check *c, int segment) {
+    return segment >= 0 && segment < mm_graph_persistents(c->graph);
+}
 
 static void add_user(mm_check *c, int node, int segment) {
     const mm_node *n = &c->plan->nodes[node];
@@ -236,13 +238,30 @@ static void use_pool(mm_check *c, int node, int code) {
     if (c->plan->segments[pool].spill >= 0) add_user(c, node, c->plan->segments[pool].spill);
 }
 
-static mm_status walk_op(mm_check *c, int node) {
+/* The operation's read of its source. */
+static mm_status read_source(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
-    mm_residence *src = &c->residences[n->src];
     MM_TRY(check_after_begin(c, node));
     MM_TRY(check_written(c, node, n->tensor, n->src));
-    src->unread = false;
+    c->residences[n->src].unread = false;
     add_user(c, node, n->src);
+    return MM_OK;
+}
+
+static mm_status walk_measure(mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_residence *src = &c->residences[n->src];
+    MM_TRY(read_source(c, node));
+    if (src->value != c->current[n->tensor])
+        return mm_check_refuse(c, node, n->tensor, "segment %d holds another value than the present one", n->src);
+    if (!src->exact) return mm_check_refuse(c, node, n->tensor, "is measured in what a lossy code gave back");
+    return MM_OK;
+}
+
+static mm_status walk_op(mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    const mm_residence *src = &c->residences[n->src];
+    MM_TRY(read_source(c, node));
     const bool lossless =
         mm_node_table[n->kind].cost != MM_COST_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
     const bool exact = src->exact && lossless;
@@ -305,6 +324,9 @@ mm_status mm_check_uses(mm_check *c) {
             break;
         case MM_NODE_RECOMPUTE:
             MM_TRY(walk_recompute(c, i));
+            break;
+        case MM_NODE_MEASURE:
+            MM_TRY(walk_measure(c, i));
             break;
         default:
             MM_TRY(walk_op(c, i));

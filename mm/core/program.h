@@ -41,9 +41,11 @@ typedef struct mm_program {
     int32_t count[MM_STREAM_COUNT]; /* number of pieces on each stream */
 } mm_program;
 
-/* The segment of an operation that is not the map itself: the code, or the copy of map or code that it makes. */
+/* The segment of an operation that is not the map itself: the code, or the copy of map or code that it makes. Of a
+ * measure, which makes none, its source. */
 static inline int32_t mm_program_stored(const mm_node *op) {
-    return mm_node_table[op->kind].cost == MM_COST_DECODE ? op->src : op->dst;
+    const mm_node_cost cost = mm_node_table[op->kind].cost;
+    return cost == MM_COST_DECODE || cost == MM_COST_MEMORY ? op->src : op->dst;
 }
 
 /* Lowers a plan, and borrows it. MM_ERR_PLAN: a node waits for a node that does not exist; MM_ERR_NOMEM. On failure
@@ -57,9 +59,9 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
 
 /* Proves a program and the plan that it was lowered from: all that mm_plan_check proves (plan.h), for pieces as they
  * are issued. In addition:
- *  8. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
+ *  9. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
  *     (mm_node_traits) has several;
- *  9. a piece that reads a part of a code starts after the pieces that write that part have ended.
+ * 10. a piece that reads a part of a code starts after the pieces that write that part have ended.
  * `exact_out`: as mm_plan_prove. */
 MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits,
                                       bool *exact_out);

@@ -35,8 +35,9 @@ static int64_t add_ns(int64_t ns, double more) {
     return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1;
 }
 
-/* Time of a copy over the link with the other direction idle; 0 if the rate is not known. */
-static int64_t link_ns(int64_t rate, int64_t bytes) {
+/* Time of bytes at a rate, that of a copy over the link with the other direction idle, or of the memory; 0 if the rate
+ * is not known. */
+static int64_t rate_ns(int64_t rate, int64_t bytes) {
     if (rate <= 0) return 0;
     return add_ns(0, (double)bytes / (double)rate * 1e9);
 }
@@ -56,7 +57,7 @@ static int64_t link_bytes_of(const simulator *s, const mm_node *n) {
 static int64_t codec_ns(const simulator *s, const mm_node *n, int64_t ns, int64_t rate) {
     const int64_t bytes = link_bytes_of(s, n);
     if (bytes == 0 || ns < 0) return ns;
-    const int64_t link = link_ns(rate, bytes);
+    const int64_t link = rate_ns(rate, bytes);
     const mm_segment *code = &s->plan->segments[mm_program_stored(n)];
     if (s->plan->segments[code->pool].pinned) return link > ns ? link : ns;
     return add_ns(ns, (double)link);
@@ -71,9 +72,11 @@ static int64_t operation_ns(const simulator *s, const mm_node *n) {
     case MM_COST_DECODE:
         return codec_ns(s, n, mm_facts_code(facts, stored->codec, n->tensor)->decode_ns, facts->in_bytes_per_s);
     case MM_COST_LINK_OUT:
-        return link_ns(facts->out_bytes_per_s, stored->bytes);
+        return rate_ns(facts->out_bytes_per_s, stored->bytes);
     case MM_COST_LINK_IN:
-        return link_ns(facts->in_bytes_per_s, stored->bytes);
+        return rate_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_MEMORY:
+        return rate_ns(facts->memory_bytes_per_s, stored->bytes);
     case MM_COST_STEP:
         break;
     }

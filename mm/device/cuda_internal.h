@@ -164,9 +164,13 @@ void *cuda_stream_handle(mm_stream *base);
 mm_status cuda_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 mm_status cuda_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
 mm_status cuda_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+mm_status cuda_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 
 /* cuda_checksum.cu: writes the checksum to *sum_out, in pinned memory. */
 cudaError_t cuda_checksum_launch(cudaStream_t stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* cuda_sums.cu */
+cudaError_t cuda_sums_launch(cudaStream_t stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 
 /* ---------------------------------------------------------------- captured work (cuda_capture.c) */
 

@@ -1,4 +1,4 @@
-/* The tasks of the contract: copies, fills, checksums. */
+/* The tasks of the contract: copies, fills, checksums, sums. */
 #include <stdio.h>
 
 #include "mm/device/cuda_internal.h"
@@ -73,4 +73,11 @@ mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, u
     }
     return work_check(stream, cudaLaunchHostFunc(handle, slot_tell, slot), "cudaLaunchHostFunc after a checksum",
                       bytes);
+}
+
+/* ---------------------------------------------------------------- sums */
+
+mm_status cuda_sums_async(mm_stream *base, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {
+    return work_check((cuda_stream *)base, cuda_sums_launch(mm_cuda_stream(base), src, elems, scratch, sums_out),
+                      "sums", elems * (int64_t)sizeof *src);
 }

@@ -242,6 +242,17 @@ mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, u
     return leave(stream->device, entered, stream->device->ops->checksum_async(stream, src, bytes, sum_out));
 }
 
+mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {
+    enum { ALIGN = 16 };
+    bool entered;
+    const int64_t most = INT64_MAX / (int64_t)sizeof *src;
+    MM_TRY(range_check("sums", src, elems > most ? -1 : elems * (int64_t)sizeof *src));
+    if ((uintptr_t)src % ALIGN != 0)
+        return mm_fail(MM_ERR_INVALID, "sums: elements at %p, which is not a multiple of %d", (const void *)src, ALIGN);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->sums_async(stream, src, elems, scratch, sums_out));
+}
+
 /* ---------------------------------------------------------------- captured work */
 
 static mm_status captures_check(const mm_stream *stream) {

@@ -1,6 +1,6 @@
 /* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
- * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, and what a device's
+ * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, sums, and what a device's
  * own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a stream.
  * mm_event_record puts it there; a later recording replaces an earlier one.
  *
@@ -59,6 +59,13 @@ typedef struct mm_stream_stats {
     int64_t wait_ns; /* time spent waiting for events, with tasks queued behind the wait */
 } mm_stream_stats;
 
+/* Sums over elements of a tensor, each element by its magnitude. -0 is a zero. With a NaN among the elements, the last
+ * three are NaN; else, with an infinity, +Inf. Both count as non-zero. */
+typedef struct mm_sums {
+    double nonzero; /* number of elements that are not zero */
+    double sum_abs, sum_squares, max_abs;
+} mm_sums;
+
 typedef struct mm_device_ops {
     const char *name, *summary; /* the kind: "host", and one line about it */
     bool cpu_reaches_memory;    /* the CPU may read and write device memory */
@@ -103,6 +110,7 @@ typedef struct mm_device_ops {
     mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
     mm_status (*checksum_async)(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+    mm_status (*sums_async)(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 
     /* All NULL where work cannot be captured. */
     mm_status (*capture_begin)(mm_stream *stream);
@@ -202,6 +210,13 @@ MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, i
 /* *sum_out (host memory, must stay valid until the task is done): a 64-bit checksum of the bytes, the same on every
  * device (checksum.h). */
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+/* *sums_out: the sums of `elems` floats, the same bits on every device and with any number of threads (sums.h). src:
+ * device memory, aligned to 16. scratch: MM_SUMS_SCRATCH_BYTES. The device writes to scratch and sums_out, which are
+ * aligned to 8, in pinned or device memory, and used by one such task at a time. Can be captured. MM_ERR_INVALID: src is
+ * not aligned. */
+enum { MM_SUMS_SCRATCH_BYTES = 1 << 16 };
+MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch,
+                                   mm_sums *sums_out);
 
 /* A capture keeps tasks instead of running them; the replay made of it then runs them any number of times with one
  * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device (host) has

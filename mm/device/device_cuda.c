@@ -163,6 +163,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .copy_async = cuda_copy_async,
     .fill_async = cuda_fill_async,
     .checksum_async = cuda_checksum_async,
+    .sums_async = cuda_sums_async,
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .replay_launch = cuda_replay_launch,

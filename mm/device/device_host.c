@@ -231,4 +231,5 @@ const mm_device_ops mm_device_host_ops = {
     .copy_async = host_copy_async,
     .fill_async = host_fill_async,
     .checksum_async = host_checksum_async,
+    .sums_async = host_sums_async,
 };

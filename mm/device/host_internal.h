@@ -1,5 +1,5 @@
 /* Private to the host device: device_host.c (memory, the device), host_stream.c (a thread and its queue), host_event.c
- * (events and their recordings), host_work.c (copies, fills, checksums).
+ * (events and their recordings), host_work.c (copies, fills, checksums, sums).
  *
  * Locks by rank; while a lock is held, only locks of higher rank are taken:
  *     1 event->lock   2 stream->lock   3 recording->lock, device->lock
@@ -71,6 +71,7 @@ mm_status host_stream_record(mm_stream *stream, host_recording *recording);
 mm_status host_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 mm_status host_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
 mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 
 /* ---------------------------------------------------------------- time (device_host.c) */
 

@@ -1,9 +1,10 @@
-/* The tasks of the contract: copies, fills, checksums, enqueued with mm_host_launch. */
+/* The tasks of the contract: copies, fills, checksums, sums, enqueued with mm_host_launch. */
 #include <endian.h>
 #include <string.h>
 
 #include "mm/device/checksum.h"
 #include "mm/device/host_internal.h"
+#include "mm/device/sums.h"
 
 /* ---------------------------------------------------------------- copy */
 
@@ -101,4 +102,44 @@ static mm_status checksum_run(void *arg) {
 mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
     const checksum_task task = {src, bytes, sum_out};
     return mm_host_launch(stream, checksum_run, &task, sizeof task);
+}
+
+/* ---------------------------------------------------------------- sums */
+
+typedef struct sums_task {
+    const float *src;
+    int64_t elems, strip_elems;
+    mm_host_pool *pool;
+    mm_sums_part *parts; /* of strips */
+    mm_sums *sums_out;
+} sums_task;
+
+static mm_status sum_strip(void *arg, int64_t strip, int thread) {
+    (void)thread;
+    const sums_task *task = arg;
+    const int64_t first = strip * task->strip_elems, rest = task->elems - first;
+    mm_sums_host_strip(task->src + first, rest < task->strip_elems ? rest : task->strip_elems, &task->parts[strip]);
+    return MM_OK;
+}
+
+static mm_status sums_run(void *arg) {
+    sums_task *task = arg;
+    const int64_t strips = mm_sums_strips(task->elems);
+    mm_sums_part lanes[MM_SUMS_LANES] = {{0}};
+    MM_TRY(mm_host_pool_run(task->pool, strips, sum_strip, task));
+    for (int64_t i = 0; i < strips; i++) mm_sums_add(&lanes[i % MM_SUMS_LANES], &task->parts[i]);
+    for (int half = MM_SUMS_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++) mm_sums_add(&lanes[l], &lanes[l + half]);
+    *task->sums_out = mm_sums_of(&lanes[0]);
+    return MM_OK;
+}
+
+mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {
+    const sums_task task = {.src = src,
+                            .elems = elems,
+                            .strip_elems = mm_sums_strip_elems(elems),
+                            .pool = mm_host_codec_pool(stream),
+                            .parts = scratch,
+                            .sums_out = sums_out};
+    return mm_host_launch(stream, sums_run, &task, sizeof task);
 }

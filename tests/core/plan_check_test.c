@@ -15,7 +15,7 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 110 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 130 };
 
 typedef struct world {
     mm_graph *graph;
@@ -58,8 +58,11 @@ static world world_create(uint64_t seed, int layers) {
         place_persistents(&w, seed);
     else
         w.limits.base_bytes = mm_plan_base(w.graph) + MM_ALIGN * (int64_t)(seed % 5);
-    random_plan_options plan_options = {
-        .seed = seed, .lossy = seed % 2 == 0, .dynamic = seed % 3 == 0, .pools = seed % 5 < 2};
+    random_plan_options plan_options = {.seed = seed,
+                                        .lossy = seed % 2 == 0,
+                                        .dynamic = seed % 3 == 0,
+                                        .measures = seed % 7 < 4,
+                                        .pools = seed % 5 < 2};
     assert_int_equal(random_plan_create(w.graph, w.facts, &w.limits, &plan_options, &w.plan), MM_OK);
     w.limits.device_bytes = w.plan->peak_bytes;
     w.limits.pinned_bytes = w.plan->pinned_bytes;
@@ -127,9 +130,10 @@ static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limi
 
 static void check_accepts_random_right_plans(void **state) {
     (void)state;
-    int ops = 0, trips = 0, inplace = 0, aliases = 0, dynamic = 0, pinned = 0, waits = 0, recomputes = 0, bodies = 0,
-        spills = 0, pinned_pools = 0, moves[2] = {0}; /* raw, coded */
-    told told[2] = {0};                               /* of plans in which nothing is lost, and of others */
+    int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
+        pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,
+        moves[2] = {0}; /* raw, coded */
+    told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
         mm_status oracle;
@@ -141,6 +145,7 @@ static void check_accepts_random_right_plans(void **state) {
             const mm_node *n = &w.plan->nodes[i];
             ops += n->kind != MM_NODE_STEP;
             trips += n->dst >= 0 && n->dst < mm_graph_persistents(w.graph);
+            if (n->kind == MM_NODE_MEASURE) measures[n->src < mm_graph_persistents(w.graph)]++;
             recomputes += n->kind == MM_NODE_RECOMPUTE;
             if (n->kind == MM_NODE_IN) moves[w.plan->segments[n->src].content]++;
             for (int s = 0; s < MM_STREAM_COUNT; s++) waits += w.plan->nodes[i].wait[s] >= 0;
@@ -158,12 +163,14 @@ static void check_accepts_random_right_plans(void **state) {
     }
     print_message(
         "%d plans: %d operations (%d maps and %d codes fetched from pinned memory, %d recomputed, %d persistent "
-        "tensors put back), %d waits, %d in place, %d aliases, %d dynamic, %d pinned, %d bodies (%d in pinned memory, "
+        "tensors put back), %d maps and %d persistent tensors measured, %d waits, %d in place, %d aliases, %d dynamic, "
+        "%d pinned, %d bodies (%d in pinned memory, "
         "%d spills)\n",
-        GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, waits, inplace, aliases, dynamic, pinned, bodies,
-        pinned_pools, spills);
+        GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, measures[0], measures[1], waits, inplace, aliases,
+        dynamic, pinned, bodies, pinned_pools, spills);
     assert_true(bodies > 200 && pinned_pools > 20 && spills > 20);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
+    assert_true(measures[0] > 100 && measures[1] > 100);
     assert_true(moves[0] > 20 && moves[1] > 20 && recomputes > 100 && trips > 100);
     print_message("where nothing is lost, %d segments are exact; elsewhere %d are, %d are not, %d of these at times\n",
                   told[0].exact, told[1].exact, told[1].inexact, told[1].both);
@@ -173,15 +180,15 @@ static void check_accepts_random_right_plans(void **state) {
 
 /* Every order gives the same, and that is what memory without a plan gives, if no code loses anything. */
 static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
-    uint64_t expected;
-    if (lossy)
-        expected = plan_run(plan, facts, 7, 2, PLAN_ORDER_ISSUE, 0);
-    else
-        expected = random_graph_reference(plan->graph, 7, 2);
-    for (int order = PLAN_ORDER_ISSUE; order <= PLAN_ORDER_RANDOM; order++)
-        if (plan_run(plan, facts, 7, 2, order, 1) != expected) return false;
+    uint64_t expected_measured, measured;
+    uint64_t expected = plan_run(plan, facts, 7, 2, PLAN_ORDER_ISSUE, 0, &expected_measured);
+    if (!lossy && expected != random_graph_reference(plan->graph, 7, 2)) return false;
+    for (int order = PLAN_ORDER_EAGER; order <= PLAN_ORDER_RANDOM; order++)
+        if (plan_run(plan, facts, 7, 2, order, 1, &measured) != expected || measured != expected_measured) return false;
     for (uint64_t seed = 2; seed < 5; seed++)
-        if (plan_run(plan, facts, 7, 2, PLAN_ORDER_RANDOM, seed) != expected) return false;
+        if (plan_run(plan, facts, 7, 2, PLAN_ORDER_RANDOM, seed, &measured) != expected ||
+            measured != expected_measured)
+            return false;
     return true;
 }
 
@@ -242,6 +249,7 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
 static void check_and_brute_force_agree_on_every_mutant(void **state) {
     (void)state;
     tally tallies[MUTATIONS] = {0}, all = {0};
+    assert_null(mutation_at(MUTATIONS));
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 10));
         for (int i = 0; mutation_at(i); i++)

@@ -86,6 +86,16 @@ void mutant_renumber(mm_plan *plan) {
     for (int i = 0; i < plan->n_nodes; i++) plan->nodes[i].seq = plan->stream_nodes[plan->nodes[i].stream]++;
 }
 
+void mutant_insert(mm_plan *plan, int at, mm_node node) {
+    int32_t seq = 0;
+    for (int i = 0; i < at; i++) seq += plan->nodes[i].stream == node.stream;
+    memmove(&plan->nodes[at + 1], &plan->nodes[at], (size_t)(plan->n_nodes++ - at) * sizeof node);
+    plan->nodes[at] = node;
+    for (int i = at + 1; i < plan->n_nodes; i++)
+        if (plan->nodes[i].wait[node.stream] >= seq) plan->nodes[i].wait[node.stream]++;
+    mutant_renumber(plan);
+}
+
 void mutant_move_node(mm_plan *plan, int from, int to) {
     mm_node moved = plan->nodes[from];
     int32_t *new_seq = copy(NULL, 0, (size_t)plan->n_nodes, sizeof *new_seq);
@@ -110,7 +120,7 @@ void mutant_move_node(mm_plan *plan, int from, int to) {
 const mutation *mutation_at(int index) {
     const mutation *const tables[] = {mutations_of_order,       mutations_of_moves, mutations_of_recomputes,
                                       mutations_of_bytes,       mutations_of_uses,  mutations_of_limits,
-                                      mutations_of_persistents, mutations_of_pools};
+                                      mutations_of_persistents, mutations_of_pools, mutations_of_measures};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         int n = 0;
         while (tables[t][n].name) n++;

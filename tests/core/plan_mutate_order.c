@@ -59,12 +59,7 @@ static bool drop_node(mutant *m) {
 static bool duplicate_node(mutant *m) {
     mm_node *n = random_chance(&m->random, 80) ? mutant_find_node(m, node_is_extra) : mutant_node(m);
     if (!n) return false;
-    mm_node twice = *n;
-    int i = (int)(n - m->plan->nodes);
-    memmove(n + 1, n, (size_t)(m->plan->n_nodes++ - i) * sizeof *n);
-    for (int k = i + 2; k < m->plan->n_nodes; k++)
-        if (m->plan->nodes[k].wait[twice.stream] >= twice.seq) m->plan->nodes[k].wait[twice.stream]++;
-    mutant_renumber(m->plan);
+    mutant_insert(m->plan, (int)(n - m->plan->nodes), *n);
     return true;
 }
 

@@ -6,7 +6,8 @@
 
 /* Each ended by a NULL name. */
 extern const mutation mutations_of_order[], mutations_of_moves[], mutations_of_recomputes[], mutations_of_bytes[],
-    mutations_of_uses[], mutations_of_limits[], mutations_of_persistents[], mutations_of_pools[];
+    mutations_of_uses[], mutations_of_limits[], mutations_of_persistents[], mutations_of_pools[],
+    mutations_of_measures[];
 
 /* ---------------------------------------------------------------- uniform random choice */
 
@@ -25,6 +26,8 @@ int mutant_find_sibling(mutant *m, int segment);
 
 bool node_has_wait(const mm_node *n);
 static inline bool node_is_op(const mm_node *n) { return !mm_node_runs_step(n); }
+static inline bool node_has_target(const mm_node *n) { return n->dst >= 0; }
+static inline bool node_is_measure(const mm_node *n) { return n->kind == MM_NODE_MEASURE; }
 static inline bool node_is_extra(const mm_node *n) { return n->kind != MM_NODE_STEP; }
 static inline bool node_is_encode(const mm_node *n) { return n->kind == MM_NODE_ENCODE; }
 static inline bool node_is_move(const mm_node *n) { return n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN; }
@@ -40,6 +43,9 @@ static inline bool segment_is_pinned(const mm_segment *s) { return s->pinned; }
 
 /* ---------------------------------------------------------------- order */
 
+/* Inserts a node before node `at`, which gets its seq; waits for later nodes of its stream still mean the same nodes. The
+ * plan must have room. */
+void mutant_insert(mm_plan *plan, int at, mm_node node);
 /* Sets seq of all nodes by their present order. */
 void mutant_renumber(mm_plan *plan);
 /* Moves node `from` to place `to`. Waits for nodes of its stream still mean the same nodes. */

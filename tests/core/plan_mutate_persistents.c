@@ -55,7 +55,8 @@ static mm_node *find_op(mutant *m, bool reads, bool writes) {
     mm_node *found = NULL;
     for (int i = 0, seen = 0; i < m->plan->n_nodes; i++) {
         mm_node *node = &m->plan->nodes[i];
-        if (node_is_op(node) && ((reads && node->src < n) || (writes && node->dst < n)) && mutant_below(m, ++seen) == 0)
+        if (node_is_op(node) && ((reads && node->src < n) || (writes && node->dst >= 0 && node->dst < n)) &&
+            mutant_below(m, ++seen) == 0)
             found = node;
     }
     return found;

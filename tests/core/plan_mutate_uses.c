@@ -74,7 +74,7 @@ static bool other_source(mutant *m) {
 }
 
 static bool other_target(mutant *m) {
-    mm_node *n = mutant_find_node(m, node_is_op);
+    mm_node *n = mutant_find_node(m, node_has_target);
     int sibling = n ? mutant_find_sibling(m, n->dst) : -1;
     if (sibling >= 0) n->dst = sibling;
     return sibling >= 0;

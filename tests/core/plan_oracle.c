@@ -43,7 +43,7 @@ access *plan_accesses(const mm_plan *plan, int *n_out) {
             }
         } else {
             list[n++] = (access){i, node->src, -1, false};
-            list[n++] = (access){i, node->dst, -1, true};
+            if (node->dst >= 0) list[n++] = (access){i, node->dst, -1, true};
         }
         if (node->work >= 0) list[n++] = (access){i, node->work, -1, true};
         if (node->stage >= 0) list[n++] = (access){i, node->stage, -1, true};

@@ -19,7 +19,7 @@ bool plan_walkable(const mm_plan *plan) {
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if ((unsigned)n->kind > MM_NODE_RECOMPUTE || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
+        if ((unsigned)n->kind > MM_NODE_MEASURE || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
         if (n->seq != seen[n->stream]) return false;
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (n->wait[s] < -1 || n->wait[s] >= seen[s]) return false;
@@ -27,7 +27,8 @@ bool plan_walkable(const mm_plan *plan) {
         bool step = mm_node_runs_step(n);
         if (!known_or_none(n->work, plan->n_segments) || !known_or_none(n->stage, plan->n_segments)) return false;
         if (!known_or_none(n->src, plan->n_segments) || !known_or_none(n->dst, plan->n_segments)) return false;
-        if (!step && (n->src < 0 || n->dst < 0 || !known(n->tensor, mm_graph_tensors(plan->graph)))) return false;
+        if (!step && (n->src < 0 || (n->dst < 0) != (n->kind == MM_NODE_MEASURE))) return false;
+        if (!step && !known(n->tensor, mm_graph_tensors(plan->graph))) return false;
         if (!step) continue;
         if (!known(n->step, mm_graph_steps(plan->graph))) return false;
         int n_uses = mm_graph_step(plan->graph, n->step)->n_uses;
@@ -158,8 +159,17 @@ static bool good_move(const mm_plan *plan, const mm_node *n) {
     return src->content == dst->content && src->codec == dst->codec && src->bytes == dst->bytes;
 }
 
+/* Elements that persist, or a map, on the device; and nothing else. */
+static bool good_measure(const mm_plan *plan, const mm_node *n) {
+    const mm_segment *src = &plan->segments[n->src];
+    return n->stream == MM_STREAM_ENCODE && n->step == -1 && n->work == -1 && n->stage == -1 && n->throttle == 0 &&
+           src->content == MM_CONTENT_RAW && !src->pinned && src->tensor == n->tensor &&
+           mm_graph_tensor(plan->graph, n->tensor)->dtype == MM_F32;
+}
+
 static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
     if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
+    if (n->kind == MM_NODE_MEASURE) return good_measure(plan, n);
     bool encode = n->kind == MM_NODE_ENCODE;
     if (n->stream != (encode ? MM_STREAM_ENCODE : MM_STREAM_DECODE) || n->step != -1) return false;
     if (n->throttle < 0 || (n->throttle > 0 && !encode)) return false;

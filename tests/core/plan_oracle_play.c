@@ -153,6 +153,14 @@ static bool use_pool(player *p, int pool, bool encode) {
     return true;
 }
 
+/* What it finds is the present value, as it was computed; the host reads what it tells. */
+static bool play_measure(player *p, int node) {
+    const mm_node *n = &p->plan->nodes[node];
+    tag t;
+    p->used[node] = true;
+    return get(p, n->src, &t) && t.value == p->current[n->tensor] && t.exact;
+}
+
 static bool play_op(player *p, int node) {
     const mm_node *n = &p->plan->nodes[node];
     tag t;
@@ -187,6 +195,7 @@ static bool play(player *p) {
         const mm_node *n = &p->plan->nodes[i];
         bool right = n->kind == MM_NODE_STEP        ? play_step(p, i)
                      : n->kind == MM_NODE_RECOMPUTE ? play_recompute(p, i)
+                     : n->kind == MM_NODE_MEASURE   ? play_measure(p, i)
                                                     : play_op(p, i);
         if (!right) return false;
         if (n->work >= 0) put(p, n->work, nothing);

@@ -544,6 +544,58 @@ static void weight_comes_back_from_a_lossy_code(void **state) {
     expect(f, MM_OK, "");
 }
 
+/* After the last step; it waits for one. */
+static mm_node *measure(fixture *f, mm_tensor tensor, int src, int after) {
+    const int index = mm_plan_op(f->plan, MM_NODE_MEASURE, tensor, src, -1);
+    if (after >= 0) mm_plan_wait(f->plan, index, f->steps[after]);
+    return node(f, index);
+}
+
+static void maps_and_persistent_tensors_are_measured_where_they_are_exact(void **state) {
+    fixture *f = *state;
+    measure(f, f->g.out, f->out, RELU_F);
+    measure(f, f->g.d_map, f->d_map, RELU_B);
+    measure(f, f->g.d_weight, D_WEIGHT, CONV_B);
+    mm_node *last = measure(f, f->g.weight, WEIGHT, UPDATE);
+    expect(f, MM_OK, "");
+    assert_int_equal(seg(f, f->out)->last_node, f->steps[UPDATE] + 1);
+    last->wait[MM_STREAM_COMPUTE] = node(f, f->steps[CONV_B])->seq;
+    expect(f, MM_ERR_PLAN, "measure of weight|without a wait for conv update");
+}
+
+static void measure_of_what_is_not_its_tensors_value(void **state) {
+    fixture *f = *state;
+    mm_node *n = measure(f, f->g.out, f->decoded, UPDATE);
+    expect(f, MM_ERR_PLAN, "measure of out|is measured in what a lossy code gave back");
+    n->src = f->mask;
+    expect(f, MM_ERR_PLAN, "measure of out|its source is a code on the device, not a map on the device");
+    n->src = f->out;
+    n->dst = f->decoded;
+    expect(f, MM_ERR_PLAN, "measure of out|its target is a map on the device, not none");
+    n->dst = -1;
+    n->work = f->workspace;
+    expect(f, MM_ERR_PLAN, "measure of out|a measure with a workspace");
+    n->work = -1;
+    expect(f, MM_OK, "");
+    n->tensor = f->g.d_out;
+    n->src = f->d_out; /* d_map lies there by now */
+    expect(f, MM_ERR_PLAN, "segment");
+}
+
+static void weight_changes_while_it_is_measured(void **state) {
+    fixture *f = *state;
+    const mm_node update = f->plan->nodes[--f->plan->n_nodes];
+    f->plan->stream_nodes[MM_STREAM_COMPUTE]--;
+    const int index = mm_plan_op(f->plan, MM_NODE_MEASURE, f->g.weight, WEIGHT, -1);
+    f->steps[UPDATE] = mm_plan_step(f->plan, UPDATE);
+    f->plan->nodes[f->steps[UPDATE]].first_binding = update.first_binding;
+    mm_plan_wait(f->plan, f->steps[UPDATE], index);
+    mm_plan_wait(f->plan, index, f->steps[CONV_F]);
+    expect(f, MM_OK, "");
+    node(f, f->steps[UPDATE])->wait[MM_STREAM_ENCODE]--;
+    expect(f, MM_ERR_PLAN, "conv update|tensor weight|is written without a wait for measure of weight");
+}
+
 static void persistent_tensors_count_as_the_base(void **state) {
     fixture *f = *state;
     int64_t bytes[MM_CATEGORIES];
@@ -570,6 +622,9 @@ int main(void) {
         RULE(iteration_ends_with_an_old_weight),
         RULE(gradient_that_comes_back_after_its_last_reader_is_still_right),
         RULE(weight_comes_back_from_a_lossy_code),
+        RULE(maps_and_persistent_tensors_are_measured_where_they_are_exact),
+        RULE(measure_of_what_is_not_its_tensors_value),
+        RULE(weight_changes_while_it_is_measured),
         RULE(persistent_tensors_count_as_the_base),
         RULE(step_reads_a_decode_without_waiting_for_it),
         RULE(encode_reads_a_map_without_waiting_for_its_step),

@@ -16,6 +16,7 @@ typedef struct runner {
     int32_t first[MM_STREAM_COUNT + 1];
     plan_order order;
     uint64_t random;
+    uint64_t measured; /* checksum of what measures found */
 } runner;
 
 static void *allocate(int64_t bytes, int fill) {
@@ -217,6 +218,9 @@ static void run_iteration(runner *r) {
         const mm_node *n = &r->plan->nodes[node];
         if (mm_node_runs_step(n))
             run_step(r, n);
+        else if (n->kind == MM_NODE_MEASURE)
+            r->measured = random_graph_digest(r->measured, segment_data(r, n->src),
+                                              (size_t)mm_graph_tensor(r->plan->graph, n->tensor)->bytes);
         else
             run_op(r, n);
         ended[n->stream]++;
@@ -224,7 +228,7 @@ static void run_iteration(runner *r) {
 }
 
 uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int iterations, plan_order order,
-                  uint64_t order_seed) {
+                  uint64_t order_seed, uint64_t *measured_out) {
     int n_tensors = mm_graph_tensors(plan->graph);
     runner r = {.plan = plan, .facts = facts, .order = order, .random = order_seed};
     r.memory[0] = allocate(plan->extent_bytes, 0xcd);
@@ -243,6 +247,7 @@ uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int
     }
     sort_by_stream(&r);
     for (int i = 0; i < iterations; i++) run_iteration(&r);
+    if (measured_out) *measured_out = r.measured;
     uint64_t digest = 0;
     for (int t = 0; t < n_tensors; t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);

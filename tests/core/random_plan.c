@@ -262,7 +262,8 @@ static void add_idle_waits(planner *p, int node) {
 static int add_node(planner *p, mm_node_kind kind, mm_tensor root, int src, int dst) {
     int node = mm_plan_op(p->plan, kind, root, src, dst);
     if (node < 0) abort();
-    if (src < mm_graph_persistents(p->graph) || dst < mm_graph_persistents(p->graph))
+    const int persistents = mm_graph_persistents(p->graph);
+    if (src < persistents || (dst >= 0 && dst < persistents))
         mm_plan_wait(p->plan, node, chance(p, 50) ? latest_node(p, MM_STREAM_COMPUTE) : 0);
     return node;
 }
@@ -418,11 +419,24 @@ static void add_step(planner *p, int s) {
     add_idle_waits(p, node);
 }
 
+/* Measures what a use of the step left there, if those are the bits that were computed first. */
+static void measure_after(planner *p, const mm_use *use) {
+    const mm_tensor root = p->plan->alias[use->tensor];
+    const storage *st = &p->storages[root];
+    if (mm_graph_tensor(p->graph, root)->dtype != MM_F32 || st->raw < 0) return;
+    if (use->access == MM_READ && !st->exact) return;
+    const int node = add_node(p, MM_NODE_MEASURE, root, st->raw, -1);
+    mm_plan_wait(p->plan, node, latest_node(p, MM_STREAM_COMPUTE));
+    add_idle_waits(p, node);
+}
+
 static void add_nodes(planner *p) {
     for (int s = 0; s < mm_graph_steps(p->graph); s++) {
         const mm_step_info *step = mm_graph_step(p->graph, s);
         fetch_before(p, s, chance(p, 40) ? random_below(&p->random, 4) : 0);
         add_step(p, s);
+        for (int u = 0; p->options->measures && u < step->n_uses; u++)
+            if (chance(p, 15)) measure_after(p, &step->uses[u]);
         for (int u = 0; u < step->n_uses; u++) {
             mm_tensor root = p->plan->alias[step->uses[u].tensor];
             const storage *st = &p->storages[root];

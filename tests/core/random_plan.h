@@ -7,9 +7,10 @@
 
 typedef struct random_plan_options {
     uint64_t seed;
-    bool lossy;   /* use lossy codes too; else all values come back bit for bit */
-    bool dynamic; /* place some segments in the heap, and use stages */
-    bool pools;   /* use codes with bodies: in pools on the device, with a spill or without, or in pinned memory */
+    bool lossy;    /* use lossy codes too; else all values come back bit for bit */
+    bool dynamic;  /* place some segments in the heap, and use stages */
+    bool measures; /* measure tensors after steps that use them */
+    bool pools;    /* use codes with bodies: in pools on the device, with a spill or without, or in pinned memory */
 } random_plan_options;
 
 MM_CHECKED mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,

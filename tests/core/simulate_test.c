@@ -586,6 +586,27 @@ static void a_plan_that_cannot_end_is_refused(void **state) {
     fixture_destroy(&f);
 }
 
+static void a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps(void **state) {
+    (void)state;
+    fixture f = fixture_create(true, 1000);
+    const int measure = mm_plan_op(f.plan, MM_NODE_MEASURE, f.g.out, f.plan->nodes[f.encode].src, -1);
+    mm_simulation sim;
+    assert_int_equal(mm_plan_finish(f.plan), MM_OK);
+    mm_plan_wait(f.plan, measure, f.steps[LOSS_B]);
+    f.facts->memory_bytes_per_s = INT64_C(4) * SMALL_MAP_BYTES * 1000000; /* 250 ns */
+    f.facts->codes[f.g.out].encode_ns = f.facts->codes[f.g.out].decode_ns = 0;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[measure].start_ns, 4000);
+    assert_int_equal(sim.nodes[measure].end_ns, 4250);
+    assert_int_equal(sim.iteration_ns, 7000 + 125); /* a step runs at half its speed meanwhile */
+    mm_simulation_fini(&sim);
+    f.facts->memory_bytes_per_s = 0;
+    assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
+    assert_int_equal(sim.nodes[measure].end_ns, 4000);
+    mm_simulation_fini(&sim);
+    fixture_destroy(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_alone_take_the_sum_of_their_times),
@@ -596,6 +617,7 @@ int main(void) {
         cmocka_unit_test(a_copy_is_slower_only_while_the_other_way_is_busy),
         cmocka_unit_test(copies_and_codecs_slow_the_steps_each_by_its_own),
         cmocka_unit_test(a_copy_takes_its_issuing_and_its_bytes),
+        cmocka_unit_test(a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps),
         cmocka_unit_test(memory_is_allocated_with_every_stream_idle),
         cmocka_unit_test(what_a_step_does_not_find_near_takes_longer),
         cmocka_unit_test(copies_over_a_link_of_unknown_speed_take_no_time),

@@ -145,6 +145,46 @@ static void more_checksums_than_there_are_places_for_are_all_told(void **state) 
     }
 }
 
+/* ---------------------------------------------------------------- sums */
+
+/* On the host with any number of threads, and on the GPU. */
+static void sums_are_the_same_bits_on_host_and_gpu(void **state) {
+    enum { MOST = 3 * 1024 * 1024 + 1717, CONFIGS = 3 }; /* so many that strips are longer than they need be */
+    static const int64_t sizes[] = {1, 1000, 4097, 100003, MOST};
+    enum { N = sizeof sizes / sizeof *sizes };
+    rig *r = *state;
+    mm_sums expected[N];
+    void *elements, *pinned;
+    uint32_t random = 1;
+    OK(mm_device_reserve(r->device, MM_MEMORY_PINNED, MOST * sizeof(float), &pinned));
+    OK(mm_device_reserve(r->device, MM_MEMORY_DEVICE, MOST * sizeof(float), &elements));
+    for (int i = 0; i < MOST; i++) {
+        random = random * 1664525u + 1013904223u;
+        ((float *)pinned)[i] = random >> 30 == 0 ? 0 : (float)(int32_t)random * 3.1e-5f;
+    }
+    OK(mm_copy_async(r->stream[0], elements, pinned, MOST * sizeof(float), MM_COPY_IN));
+    for (int config = 0; config < CONFIGS; config++) {
+        mm_device *host;
+        mm_stream *stream;
+        mm_sums sums[N];
+        memset(sums, 0, sizeof sums);
+        OK(mm_device_create("host", &(mm_device_config){.codec_threads = config + 1}, &host));
+        OK(mm_stream_create(host, "host", 0, &stream));
+        for (int i = 0; i < N; i++) OK(mm_sums_async(stream, pinned, sizes[i], r->pinned, &sums[i]));
+        OK(mm_stream_sync(stream));
+        if (config == 0) memcpy(expected, sums, sizeof sums);
+        assert_memory_equal(sums, expected, sizeof sums);
+        mm_stream_destroy(stream);
+        mm_device_destroy(host);
+    }
+    mm_sums *sums = (mm_sums *)(r->pinned + MM_SUMS_SCRATCH_BYTES);
+    for (int i = 0; i < N; i++) OK(mm_sums_async(r->stream[0], elements, sizes[i], r->pinned, &sums[i]));
+    OK(mm_stream_sync(r->stream[0]));
+    assert_memory_equal(sums, expected, sizeof expected);
+    mm_device_release(r->device, MM_MEMORY_PINNED, pinned, MOST * sizeof(float));
+    mm_device_release(r->device, MM_MEMORY_DEVICE, elements, MOST * sizeof(float));
+}
+
 /* ---------------------------------------------------------------- captured work */
 
 /* Fills on the first stream; copies out on the others, each a half; the first goes on. */
@@ -327,6 +367,7 @@ int main(void) {
         CASE(a_budget_above_free_memory_is_refused_with_both_numbers),
         CASE(the_checksum_is_the_hosts_wherever_the_bytes_lie),
         CASE(more_checksums_than_there_are_places_for_are_all_told),
+        CASE(sums_are_the_same_bits_on_host_and_gpu),
         CASE(captured_work_of_several_streams_runs_at_each_launch),
         CASE(an_event_recorded_in_a_capture_was_never_recorded_outside),
         CASE(what_cannot_be_captured_fails_and_so_does_the_end),

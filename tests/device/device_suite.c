@@ -1,5 +1,6 @@
 #include "tests/device/device_suite.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -316,6 +317,90 @@ static void checksum_tells_pairs_of_flipped_top_bits(void **state) {
         }
 }
 
+/* ---------------------------------------------------------------- sums */
+
+/* In the block's first half; in pinned memory, which the device reads too, what they come to. */
+static mm_sums sums_of(suite *s, const float *elements, int64_t n) {
+    mm_sums *sums = (mm_sums *)s->pinned;
+    unsigned char *scratch = s->pinned + 4096, *source = s->pinned + 4096 + MM_SUMS_SCRATCH_BYTES;
+    assert_true(n * 4 <= BLOCK_BYTES / 2);
+    if (n > 0) memcpy(source, elements, (size_t)n * 4);
+    copy(s, s->block, source, n * 4, MM_COPY_IN);
+    assert_int_equal(mm_sums_async(s->stream, (const float *)s->block, n, scratch, sums), MM_OK);
+    sync(s);
+    return *sums;
+}
+
+/* A third of them zeros, of both signs; the others from denormals to 2^60. */
+static void put_random_floats(float *elements, int64_t n, uint64_t seed) {
+    for (int64_t i = 0; i < n; i++) {
+        elements[i] = (float)ldexp((double)random_below(&seed, 1 << 24), random_below(&seed, 190) - 150);
+        if (random_chance(&seed, 33)) elements[i] = 0;
+        if (random_chance(&seed, 50)) elements[i] = -elements[i];
+    }
+}
+
+static void assert_near(double value, long double expected) {
+    if (fabsl(value - expected) > 1e-13L * expected) fail_msg("%.17g, not %.17Lg", value, expected);
+}
+
+static void sums_are_those_of_a_loop_in_long_double(void **state) {
+    static const int64_t sizes[] = {0, 1, 3, 127, 128, 129, 1023, 1024, 1025, 5000, 131072, 200001};
+    enum { MOST = 200001 };
+    suite *s = *state;
+    float *elements = malloc(MOST * sizeof *elements);
+    assert_non_null(elements);
+    put_random_floats(elements, MOST, 5);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const mm_sums sums = sums_of(s, elements, sizes[k]);
+        long double sum_abs = 0, sum_squares = 0;
+        double nonzero = 0, max_abs = 0;
+        for (int64_t i = 0; i < sizes[k]; i++) {
+            const long double value = fabsl((long double)elements[i]);
+            sum_abs += value;
+            sum_squares += value * value;
+            nonzero += value > 0;
+            if (value > max_abs) max_abs = (double)value;
+        }
+        assert_true(sums.nonzero == nonzero && sums.max_abs == max_abs);
+        assert_near(sums.sum_abs, sum_abs);
+        assert_near(sums.sum_squares, sum_squares);
+    }
+    free(elements);
+}
+
+static void sums_of_what_is_not_finite_say_so(void **state) {
+    enum { N = 3000 };
+    suite *s = *state;
+    float elements[N];
+    mm_sums sums;
+    put_random_floats(elements, N, 6);
+    const double nonzero = sums_of(s, elements, N).nonzero;
+    for (int i = 0; i < 3; i++) { /* one zero becomes an infinity */
+        const int at[] = {0, 1500, N - 1};
+        const float old = elements[at[i]];
+        elements[at[i]] = -INFINITY;
+        sums = sums_of(s, elements, N);
+        assert_true(sums.nonzero == nonzero + (old == 0));
+        assert_true(sums.sum_abs == INFINITY && sums.sum_squares == INFINITY && sums.max_abs == INFINITY);
+        elements[(at[i] + 700) % N] = NAN;
+        sums = sums_of(s, elements, N);
+        assert_true(isnan(sums.sum_abs) && isnan(sums.sum_squares) && isnan(sums.max_abs));
+        put_random_floats(elements, N, 6);
+    }
+}
+
+static void sums_of_elements_that_are_not_aligned_are_invalid(void **state) {
+    suite *s = *state;
+    const float *at = (const float *)s->block;
+    mm_sums *sums = (mm_sums *)s->pinned;
+    assert_int_equal(mm_sums_async(s->stream, at + 1, 1, s->pinned + 4096, sums), MM_ERR_INVALID);
+    assert_int_equal(mm_sums_async(s->stream, at, -1, s->pinned + 4096, sums), MM_ERR_INVALID);
+    assert_int_equal(mm_sums_async(s->stream, at, INT64_MAX / 2, s->pinned + 4096, sums), MM_ERR_INVALID);
+    assert_int_equal(mm_sums_async(s->stream, NULL, 1, s->pinned + 4096, sums), MM_ERR_INVALID);
+    sync(s); /* the stream is none the worse */
+}
+
 static void work_on_no_bytes_is_done_without_memory(void **state) {
     suite *s = *state;
     uint64_t sum = 0, again = 1;
@@ -501,6 +586,9 @@ int device_suite_run(const char *device_name) {
         CASE(checksum_tells_each_flipped_bit_and_each_length),
         CASE(checksum_tells_words_that_changed_places),
         CASE(checksum_tells_pairs_of_flipped_top_bits),
+        CASE(sums_are_those_of_a_loop_in_long_double),
+        CASE(sums_of_what_is_not_finite_say_so),
+        CASE(sums_of_elements_that_are_not_aligned_are_invalid),
         CASE(work_on_no_bytes_is_done_without_memory),
         CASE(work_on_bad_ranges_or_of_no_kind_is_invalid),
         CASE(work_of_one_stream_is_done_in_order),

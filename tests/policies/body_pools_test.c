@@ -220,7 +220,7 @@ static void plans_with_pools_compute_the_same(void **state) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             mm_plan *p = plan(graph, facts, cases[i].spec, cases[i].device_bytes, cases[i].pinned_bytes);
             for (int order = PLAN_ORDER_ISSUE; order <= PLAN_ORDER_RANDOM; order++)
-                if (plan_run(p, facts, seed, 2, order, seed) != expected)
+                if (plan_run(p, facts, seed, 2, order, seed, NULL) != expected)
                     fail_msg("%s goes wrong on %s", cases[i].spec, mm_graph_name(graph));
             for (int s = 0; s < p->n_segments; s++) {
                 bodies += p->segments[s].pool >= 0;

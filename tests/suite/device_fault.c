@@ -134,5 +134,8 @@ WRAP(mm_fill_async, before_work(stream, CALLER), (mm_stream * stream, void *dst,
      (stream, dst, byte, bytes))
 WRAP(mm_checksum_async, before_work(stream, CALLER),
      (mm_stream * stream, const void *src, int64_t bytes, uint64_t *sum_out), (stream, src, bytes, sum_out))
+WRAP(mm_sums_async, before_work(stream, CALLER),
+     (mm_stream * stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out),
+     (stream, src, elems, scratch, sums_out))
 WRAP(mm_host_launch, before_work(stream, CALLER),
      (mm_stream * stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes), (stream, fn, arg, arg_bytes))

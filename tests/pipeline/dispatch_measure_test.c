@@ -1,0 +1,137 @@
+/* Measures: what they find in maps, gradient maps and persistent tensors is what a loop finds that computes the steps in
+ * memory of its own; and every iteration has the bits of one without. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "policies/schedule.h"
+#include "tests/pipeline/dispatch_rig.h"
+
+enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 3 };
+
+/* The step after which a tensor is measured: the last that writes it, or in half of the graphs the first, so that others
+ * change it later; of a persistent tensor that is only read, any. -1: it is not measured. */
+static int measured_after(const mm_graph *graph, mm_tensor tensor) {
+    const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
+    const bool first = mm_graph_steps(graph) % 2;
+    int found = -1;
+    if (info->ownership == MM_EXTERNAL || info->dtype != MM_F32) return -1;
+    for (int s = 0; s < mm_graph_steps(graph) && (found < 0 || !first); s++)
+        for (int u = 0; u < mm_graph_step(graph, s)->n_uses; u++) {
+            const mm_use *use = &mm_graph_step(graph, s)->uses[u];
+            if (use->tensor == tensor && (use->access != MM_READ || info->persistent >= 0)) found = s;
+        }
+    return found;
+}
+
+/* All in place, with measures: no bytes are kept for them. */
+static mm_plan *with_measures(const mm_plan *plan, const mm_limits *limits) {
+    const mm_graph *graph = plan->graph;
+    mm_facts *facts;
+    mm_schedule schedule;
+    mm_bounds bounds;
+    mm_plan *made;
+    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_schedule_init(&schedule, graph, facts, limits, &(mm_sharing){0}), MM_OK);
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        assert_true(mm_schedule_step(&schedule, s, NULL) >= 0);
+        for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
+            if (measured_after(graph, t) == s) assert_true(mm_schedule_measure(&schedule, t) >= 0);
+    }
+    assert_int_equal(mm_schedule_close(&schedule, 0, false, &bounds), MM_OK);
+    assert_int_equal(mm_schedule_finish(&schedule, &made), MM_OK);
+    mm_schedule_fini(&schedule);
+    mm_facts_destroy(facts);
+    return made;
+}
+
+static mm_sums sums_of(const float *elements, int64_t n) {
+    mm_sums sums = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const double value = fabs((double)elements[i]);
+        sums.nonzero += value > 0;
+        sums.sum_abs += value;
+        sums.sum_squares += value * value;
+        if (value > sums.max_abs) sums.max_abs = value;
+    }
+    return sums;
+}
+
+static bool is_near(double value, double expected) { return fabs(value - expected) <= 1e-12 * expected; }
+
+/* Runs an iteration in memory of its own; per tensor, what it found after the step that is measured. */
+static void run_plain(plain *plain, mm_sums *found) {
+    for (int s = 0; s < mm_graph_steps(plain->graph); s++) {
+        plain_steps(plain, s, 1);
+        for (mm_tensor t = 0; t < mm_graph_tensors(plain->graph); t++)
+            if (measured_after(plain->graph, t) == s)
+                found[t] = sums_of(plain->memory[t], mm_graph_tensor(plain->graph, t)->bytes / 4);
+    }
+}
+
+/* Returns how many tensors of a kind were compared. */
+static int compare(const rig *r, const mm_sums *expected, mm_tensor_kind kind) {
+    int n = 0;
+    for (mm_tensor t = 0; t < mm_graph_tensors(r->graph); t++) {
+        mm_sums sums;
+        const bool measured = mm_execution_sums(r->execution, t, &sums);
+        const mm_tensor_info *info = mm_graph_tensor(r->graph, t);
+        if (measured_after(r->graph, t) < 0) assert_false(measured);
+        if (measured_after(r->graph, t) < 0 || info->kind != kind) continue;
+        assert_true(measured);
+        if (sums.nonzero != expected[t].nonzero || sums.max_abs != expected[t].max_abs ||
+            !is_near(sums.sum_abs, expected[t].sum_abs) || !is_near(sums.sum_squares, expected[t].sum_squares))
+            fail_msg("%s: %g, %g, %g, %g where %g, %g, %g, %g are due", info->name, sums.nonzero, sums.sum_abs,
+                     sums.sum_squares, sums.max_abs, expected[t].nonzero, expected[t].sum_abs, expected[t].sum_squares,
+                     expected[t].max_abs);
+        n++;
+    }
+    return n;
+}
+
+static void measures_find_what_a_loop_finds(void **state) {
+    (void)state;
+    static const mm_tensor_kind kinds[] = {MM_FEATURE_MAP, MM_GRADIENT_MAP, MM_WEIGHT, MM_WEIGHT_GRADIENT};
+    int compared[sizeof kinds / sizeof *kinds] = {0};
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        rig r;
+        plain plain;
+        const bool ahead = seed % 2, on_stream = ahead || seed % 4;
+        const rig_options options = {.seed = seed,
+                                     .layers = LAYERS,
+                                     .policy = "liveness",
+                                     .issue = seed % 3 ? MM_ISSUE_THREAD : MM_ISSUE_INLINE,
+                                     .self_check = !ahead && seed % 4 == 2,
+                                     .delay_max_ns = seed % 5 ? 100000 : 0,
+                                     .change = with_measures};
+        rig_init(&r, &options);
+        plain_init(&plain, r.graph, seed);
+        mm_sums *expected = calloc((size_t)mm_graph_tensors(r.graph), sizeof *expected);
+        assert_non_null(expected);
+        for (int i = 0; i < ITERATIONS; i++) {
+            if ((ahead ? rig_iteration_ahead(&r) : rig_iteration(&r, on_stream, NULL)) != MM_OK)
+                fail_msg("seed %d: %s", (int)seed, mm_last_error());
+            run_plain(&plain, expected);
+            if (ahead && i < ITERATIONS - 1) continue;
+            assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
+            for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) compared[k] += compare(&r, expected, kinds[k]);
+        }
+        if (rig_digest(&r) != rig_expected(&r, seed, ITERATIONS)) fail_msg("seed %d: other bits", (int)seed);
+        free(expected);
+        plain_fini(&plain);
+        rig_fini(&r);
+    }
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) assert_true(compared[k] > 50);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measures_find_what_a_loop_finds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
