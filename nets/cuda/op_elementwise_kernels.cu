@@ -1,8 +1,8 @@
 /* ReLU, sums and dropout: element by element, so in place or not is the same. */
-#define MM_PHILOX_FUNCTION static __device__ inline
-
-#include "mm/core/philox.h"
 #include "nets/cuda/vector.h"
+
+#define MM_PHILOX_FUNCTION static __device__ inline
+#include "mm/core/philox.h"
 
 enum { CHUNK = 4 * AT_ONCE * THREADS };
 
