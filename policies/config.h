@@ -53,8 +53,9 @@ typedef enum mm_fetch {
 
 /* Which storages share bytes. The first of each is the lean choice; the others are baselines of papers. */
 typedef enum mm_inplace {
-    MM_INPLACE_ON,  /* layers write in place, and equal tensors share storage, where the graph allows it */
-    MM_INPLACE_OFF, /* every tensor has storage of its own while it lives */
+    MM_INPLACE_ON,        /* layers write in place, and equal tensors share storage, where the graph allows it */
+    MM_INPLACE_OFF,       /* every tensor has storage of its own while it lives */
+    MM_INPLACE_GRADIENTS, /* gradient maps as ON, all other maps as OFF */
 } mm_inplace;
 
 typedef enum mm_placing {

@@ -59,6 +59,14 @@ static const char *value_of(const mm_policy_ops *ops, const mm_option_values *va
     return given ? given : d->fallback;
 }
 
+/* The number of a choice; -1: there is none of that name. */
+static int find_choice(const mm_option_desc *d, const char *value) {
+    const char *c;
+    for (int i = 0; choice(d, i, &c) > 0; i++)
+        if (strlen(value) == choice(d, i, &c) && strncmp(c, value, strlen(value)) == 0) return i;
+    return -1;
+}
+
 static void set_fields(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config) {
     for (const mm_option_desc *d = ops->options; d && d->key; d++) {
         const char *given = values->given[d - ops->options], *value = given ? given : d->fallback, *c;
@@ -86,6 +94,9 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *va
 
 /* The policy's rules as text. The caller frees it. NULL: out of memory. */
 static char *rules_text(const mm_policy_ops *ops, const mm_option_values *values, const char *codec) {
+    const mm_option_desc *set = find_type(ops, MM_OPTION_RULE_SET);
+    const int chosen = set ? find_choice(set, value_of(ops, values, MM_OPTION_RULE_SET)) : -1;
+    if (chosen >= 0) return strdup(set->rules[chosen]);
     if (find_type(ops, MM_OPTION_RULES)) return mm_text_format("%s", value_of(ops, values, MM_OPTION_RULES));
     bool all = strcmp(value_of(ops, values, MM_OPTION_ELIGIBLE), "all") == 0;
     char *text = mm_text_format(ops->rules, codec);
@@ -108,15 +119,33 @@ static mm_status set_rules(const mm_policy_ops *ops, const mm_option_values *val
                    MM_MAX_CODECS);
 }
 
+/* CNTK's allocator knows no tensor buffers and no sliding workspace. */
+static void place_all_by_lifetime(mm_engine_config *config) {
+    if (config->buffers == MM_REGION_BUFFERS) config->buffers = MM_REGION_GENERAL;
+    if (config->codes == MM_REGION_CODES) config->codes = MM_REGION_GENERAL;
+}
+
 mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config_out) {
     mm_engine_config config = ops->config;
     set_fields(ops, values, &config);
-    if (ops->rules || find_type(ops, MM_OPTION_RULES)) MM_TRY(set_rules(ops, values, &config));
+    if (config.sharing.layout == MM_PLACING_GROUPS) place_all_by_lifetime(&config);
+    if (ops->rules || find_type(ops, MM_OPTION_RULES) || find_type(ops, MM_OPTION_RULE_SET))
+        MM_TRY(set_rules(ops, values, &config));
     *config_out = config;
     return MM_OK;
 }
 
 /* ---------------------------------------------------------------- to text */
+
+/* The name of the set that the rules are. */
+static char *rule_set_text(const mm_option_desc *d, const mm_engine_config *config) {
+    char *rules = mm_rules_print(config), *name = NULL;
+    const char *c = "";
+    for (int i = 0; rules && !name && choice(d, i, &c) > 0; i++)
+        if (strcmp(d->rules[i], rules) == 0) name = strndup(c, choice(d, i, &c));
+    free(rules);
+    return name;
+}
 
 /* The value of an option as text. The caller frees it. NULL: out of memory. */
 static char *option_text(const mm_option_desc *d, const mm_engine_config *config) {
@@ -136,6 +165,8 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
         return strdup(strcmp(config->rules[0].selector.text, "*") == 0 ? "all" : d->fallback);
     case MM_OPTION_RULES:
         return mm_rules_print(config);
+    case MM_OPTION_RULE_SET:
+        return rule_set_text(d, config);
     case MM_OPTION_RATE: /* printed as the option of the codec */
         break;
     }

@@ -20,16 +20,18 @@ typedef enum mm_option_type {
     MM_OPTION_RATE,     /* the codec of the rules, as a rate of zfp */
     MM_OPTION_ELIGIBLE, /* the layers of the rules: the kind that the policy names, or all */
     MM_OPTION_RULES,    /* the rules */
+    MM_OPTION_RULE_SET, /* the rules, as one of several sets by name */
 } mm_option_type;
 
 /* Description of an option, for parsing, checking, printing and help. */
 typedef struct mm_option_desc {
     const char *key, *fallback, *help; /* fallback: the default, as text */
     mm_option_type type;
-    size_t field;        /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
-    const char *choices; /* "a|b|c", or NULL */
-    int values[4];       /* CHOICE: the value of each choice */
-    int64_t min, max;    /* NUMBER: inclusive; REAL: max alone */
+    size_t field;         /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
+    const char *choices;  /* "a|b|c", at most four; or NULL */
+    int values[4];        /* CHOICE: the value of each choice */
+    const char *rules[4]; /* RULE_SET: the rules of each choice */
+    int64_t min, max;     /* NUMBER: inclusive; REAL: max alone */
 } mm_option_desc;
 
 /* A policy: its options, its configuration without them, and its planner. */

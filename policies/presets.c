@@ -31,9 +31,10 @@
         .values = {MM_WHEN_ALWAYS, MM_WHEN_NEEDED},                                                                    \
         .help = "act on no more maps than the budget forces, or on all, as published"                                  \
     }
-#define DEPTH                                                                                                          \
+#define DEPTH DEPTH_OF("2")
+#define DEPTH_OF(otherwise)                                                                                            \
     {                                                                                                                  \
-        .key = "depth", .fallback = "2", .type = MM_OPTION_NUMBER, FIELD(depth), .min = 0, .max = 1024,                \
+        .key = "depth", .fallback = otherwise, .type = MM_OPTION_NUMBER, FIELD(depth), .min = 0, .max = 1024,          \
         .help = "maps fetched ahead of the backward pass; when=needed may begin earlier. 0: steps wait for each"       \
     }
 #define BUFFERS                                                                                                        \

@@ -10,6 +10,11 @@ static bool is_managed(const mm_graph *graph, mm_tensor t) {
     return mm_graph_tensor(graph, t)->ownership == MM_MANAGED;
 }
 
+static bool may_share(const mm_schedule *s, mm_tensor t) {
+    return s->inplace == MM_INPLACE_ON ||
+           (s->inplace == MM_INPLACE_GRADIENTS && mm_graph_tensor(s->graph, t)->kind == MM_GRADIENT_MAP);
+}
+
 /* An output that equals its input shares the input's storage, if neither is written again. */
 static void recognise_aliases(mm_schedule *s) {
     for (int i = 0; i < mm_graph_steps(s->graph); i++) {
@@ -17,7 +22,7 @@ static void recognise_aliases(mm_schedule *s) {
         for (int p = 0; p < step->n_pairs; p++) {
             const mm_pair *pair = &step->pairs[p];
             mm_tensor root = s->plan->alias[pair->input];
-            if (pair->alias && s->plan->alias[pair->output] == pair->output &&
+            if (pair->alias && may_share(s, pair->output) && s->plan->alias[pair->output] == pair->output &&
                 mm_graph_tensor(s->graph, pair->output)->writes == 1 && mm_graph_tensor(s->graph, root)->writes == 1)
                 s->plan->alias[pair->output] = root;
         }
@@ -53,6 +58,7 @@ static void recognise_inplace(mm_schedule *s) {
         for (int p = 0; p < step->n_pairs; p++) {
             const mm_pair *pair = &step->pairs[p];
             mm_tensor root = s->plan->alias[pair->input];
+            if (!may_share(s, pair->output)) continue;
             if (pair->alias || s->plan->alias[pair->output] != pair->output || s->over[pair->output] >= 0) continue;
             if (s->last_step[root] != i || mm_graph_tensor(s->graph, pair->output)->first_use != i) continue;
             if (mm_graph_tensor(s->graph, root)->bytes != mm_graph_tensor(s->graph, pair->output)->bytes) continue;
@@ -71,12 +77,12 @@ static int32_t *filled(size_t n, int32_t value) {
 
 mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                            const mm_sharing *sharing) {
-    const bool share = sharing->inplace == MM_INPLACE_ON;
     memset(s, 0, sizeof *s);
     s->graph = graph;
     s->facts = facts;
     s->workspace_group = -1;
     s->layout = sharing->layout == MM_PLACING_GROUPS ? MM_LAYOUT_GROUPS : MM_LAYOUT_BEST;
+    s->inplace = sharing->inplace;
     s->apart = sharing->stash == MM_STASH_APART;
     MM_TRY(mm_plan_create(graph, limits, &s->plan));
     size_t n = (size_t)mm_graph_tensors(graph);
@@ -91,9 +97,9 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts
         mm_schedule_fini(s);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     }
-    if (share) recognise_aliases(s);
+    recognise_aliases(s);
     find_last_steps(s);
-    if (share) recognise_inplace(s);
+    recognise_inplace(s);
     return MM_OK;
 }
 

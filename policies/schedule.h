@@ -35,6 +35,7 @@ typedef struct mm_schedule {
     mm_group *groups;
     int n_groups, group_capacity;
     mm_layout_algorithm layout; /* for regions that are placed by lifetime */
+    mm_inplace inplace;         /* which tensors are written in place, and share storage */
     bool apart;                 /* MM_STASH_APART */
     int32_t workspace_group;    /* one for all steps; -1: each step has its own */
     /* after mm_schedule_close */

@@ -9,9 +9,9 @@
 #define MM_OPTION_INPLACE                                                                                              \
     {                                                                                                                  \
         .key = "inplace", .fallback = "on", .type = MM_OPTION_CHOICE,                                                  \
-        .field = offsetof(mm_engine_config, sharing.inplace), .choices = "on|off",                                     \
-        .values = {MM_INPLACE_ON, MM_INPLACE_OFF},                                                                     \
-        .help = "layers write in place, and equal tensors share storage; or neither, as in papers"                     \
+        .field = offsetof(mm_engine_config, sharing.inplace), .choices = "on|off|gradients",                           \
+        .values = {MM_INPLACE_ON, MM_INPLACE_OFF, MM_INPLACE_GRADIENTS},                                               \
+        .help = "write in place, and let equal tensors share storage; not (papers); or gradient maps alone"            \
     }
 #define MM_OPTION_LAYOUT                                                                                               \
     {                                                                                                                  \

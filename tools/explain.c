@@ -177,6 +177,24 @@ static mm_status print_map(FILE *file, const plan_case *cases, const explained *
 
 enum { CASES_MAX = 64 };
 
+/* What is stashed by class, and all maps without weights, workspaces and the batch, as papers count them. */
+static mm_status print_classes(FILE *file, const plan_case *c, const explained *e) {
+    mm_map_account account;
+    char whole[32], held[32], placed[32];
+    MM_TRY(mm_map_account_init(plan_case_plan(c), c->r.planned.facts, &e->stash, &account));
+    fprintf(file, "%s, batch %lld, %s: stashed maps by who writes and reads them, and what is held of them\n", c->net,
+            (long long)c->batch, plan_case_plan(c)->policy);
+    for (int i = 0; i < MM_STASH_CLASSES; i++)
+        if (account.stash[i].bytes > 0)
+            fprintf(file, "  %10s  %10s  %s\n", mm_size_format(account.stash[i].bytes, whole, sizeof whole),
+                    mm_size_format(account.stash[i].held_bytes, held, sizeof held),
+                    mm_stash_class_name((mm_stash_class)i));
+    fprintf(file, "  maps without weights, workspaces and the batch: %s as placed, %s allocated dynamically\n",
+            mm_size_format(account.placed_bytes, placed, sizeof placed),
+            mm_size_format(account.dynamic_bytes, held, sizeof held));
+    return MM_OK;
+}
+
 static mm_status print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
     char size[32];
     const mm_stash *stash = &e[0].stash;
@@ -197,6 +215,7 @@ mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain
         made += status == MM_OK;
     }
     if (status == MM_OK) status = print_maps(file, cases, e, n);
+    for (int i = 0; status == MM_OK && i < n; i++) status = print_classes(file, &cases[i], &e[i]);
     if (status == MM_OK) {
         explain_bound own = bound_of_case(cases);
         fprintf(file, "%s: lower bounds (moDNN, equation 7)\n", cases->net);
@@ -275,6 +294,19 @@ static json_t *maps_json(const mm_graph *graph, const explained *e) {
     return array;
 }
 
+static mm_status add_map_account(json_t *row, const plan_case *c, const explained *e) {
+    mm_map_account account;
+    MM_TRY(mm_map_account_init(plan_case_plan(c), c->r.planned.facts, &e->stash, &account));
+    json_t *object =
+        json_pack("{sI sI sI}", "placed_bytes", (json_int_t)account.placed_bytes, "dynamic_bytes",
+                  (json_int_t)account.dynamic_bytes, "undecoded_bytes", (json_int_t)account.undecoded_bytes);
+    for (int i = 0; i < MM_STASH_CLASSES; i++)
+        json_object_set_new(object, mm_stash_class_name((mm_stash_class)i),
+                            json_pack("{sI sI}", "bytes", (json_int_t)account.stash[i].bytes, "held_bytes",
+                                      (json_int_t)account.stash[i].held_bytes));
+    return json_object_set_new(row, "maps", object) == 0 ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+}
+
 /* A bound as four keys that begin with `prefix`. */
 static int add_bound(json_t *row, const char *prefix, const explain_bound *b) {
     char key[64];
@@ -310,6 +342,8 @@ mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *imag
     failed |= add_bound(row, "lower_bound", image);
     failed |= add_bound(row, "batch_lower_bound", &own);
     failed |= json_object_set_new(row, "timeline", timeline_json(&c->account));
+    mm_status status = add_map_account(row, c, &e);
     explained_fini(&e);
+    if (status != MM_OK) return status;
     return failed ? mm_fail(MM_ERR_NOMEM, "out of memory for the rows") : MM_OK;
 }

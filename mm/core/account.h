@@ -117,6 +117,38 @@ typedef struct mm_stash {
 MM_CHECKED mm_status mm_stash_init(const mm_plan *plan, const mm_facts *facts, mm_stash *stash_out);
 void mm_stash_fini(mm_stash *stash);
 
+/* ---------------------------------------------------------------- maps */
+
+/* What is stashed, by the layers that write and read it, as Gist tells maps apart (Jain et al., ISCA 2018, Figure 3). */
+typedef enum mm_stash_class {
+    MM_STASH_RELU_POOL, /* a ReLU's output that a pool reads, and no convolution */
+    MM_STASH_RELU_CONV, /* a ReLU's or a pool's output that a convolution reads */
+    MM_STASH_OTHER,     /* other feature maps */
+    MM_STASH_SAVED,     /* saved tensors: index maps of pools, statistics */
+    MM_STASH_BATCH,     /* inputs */
+    MM_STASH_CLASSES
+} mm_stash_class;
+
+const char *mm_stash_class_name(mm_stash_class class);
+
+typedef struct mm_stash_sum {
+    int64_t bytes;      /* of the maps */
+    int64_t held_bytes; /* that the plan holds of them between the passes; of codes with bodies, their reserve too */
+} mm_stash_sum;
+
+/* A plan's maps as papers on feature maps count them: feature maps, gradient maps, saved tensors and codes; without
+ * weights, their gradients and states, and without the batch. */
+typedef struct mm_map_account {
+    int64_t placed_bytes;    /* as the plan places them, with the workspaces that lie among them */
+    int64_t dynamic_bytes;   /* without workspaces, if each were allocated at its first use and freed after its last */
+    int64_t undecoded_bytes; /* the same, if layers computed on codes, without decoded maps */
+    mm_stash_sum stash[MM_STASH_CLASSES];
+} mm_map_account;
+
+/* stash: of the same plan and facts. The facts have the plan's codecs. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash *stash,
+                                         mm_map_account *account_out);
+
 /* ---------------------------------------------------------------- lower bound */
 
 /* moDNN's lower bound (Chen et al., DATE 2018, equation 7). A step needs its inputs, its outputs and a workspace; so

@@ -272,6 +272,11 @@ static void liveness_without_inplace_and_with_its_stash_apart_is_the_papers_base
     assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT); /* at relu's backward: both gradients */
     assert_int_equal(p.plan->live_peak_bytes, p.plan->peak_bytes);
     planned_done(&p);
+    plan_terse(&p, graph, "liveness:inplace=gradients", 0);
+    assert_false(same_place(&p, "b", "r"));
+    assert_true(same_place(&p, "dr", "db"));
+    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4) * UNIT);
+    planned_done(&p);
     plan_terse(&p, graph, "liveness:inplace=off,stash=apart", 0);
     /* x, c and r share with nothing. b, and the gradients dr, db, dc and their places after them, share two places. */
     assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT);
