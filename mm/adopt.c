@@ -12,10 +12,20 @@
 
 void mm_ready_fini(mm_ready *r) {
     mm_execution_destroy(r->execution);
+    mm_mirror_destroy(r->block);
+    free(r->bounds);
     free(r->external);
 }
 
-/* If the graph was ready before, keeps its external memory, its recompute function, and told_untimed. */
+static mm_status open_block(const mm_manager *m, mm_ready *r) {
+    const mm_planned *planned = &r->prepared->planned;
+    uint8_t *place = (uint8_t *)mm_pool_base(m->pool) + planned->block_offset;
+    if (planned->block_bytes == 0) return MM_OK;
+    mm_execution_set_block(r->execution, place);
+    return mm_mirror_create(m->device, place, planned->block_bytes, &r->block);
+}
+
+/* If the graph was ready before, keeps its external memory, its bounds, its recompute function, and told_untimed. */
 static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready *ready_out) {
     const mm_ready *before = mm_manager_find(m, prepared->graph);
     const mm_planned *planned = &prepared->planned;
@@ -25,10 +35,17 @@ static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready
                   .told_untimed = before && before->told_untimed};
     const size_t n = (size_t)mm_graph_tensors(prepared->graph) + 1;
     r.external = calloc(n, sizeof *r.external);
-    if (!r.external) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(prepared->graph));
-    if (before) memcpy(r.external, before->external, n * sizeof *r.external);
-    mm_status status =
-        mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
+    r.bounds = calloc(n, sizeof *r.bounds);
+    mm_status status = MM_OK;
+    if (!r.external || !r.bounds)
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(prepared->graph));
+    if (status == MM_OK && before) {
+        memcpy(r.external, before->external, n * sizeof *r.external);
+        memcpy(r.bounds, before->bounds, n * sizeof *r.bounds);
+    }
+    if (status == MM_OK)
+        status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
+    if (status == MM_OK) status = open_block(m, &r);
     if (status == MM_OK)
         *ready_out = r;
     else

@@ -11,15 +11,17 @@
 
 mm_stream *mm_compute_stream(mm_manager *m) { return m ? mm_dispatch_compute(m->dispatch) : NULL; }
 
-/* For mm_touched_get: fills the plan's memory with the pattern, and adds its segments to the coverage, rounded up to
- * the alignment, because touched bytes are counted in words. */
+/* For mm_touched_get: fills the plan's memory with the pattern, and adds its segments to the coverage, and what codecs
+ * read, rounded up to the alignment, because touched bytes are counted in words. */
 static mm_status cover(mm_manager *m, mm_ready *r) {
-    const mm_plan *plan = r->prepared->planned.plan;
-    mm_range *ranges = malloc(((size_t)plan->n_segments + 1) * sizeof *ranges);
+    const mm_planned *planned = &r->prepared->planned;
+    const mm_plan *plan = planned->plan;
+    mm_range *ranges = malloc(((size_t)plan->n_segments + 2) * sizeof *ranges);
     if (!ranges) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's ranges");
     const int64_t arena = mm_pool_bytes(m->pool);
     size_t n = 0;
     ranges[n++] = (mm_range){plan->heap_offset, plan->heap_offset + plan->heap_bytes};
+    ranges[n++] = (mm_range){planned->block_offset, planned->block_offset + mm_align(planned->block_bytes)};
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (s->dynamic || s->pinned) continue;
@@ -56,7 +58,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
-    if (way->runs) MM_TRY(mm_manager_send_values(m, call));
+    if (way->runs) MM_TRY(mm_manager_send_values(m, r, call));
     MM_TRY(way->begin(m->dispatch, r->execution));
     m->now = (mm_iteration){.ready = r, .way = way};
     mm_state_go(m, MM_MOVE_BEGIN);

@@ -17,6 +17,8 @@ typedef struct mm_ready {
     void **external; /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
+    float *bounds;     /* per tensor: mm_bound_set */
+    mm_mirror *block;  /* what its codecs read on the device; NULL: they read nothing */
     bool covered;      /* its plan is in the coverage */
     bool has_run;      /* an iteration has run under this plan */
     bool told_untimed; /* it was logged that the measured times are of another graph */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "pipeline/codec/code_block.h"
 #include "pipeline/codec/codec_facts.h"
 
 static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, const char *device,
@@ -62,11 +63,22 @@ static void drop_plan(mm_planned *planned) {
     mm_plan_destroy(planned->plan);
 }
 
+/* Of what its codecs read on the device; 0: none reads any. */
+static int64_t block_bytes(const mm_planned *planned, const mm_graph *graph) {
+    for (int c = 0; c < planned->facts->n_codecs; c++) {
+        const mm_codec_flags *flags = &planned->codecs[c]->flags;
+        if (flags->reads_iteration || flags->reads_bound) return mm_code_block_bytes(graph);
+    }
+    return 0;
+}
+
 mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                           const mm_limits *limits) {
     mm_plan *plan;
-    MM_TRY(mm_policy_plan(policy, graph, planned->facts, limits, &plan));
+    const int64_t block = block_bytes(planned, graph), offset = mm_align(limits->base_bytes);
     mm_limits own = *limits;
+    if (block > 0) own.base_bytes = offset + mm_align(block);
+    MM_TRY(mm_policy_plan(policy, graph, planned->facts, &own, &plan));
     own.device_bytes = plan->peak_bytes;
     own.pinned_bytes = plan->pinned_bytes;
     mm_planned made = {.plan = plan};
@@ -79,6 +91,8 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
     planned->plan = made.plan;
     planned->program = made.program;
     planned->exact = made.exact;
+    planned->block_offset = offset;
+    planned->block_bytes = block;
     return MM_OK;
 }
 

@@ -12,7 +12,9 @@ typedef struct mm_planned {
     mm_program *program; /* the lowered plan, which was proved and is issued */
     bool *exact;         /* per segment: mm_program_prove */
     mm_facts *facts;
-    mm_codec **codecs; /* MM_MAX_CODECS entries, of which facts->n_codecs are set, the rest NULL */
+    int64_t block_offset; /* in the arena: the block that codecs read on the device (pipeline/codec/code_block.h), */
+    int64_t block_bytes;  /* and its bytes; 0: none of the policy's codecs reads it */
+    mm_codec **codecs;    /* MM_MAX_CODECS entries, of which facts->n_codecs are set, the rest NULL */
 } mm_planned;
 
 /* Rates from a device's description (mm_device_description), for plans without measured times. 0: not known. */
@@ -31,7 +33,8 @@ MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *polic
 /* Adds the rates to the facts, unless these have their own. */
 void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
 
-/* Makes planned->plan, and replaces an earlier one. The plan is proved within its own size; mm_plan_fits says whether
+/* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, their block
+ * lies right above limits.base_bytes, and the plan above the block: its base has both. The plan is proved within its own size; mm_plan_fits says whether
  * that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure an earlier plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);

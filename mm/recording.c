@@ -41,7 +41,7 @@ mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     mm_ready *r = mm_manager_find(m, graph);
     if (!r || !mm_execution_recorded(r->execution))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
-    MM_TRY(mm_manager_send_values(m, "mm_iteration_replay"));
+    MM_TRY(mm_manager_send_values(m, r, "mm_iteration_replay"));
     mm_iteration_note_begin(m, r);
     mm_status status = mm_dispatch_replay(m->dispatch, r->execution);
     if (status != MM_OK) {

@@ -1,9 +1,12 @@
 #include "mm/values.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "mm/adopt.h"
+#include "mm/bounds.h"
 #include "mm/states.h"
+#include "pipeline/codec/code_block.h"
 
 _Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes first");
 
@@ -17,17 +20,24 @@ static mm_status find_mirror(mm_manager *m, mm_mirror **mirror_out) {
     return MM_OK;
 }
 
-static mm_status send(mm_manager *m) {
+static mm_status send(mm_manager *m, const mm_ready *r) {
     mm_mirror *mirror;
+    mm_stream *stream = mm_dispatch_compute(m->dispatch);
     MM_TRY(find_mirror(m, &mirror));
-    if (!mirror) return MM_OK;
-    memcpy(mm_mirror_data(mirror), &m->number, sizeof m->number);
-    return mm_mirror_send(mirror, mm_dispatch_compute(m->dispatch));
+    if (mirror) {
+        memcpy(mm_mirror_data(mirror), &m->number, sizeof m->number);
+        MM_TRY(mm_mirror_send(mirror, stream));
+    }
+    if (!r->block) return MM_OK;
+    mm_code_block *block = mm_mirror_data(r->block);
+    block->iteration = m->number;
+    memcpy(block->bound, r->bounds, (size_t)mm_graph_tensors(r->prepared->graph) * sizeof *block->bound);
+    return mm_mirror_send(r->block, stream);
 }
 
-mm_status mm_manager_send_values(mm_manager *m, const char *call) {
+mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, const char *call) {
     mm_failure failure;
-    mm_failure_keep(&failure, send(m));
+    mm_failure_keep(&failure, send(m, r));
     if (failure.status == MM_OK) return MM_OK;
     mm_status settled = mm_manager_settle(m, call);
     (void)settled; /* the same failure, or what came of it */
@@ -56,5 +66,36 @@ mm_status mm_values_set(mm_manager *m, int64_t offset, const void *data, int64_t
     MM_TRY(mm_check_given(data, call, "data"));
     MM_TRY(find_mirror(m, &mirror));
     memcpy((uint8_t *)mm_mirror_data(mirror) + offset, data, (size_t)bytes);
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- bounds */
+
+static mm_status find_bound(mm_manager *m, const char *call, const mm_graph *graph, mm_tensor tensor,
+                            float **bound_out) {
+    MM_TRY(mm_manager_check_idle(m, call));
+    const mm_ready *r = mm_manager_find(m, graph);
+    if (!r) return mm_fail(MM_ERR_NOT_FOUND, "%s: the graph was not prepared", call);
+    if (tensor < 0 || tensor >= mm_graph_tensors(graph))
+        return mm_fail(MM_ERR_INVALID, "%s: %s has no tensor %d", call, mm_graph_name(graph), tensor);
+    *bound_out = &r->bounds[tensor];
+    return MM_OK;
+}
+
+mm_status mm_bound_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, float bound) {
+    static const char call[] = "mm_bound_set";
+    float *place;
+    MM_TRY(find_bound(m, call, graph, tensor, &place));
+    if (!(bound >= 0 && bound < INFINITY))
+        return mm_fail(MM_ERR_INVALID, "%s: a bound of %g for %s: must be 0 or more, and finite", call, (double)bound,
+                       mm_graph_tensor(graph, tensor)->name);
+    *place = bound;
+    return MM_OK;
+}
+
+mm_status mm_bound_get(mm_manager *m, const mm_graph *graph, mm_tensor tensor, float *bound_out) {
+    float *place;
+    MM_TRY(find_bound(m, "mm_bound_get", graph, tensor, &place));
+    *bound_out = *place;
     return MM_OK;
 }

@@ -65,6 +65,9 @@ mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
  * destroyed. To be called, and destroyed, between iterations. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
                                          mm_codec *const *codecs, mm_execution **execution_out);
+/* Tells where on the device the block of numbers lies that its codecs read (pipeline/codec/code_block.h). Without, they
+ * find none. To be called before the first iteration. */
+void mm_execution_set_block(mm_execution *execution, const void *block);
 /* NULL is legal. */
 void mm_execution_destroy(mm_execution *execution);
 

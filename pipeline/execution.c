@@ -97,6 +97,8 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     return MM_OK;
 }
 
+void mm_execution_set_block(mm_execution *p, const void *block) { p->block = block; }
+
 void mm_execution_destroy(mm_execution *p) {
     if (!p) return;
     mm_execution_unrecord(p);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "mm/core/program.h"
+#include "pipeline/codec/code_block.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/worker.h"
 
@@ -66,6 +67,7 @@ struct mm_execution {
     const mm_plan *plan; /* program->plan */
     const mm_facts *facts;
     mm_codec *const *codecs;
+    const mm_code_block *block; /* what codecs read on the device; NULL: no codec reads any */
     int32_t *node_of_step;
     mm_event **events; /* per piece: its end; NULL if it is never waited for nor timed */
     mm_event *begin;   /* recorded before the first step; NULL unless config.measure_times */

@@ -21,8 +21,14 @@ static bool is_last(const mm_dispatch *d, const mm_piece *piece) {
     return mm_piece_is_last(d->execution->program, piece);
 }
 
-static mm_code_inputs inputs_of(const mm_dispatch *d, const mm_node *node, int code, mm_code_body *body) {
-    return (mm_code_inputs){.body = mm_body_of(d, code, body), .tensor = node->tensor};
+/* What the codec takes beside the map and the code, which is in that segment. */
+static mm_code_inputs inputs_of(const mm_dispatch *d, const mm_piece *piece, int code, mm_code_body *body) {
+    const mm_plan *plan = d->execution->plan;
+    const mm_tensor tensor = plan->nodes[piece->node].tensor;
+    const int64_t elem_bytes = (int64_t)mm_dtype_bytes(mm_graph_tensor(plan->graph, tensor)->dtype);
+    mm_code_inputs inputs = mm_code_block_inputs(d->execution->block, tensor, piece->map_offset / elem_bytes);
+    inputs.body = mm_body_of(d, code, body);
+    return inputs;
 }
 
 static mm_status encode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
@@ -31,7 +37,7 @@ static mm_status encode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     const mm_segment *dst = &plan->segments[node->dst];
     const mm_shape shape = piece_shape(d, piece);
     mm_code_body body;
-    const mm_code_inputs inputs = inputs_of(d, node, node->dst, &body);
+    const mm_code_inputs inputs = inputs_of(d, piece, node->dst, &body);
     uint8_t *code = (uint8_t *)mm_dispatch_address(d, node->dst) + piece->stored_offset;
     void *target = node->stage >= 0 ? mm_dispatch_address(d, node->stage) : code;
     MM_TRY(mm_codec_encode(d->execution->codecs[dst->codec], stream, &shape,
@@ -52,7 +58,7 @@ static mm_status decode(mm_dispatch *d, const mm_piece *piece, mm_stream *stream
     const mm_node *node = &plan->nodes[piece->node];
     const mm_shape shape = piece_shape(d, piece);
     mm_code_body body;
-    const mm_code_inputs inputs = inputs_of(d, node, node->src, &body);
+    const mm_code_inputs inputs = inputs_of(d, piece, node->src, &body);
     MM_TRY(mm_codec_decode(d->execution->codecs[plan->segments[node->src].codec], stream, &shape,
                            (uint8_t *)mm_dispatch_address(d, node->src) + piece->stored_offset,
                            (uint8_t *)mm_dispatch_address(d, node->dst) + piece->map_offset,

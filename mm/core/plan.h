@@ -47,7 +47,9 @@ static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / 
 typedef struct mm_limits {
     int64_t device_bytes; /* the budget: base + the plan's segments + external tensors */
     int64_t pinned_bytes;
-    int64_t base_bytes; /* bytes of all graphs' persistent tensors, at the low end of the arena, aligned */
+    /* Bytes of all graphs' persistent tensors, and above them of what codecs read (mm_planned), at the low end of the
+     * arena, aligned */
+    int64_t base_bytes;
     /* Offsets of the graph's persistent tensors, in the order of their declaration, below base_bytes; borrowed. NULL:
      * one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const int64_t *places;

@@ -41,6 +41,8 @@ typedef struct mm_code_inputs {
     const int64_t *iteration; /* in device memory: the iteration's number, key of stochastic rounding; NULL: 0 */
     const float *bound;       /* in device memory: the error bound of this map; NULL: the spec has it */
     int32_t tensor;           /* the tensor's number in its graph, key of stochastic rounding */
+    int64_t first;            /* number of the first element in its tensor, which a later piece of a code does not have
+                                 at 0; key of stochastic rounding */
 } mm_code_inputs;
 
 typedef struct mm_codec_flags {

@@ -29,7 +29,9 @@ MM_PACKED_INLINE void decode(const uint8_t *restrict src, int64_t groups, float 
 }
 
 #define DEFINE(isa, target, format, exponent, mantissa, per_word)                                                      \
-    target static int64_t encode_##format##_##isa(const float *src, int64_t groups, uint8_t *dst) {                    \
+    target static int64_t encode_##format##_##isa(const float *src, int64_t groups, uint8_t *dst,                      \
+                                                  const mm_packed_draw *draw) {                                        \
+        (void)draw;                                                                                                    \
         encode(src, groups, dst, exponent, mantissa, per_word);                                                        \
         return 0;                                                                                                      \
     }                                                                                                                  \
@@ -43,4 +45,4 @@ MM_DPR_FORMATS(EACH_ISA)
 static const mm_packed_host dpr_host = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, {MM_DPR_FORMATS(KERNELS)}};
 
 const mm_codec_ops mm_codec_dpr_host_ops =
-    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "host", &dpr_host, mm_packed_host_encode, mm_packed_host_decode);
+    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "host", &dpr_host, false, mm_packed_host_encode, mm_packed_host_decode);

@@ -63,7 +63,9 @@ MM_PACKED_INLINE void decode(const uint8_t *restrict src, int64_t groups, float 
 }
 
 #define DEFINE(isa, target, format, ...)                                                                               \
-    target static int64_t encode_##format##_##isa(const float *src, int64_t groups, uint8_t *dst) {                    \
+    target static int64_t encode_##format##_##isa(const float *src, int64_t groups, uint8_t *dst,                      \
+                                                  const mm_packed_draw *draw) {                                        \
+        (void)draw;                                                                                                    \
         return encode(src, groups, dst, (mm_mx_element){__VA_ARGS__});                                                 \
     }                                                                                                                  \
     target static void decode_##format##_##isa(const uint8_t *src, int64_t groups, float *dst) {                       \
@@ -76,4 +78,4 @@ MM_MX_FORMATS(EACH_ISA)
 static const mm_packed_host mx_host = {{{MM_MX_FORMATS(MM_MX_PACKED)}}, {MM_MX_FORMATS(KERNELS)}};
 
 const mm_codec_ops mm_codec_mx_host_ops =
-    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "host", &mx_host, mm_packed_host_encode, mm_packed_host_decode);
+    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "host", &mx_host, false, mm_packed_host_encode, mm_packed_host_decode);

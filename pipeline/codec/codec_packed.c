@@ -10,6 +10,8 @@ typedef struct packed_job {
     const void *src;
     void *dst;
     mm_packed_layout layout;
+    mm_packed_draw draw;
+    bool fills_up; /* an incomplete last group, with the last element; else with zeros */
     mm_host_pool *pool;
     mm_codec_counters *counters;
 } packed_job;
@@ -43,11 +45,16 @@ static void encode_groups(const void *arg, int64_t from, int64_t to) {
     const float *src = (const float *)job->src + from * format->group_elems;
     uint8_t *dst = (uint8_t *)job->dst + from * format->group_bytes;
     int64_t rest, full = full_groups(&job->layout, from, to, &rest);
-    int64_t nonfinite = job->encode(src, full, dst);
+    mm_packed_draw draw = job->draw;
+    draw.first += from * format->group_elems;
+    int64_t nonfinite = job->encode(src, full, dst, &draw);
     if (rest > 0) {
         float last[MM_PACKED_GROUP_MOST] = {0};
-        memcpy(last, src + full * format->group_elems, (size_t)rest * sizeof *last);
-        nonfinite += job->encode(last, 1, dst + full * format->group_bytes);
+        src += full * format->group_elems;
+        memcpy(last, src, (size_t)rest * sizeof *last);
+        for (int64_t i = rest; job->fills_up && i < format->group_elems; i++) last[i] = src[rest - 1];
+        draw.first += full * format->group_elems;
+        nonfinite += job->encode(last, 1, dst + full * format->group_bytes, &draw);
     }
     if (nonfinite && job->counters) atomic_fetch_add(&job->counters->nonfinite_blocks, nonfinite);
 }
@@ -86,8 +93,13 @@ static mm_status enqueue(const mm_codec *codec, mm_stream *stream, const mm_shap
 
 mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                 void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
-    (void)scratch, (void)inputs;
-    return enqueue(codec, stream, shape, true, (packed_job){.src = src, .dst = dst, .counters = counters});
+    (void)scratch;
+    return enqueue(codec, stream, shape, true,
+                   (packed_job){.src = src,
+                                .dst = dst,
+                                .draw = mm_packed_draw_of(codec, inputs),
+                                .fills_up = codec->flags.reads_iteration,
+                                .counters = counters});
 }
 
 mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,

@@ -1,6 +1,7 @@
-/* Packed codecs on CUDA: the bits of codec_dpr.c and codec_mx.c. */
+/* Packed codecs on CUDA: the bits of codec_dpr.c, codec_mx.c and codec_group.c. */
 #include "mm/device/device_cuda.h"
 #include "pipeline/codec/dpr_value.h"
+#include "pipeline/codec/group_code.h"
 #include "pipeline/codec/mx_block.h"
 #include "pipeline/codec/packed_codec.h"
 #include "pipeline/codec/packed_cuda.h"
@@ -16,13 +17,14 @@ typedef struct packed_cuda {
 
 static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                              void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
-    (void)scratch, (void)inputs;
+    (void)scratch;
     const packed_cuda *own = codec->ops->own;
+    const mm_packed_draw draw = mm_packed_draw_of(codec, inputs);
     mm_packed_layout layout;
     MM_TRY(mm_packed_layout_of(codec, shape, &layout));
     unsigned long long *nonfinite = counters ? (unsigned long long *)&counters->nonfinite_blocks : NULL;
     return mm_cuda_check(
-        own->encode(mm_cuda_stream(stream), layout.number, layout.sms, layout.elems, src, dst, nonfinite),
+        own->encode(mm_cuda_stream(stream), layout.number, layout.sms, layout.elems, src, dst, &draw, nonfinite),
         "a packed codec's encode");
 }
 
@@ -38,8 +40,13 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
 
 static const packed_cuda dpr_cuda = {{{MM_DPR_FORMATS(MM_DPR_PACKED)}}, mm_dpr_cuda_encode, mm_dpr_cuda_decode};
 const mm_codec_ops mm_codec_dpr_cuda_ops =
-    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, cuda_encode, cuda_decode);
+    MM_PACKED_OPS("dpr", MM_DPR_SUMMARY, "cuda", &dpr_cuda, false, cuda_encode, cuda_decode);
 
 static const packed_cuda mx_cuda = {{{MM_MX_FORMATS(MM_MX_PACKED)}}, mm_mx_cuda_encode, mm_mx_cuda_decode};
 const mm_codec_ops mm_codec_mx_cuda_ops =
-    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "cuda", &mx_cuda, cuda_encode, cuda_decode);
+    MM_PACKED_OPS("mx", MM_MX_SUMMARY, "cuda", &mx_cuda, false, cuda_encode, cuda_decode);
+
+static const packed_cuda group_cuda = {
+    {{MM_GROUP_FORMATS(MM_GROUP_PACKED)}}, mm_group_cuda_encode, mm_group_cuda_decode};
+const mm_codec_ops mm_codec_group_cuda_ops =
+    MM_PACKED_OPS("group", MM_GROUP_SUMMARY, "cuda", &group_cuda, true, cuda_encode, cuda_decode);

@@ -8,7 +8,8 @@
     ON(mask) \
     ON(zfp) \
     ON(dpr) \
-    ON(mx)
+    ON(mx) \
+    ON(group)
 /* clang-format on */
 
 #define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;

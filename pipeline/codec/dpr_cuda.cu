@@ -63,7 +63,7 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
 } // namespace
 
 extern "C" cudaError_t mm_dpr_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
-                                          void *dst, unsigned long long *) {
+                                          void *dst, const mm_packed_draw *, unsigned long long *) {
     return run(stream, format, sms, elems, src, dst, nullptr, nullptr);
 }
 

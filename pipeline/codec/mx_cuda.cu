@@ -120,7 +120,7 @@ cudaError_t run(cudaStream_t stream, int format, int sms, int64_t elems, const f
 } // namespace
 
 extern "C" cudaError_t mm_mx_cuda_encode(cudaStream_t stream, int format, int sms, int64_t elems, const float *src,
-                                         void *dst, unsigned long long *nonfinite) {
+                                         void *dst, const mm_packed_draw *, unsigned long long *nonfinite) {
     return run(stream, format, sms, elems, src, dst, nullptr, nullptr, nonfinite);
 }
 

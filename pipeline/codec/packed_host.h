@@ -5,8 +5,8 @@
 #include "pipeline/codec/packed_codec.h"
 
 /* Encode and decode whole groups. encode returns how many blocks lost finite values because they also have infinities
- * or NaNs. `src` and `dst` do not overlap. */
-typedef int64_t (*mm_packed_encode_fn)(const float *src, int64_t groups, uint8_t *dst);
+ * or NaNs. `src` and `dst` do not overlap. draw: for those that round at random. */
+typedef int64_t (*mm_packed_encode_fn)(const float *src, int64_t groups, uint8_t *dst, const mm_packed_draw *draw);
 typedef void (*mm_packed_decode_fn)(const uint8_t *src, int64_t groups, float *dst);
 
 /* The instruction sets that every kernel is compiled for, the fastest first. */

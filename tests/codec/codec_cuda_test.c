@@ -22,6 +22,7 @@ typedef struct side {
     void *src, *dst;
     uint8_t *staging;
     mm_codec_counters *counters;
+    int64_t *iteration;
     int shift; /* where codes begin: at 8 bytes, or at as many as are taken at once */
 } side;
 
@@ -37,10 +38,13 @@ static void side_init(side *s, const char *name) {
     assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_DEVICE, AREA_BYTES, &s->src), MM_OK);
     assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_DEVICE, AREA_BYTES, &s->dst), MM_OK);
     assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_PINNED, AREA_BYTES, &staging), MM_OK);
-    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_PINNED, sizeof *s->counters, &counters), MM_OK);
+    assert_int_equal(
+        mm_device_reserve(s->device, MM_MEMORY_PINNED, sizeof *s->counters + sizeof *s->iteration, &counters), MM_OK);
     s->staging = staging;
     s->counters = counters;
     *s->counters = (mm_codec_counters){0};
+    s->iteration = (int64_t *)(void *)(s->counters + 1); /* pinned memory is the device's, too */
+    *s->iteration = INT64_C(1) << 33 | 7;
 }
 
 static void side_fini(side *s) {
@@ -48,7 +52,7 @@ static void side_fini(side *s) {
     mm_device_release(s->device, MM_MEMORY_DEVICE, s->src, AREA_BYTES);
     mm_device_release(s->device, MM_MEMORY_DEVICE, s->dst, AREA_BYTES);
     mm_device_release(s->device, MM_MEMORY_PINNED, s->staging, AREA_BYTES);
-    mm_device_release(s->device, MM_MEMORY_PINNED, s->counters, sizeof *s->counters);
+    mm_device_release(s->device, MM_MEMORY_PINNED, s->counters, sizeof *s->counters + sizeof *s->iteration);
     mm_device_destroy(s->device);
 }
 
@@ -99,8 +103,9 @@ static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *sha
     memcpy(s->staging, in, (size_t)in_bytes);
     assert_int_equal(mm_copy_async(s->stream, src, s->staging, in_bytes, MM_COPY_IN), MM_OK);
     assert_int_equal(mm_fill_async(s->stream, dst, 0x5a, out_bytes), MM_OK);
+    const mm_code_inputs inputs = {.iteration = s->iteration, .tensor = 3, .first = INT64_C(512) << 25};
     assert_int_equal(
-        (encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, NULL, NULL, s->counters),
+        (encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, NULL, &inputs, s->counters),
         MM_OK);
     assert_int_equal(mm_copy_async(s->stream, s->staging, dst, out_bytes, MM_COPY_OUT), MM_OK);
     if (mm_stream_sync(s->stream) != MM_OK) fail_msg("%s on %s: %s", codec->spec, s->name, mm_last_error());
@@ -298,7 +303,8 @@ static void a_capped_grid_makes_the_same_code(void **state) {
                                         "zfp:rate=4,layout=nchw,sms=1",
                                         "zfp:rate=4,dims=3,layout=nchw,sms=1",
                                         "dpr:fp10,sms=1",
-                                        "mx:fp6,sms=1"};
+                                        "mx:fp6,sms=1",
+                                        "group:bits=4,sms=1"};
     static const mm_shape many[] = {{MM_F32, 4, {3, 21, 10, 50}}, {MM_F32, 4, {90, 9, 7, 5}}, {MM_F32, 2, {199, 251}}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);

@@ -1,4 +1,4 @@
-/* dpr and mx against the formats' definitions, computed in doubles and by search, for the values around every border
+/* Packed codecs: dpr and mx against the formats' definitions, computed in doubles and by search, for the values around every border
  * between two codes; and every kernel of theirs that this machine runs against the others. */
 #include <math.h>
 #include <setjmp.h>
@@ -366,10 +366,11 @@ static void all_kernels_of_a_format_give_the_same_bits(void **state) {
     (void)state;
     enum { GROUPS = 37 };
     const mm_codec_ops *ops;
+    const int64_t iteration = INT64_C(1) << 40 | 3;
+    const mm_packed_draw draw = {.seed = 1, .tensor = 2, .iteration = &iteration, .first = INT64_C(5) << 40};
     int compared = 0;
     for (size_t c = 0; (ops = mm_codec_table(c)); c++) {
-        if (strcmp(ops->device, "host") != 0 || (strcmp(ops->name, "dpr") != 0 && strcmp(ops->name, "mx") != 0))
-            continue;
+        if (ops->encode != mm_packed_host_encode) continue;
         const mm_packed_host *own = ops->own;
         for (int f = 0; own->formats.at[f].name; f++) {
             const mm_packed_format *format = &own->formats.at[f];
@@ -380,11 +381,11 @@ static void all_kernels_of_a_format_give_the_same_bits(void **state) {
             for (int i = 0; i < FAMILIES + 2; i++) {
                 codec_data_fill(src, elems, (codec_family)(i % FAMILIES), (uint64_t)i);
                 for (int64_t e = 0; i >= FAMILIES && e < elems; e += 40) src[e] = e % 3 ? INFINITY : NAN;
-                const int64_t nonfinite = own->kernels[f].encode[portable](src, GROUPS, code[0]);
+                const int64_t nonfinite = own->kernels[f].encode[portable](src, GROUPS, code[0], &draw);
                 own->kernels[f].decode[portable](code[0], GROUPS, back[0]);
                 for (int isa = 0; isa < portable; isa++) {
                     if (!mm_packed_isa_usable(isa)) continue;
-                    assert_int_equal(own->kernels[f].encode[isa](src, GROUPS, code[1]), nonfinite);
+                    assert_int_equal(own->kernels[f].encode[isa](src, GROUPS, code[1], &draw), nonfinite);
                     assert_memory_equal(code[0], code[1], bytes);
                     own->kernels[f].decode[isa](code[1], GROUPS, back[1]);
                     assert_memory_equal(back[0], back[1], elems * 4);
@@ -398,7 +399,7 @@ static void all_kernels_of_a_format_give_the_same_bits(void **state) {
             }
         }
     }
-    assert_int_equal(compared, (DPR + MX) * (FAMILIES + 2));
+    assert_int_equal(compared, (DPR + MX + 3) * (FAMILIES + 2)); /* 3: group */
 }
 
 static void specs_name_a_format_or_get_the_default(void **state) {
@@ -424,6 +425,14 @@ static void specs_name_a_format_or_get_the_default(void **state) {
         {"mx:sms=65537", NULL, "codec mx: 'sms=65537': sms is a number of multiprocessors, from 1 to 65536"},
         {"mx:sms=000001", NULL, "codec mx: 'sms=000001': sms is a number of multiprocessors, from 1 to 65536"},
         {"mx:sms=-1", NULL, "codec mx: 'sms=-1': sms is a number of multiprocessors, from 1 to 65536"},
+        {"group", "group:bits=8", NULL},
+        {"group:bits=2,seed=0", "group:bits=2", NULL},
+        {"group:seed=2147483647:bits=4:sms=3", "group:bits=4,sms=3,seed=2147483647", NULL},
+        {"group:bits=3", NULL,
+         "codec group: unknown format 'bits=3'; there are bits=8, bits=4, bits=2, sms= and seed="},
+        {"group:seed=2147483648", NULL, "codec group: 'seed=2147483648': seed is a number, from 0 to 2147483647"},
+        {"group:seed=1,seed=2", NULL, "codec group: 'seed=1,seed=2': seed is given twice: give it once"},
+        {"mx:seed=1", NULL, "codec mx: unknown format 'seed=1'; there are fp8, fp6, fp4, int8, and sms="},
         {"mx:sms=", NULL, "codec mx: 'sms=': sms is a number of multiprocessors, from 1 to 65536"},
     };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {

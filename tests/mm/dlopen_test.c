@@ -23,7 +23,7 @@ static const char library_path[] = "mm/libmm.so";
                     f(graph_find_tensor) f(manager_create_sized) f(facts_load) f(facts_destroy) f(facts_save)          \
                         f(manager_destroy) f(manager_prepare) f(manager_forget) f(policy_set) f(policy_now)            \
                             f(recompute_set) f(budget_set) f(external_set) f(persistent_add) f(persistent_remove)      \
-                                f(persistent_data) f(persistent_get) f(persistent_set) f(values_set) f(compute_stream) \
+                                f(persistent_data) f(persistent_get) f(persistent_set) f(values_set) f(iteration_number_set) f(compute_stream) \
                                     f(stream_handle) f(iteration_begin) f(iteration_end) f(iteration_end_async)        \
                                         f(manager_sync) f(replay_state) f(record_begin) f(record_end)                  \
                                             f(iteration_replay) f(iteration_abort) f(layer_begin) f(layer_end)         \

@@ -1,5 +1,6 @@
 /* Values that change between iterations (MM_VALUES): each iteration sees its own, whether iterations are waited for,
  * follow each other, or are replayed. A step writes what it sees to a log, which is read at the end. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,10 @@
 
 #include <cmocka.h>
 
+#include "mm/bounds.h"
+#include "mm/core/plan.h"
+#include "mm/measured.h"
+#include "pipeline/codec/code_block.h"
 #include "tests/mm/manager_rig.h"
 
 enum { ITERATIONS = 40, WORDS = 4, WORD_BYTES = 4 }; /* more iterations than may run at a time */
@@ -215,12 +220,133 @@ static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
     finish(&f);
 }
 
+/* ---------------------------------------------------------------- what codecs read on the device */
+
+static const char reading[] = "rules:*=compress(group:bits=4),when=always";
+
+typedef struct coded {
+    mm_graph *graph;
+    rig rig;
+    mm_manager *m;
+} coded;
+
+static void code(coded *c, const char *policy, int64_t device_bytes) {
+    c->graph = rig_random_graph(7, 8, 6);
+    c->m = rig_manager(&(mm_options){.device_bytes = device_bytes, .pinned_bytes = 1 << 20, .policy = policy});
+    rig_init(&c->rig, c->graph, 7);
+    if (rig_bind(&c->rig, c->m) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+static void code_end(coded *c) {
+    mm_manager_destroy(c->m);
+    rig_fini(&c->rig);
+    mm_graph_destroy(c->graph);
+}
+
+/* Of the plan's base, what is not persistent tensors. */
+static int64_t block_bytes(const coded *c) {
+    mm_stats stats;
+    mm_stats_get(c->m, &stats);
+    return mm_plan_now(c->m, c->graph)->base_bytes - stats.persistent_bytes;
+}
+
+static void codecs_have_a_block_exactly_where_one_reads_it(void **state) {
+    (void)state;
+    static const char *const policies[] = {"liveness", reading, "rules:*=compress(dpr:fp8),when=always",
+                                           "rules:conv=compress(group);*=swap", "swap"};
+    coded c;
+    code(&c, "liveness", 1 << 20);
+    const int64_t bytes = mm_align(mm_code_block_bytes(c.graph));
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        assert_int_equal(mm_policy_set(c.m, policies[p]), MM_OK);
+        assert_int_equal(block_bytes(&c), strstr(policies[p], "group") ? bytes : 0);
+        assert_int_equal(rig_iteration(&c.rig, c.m, RIG_STREAM), MM_OK);
+    }
+    code_end(&c);
+}
+
+/* It counts in the budget: a byte less than the plan takes with it is refused. */
+static void the_budget_has_the_block(void **state) {
+    (void)state;
+    coded c;
+    code(&c, "liveness", 1 << 20);
+    const int64_t need = rig_needs(c.graph, reading, 0, INT64_MAX).device_bytes;
+    code_end(&c);
+    code(&c, reading, need);
+    assert_int_equal(mm_plan_now(c.m, c.graph)->peak_bytes, need);
+    assert_int_equal(rig_iteration(&c.rig, c.m, RIG_STREAM), MM_OK);
+    mm_manager_destroy(c.m);
+    c.m = rig_manager(&(mm_options){.device_bytes = need - 1, .pinned_bytes = 1 << 20, .policy = reading});
+    assert_int_equal(mm_manager_prepare(c.m, c.graph), MM_ERR_INFEASIBLE);
+    code_end(&c);
+}
+
+static void the_block_has_each_iterations_number_and_the_bounds(void **state) {
+    (void)state;
+    if (!rig_device_used()->cpu_reaches_memory) return; /* train_cuda_test.c sees what comes of it */
+    coded c;
+    size_t first_bytes;
+    code(&c, reading, 1 << 20);
+    const mm_graph *graph = c.graph;
+    const char *first = NULL; /* the persistent tensor that lies lowest */
+    for (int t = 0; t < mm_graph_tensors(graph) && !first; t++)
+        if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT) first = mm_graph_tensor(graph, t)->name;
+    const uint8_t *base = mm_persistent_data(c.m, first, &first_bytes);
+    mm_stats stats;
+    mm_stats_get(c.m, &stats);
+    const mm_code_block *block = (const void *)(base + stats.persistent_bytes);
+    for (int i = 0; i < 20; i++) {
+        float bound = -1;
+        if (i == 9) assert_int_equal(mm_iteration_number_set(c.m, 100), MM_OK);
+        if (i == 12) {
+            assert_int_equal(mm_policy_set(c.m, "liveness"), MM_OK);
+            assert_int_equal(rig_iteration(&c.rig, c.m, RIG_STREAM), MM_OK);
+            assert_int_equal(mm_policy_set(c.m, reading), MM_OK); /* bounds stay */
+        }
+        assert_int_equal(mm_bound_set(c.m, graph, i % 3, (float)i / 8), MM_OK);
+        assert_int_equal(rig_iteration(&c.rig, c.m, RIG_STREAM), MM_OK);
+        assert_int_equal(block->iteration, i < 9 ? i : i < 12 ? 100 + i - 9 : 100 + i - 8);
+        for (int t = 0; t < mm_graph_tensors(graph); t++) {
+            const float want = t < 3 && t <= i ? (float)((i - t) / 3 * 3 + t) / 8 : 0;
+            assert_true(block->bound[t] == want);
+            assert_int_equal(mm_bound_get(c.m, graph, t, &bound), MM_OK);
+            assert_true(bound == want);
+        }
+    }
+    code_end(&c);
+}
+
+static void bounds_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    coded c;
+    float bound = 5;
+    code(&c, "liveness", 1 << 20);
+    mm_graph *other = rig_random_graph(8, 3, 2);
+    REFUSED(MM_ERR_NOT_FOUND, "was not prepared", mm_bound_set(c.m, other, 0, 1));
+    REFUSED(MM_ERR_NOT_FOUND, "was not prepared", mm_bound_get(c.m, other, 0, &bound));
+    REFUSED(MM_ERR_INVALID, "has no tensor -1", mm_bound_set(c.m, c.graph, -1, 1));
+    REFUSED(MM_ERR_INVALID, "has no tensor", mm_bound_get(c.m, c.graph, mm_graph_tensors(c.graph), &bound));
+    REFUSED(MM_ERR_INVALID, "a bound of -1 for ", mm_bound_set(c.m, c.graph, 0, -1));
+    REFUSED(MM_ERR_INVALID, "must be 0 or more, and finite", mm_bound_set(c.m, c.graph, 0, NAN));
+    REFUSED(MM_ERR_INVALID, "a bound of inf for ", mm_bound_set(c.m, c.graph, 0, INFINITY));
+    assert_int_equal(mm_iteration_begin(c.m, c.graph), MM_OK);
+    REFUSED(MM_ERR_ORDER, "mm_bound_set", mm_bound_set(c.m, c.graph, 0, 1));
+    assert_true(bound == 5);
+    mm_iteration_abort(c.m);
+    mm_graph_destroy(other);
+    code_end(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_iteration_sees_its_own_values),
         cmocka_unit_test(numbers_go_on_from_the_one_that_is_set),
         cmocka_unit_test(a_part_of_the_values_is_set_and_the_rest_stays),
         cmocka_unit_test(what_is_not_the_callers_is_refused),
+        cmocka_unit_test(codecs_have_a_block_exactly_where_one_reads_it),
+        cmocka_unit_test(the_budget_has_the_block),
+        cmocka_unit_test(the_block_has_each_iterations_number_and_the_bounds),
+        cmocka_unit_test(bounds_that_cannot_be_are_refused),
         cmocka_unit_test(a_failure_on_the_way_is_told_once_and_values_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

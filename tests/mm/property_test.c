@@ -117,7 +117,7 @@ static void lossless_policies(uint64_t seed) {
 static void lossy_policies(uint64_t seed) {
     uint64_t random = seed;
     mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
-    static const char *const codecs[] = {"zfp:rate=8", "dpr:fp10", "mx:fp6"};
+    static const char *const codecs[] = {"zfp:rate=8", "dpr:fp10", "mx:fp6", "group:bits=4"};
     char spec[128];
     print_policy(spec, sizeof spec, &random, codecs[seed % (sizeof codecs / sizeof *codecs)]);
     trial first = random_trial(spec, seed, &random);

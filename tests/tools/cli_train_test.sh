@@ -240,10 +240,10 @@ a_diverged_training_goes_on_if_asked_() {
 # ---------------------------------------------------------------- saving and loading
 
 a_loaded_state_goes_on_bit_for_bit_() {
-    for policy in naive liveness freelunch:rate=4; do
-        expect 0 "${tiny[@]}" --policy $policy --iterations 10 --save at_once
-        expect 0 "${tiny[@]}" --policy $policy --iterations 5 --save half
-        expect 0 "${tiny[@]}" --policy $policy --iterations 10 --load half --save in_two
+    for policy in naive liveness freelunch:rate=4 'rules:*=compress(group:bits=2),when=always'; do
+        expect 0 "${tiny[@]}" --policy "$policy" --iterations 10 --save at_once
+        expect 0 "${tiny[@]}" --policy "$policy" --iterations 5 --save half
+        expect 0 "${tiny[@]}" --policy "$policy" --iterations 10 --load half --save in_two
         equal at_once in_two
         differ half in_two
     done
@@ -280,11 +280,13 @@ no_copy_of_a_large_parameter_is_in_memory_() {
 }
 
 a_loaded_state_goes_on_in_the_middle_of_epochs_() {
-    local data=(--data synthetic:samples=18 --eval)
-    expect 0 "${tiny[@]}" "${data[@]}" --epochs 3 --save at_once
-    expect 0 "${tiny[@]}" "${data[@]}" --epochs 1 --save part
-    expect 0 "${tiny[@]}" "${data[@]}" --epochs 3 --load part --save in_two
-    equal at_once in_two
+    for policy in liveness 'rules:*=compress(group:bits=2),when=always'; do # what rounds does not count evaluations
+        local run=("${tiny[@]}" --policy "$policy" --data synthetic:samples=18)
+        expect 0 "${run[@]}" --eval --epochs 3 --save at_once
+        expect 0 "${run[@]}" --epochs 1 --save part
+        expect 0 "${run[@]}" --eval --epochs 3 --load part --save in_two
+        equal at_once in_two
+    done
 }
 
 # goes_on_alone ITERATIONS ARGUMENT...: twice as many in one go are as many, and as many more without a word of how.
