@@ -50,28 +50,69 @@ static mm_status check_device(const nets_exec *exec) {
                    nets_net_name(exec->net), backend->ops->name, backend->ordinal, device->ops->name, device->ordinal);
 }
 
-static mm_status create(nets_exec *exec, int64_t batch, nets_mode mode) {
+int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_out[NETS_PASSES]) {
+    const int64_t last = batch - (batch - 1) / sub_batch * sub_batch;
+    if (last == batch) {
+        graphs_out[0] = (nets_exec_graph){batch, {0}};
+        return 1;
+    }
+    const bool middle = batch > sub_batch + last;
+    graphs_out[0] = (nets_exec_graph){sub_batch, {.whole = batch, .goes_on = true}};
+    graphs_out[1] = (nets_exec_graph){sub_batch, {.whole = batch, .adds = true, .goes_on = true}};
+    graphs_out[middle ? 2 : 1] = (nets_exec_graph){last, {.whole = batch, .adds = true}};
+    return middle ? 3 : 2;
+}
+
+static mm_status create_pass(nets_exec *exec, nets_mode mode, const nets_exec_graph *graph, nets_exec_pass *pass) {
+    pass->exec = exec;
+    MM_TRY(
+        nets_lower_pass(exec->net, exec->backend, graph->batch, mode, graph->pass, exec->optimizer.id, &pass->lowered));
+    MM_TRY(mm_recompute_set(exec->manager, pass->lowered->graph, recompute, pass));
+    pass->prepared = true;
+    return MM_OK;
+}
+
+static int64_t image_bytes(const nets_exec *exec) {
+    return nets_exec_bytes_of(exec, exec->lowered->images) / exec->lowered->batch;
+}
+
+static int64_t label_bytes(const nets_exec *exec) {
+    return nets_exec_bytes_of(exec, exec->lowered->labels) / exec->lowered->batch;
+}
+
+static mm_status create(nets_exec *exec, nets_mode mode) {
+    nets_exec_graph graphs[NETS_PASSES] = {{exec->batch, {0}}};
+    exec->n_passes = 1;
     MM_TRY(check_device(exec));
-    MM_TRY(nets_lower(exec->net, exec->backend, batch, mode, exec->optimizer.id, &exec->lowered));
-    MM_TRY(mm_recompute_set(exec->manager, exec->lowered->graph, recompute, exec));
-    exec->prepared = true;
-    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager),
-                           nets_exec_bytes_of(exec, exec->lowered->images),
-                           nets_exec_bytes_of(exec, exec->lowered->labels)));
+    if (exec->sub_batch != exec->batch) {
+        if (exec->sub_batch < 1 || exec->sub_batch > exec->batch)
+            return mm_fail(MM_ERR_INVALID, "net %s: a sub-batch of %lld images, of a batch of %lld",
+                           nets_net_name(exec->net), (long long)exec->sub_batch, (long long)exec->batch);
+        exec->n_passes = nets_exec_graphs(exec->batch, exec->sub_batch, graphs);
+    }
+    /* The last has all persistent tensors: prepared first, it makes room for the others'. */
+    for (int i = exec->n_passes - 1; i >= 0; i--) {
+        MM_TRY(create_pass(exec, mode, &graphs[i], &exec->pass[i]));
+        exec->lowered = exec->pass[exec->n_passes - 1].lowered;
+    }
+    MM_TRY(nets_slots_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * image_bytes(exec),
+                           exec->batch * label_bytes(exec)));
     if (mode != NETS_TRAIN) return MM_OK;
     MM_TRY(nets_kept_init(&exec->kept, exec->manager, exec->lowered));
     return collect_params(exec);
 }
 
-mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
-                              nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+static mm_status create_on(const nets_net *net, int64_t batch, int64_t sub_batch, nets_mode mode, mm_manager *manager,
+                           nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
     nets_exec *exec = calloc(1, sizeof *exec);
     if (!exec) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to execute it", nets_net_name(net));
     exec->net = net;
     exec->manager = manager;
     exec->backend = backend;
+    exec->batch = batch;
+    exec->sub_batch = sub_batch;
     if (optimizer) exec->optimizer = *optimizer;
-    mm_status status = create(exec, batch, mode);
+    mm_status status = create(exec, mode);
     stepped_down(exec);
     if (status != MM_OK) {
         nets_exec_destroy(exec);
@@ -79,6 +120,16 @@ mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode
     }
     *exec_out = exec;
     return MM_OK;
+}
+
+mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
+                              nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+    return create_on(net, batch, batch, mode, manager, backend, optimizer, exec_out);
+}
+
+mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
+                               nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out) {
+    return create_on(net, batch, sub_batch, NETS_TRAIN, manager, backend, optimizer, exec_out);
 }
 
 mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager, const char *device,
@@ -98,12 +149,13 @@ mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, m
 
 void nets_exec_destroy(nets_exec *exec) {
     if (!exec) return;
-    /* Refused only within an iteration, where destroying is not allowed: then the graph must stay. */
-    if (exec->prepared && mm_manager_forget(exec->manager, exec->lowered->graph) != MM_OK) return;
+    /* Refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
+    for (int i = 0; i < exec->n_passes; i++)
+        if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
     nets_slots_fini(&exec->slots);
     nets_kept_fini(&exec->kept);
-    nets_lowered_destroy(exec->lowered);
+    for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);
     nets_backend_close(exec->own_backend);
     free(exec->params);
     free(exec);
@@ -128,14 +180,14 @@ mm_status nets_exec_stage(nets_exec *exec) {
         return mm_fail(MM_ERR_ORDER, "%s: its batches are staged, or on their way already",
                        mm_graph_name(exec->lowered->graph));
     snprintf(name, sizeof name, "batch of %.200s", mm_graph_name(exec->lowered->graph));
-    return nets_staging_init(&exec->staging, exec->manager, name,
-                             nets_exec_stage_bytes(exec->net, exec->lowered->batch));
+    return nets_staging_init(&exec->staging, exec->manager, name, nets_exec_stage_bytes(exec->net, exec->sub_batch));
 }
 
 /* ---------------------------------------------------------------- iteration */
 
-/* Where an iteration takes its batch from, and leaves its result. */
+/* Where an iteration takes its batch from, and leaves its result; or one pass of it, which takes its sub-batch. */
 typedef struct iteration {
+    nets_exec_pass *pass;
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
@@ -146,11 +198,11 @@ typedef struct iteration {
 } iteration;
 
 static mm_status enqueue_batch(nets_exec *exec, const iteration *it, void *images, void *labels) {
-    const nets_lowered *lowered = exec->lowered;
+    const int64_t n = it->pass->lowered->batch;
     const nets_staged parts[NETS_STAGED] = {
-        {it->images, images, nets_exec_bytes_of(exec, lowered->images)},
-        {it->labels, labels, nets_exec_bytes_of(exec, lowered->labels)},
-        {it->slot->lr, nets_exec_place(exec, lowered->lr), nets_exec_bytes_of(exec, lowered->lr)},
+        {it->images, images, n * image_bytes(exec)},
+        {it->labels, labels, n * label_bytes(exec)},
+        {it->slot->lr, nets_exec_place(exec, exec->lowered->lr), nets_exec_bytes_of(exec, exec->lowered->lr)},
     };
     if (exec->staging.stream) return nets_staging_pass(&exec->staging, it->stream, parts);
     for (int i = 0; i < NETS_STAGED; i++)
@@ -181,8 +233,23 @@ static mm_status enqueue_update(const nets_exec *exec, mm_stream *stream) {
     return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
+/* Adds what a pass has left in the workspace to the gradients of the passes before it. */
+static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
+                              mm_stream *stream) {
+    char *workspace = mm_workspace_data(exec->manager);
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor sum = step->tensors[NETS_DPARAM + i];
+        if (step->addend[i] < 0) continue;
+        MM_TRY(exec->backend->ops->add(exec->backend, mm_tensor_data(exec->manager, sum),
+                                       (const float *)(workspace + step->addend[i]),
+                                       mm_graph_tensor(lowered->graph, sum)->bytes / (int64_t)sizeof(float), stream));
+    }
+    return MM_OK;
+}
+
 /* `again`: a recomputation, which must not update running statistics a second time. */
-static mm_status enqueue_op(const nets_exec *exec, const nets_step *step, mm_stream *stream, bool again) {
+static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
+                            mm_stream *stream, bool again) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
     args.at[NETS_WORKSPACE] = mm_workspace_data(exec->manager);
     for (int r = 0; r < NETS_ROLES; r++) {
@@ -194,30 +261,41 @@ static mm_status enqueue_op(const nets_exec *exec, const nets_step *step, mm_str
         if (step->sign_roles && mm_tensor_exact(exec->manager, tensor)) args.exact_roles |= NETS_ROLE_BIT(r);
         if (again && mm_tensor_given(exec->manager, tensor)) args.given_roles |= NETS_ROLE_BIT(r);
     }
-    return nets_op_enqueue(step->op, step->phase, &args, stream);
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        if (step->addend[i] >= 0) args.at[NETS_DPARAM + i] = (char *)args.at[NETS_WORKSPACE] + step->addend[i];
+    MM_TRY(nets_op_enqueue(step->op, step->phase, &args, stream));
+    return enqueue_sums(exec, lowered, step, stream);
 }
 
 /* mm_recompute_fn */
 static mm_status recompute(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream) {
-    const nets_exec *exec = ctx;
+    const nets_exec_pass *pass = ctx;
     (void)manager;
-    int step = mm_graph_layer(exec->lowered->graph, layer)->step[MM_FORWARD];
-    return enqueue_op(exec, &exec->lowered->steps[step], stream, true);
+    int step = mm_graph_layer(pass->lowered->graph, layer)->step[MM_FORWARD];
+    return enqueue_op(pass->exec, pass->lowered, &pass->lowered->steps[step], stream, true);
 }
 
 /* Each iteration has another batch, so a recording of the data step enqueues nothing. */
 static mm_status run_data(nets_exec *exec, const iteration *it) {
-    void *images = mm_tensor_data(exec->manager, exec->lowered->images);
-    void *labels = mm_tensor_data(exec->manager, exec->lowered->labels);
+    void *images = mm_tensor_data(exec->manager, it->pass->lowered->images);
+    void *labels = mm_tensor_data(exec->manager, it->pass->lowered->labels);
     if (!it->recorded) return enqueue_batch(exec, it, images, labels);
-    exec->recorded_images = images;
-    exec->recorded_labels = labels;
+    it->pass->recorded_images = images;
+    it->pass->recorded_labels = labels;
     return MM_OK;
 }
 
+/* The last step: the update, or the end of a pass that goes on. */
+static mm_status enqueue_last(const nets_exec *exec, const iteration *it) {
+    const nets_lowered *lowered = it->pass->lowered;
+    if (!lowered->pass.goes_on) return enqueue_update(exec, it->stream);
+    return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
+                                       it->stream);
+}
+
 static mm_status enqueue_step(nets_exec *exec, const iteration *it, const nets_step *step) {
-    if (step->phase == MM_UPDATE) return enqueue_update(exec, it->stream);
-    return step->op ? enqueue_op(exec, step, it->stream, false) : run_data(exec, it);
+    if (step->phase == MM_UPDATE) return enqueue_last(exec, it);
+    return step->op ? enqueue_op(exec, it->pass->lowered, step, it->stream, false) : run_data(exec, it);
 }
 
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {
@@ -232,7 +310,7 @@ static mm_status show(const nets_exec *exec, const nets_step *step, mm_stream *s
 }
 
 static mm_status run_steps(nets_exec *exec, const iteration *it) {
-    const nets_lowered *lowered = exec->lowered;
+    const nets_lowered *lowered = it->pass->lowered;
     for (int i = 0; i < lowered->n_steps; i++) {
         const nets_step *step = &lowered->steps[i];
         MM_TRY(mm_layer_begin(exec->manager, step->graph_layer, step->phase, it->stream));
@@ -244,20 +322,20 @@ static mm_status run_steps(nets_exec *exec, const iteration *it) {
 }
 
 static mm_status run_step_by_step(nets_exec *exec, const iteration *it) {
-    MM_TRY(mm_iteration_begin(exec->manager, exec->lowered->graph));
+    MM_TRY(mm_iteration_begin(exec->manager, it->pass->lowered->graph));
     MM_TRY(run_steps(exec, it));
-    MM_TRY(enqueue_result(exec, it));
+    if (!it->pass->lowered->pass.goes_on) MM_TRY(enqueue_result(exec, it));
     return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
 }
 
 /* Whether the iteration can be replayed; it is recorded first if it may be. False: it runs step by step, this time or
  * under this plan. */
-static bool has_recording(nets_exec *exec, mm_stream *stream) {
-    iteration recorded = {.stream = stream, .recorded = true};
+static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
+    iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
     if (exec->watch) return false;
-    mm_replay_state_id state = mm_replay_state(exec->manager, exec->lowered->graph);
+    mm_replay_state_id state = mm_replay_state(exec->manager, pass->lowered->graph);
     if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
-    mm_status status = mm_record_begin(exec->manager, exec->lowered->graph);
+    mm_status status = mm_record_begin(exec->manager, pass->lowered->graph);
     if (status == MM_OK) status = run_steps(exec, &recorded);
     if (status == MM_OK) status = mm_record_end(exec->manager);
     if (status != MM_OK) mm_iteration_abort(exec->manager);
@@ -267,16 +345,26 @@ static bool has_recording(nets_exec *exec, mm_stream *stream) {
 /* Copies the batch to where the data step would put it. That memory is free: on the compute stream everything before is
  * done, and nothing of this iteration has begun. */
 static mm_status run_recorded(nets_exec *exec, const iteration *it) {
-    MM_TRY(enqueue_batch(exec, it, exec->recorded_images, exec->recorded_labels));
-    MM_TRY(mm_iteration_replay(exec->manager, exec->lowered->graph));
-    return enqueue_result(exec, it);
+    MM_TRY(enqueue_batch(exec, it, it->pass->recorded_images, it->pass->recorded_labels));
+    MM_TRY(mm_iteration_replay(exec->manager, it->pass->lowered->graph));
+    return it->pass->lowered->pass.goes_on ? MM_OK : enqueue_result(exec, it);
+}
+
+/* The pass over the sub-batch that begins with image `first`. */
+static mm_status run_pass(nets_exec *exec, const iteration *it, int64_t first) {
+    const bool last = first + exec->sub_batch >= exec->batch;
+    iteration pass = *it;
+    pass.pass = &exec->pass[last ? exec->n_passes - 1 : first > 0];
+    pass.images = (const float *)((const char *)it->images + first * image_bytes(exec));
+    pass.labels = (const int32_t *)((const char *)it->labels + first * label_bytes(exec));
+    return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
 static mm_status run_iteration(nets_exec *exec, const iteration *it) {
     MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
-    MM_TRY(has_recording(exec, it->stream) ? run_recorded(exec, it) : run_step_by_step(exec, it));
+    for (int64_t first = 0; first < exec->batch; first += exec->sub_batch) MM_TRY(run_pass(exec, it, first));
     return mm_event_record(it->slot->done, it->stream);
 }
 
@@ -311,9 +399,9 @@ static mm_status submit(nets_exec *exec, iteration *it, float lr) {
 }
 
 static mm_status check_batch(const nets_exec *exec, int64_t n, int room) {
-    if (n != exec->lowered->batch)
+    if (n != exec->batch)
         return mm_fail(MM_ERR_INVALID, "net %s: %lld images for a batch of %lld", nets_net_name(exec->net),
-                       (long long)n, (long long)exec->lowered->batch);
+                       (long long)n, (long long)exec->batch);
     if (nets_exec_outstanding(exec) + room <= NETS_AHEAD) return MM_OK;
     return mm_fail(MM_ERR_ORDER, "net %s: %d iterations are submitted and not collected", nets_net_name(exec->net),
                    nets_exec_outstanding(exec));
@@ -337,8 +425,8 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
 mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr) {
     MM_TRY(check_batch(exec, n, 1));
     nets_slot *slot = nets_slots_next(&exec->slots);
-    if (images) memcpy(slot->images, images, (size_t)nets_exec_bytes_of(exec, exec->lowered->images));
-    if (labels) memcpy(slot->labels, labels, (size_t)nets_exec_bytes_of(exec, exec->lowered->labels));
+    if (images) memcpy(slot->images, images, (size_t)(exec->batch * image_bytes(exec)));
+    if (labels) memcpy(slot->labels, labels, (size_t)(exec->batch * label_bytes(exec)));
     iteration it = {.images = slot->images, .labels = slot->labels, .slot = slot, .ahead = true};
     return submit(exec, &it, lr);
 }

@@ -1,7 +1,7 @@
 /* The executor: runs a net's iterations under a manager.
  *
- * One executor is one graph, for one batch size and mode: training, training on an epoch's smaller last batch, or
- * evaluation. Executors of one net share their persistent tensors through the manager, by name. They may be called only
+ * One executor is for one batch size and mode: training, training on an epoch's smaller last batch, or evaluation. It
+ * has one graph, or up to three if it trains in sub-batches. Executors of one net share their persistent tensors through the manager, by name. They may be called only
  * by the thread that drives the manager.
  *
  * Each executor reserves pinned memory beside the manager's pinned_bytes: for NETS_AHEAD batches and, in training, for
@@ -38,10 +38,26 @@ MM_CHECKED mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_m
  * outlive them. Its configuration holds, among others, the number of threads. */
 MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                          nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
+/* The same for training a batch in sub-batches of `sub_batch` images (1 to batch; the last one has the rest): an
+ * iteration is a pass over each, whose gradients are added up in order, and one update. So no more than a sub-batch's
+ * maps are in memory. Each sub-batch's gradient is complete before it is added: ((g0 + g1) + g2) + ... The loss is the
+ * mean over the whole batch, and dropout draws as for the whole batch. A net without batch norm learns the same as with
+ * whole batches, but for rounding. A batch norm normalises each sub-batch by itself, and moves its running statistics
+ * once for each. Its results have the same bits under every lossless policy and in every budget, for one sub-batch
+ * size. MM_ERR_INVALID: the sub-batch is out of range. */
+MM_CHECKED mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, int64_t sub_batch, mm_manager *manager,
+                                          nets_backend *backend, const nets_optimizer *optimizer, nets_exec **exec_out);
+/* The passes of such an iteration as graphs: of its first, middle and last sub-batches. Returns their number, 1 to 3. */
+typedef struct nets_exec_graph {
+    int64_t batch;
+    nets_pass pass;
+} nets_exec_graph;
+int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_out[3]);
 /* Destroys the executor; the manager forgets its graph. Call it between iterations and before the manager is destroyed.
  * NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 
+/* Its graph; with sub-batches that of the last one, which updates the weights. */
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
 
 /* How many CPU threads it computes on (nets_backend_config.threads); 0: it computes on another device. The same number

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/graph.h"
 #include "nets/fuse.h"
 #include "nets/lower_shared.h"
 #include "nets/net_ops.h"
+#include "nets/op_sizes.h"
 
 /* What is known of a layer's output while lowering. */
 typedef struct layer_state {
@@ -90,7 +92,7 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     for (int i = 0; equal && i < a->n_inputs; i++) equal = nets_shape_equal(&a->x[i], &b->x[i]);
     return equal && a->kind == b->kind && a->maps == b->maps && nets_attrs_equal(&a->attrs, &b->attrs) &&
            a->training == b->training && a->wants_dx == b->wants_dx && a->adds_earlier == b->adds_earlier &&
-           a->relu == b->relu;
+           a->relu == b->relu && a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
 }
 
 static mm_status find_op(lowering *lo, const nets_op_desc *desc, nets_op **op_out) {
@@ -131,6 +133,7 @@ static mm_status make_op(lowering *lo, int index) {
     MM_TRY(shapes_of(lo, &u, index, desc.x, &desc.y));
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
+    desc.pass = lo->out->pass;
     desc.adds_earlier = desc.wants_dx && is_read_after(lo, index, u.inputs[0]);
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "layer %s", u.layer->name);
@@ -149,7 +152,8 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     map_params(lo, u.layer, u.bias == u.layer ? 0 : NETS_ROLE_BIT(NETS_B), tensors);
     if (u.bias && u.bias != u.layer) map_params(lo, u.bias, ~NETS_ROLE_BIT(NETS_B), tensors);
     tensors[NETS_LABELS] = lo->out->labels;
-    tensors[NETS_RNG] = lo->out->rng;
+    /* The loss reads it for the place of a pass's images in the batch. */
+    if (u.layer->op != NETS_LOSS || lo->out->pass.whole > 0) tensors[NETS_RNG] = lo->out->rng;
     tensors[NETS_LOSS_VALUE] = lo->out->loss;
     tensors[NETS_CORRECT] = lo->out->correct;
 }
@@ -178,6 +182,24 @@ static mm_status add_pair(mm_graph *graph, const nets_step *step, const nets_rol
                                                   : mm_graph_allow_inplace(graph, input, output);
 }
 
+/* What passes before this one have left there, and this one adds to. */
+static bool is_added_to(nets_role role) {
+    return (role >= NETS_DPARAM && role <= NETS_DPARAM_LAST) || role == NETS_LOSS_VALUE || role == NETS_CORRECT;
+}
+
+/* Bytes of the step's workspace: the op's own, and behind it what it leaves there to be added. */
+static int64_t lay_out_workspace(const lowering *lo, nets_step *step) {
+    int64_t bytes = step->op ? nets_op_workspace_bytes(step->op, step->phase) : 0;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
+        step->addend[i] = -1;
+        if (gradient < 0 || !lo->out->pass.adds || step->op->adds) continue;
+        step->addend[i] = nets_aligned(bytes);
+        bytes = step->addend[i] + mm_graph_tensor(lo->out->graph, gradient)->bytes;
+    }
+    return bytes;
+}
+
 /* Adds the step that `spec` describes over the tensors by role, and forgets those that it does not use. */
 static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_step_spec *spec,
                           const mm_tensor tensors[NETS_ROLES]) {
@@ -193,12 +215,13 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         const nets_role_use *use = &spec->uses[u];
         if (tensors[use->role] < 0) continue;
         step->tensors[use->role] = tensors[use->role];
-        if (use->access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(use->role);
+        const mm_access access = out->pass.adds && is_added_to(use->role) ? MM_MODIFY : use->access;
+        if (access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(use->role);
         if (is_used(uses, n_uses, tensors[use->role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
-        uses[n_uses++] = (mm_use){tensors[use->role], use->access, use->form};
+        uses[n_uses++] = (mm_use){tensors[use->role], access, use->form};
     }
-    int64_t workspace = state->op ? nets_op_workspace_bytes(state->op, phase) : 0;
+    const int64_t workspace = lay_out_workspace(lo, step);
     MM_TRY(mm_graph_add_step(out->graph, state->graph_layer, phase, uses, n_uses, (size_t)workspace));
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++)
         MM_TRY(add_pair(out->graph, step, &spec->pairs[p]));
@@ -321,14 +344,24 @@ static mm_status fuse(lowering *lo) {
     return MM_OK;
 }
 
+/* A pass's graph is told from others of its batch by what it does at its ends. */
+static mm_status create_graph(nets_lowered *out) {
+    char name[NETS_NAME_CAPACITY + 96];
+    int n = snprintf(name, sizeof name, "%s %s %lld", nets_net_name(out->net),
+                     out->mode == NETS_TRAIN ? "train" : "eval", (long long)out->batch);
+    if (out->pass.whole > 0)
+        snprintf(name + n, sizeof name - (size_t)n, " of %lld, %s", (long long)out->pass.whole,
+                 !out->pass.adds     ? "first"
+                 : out->pass.goes_on ? "next"
+                                     : "last");
+    return mm_graph_create(name, &out->graph);
+}
+
 static mm_status lower_all(lowering *lo) {
     nets_lowered *out = lo->out;
     MM_TRY(allocate(lo));
     MM_TRY(fuse(lo));
-    char name[NETS_NAME_CAPACITY + 64];
-    snprintf(name, sizeof name, "%s %s %lld", nets_net_name(out->net), out->mode == NETS_TRAIN ? "train" : "eval",
-             (long long)out->batch);
-    MM_TRY(mm_graph_create(name, &out->graph));
+    MM_TRY(create_graph(out));
     MM_TRY(nets_lower_shared(out));
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
@@ -341,11 +374,17 @@ static mm_status lower_all(lowering *lo) {
 
 mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
                      nets_optimizer_id optimizer, nets_lowered **lowered_out) {
+    return nets_lower_pass(net, backend, batch, mode, (nets_pass){0}, optimizer, lowered_out);
+}
+
+mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode, nets_pass pass,
+                          nets_optimizer_id optimizer, nets_lowered **lowered_out) {
     nets_lowered *out = calloc(1, sizeof *out);
     if (!out) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(net));
     out->net = net;
     out->batch = batch;
     out->mode = mode;
+    out->pass = pass;
     out->optimizer = optimizer;
     out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = -1;
     lowering lo = {.out = out, .backend = backend};

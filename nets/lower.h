@@ -21,13 +21,16 @@ typedef enum nets_mode {
 } nets_mode;
 
 typedef struct nets_step {
-    int layer; /* of the net; the last one of fused layers; -1: the update */
+    int layer; /* of the net; the last one of fused layers; -1: the update, or the end of a pass that goes on */
     mm_layer graph_layer;
     mm_phase phase;
     nets_op *op;                   /* NULL: the data and update steps */
     mm_tensor tensors[NETS_ROLES]; /* -1: absent */
     uint64_t sign_roles;           /* bit r: role r may be given as the sign mask (mm_tensor_form) */
     uint64_t modified_roles;       /* bit r: the step changes what role r holds */
+    /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
+     * (nets_pass.adds); -1: it writes to the tensor itself. */
+    int64_t addend[NETS_MAX_PARAMS];
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. */
@@ -39,21 +42,27 @@ typedef struct nets_lowered {
     const nets_net *net; /* borrowed */
     int64_t batch;
     nets_mode mode;
+    nets_pass pass;
     nets_optimizer_id optimizer;
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
-    mm_tensor rng, lr; /* training only: NETS_RNG; f32 [1], the update's learning rate */
-    mm_tensor step;    /* training only, of an optimizer that counts: i32 [1], its updates */
-    nets_op **ops;     /* one for each different description */
+    mm_tensor rng;  /* training only: NETS_RNG */
+    mm_tensor lr;   /* where the graph updates the weights: f32 [1], the learning rate */
+    mm_tensor step; /* the same, of an optimizer that counts: i32 [1], its updates */
+    nets_op **ops;  /* one for each different description */
     int n_ops;
 } nets_lowered;
 
 /* Lowers a net. `net` and `backend` must outlive the result. MM_ERR_INVALID: the batch is out of range. */
 MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
                                 nets_optimizer_id optimizer, nets_lowered **lowered_out);
+/* The same for one pass of a training whose batch is trained on in sub-batches; `batch` is the pass's. The last
+ * pass's graph has all persistent tensors of the others; the optimizer's are in it alone. */
+MM_CHECKED mm_status nets_lower_pass(const nets_net *net, nets_backend *backend, int64_t batch, nets_mode mode,
+                                     nets_pass pass, nets_optimizer_id optimizer, nets_lowered **lowered_out);
 void nets_lowered_destroy(nets_lowered *lowered);
 
 #endif

@@ -11,6 +11,9 @@ mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership o
     return mm_graph_add_tensor(graph, &desc, tensor_out);
 }
 
+/* Whether the graph updates the weights, for which it has more tensors. */
+static bool updates(const nets_lowered *out) { return out->mode == NETS_TRAIN && !out->pass.goes_on; }
+
 static mm_status add_param_tensors(nets_lowered *out, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
@@ -22,6 +25,7 @@ static mm_status add_param_tensors(nets_lowered *out, int index) {
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, param->dims, name,
                              &tensors->gradient));
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
+    if (!updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
@@ -48,9 +52,8 @@ mm_status nets_lower_shared(nets_lowered *out) {
     MM_TRY(add_params(out));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "loss", &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
-    if (out->mode == NETS_TRAIN)
-        MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
-    if (out->mode == NETS_TRAIN && nets_optimizer_traits_of(out->optimizer)->counts)
+    if (updates(out)) MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, "lr", &out->lr));
+    if (updates(out) && nets_optimizer_traits_of(out->optimizer)->counts)
         MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_I32, 1, &one, NETS_STEP_NAME, &out->step));
     nets_shape images, scores;
     MM_TRY(nets_net_shape(out->net, 0, out->batch, &images));
@@ -63,7 +66,20 @@ mm_status nets_lower_shared(nets_lowered *out) {
 
 /* ---------------------------------------------------------------- the update step */
 
+static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+    nets_step *step = &out->steps[out->n_steps];
+    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
+    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
+    step->tensors[NETS_RNG] = out->rng;
+    MM_TRY(mm_graph_add_layer(out->graph, name, MM_LAYER_UPDATE, &step->graph_layer));
+    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0));
+    out->n_steps++;
+    return MM_OK;
+}
+
 mm_status nets_lower_update(nets_lowered *out) {
+    const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
+    if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
     int n_params = nets_net_params(out->net);
     mm_use *uses = malloc(((2 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
@@ -79,14 +95,7 @@ mm_status nets_lower_update(nets_lowered *out) {
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
     if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
-    nets_step *step = &out->steps[out->n_steps];
-    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
-    for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
-    step->tensors[NETS_RNG] = out->rng;
-    mm_status status = mm_graph_add_layer(out->graph, nets_optimizer_traits_of(out->optimizer)->name, MM_LAYER_UPDATE,
-                                          &step->graph_layer);
-    if (status == MM_OK) status = mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0);
+    mm_status status = add_last_step(out, nets_optimizer_traits_of(out->optimizer)->name, uses, n);
     free(uses);
-    if (status == MM_OK) out->n_steps++;
     return status;
 }

@@ -12,7 +12,7 @@ MM_CHECKED mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_
 /* Adds all of these tensors and the batch's. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_shared(nets_lowered *out);
 
-/* Adds the update step, the last one of a training graph. */
+/* Adds the last step of a training graph: the update, or the end of a pass that goes on. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
 
 #endif

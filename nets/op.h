@@ -31,6 +31,14 @@ typedef struct nets_op_args {
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
 
+/* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
+ * each; the passes' gradients are added up, and the last pass updates. All zero: the graph's batch is the whole. */
+typedef struct nets_pass {
+    int64_t whole; /* images of the whole batch, by whose labels the loss is divided; 0: the graph's own */
+    bool adds;     /* not the first pass: gradients, loss and correct labels are added to those of the passes before */
+    bool goes_on;  /* not the last pass: nothing is updated; NETS_RNG_IMAGE moves on to the next pass's first image */
+} nets_pass;
+
 typedef struct nets_op_desc {
     nets_op_kind kind;
     nets_attrs attrs;
@@ -43,6 +51,7 @@ typedef struct nets_op_desc {
     bool training;     /* false: evaluation, without a backward */
     bool wants_dx;     /* the backward computes the first input's gradient; the others' DX may be absent in any case */
     bool adds_earlier; /* every backward has EARLIER; false: none has. Convolutions choose their algorithm by it */
+    nets_pass pass;
 } nets_op_desc;
 
 typedef struct nets_backend nets_backend;
@@ -87,6 +96,10 @@ typedef struct nets_backend_ops {
     mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
+    /* The end of a pass that goes on: NETS_RNG_IMAGE is advanced by its images. */
+    mm_status (*pass_on)(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
+    /* sum[i] += addend[i], f32 in device memory. */
+    mm_status (*add)(nets_backend *backend, float *sum, const float *addend, int64_t elems, mm_stream *stream);
     /* The configuration of a backend that times algorithms when ops are created. The function or its result is NULL if
      * the backend does not. */
     const nets_backend_config *(*config)(const nets_backend *backend);
@@ -106,6 +119,9 @@ struct nets_backend {
 };
 struct nets_op {
     const nets_op_impl *impl;
+    /* With pass.adds: its backward adds what it computes to DPARAM, in blocks, because the parameters may be large. Of
+     * other ops the backward writes gradients as ever, whole, to where the executor adds them from. */
+    bool adds;
 };
 
 /* Opens the backend for a device by the device's name ("cuda:1"). `config` NULL: all zero; it is copied with its

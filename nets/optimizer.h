@@ -86,7 +86,7 @@ typedef struct nets_update_args {
     const float *lr; /* [1] */
     nets_optimizer optimizer;
     const float *loss; /* [1]; read with optimizer.only_finite only */
-    uint32_t *rng;     /* NETS_RNG: its iteration is advanced by one, or its halted word is set */
+    uint32_t *rng;     /* NETS_RNG: its iteration is advanced by one, or its halted word is set; its image becomes 0 */
     uint32_t *step;    /* [1], of an optimizer that counts: advanced by one unless halted */
 } nets_update_args;
 

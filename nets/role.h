@@ -4,6 +4,7 @@
 #define NETS_ROLE_H
 
 #include "nets/net.h"
+#include "nets/rng.h"
 
 enum { NETS_MAX_SAVED = 4 };
 
@@ -19,11 +20,11 @@ typedef enum nets_role {
     NETS_SAVED, /* what the forward saves for the backward, in the order of the operation's list */
     NETS_SAVED_LAST = NETS_SAVED + NETS_MAX_SAVED - 1,
     NETS_LABELS,     /* i32 [n], or one for each of X's pixels [n, h, w] */
-    NETS_RNG,        /* i32 [5]: the seed's and the iteration's low and high words; the last not 0: updates halted */
-    NETS_LOSS_VALUE, /* [1], mean over the labels */
+    NETS_RNG,        /* i32 [NETS_RNG_WORDS]: rng.h */
+    NETS_LOSS_VALUE, /* [1], mean over the labels (of the whole batch: nets_pass) */
     NETS_CORRECT,    /* i32 [1], for how many labels their class had the highest score. A label that is not a class
                         fails the stream. A device that cannot do that writes -1 - i here, i being the first such
-                        label's index; that label's loss is NaN and its gradient zero */
+                        label's index in the whole batch; that label's loss is NaN and its gradient zero */
     NETS_DY,         /* the loss's gradient by Y */
     NETS_DX,         /* the gradients by the inputs; absent where nobody needs them */
     NETS_DX2,
@@ -53,8 +54,6 @@ typedef enum nets_role {
 static inline bool nets_halves_index(const nets_attrs *attrs, int64_t channels) {
     return attrs->kernel[0] * attrs->kernel[1] <= 16 && channels % 4 == 0;
 }
-
-enum { NETS_RNG_WORDS = 5, NETS_RNG_HALTED = 4 };
 
 #define NETS_ROLE_BIT(role) (UINT64_C(1) << (role))
 _Static_assert(NETS_ROLES <= 64, "sets of roles are bits of 64");

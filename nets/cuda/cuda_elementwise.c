@@ -17,6 +17,7 @@ static mm_status create(const nets_op_impl *impl, const nets_op_desc *desc, nets
     op->base.impl = impl;
     op->elems = nets_shape_elems(&desc->x[0]);
     op->channels = nets_shape_channels(&desc->x[0]);
+    op->dropout.image_elems = op->elems / desc->x[0].dims[0];
     op->dropout.threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
     op->dropout.scale = 1.0f / (1.0f - desc->attrs.p);
     *op_out = &op->base;
@@ -170,6 +171,28 @@ mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *a
     (void)backend;
     MM_TRY(mm_device_enter(stream->device, &entered));
     mm_status status = enqueue_updates(args, stream);
+    mm_device_leave(stream->device, entered);
+    return status;
+}
+
+/* ---------------------------------------------------------------- sub-batches */
+
+mm_status nets_cuda_pass_on_step(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream) {
+    bool entered;
+    (void)backend;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    nets_cuda_pass_on(rng, images, mm_cuda_stream(stream));
+    mm_status status = nets_cuda_launched("the end of a sub-batch");
+    mm_device_leave(stream->device, entered);
+    return status;
+}
+
+mm_status nets_cuda_add_step(nets_backend *backend, float *sum, const float *addend, int64_t elems, mm_stream *stream) {
+    bool entered;
+    (void)backend;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    nets_cuda_sum(sum, addend, sum, elems, mm_cuda_stream(stream));
+    mm_status status = nets_cuda_launched("a sum of gradients");
     mm_device_leave(stream->device, entered);
     return status;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "nets/optimizer.h"
+#include "nets/rng.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,7 @@ void nets_cuda_sum(const float *a, const float *b, float *y, int64_t n, cudaStre
 /* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
+    int64_t image_elems; /* elements of an image: those of the whole batch are counted */
     uint32_t layer, threshold;
     float scale;
 } nets_cuda_dropout;
@@ -62,8 +64,8 @@ typedef struct nets_cuda_update {
     int n;
     nets_optimizer optimizer;
     const float *lr;
-    const uint32_t *step;   /* the number of updates before, of an optimizer that counts */
-    uint32_t *rng;          /* NETS_RNG, whose iteration is advanced; NULL: it is not */
+    const uint32_t *step; /* the number of updates before, of an optimizer that counts */
+    uint32_t *rng; /* NETS_RNG, whose iteration is advanced, and whose image becomes 0; NULL: it is not touched */
     const uint32_t *halted; /* points at a number other than 0: nothing is updated. NULL: updates are never halted */
 } nets_cuda_update;
 
@@ -74,6 +76,8 @@ void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
 /* Advances *step by one unless *halted is set. */
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
+/* Advances NETS_RNG's image. */
+void nets_cuda_pass_on(uint32_t *rng, int64_t images, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_slices_kernels.cu */
 
@@ -191,11 +195,20 @@ void nets_cuda_lrn_backward(nets_cuda_lrn lrn, const float *x, const float *dy, 
 /* ---------------------------------------------------------------- op_loss_kernels.cu */
 
 int64_t nets_cuda_loss_bytes(int64_t labels);
-/* `probabilities` may be `scores`; NULL: not wanted. `correct`: see NETS_CORRECT. */
-void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,
-                    float *probabilities, float *loss, int32_t *correct, cudaStream_t stream);
-void nets_cuda_loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
-                             const float *earlier, float *dx, cudaStream_t stream);
+typedef struct nets_cuda_labels {
+    const int32_t *of; /* [n] */
+    int64_t n, whole;  /* whole: those of the whole batch, by which losses are divided */
+    int64_t image;     /* how many an image has */
+    int classes;
+    const uint32_t *rng; /* NETS_RNG, for the place of the first image in the batch; NULL: 0 */
+    bool adds;           /* to the loss and the correct ones of earlier passes */
+} nets_cuda_labels;
+
+/* `probabilities` may be `scores`; NULL: not wanted. `loss`, `correct` (NETS_CORRECT): NULL in a recomputation. */
+void nets_cuda_loss(nets_cuda_labels labels, const float *scores, void *scratch, float *probabilities, float *loss,
+                    int32_t *correct, cudaStream_t stream);
+void nets_cuda_loss_backward(nets_cuda_labels labels, const float *probabilities, const float *earlier, float *dx,
+                             cudaStream_t stream);
 
 #ifdef __cplusplus
 }

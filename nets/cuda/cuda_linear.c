@@ -6,6 +6,10 @@
  *   0                  planes_bytes
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
+ *
+ * A pass that adds to the gradients of earlier ones (nets_pass) computes those by the weights in blocks of the output's
+ * features. The block's columns of dy, copied together, and its gradients lie behind the library's workspace; so does
+ * the bias's gradient after the products.
  */
 #include <stdlib.h>
 
@@ -14,9 +18,16 @@
 /* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */
 #define LIMIT_BYTES (INT64_C(32) << 20)
 
+/* Bytes of a block of weights' gradients that are added, if a row is not more. Chosen: few launches, and less than what
+ * the first layers' maps take. */
+enum { BLOCK_BYTES = 8 << 20 };
+
 typedef struct linear_op {
     nets_op base;
     nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
+    nets_cudnn_conv dw_rest;   /* dw of the last block, if that is smaller */
+    int block;                 /* features of the output whose weights' gradients are computed at a time */
+    int64_t added_at;          /* with adds: where a block's columns of dy lie, and behind them its gradients */
     int batch, in, out;
     int64_t pixels, channels; /* of an image */
     int64_t planes_bytes;     /* of the workspace */
@@ -55,22 +66,62 @@ static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm
     return MM_OK;
 }
 
+static int64_t columns_bytes(const linear_op *op) {
+    return nets_aligned((int64_t)op->batch * op->block * (int64_t)sizeof(float));
+}
+
+static float *added(const linear_op *op, const nets_op_args *args) {
+    return (float *)((char *)args->at[NETS_WORKSPACE] + op->added_at);
+}
+
+static mm_status add_weights_gradient(const linear_op *op, const nets_op_args *args, void *features,
+                                      mm_stream *stream) {
+    float *columns = added(op, args), *gradient = columns + columns_bytes(op) / (int64_t)sizeof(float);
+    for (int first = 0; first < op->out; first += op->block) {
+        const int n = op->out - first < op->block ? op->out - first : op->block;
+        const nets_cuda_rows rows = {.rows = op->batch, .width = n, .from_pitch = op->out, .to_pitch = n};
+        nets_cuda_copy_rows(rows, (const float *)args->at[NETS_DY] + first, NULL, columns, mm_cuda_stream(stream));
+        MM_TRY(multiply(op, n < op->block ? &op->dw_rest : &op->dw, args, features, columns, gradient, stream));
+        float *sum = (float *)args->at[NETS_DW] + (int64_t)first * op->in;
+        nets_cuda_sum(sum, gradient, sum, (int64_t)n * op->in, mm_cuda_stream(stream));
+    }
+    return MM_OK;
+}
+
+static void give_bias_gradient(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
+    float *sum = args->at[NETS_DB], *gradient = op->base.adds ? added(op, args) : sum;
+    nets_cuda_sum_rows(args->at[NETS_DY], op->batch, op->out, args->at[NETS_WORKSPACE], gradient,
+                       mm_cuda_stream(stream));
+    if (op->base.adds) nets_cuda_sum(sum, gradient, sum, op->out, mm_cuda_stream(stream));
+}
+
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const linear_op *op = (const linear_op *)base;
-    MM_TRY(multiply(op, &op->dw, args, get_features(op, args, stream), args->at[NETS_DY], args->at[NETS_DW], stream));
+    void *features = get_features(op, args, stream);
+    MM_TRY(op->base.adds ? add_weights_gradient(op, args, features, stream)
+                         : multiply(op, &op->dw, args, features, args->at[NETS_DY], args->at[NETS_DW], stream));
     if (op->wants_dx) MM_TRY(backward_data(op, args, stream));
-    if (args->at[NETS_DB])
-        nets_cuda_sum_rows(args->at[NETS_DY], op->batch, op->out, args->at[NETS_WORKSPACE], args->at[NETS_DB],
-                           mm_cuda_stream(stream));
+    if (args->at[NETS_DB]) give_bias_gradient(op, args, stream);
     return nets_cuda_launched("a linear layer's gradients");
+}
+
+/* Of the backward, but for what is added. */
+static int64_t products_bytes(const linear_op *op) {
+    int64_t library = nets_larger(op->dx.choice.workspace_bytes, op->dw.choice.workspace_bytes);
+    library = nets_larger(library, op->dw_rest.choice.workspace_bytes);
+    int64_t sums = op->bias ? nets_cuda_reduction_bytes(op->batch, op->out) : 0;
+    return nets_larger(op->planes_bytes + library, sums);
+}
+
+static int64_t added_bytes(const linear_op *op) {
+    const int64_t bias = op->bias ? op->out * (int64_t)sizeof(float) : 0;
+    return nets_larger(columns_bytes(op) + (int64_t)op->block * op->in * (int64_t)sizeof(float), bias);
 }
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const linear_op *op = (const linear_op *)base;
     if (phase == MM_FORWARD) return op->planes_bytes + op->y.choice.workspace_bytes;
-    int64_t library = nets_larger(op->dx.choice.workspace_bytes, op->dw.choice.workspace_bytes);
-    int64_t sums = op->bias ? nets_cuda_reduction_bytes(op->batch, op->out) : 0;
-    return nets_larger(op->planes_bytes + library, sums);
+    return op->base.adds ? op->added_at + added_bytes(op) : products_bytes(op);
 }
 
 static void destroy(nets_op *base) {
@@ -78,16 +129,18 @@ static void destroy(nets_op *base) {
     nets_cudnn_conv_fini(&op->y);
     nets_cudnn_conv_fini(&op->dx);
     nets_cudnn_conv_fini(&op->dw);
+    nets_cudnn_conv_fini(&op->dw_rest);
     free(op);
 }
 
 /* ---------------------------------------------------------------- creation */
 
-static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction,
+/* Of `out` of the output's features. */
+static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction, int out,
                            const nets_conv_terms *terms, nets_cudnn_conv *part) {
     const nets_conv_shape shape = {.direction = direction,
                                    .x = {op->batch, 1, 1, op->in},
-                                   .y = {op->batch, 1, 1, op->out},
+                                   .y = {op->batch, 1, 1, out},
                                    .kernel = {1, 1},
                                    .stride = {1, 1},
                                    .dilation = {1, 1},
@@ -100,9 +153,19 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
     const int64_t limit = cuda->terms.limit_bytes < LIMIT_BYTES ? cuda->terms.limit_bytes : LIMIT_BYTES;
     const nets_conv_terms of_gradients = {cuda->terms.deterministic, limit, limit};
     const nets_conv_terms of_y = nets_cudnn_output_terms(&of_gradients);
-    MM_TRY(make_part(op, cuda, NETS_CONV_FORWARD, &of_y, &op->y));
-    if (op->training) MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, &of_gradients, &op->dw));
-    return op->wants_dx ? make_part(op, cuda, NETS_CONV_BY_INPUT, &of_gradients, &op->dx) : MM_OK;
+    MM_TRY(make_part(op, cuda, NETS_CONV_FORWARD, op->out, &of_y, &op->y));
+    if (op->training) MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->block, &of_gradients, &op->dw));
+    if (op->out % op->block)
+        MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->out % op->block, &of_gradients, &op->dw_rest));
+    if (op->wants_dx) MM_TRY(make_part(op, cuda, NETS_CONV_BY_INPUT, op->out, &of_gradients, &op->dx));
+    op->added_at = nets_aligned(products_bytes(op));
+    return MM_OK;
+}
+
+/* A multiple of four, which kernels take at a time. */
+static int features_of_block(int in, int out) {
+    const int64_t n = BLOCK_BYTES / ((int64_t)in * (int64_t)sizeof(float)) / 4 * 4, block = n > 4 ? n : 4;
+    return block < out ? (int)block : out;
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -122,6 +185,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->training = desc->training;
     op->wants_dx = desc->wants_dx;
     op->bias = desc->attrs.bias;
+    op->base.adds = desc->training && desc->pass.adds;
+    op->block = op->base.adds ? features_of_block(op->in, op->out) : op->out;
     if (pixels > 1) op->planes_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * (int64_t)sizeof(float));
     mm_status status = make_parts(op, backend);
     if (status != MM_OK) {

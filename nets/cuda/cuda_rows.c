@@ -48,26 +48,30 @@ static mm_status create_lrn(nets_backend *backend, const nets_op_desc *desc, net
 
 typedef struct loss_op {
     nets_op base;
-    int64_t labels;
-    int classes;
+    nets_cuda_labels labels; /* without addresses */
 } loss_op;
 
+static nets_cuda_labels labels_of(const nets_op *op, const nets_op_args *args) {
+    nets_cuda_labels labels = ((const loss_op *)op)->labels;
+    labels.of = args->at[NETS_LABELS];
+    labels.rng = args->at[NETS_RNG];
+    return labels;
+}
+
 static mm_status loss_forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    const loss_op *op = (const loss_op *)base;
-    nets_cuda_loss(args->at[NETS_X], args->at[NETS_LABELS], op->labels, op->classes, args->at[NETS_WORKSPACE],
-                   args->at[NETS_Y], args->at[NETS_LOSS_VALUE], args->at[NETS_CORRECT], mm_cuda_stream(stream));
+    nets_cuda_loss(labels_of(base, args), args->at[NETS_X], args->at[NETS_WORKSPACE], args->at[NETS_Y],
+                   args->at[NETS_LOSS_VALUE], args->at[NETS_CORRECT], mm_cuda_stream(stream));
     return nets_cuda_launched("the loss");
 }
 
 static mm_status loss_backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    const loss_op *op = (const loss_op *)base;
-    nets_cuda_loss_backward(args->at[NETS_Y], args->at[NETS_LABELS], op->labels, op->classes, args->at[NETS_EARLIER],
-                            args->at[NETS_DX], mm_cuda_stream(stream));
+    nets_cuda_loss_backward(labels_of(base, args), args->at[NETS_Y], args->at[NETS_EARLIER], args->at[NETS_DX],
+                            mm_cuda_stream(stream));
     return nets_cuda_launched("the loss's gradient");
 }
 
 static int64_t loss_workspace_bytes(const nets_op *op, mm_phase phase) {
-    return phase == MM_FORWARD ? nets_cuda_loss_bytes(((const loss_op *)op)->labels) : 0;
+    return phase == MM_FORWARD ? nets_cuda_loss_bytes(((const loss_op *)op)->labels.n) : 0;
 }
 
 static mm_status create_loss(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -76,8 +80,12 @@ static mm_status create_loss(nets_backend *backend, const nets_op_desc *desc, ne
     loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss");
     op->base.impl = &nets_cuda_op_loss;
-    op->labels = nets_shape_rows(&desc->x[0]);
-    op->classes = (int)nets_shape_channels(&desc->x[0]);
+    const int64_t n = nets_shape_rows(&desc->x[0]), image = n / desc->x[0].dims[0];
+    op->labels = (nets_cuda_labels){.n = n,
+                                    .image = image,
+                                    .whole = desc->pass.whole > 0 ? desc->pass.whole * image : n,
+                                    .classes = (int)nets_shape_channels(&desc->x[0]),
+                                    .adds = desc->pass.adds};
     *op_out = &op->base;
     return MM_OK;
 }

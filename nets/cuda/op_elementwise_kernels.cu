@@ -62,15 +62,21 @@ struct drop {
     const float *in, *earlier;
     float *out;
 
-    template <int V> __device__ vec<V> at(int64_t i) const {
-        const uint64_t block = (uint64_t)i / 4;
+    /* The random words of elements 4 block to 4 block + 3 of the whole batch. */
+    __device__ void draw(uint64_t block, uint32_t words[4]) const {
         const uint32_t key[2] = {how.rng[0], how.rng[1]};
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), how.layer, how.rng[2]};
-        uint32_t words[4];
         mm_philox(key, counter, words);
+    }
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        const uint64_t element = (uint64_t)i + (uint64_t)how.rng[NETS_RNG_IMAGE] * (uint64_t)how.image_elems;
+        const int first = (int)(element % 4);
+        uint32_t words[8];
+        draw(element / 4, words);
+        if (first + V > 4) draw(element / 4 + 1, words + 4);
         vec<V> v;
         load(in + i, &v);
-        const int first = V == 4 ? 0 : (int)(i % 4);
         for (int k = 0; k < V; k++) v.at[k] = words[first + k] < how.threshold ? 0 : v.at[k] * how.scale;
         return plus(v, earlier, i);
     }

@@ -73,7 +73,15 @@ static __global__ void loss_rows(const float *scores, const int32_t *labels, int
     parts[blockIdx.x] = mine;
 }
 
-static __global__ void loss_total(const part *parts, int n, int64_t n_labels, float *loss, int32_t *correct) {
+/* A label that is no class, told once, stays: NETS_CORRECT. */
+static __device__ inline int32_t count_correct(const nets_cuda_labels &labels, const part &all, int32_t earlier) {
+    if (earlier < 0) return earlier;
+    if (all.bad == NO_LABEL) return earlier + all.correct;
+    const int64_t first = labels.rng ? (int64_t)labels.rng[NETS_RNG_IMAGE] * labels.image : 0;
+    return (int32_t)(-1 - (first + all.bad));
+}
+
+static __global__ void loss_total(nets_cuda_labels labels, const part *parts, int n, float *loss, int32_t *correct) {
     __shared__ part all[THREADS];
     part mine = {0, 0, NO_LABEL};
     for (int i = (int)threadIdx.x; i < n; i += THREADS) join(&mine, parts[i]);
@@ -83,8 +91,8 @@ static __global__ void loss_total(const part *parts, int n, int64_t n_labels, fl
         if ((int)threadIdx.x < half) join(&all[threadIdx.x], all[threadIdx.x + half]);
     }
     if (threadIdx.x) return;
-    *loss = (float)(all[0].loss / (double)n_labels);
-    *correct = all[0].bad == NO_LABEL ? all[0].correct : -1 - all[0].bad;
+    if (loss) *loss = (float)(all[0].loss / (double)labels.whole) + (labels.adds ? *loss : 0);
+    if (correct) *correct = count_correct(labels, all[0], labels.adds ? *correct : 0);
 }
 
 template <int V> struct scored {
@@ -93,16 +101,16 @@ template <int V> struct scored {
 };
 
 template <int V>
-static __global__ void loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
-                                     const float *earlier, float *dx) {
-    const int c = my_channel<V>();
+static __global__ void loss_backward(nets_cuda_labels labels, const float *probabilities, const float *earlier,
+                                     float *dx) {
+    const int c = my_channel<V>(), classes = labels.classes;
     if (c >= classes) return;
     write_rows<V, AT_ONCE>(
-        n_labels, classes, dx + c,
+        labels.n, classes, dx + c,
         [&](int row) {
             const int64_t at = (int64_t)row * classes + c;
             scored<V> i;
-            i.label = labels[row];
+            i.label = labels.of[row];
             load(probabilities + at, &i.p);
             if (earlier) load(earlier + at, &i.earlier);
             return i;
@@ -111,21 +119,21 @@ static __global__ void loss_backward(const float *probabilities, const int32_t *
             const bool is_class = i.label >= 0 && i.label < classes;
             vec<V> v;
             for (int k = 0; k < V; k++)
-                v.at[k] = is_class ? (i.p.at[k] - (c + k == i.label ? 1.0f : 0.0f)) / (float)n_labels : 0;
+                v.at[k] = is_class ? (i.p.at[k] - (c + k == i.label ? 1.0f : 0.0f)) / (float)labels.whole : 0;
             return earlier ? sum_of(v, i.earlier) : v;
         });
 }
 
-void nets_cuda_loss(const float *scores, const int32_t *labels, int64_t n_labels, int classes, void *scratch,
-                    float *probabilities, float *loss, int32_t *correct, cudaStream_t stream) {
+void nets_cuda_loss(nets_cuda_labels labels, const float *scores, void *scratch, float *probabilities, float *loss,
+                    int32_t *correct, cudaStream_t stream) {
     part *parts = static_cast<part *>(scratch);
-    const int64_t blocks = loss_blocks(n_labels);
-    MM_LAUNCH(loss_rows, (unsigned)blocks, dim3(WARP, WARPS), 0, stream, scores, labels, n_labels, classes,
+    const int64_t blocks = loss_blocks(labels.n);
+    MM_LAUNCH(loss_rows, (unsigned)blocks, dim3(WARP, WARPS), 0, stream, scores, labels.of, labels.n, labels.classes,
               probabilities, parts);
-    MM_LAUNCH(loss_total, 1, THREADS, 0, stream, parts, (int)blocks, n_labels, loss, correct);
+    MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)blocks, loss, correct);
 }
 
-void nets_cuda_loss_backward(const float *probabilities, const int32_t *labels, int64_t n_labels, int classes,
-                             const float *earlier, float *dx, cudaStream_t stream) {
-    LAUNCH_MAP(loss_backward, n_labels, classes, AT_ONCE, probabilities, labels, n_labels, classes, earlier, dx);
+void nets_cuda_loss_backward(nets_cuda_labels labels, const float *probabilities, const float *earlier, float *dx,
+                             cudaStream_t stream) {
+    LAUNCH_MAP(loss_backward, labels.n, labels.classes, AT_ONCE, labels, probabilities, earlier, dx);
 }

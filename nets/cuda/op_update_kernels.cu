@@ -98,6 +98,7 @@ template <class Rule> static __global__ void move_weights(nets_cuda_update updat
     const int tensor = tensor_of(update, blockIdx.x), thread = (int)threadIdx.x;
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
     const int64_t elems = update.tensors[tensor].elems, mine = begin + 4 * thread;
+    if (blockIdx.x == 0 && thread == 0 && update.rng) update.rng[NETS_RNG_IMAGE] = 0;
     if (update.halted && *update.halted) return;
     const Rule rule = Rule::of(update, tensor);
     if (begin + NETS_CUDA_UPDATE_CHUNK <= elems) {
@@ -141,4 +142,10 @@ void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream)
 
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream) {
     MM_LAUNCH(count_step, 1, 1, 0, stream, step, halted);
+}
+
+static __global__ void pass_on(uint32_t *rng, uint32_t images) { rng[NETS_RNG_IMAGE] += images; }
+
+void nets_cuda_pass_on(uint32_t *rng, int64_t images, cudaStream_t stream) {
+    MM_LAUNCH(pass_on, 1, 1, 0, stream, rng, (uint32_t)images);
 }

@@ -92,6 +92,8 @@ const nets_backend_ops nets_host_backend_ops = {
     .open = open_host,
     .close = close_host,
     .update = nets_host_update,
+    .pass_on = nets_host_pass_on,
+    .add = nets_host_add,
     .impls =
         {
 #define IMPL(NAME, name) [NETS_##NAME] = &nets_host_op_##name,

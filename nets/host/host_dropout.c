@@ -1,5 +1,6 @@
 /* Dropout. No mask is stored: the backward draws the same random numbers again. Element e of layer l in iteration i
- * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). */
+ * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). Elements count from the whole batch's
+ * first. */
 #include <stdlib.h>
 
 #include "mm/core/philox.h"
@@ -9,7 +10,7 @@
 typedef struct dropout_op {
     nets_op base;
     mm_host_pool *pool;
-    int64_t elems;
+    int64_t elems, image_elems;
     uint32_t threshold; /* a word below it drops the element */
     float scale;        /* of the others: 1 / (1 - p) */
 } dropout_op;
@@ -19,6 +20,7 @@ typedef struct dropping {
     const dropout_op *op;
     const uint32_t *rng;
     uint32_t layer;
+    int64_t first; /* the first element's number in the whole batch */
     const float *in;
     float *out;
 } dropping;
@@ -27,18 +29,23 @@ static void drop(const void *ctx, int64_t from, int64_t to) {
     const dropping *d = ctx;
     const dropout_op *op = d->op;
     uint32_t key[2] = {d->rng[0], d->rng[1]}, words[4];
-    for (int64_t i = from; i < to; i += 4) {
-        uint64_t block = (uint64_t)i / 4;
+    for (int64_t i = from; i < to;) {
+        const uint64_t element = (uint64_t)(d->first + i), block = element / 4;
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), d->layer, d->rng[2]};
         mm_philox(key, counter, words);
-        int n = to - i < 4 ? (int)(to - i) : 4;
-        for (int k = 0; k < n; k++) d->out[i + k] = words[k] < op->threshold ? 0 : d->in[i + k] * op->scale;
+        for (int k = (int)(element % 4); k < 4 && i < to; k++, i++)
+            d->out[i] = words[k] < op->threshold ? 0 : d->in[i] * op->scale;
     }
 }
 
 static void drop_all(const dropout_op *op, const nets_op_args *args, nets_role in, nets_role out) {
-    const dropping d = {
-        .op = op, .rng = args->at[NETS_RNG], .layer = args->layer, .in = args->at[in], .out = args->at[out]};
+    const uint32_t *rng = args->at[NETS_RNG];
+    const dropping d = {.op = op,
+                        .rng = rng,
+                        .layer = args->layer,
+                        .first = rng[NETS_RNG_IMAGE] * op->image_elems,
+                        .in = args->at[in],
+                        .out = args->at[out]};
     nets_ranges(op->pool, op->elems, 4, 1, drop, &d);
 }
 
@@ -68,6 +75,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->base.impl = &nets_host_op_dropout;
     op->pool = nets_host_pool(backend);
     op->elems = nets_shape_elems(&desc->x[0]);
+    op->image_elems = op->elems / desc->x[0].dims[0];
     op->threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
     op->scale = 1.0f / (1.0f - desc->attrs.p);
     *op_out = &op->base;

@@ -8,6 +8,9 @@
  *   0                         scratch_bytes        scratch_bytes + planes
  *   | scratchpads of threads | images as planes   |
  *   | the bias's scratch          |     after the products
+ *
+ * A pass that adds to the gradients of earlier ones (nets_pass) computes them in smaller pieces, each into a block of
+ * its thread's, which lies behind the planes, and adds the block. The bias's gradient lies there after the products.
  */
 #include <stdlib.h>
 
@@ -19,10 +22,12 @@ typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
     nets_piecewise y, dx, dw;              /* what gives these: of SRC, WEIGHTS, DST */
+    nets_cut dw_cut;                       /* of the output's channels */
     nets_piecewise to_planes, from_planes; /* of FROM, TO; not made where an image is one pixel */
     int64_t x_elems, batch;
     nets_channels channels;                 /* of the output */
     int64_t scratch_bytes, workspace_bytes; /* of either phase */
+    int64_t blocks_at, block_bytes;         /* with adds: where the threads' blocks lie, and the size of one */
     bool bias, wants_dx, maps;
 } linear_op;
 
@@ -60,14 +65,52 @@ static mm_status run_backward_data(linear_op *op, const nets_op_args *args) {
     return MM_OK;
 }
 
+/* ---------------------------------------------------------------- gradients that are added */
+
+static float *blocks(const linear_op *op, const nets_op_args *args) {
+    return (float *)((char *)args->at[NETS_WORKSPACE] + op->blocks_at);
+}
+
+typedef struct adding {
+    linear_op *op;
+    const nets_op_args *args;
+    void *features;
+} adding;
+
+static mm_status add_piece(void *ctx, int64_t piece, int thread) {
+    const adding *a = ctx;
+    linear_op *op = a->op;
+    const int64_t place = nets_piecewise_place(op->dnn, &op->dw, piece, thread);
+    float *block = blocks(op, a->args) + place * op->block_bytes / (int64_t)sizeof(float);
+    void *const at[NETS_PIECE_ARGS] = {a->args->at[NETS_DY], a->features, block};
+    char *scratch = (char *)a->args->at[NETS_WORKSPACE] + place * op->dw.scratch_bytes;
+    MM_TRY(nets_piecewise_run_one(op->dnn, &op->dw, piece, thread, at, scratch));
+    const int64_t in = op->x_elems / op->batch, first = piece * op->dw_cut.each, rest = op->dw_cut.items - first;
+    nets_host_accumulate((float *)a->args->at[NETS_DW] + first * in, block,
+                         (rest < op->dw_cut.each ? rest : op->dw_cut.each) * in);
+    return MM_OK;
+}
+
+static mm_status give_weights_gradient(linear_op *op, const nets_op_args *args, void *features) {
+    adding a = {op, args, features};
+    if (op->base.adds) return mm_host_pool_run(op->dnn->pool, op->dw.n_pieces, add_piece, &a);
+    return run(op, &op->dw, args, args->at[NETS_DY], features, args->at[NETS_DW]);
+}
+
+static void give_bias_gradient(const linear_op *op, const nets_op_args *args) {
+    float *sum = args->at[NETS_DB];
+    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = op->base.adds ? blocks(op, args) : sum};
+    nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
+    if (op->base.adds) nets_host_accumulate(sum, bias.dbias, op->dw_cut.items);
+}
+
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     linear_op *op = (linear_op *)base;
     void *features;
     MM_TRY(get_features(op, args, &features));
-    MM_TRY(run(op, &op->dw, args, args->at[NETS_DY], features, args->at[NETS_DW]));
+    MM_TRY(give_weights_gradient(op, args, features));
     if (op->wants_dx) MM_TRY(run_backward_data(op, args));
-    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
-    if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
+    if (op->bias) give_bias_gradient(op, args);
     return MM_OK;
 }
 
@@ -80,8 +123,8 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 }
 
 static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
-    (void)phase;
-    return ((const linear_op *)op)->workspace_bytes;
+    const linear_op *linear = (const linear_op *)op;
+    return linear->base.adds && phase == MM_FORWARD ? linear->blocks_at : linear->workspace_bytes;
 }
 
 static void destroy(nets_op *base) {
@@ -95,11 +138,10 @@ static void destroy(nets_op *base) {
  * Chosen. */
 enum { CUT_UNIT = 16, CUT_LEAST = 64 };
 
-/* A product cut by its columns, or by its rows. */
-static mm_status make_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows,
-                              nets_piecewise *run) {
-    const nets_cut cut =
-        nets_cut_of(by_rows ? whole->rows : whole->columns, nets_pieces(dnn->pool), CUT_UNIT, CUT_LEAST);
+/* A product cut by its columns, or by its rows. own_blocks: each piece writes to a block of its own, not to its rows of
+ * the whole. */
+static mm_status make_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows, nets_cut cut,
+                              bool own_blocks, nets_piecewise *run) {
     const int64_t sizes[] = {cut.each, nets_cut_rest(&cut)}, one = sizeof(float);
     nets_dnn_product_desc part = *whole;
     part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
@@ -117,9 +159,22 @@ static mm_status make_product(const nets_dnn *dnn, const nets_dnn_product_desc *
          : whole->b_transposed ? one * part.b_stride
                                : one,
          0},
-        {DNNL_ARG_DST, by_rows ? one * part.y_stride : one, 0},
+        {DNNL_ARG_DST,
+         own_blocks ? 0
+         : by_rows  ? one * part.y_stride
+                    : one,
+         0},
     };
     return nets_piecewise_init_cut(run, &cut, args);
+}
+
+/* Bytes of a block of weights' gradients that are added, if a row is not more. Chosen: two threads' blocks are no more
+ * than what a first layer's maps of one image take. */
+enum { BLOCK_BYTES = 2 << 20 };
+
+static nets_cut cut_for_adding(int64_t rows, int64_t row_bytes) {
+    const int64_t each = nets_larger(BLOCK_BYTES / row_bytes, 1);
+    return (nets_cut){.items = rows, .each = each < rows ? each : rows, .pieces = (int)((rows + each - 1) / each)};
 }
 
 /* Of samples of rows of channels. */
@@ -142,12 +197,15 @@ static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     const nets_dnn_product_desc y = {.rows = batch, .inner = in, .columns = out, .b_transposed = true};
     const nets_dnn_product_desc dx = {.rows = batch, .inner = out, .columns = in};
     const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true};
-    MM_TRY(make_product(dnn, &y, false, &op->y));
+    const int pieces = nets_pieces(dnn->pool);
+    const nets_cut by_out = nets_cut_of(out, pieces, CUT_UNIT, CUT_LEAST);
+    MM_TRY(make_product(dnn, &y, false, by_out, false, &op->y));
     if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], true, &op->to_planes));
     if (!desc->training) return MM_OK;
-    MM_TRY(make_product(dnn, &dw, true, &op->dw));
+    op->dw_cut = op->base.adds ? cut_for_adding(out, in * (int64_t)sizeof(float)) : by_out;
+    MM_TRY(make_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
     if (!desc->wants_dx) return MM_OK;
-    MM_TRY(make_product(dnn, &dx, false, &op->dx));
+    MM_TRY(make_product(dnn, &dx, false, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST), false, &op->dx));
     return op->maps ? make_planes(dnn, &desc->x[0], false, &op->from_planes) : MM_OK;
 }
 
@@ -159,6 +217,13 @@ static void measure_workspace(linear_op *op) {
     op->workspace_bytes = op->scratch_bytes;
     if (op->maps) op->workspace_bytes += nets_aligned(op->x_elems * (int64_t)sizeof(float));
     if (op->bias) op->workspace_bytes = nets_larger(op->workspace_bytes, op->channels.scratch_bytes);
+    if (!op->base.adds) return;
+    const int64_t row = op->x_elems / op->batch, each = op->dw_cut.each;
+    op->blocks_at = nets_aligned(op->workspace_bytes);
+    op->block_bytes = nets_aligned(each * row * (int64_t)sizeof(float));
+    const int64_t blocks_bytes = nets_piecewise_places(op->dnn, &op->dw) * op->block_bytes;
+    op->workspace_bytes =
+        op->blocks_at + nets_larger(blocks_bytes, op->bias ? op->dw_cut.items * (int64_t)sizeof(float) : 0);
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -172,6 +237,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->channels = nets_channels_of(desc->x[0].dims[0], nets_shape_channels(&desc->y), op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
+    op->base.adds = desc->training && desc->pass.adds;
     mm_status status = make_kernels(op, desc);
     if (status != MM_OK) {
         destroy(&op->base);

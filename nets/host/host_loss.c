@@ -13,6 +13,8 @@ typedef struct loss_op {
     mm_host_pool *pool;
     nets_cut cut; /* of labels */
     int64_t labels, labels_per_image, classes;
+    int64_t whole; /* labels of the whole batch */
+    bool adds;
 } loss_op;
 
 static int64_t highest(const float *row, int64_t n) {
@@ -39,6 +41,11 @@ typedef struct loss_run {
     int32_t correct[PARTS];
 } loss_run;
 
+static int64_t first_image(const nets_op_args *args) {
+    const uint32_t *rng = args->at[NETS_RNG];
+    return rng ? rng[NETS_RNG_IMAGE] : 0;
+}
+
 static mm_status sum_part(void *ctx, int64_t part, int thread) {
     loss_run *run = ctx;
     const loss_op *op = run->op;
@@ -51,7 +58,7 @@ static mm_status sum_part(void *ctx, int64_t part, int thread) {
         const float *row = scores + i * op->classes;
         if (labels[i] < 0 || labels[i] >= op->classes)
             return mm_fail(MM_ERR_INVALID, "label %d of image %lld is not one of %lld classes", labels[i],
-                           (long long)(i / op->labels_per_image), (long long)op->classes);
+                           (long long)(first_image(run->args) + i / op->labels_per_image), (long long)op->classes);
         run->correct[part] += highest(row, op->classes) == labels[i];
         run->loss[part] +=
             softmax_row(row, op->classes, labels[i], probabilities ? probabilities + i * op->classes : NULL);
@@ -68,8 +75,10 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
         loss += run.loss[i];
         correct += run.correct[i];
     }
-    *(float *)args->at[NETS_LOSS_VALUE] = (float)(loss / (double)run.op->labels);
-    *(int32_t *)args->at[NETS_CORRECT] = correct;
+    float *value = args->at[NETS_LOSS_VALUE];
+    int32_t *all_correct = args->at[NETS_CORRECT];
+    if (value) *value = (float)(loss / (double)run.op->whole) + (run.op->adds ? *value : 0);
+    if (all_correct) *all_correct = correct + (run.op->adds ? *all_correct : 0);
     return MM_OK;
 }
 
@@ -82,7 +91,7 @@ static void give_gradients(const void *ctx, int64_t from, int64_t to) {
     for (int64_t i = from; i < to; i++)
         for (int64_t k = 0; k < op->classes; k++) {
             int64_t e = i * op->classes + k;
-            dx[e] = (probabilities[e] - (k == labels[i] ? 1.0f : 0.0f)) / (float)op->labels;
+            dx[e] = (probabilities[e] - (k == labels[i] ? 1.0f : 0.0f)) / (float)op->whole;
         }
 }
 
@@ -109,6 +118,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->classes = nets_shape_channels(&desc->x[0]);
     op->labels = nets_shape_rows(&desc->x[0]);
     op->labels_per_image = op->labels / desc->x[0].dims[0];
+    op->whole = desc->pass.whole > 0 ? desc->pass.whole * op->labels_per_image : op->labels;
+    op->adds = desc->pass.adds;
     op->pool = nets_host_pool(backend);
     op->cut = nets_cut_of(op->labels, PARTS, 1, LEAST_LABELS);
     *op_out = &op->base;

@@ -8,6 +8,7 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/pieces.h"
 #include "nets/op_sizes.h"
+#include "nets/role.h"
 
 typedef struct update_job {
     mm_host_pool *pool;
@@ -84,6 +85,7 @@ static bool has_diverged(const update_job *job) {
 static mm_status run_update(void *arg) {
     const update_job *job = arg;
     const nets_update_args *args = &job->args;
+    args->rng[NETS_RNG_IMAGE] = 0;
     if (args->optimizer.only_finite) {
         if (!args->rng[NETS_RNG_HALTED]) args->rng[NETS_RNG_HALTED] = has_diverged(job);
         if (args->rng[NETS_RNG_HALTED]) return MM_OK;
@@ -99,4 +101,41 @@ _Static_assert(sizeof(update_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into
 mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream) {
     const update_job job = {.pool = nets_host_pool(backend), .args = *args};
     return mm_host_launch(stream, run_update, &job, sizeof job);
+}
+
+/* ---------------------------------------------------------------- sub-batches */
+
+typedef struct pass_job {
+    uint32_t *rng;
+    int64_t images;
+} pass_job;
+
+static mm_status run_pass_on(void *arg) {
+    const pass_job *job = arg;
+    job->rng[NETS_RNG_IMAGE] += (uint32_t)job->images;
+    return MM_OK;
+}
+
+mm_status nets_host_pass_on(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream) {
+    const pass_job job = {rng, images};
+    (void)backend;
+    return mm_host_launch(stream, run_pass_on, &job, sizeof job);
+}
+
+typedef struct add_job {
+    mm_host_pool *pool;
+    float *sum;
+    const float *addend;
+    int64_t elems;
+} add_job;
+
+static mm_status run_add(void *arg) {
+    const add_job *job = arg;
+    nets_host_accumulate_on(job->pool, job->sum, job->addend, job->elems);
+    return MM_OK;
+}
+
+mm_status nets_host_add(nets_backend *backend, float *sum, const float *addend, int64_t elems, mm_stream *stream) {
+    const add_job job = {nets_host_pool(backend), sum, addend, elems};
+    return mm_host_launch(stream, run_add, &job, sizeof job);
 }

@@ -57,7 +57,7 @@ const nets_op_info nets_info_loss = {
     .infer = nets_infer_same,
     .steps = {
         .kind = MM_LAYER_LOSS,
-        .forward = {.uses = {R(X), R(LABELS), W(Y), W(LOSS_VALUE), W(CORRECT)}, .pairs = {INPLACE(X, Y)}},
+        .forward = {.uses = {R(X), R(LABELS), R(RNG), W(Y), W(LOSS_VALUE), W(CORRECT)}, .pairs = {INPLACE(X, Y)}},
         .eval = {.uses = {R(X), R(LABELS), W(LOSS_VALUE), W(CORRECT)}},
         .backward = {.uses = {R(Y), R(LABELS), GIVES_DX}, .pairs = {INPLACE(Y, DX)}},
     },

@@ -261,7 +261,7 @@ static void tensors_are_named_and_kept_as_documented(void **state) {
         {"momentum.fc.weight", MM_OPTIMIZER, MM_PERSISTENT, MM_F32, 10 * 256 * 4},
         {"loss", MM_STATE, MM_PERSISTENT, MM_F32, 4},
         {"correct", MM_STATE, MM_PERSISTENT, MM_I32, 4},
-        {"rng", MM_STATE, MM_PERSISTENT, MM_I32, 20},
+        {"rng", MM_STATE, MM_PERSISTENT, MM_I32, 4 * NETS_RNG_WORDS},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const mm_tensor_info *tensor = info(&f, known[i].name);

@@ -72,7 +72,8 @@ static void check_near(const pair *p, nets_role role, double tolerance) {
 static void check_exact_op(nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4]) {
     pair p;
     start(&p, kind, attrs, x, true);
-    give(&p, NETS_RNG, (const uint32_t[4]){0xfedcba98, 7, 0xffffffff, 0}, 16);
+    give(&p, NETS_RNG, (const uint32_t[NETS_RNG_WORDS]){0xfedcba98, 7, 0xffffffff, 0},
+         NETS_RNG_WORDS * sizeof(uint32_t));
     p.host.args.layer = p.cuda.args.layer = 11;
     run(&p, MM_FORWARD);
     check_exact(&p, NETS_Y);

@@ -120,7 +120,7 @@ static void give_all(op_rig *rig) {
         give(rig, (nets_role)(NETS_SAVED + i), bytes);
     }
     give(rig, NETS_LABELS, 4 * nets_shape_rows(&rig->desc.x[0]));
-    give(rig, NETS_RNG, 16);
+    give(rig, NETS_RNG, NETS_RNG_WORDS * (int64_t)sizeof(uint32_t));
     give(rig, NETS_LOSS_VALUE, 4);
     give(rig, NETS_CORRECT, 4);
 }

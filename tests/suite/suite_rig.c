@@ -110,12 +110,16 @@ static mm_status tell_rates(mm_planned *planned, const char *name) {
     return MM_OK;
 }
 
-static mm_status plan(const suite_net *s, const char *spec, int64_t budget, int64_t pinned, nets_lowered **lowered,
-                      mm_planned *planned, nets_backend *backend) {
+/* base: of the graphs before; raised to this one's. */
+static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const char *spec, int64_t budget,
+                      int64_t pinned, int64_t *base, nets_lowered **lowered, mm_planned *planned,
+                      nets_backend *backend) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    MM_TRY(nets_lower(s->net, backend, s->batch, NETS_TRAIN, NETS_SGD, lowered));
-    mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = mm_plan_base((*lowered)->graph)};
+    MM_TRY(nets_lower_pass(s->net, backend, graph->batch, NETS_TRAIN, graph->pass, NETS_SGD, lowered));
+    const int64_t own = mm_plan_base((*lowered)->graph);
+    if (own > *base) *base = own;
+    mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = *base};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
     mm_status status = tell_rates(planned, s->device);
     if (status == MM_OK) status = mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
@@ -127,34 +131,49 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     return suite_needs_within(s, policy, budget, INT64_MAX);
 }
 
+static void add_need(const nets_lowered *lowered, const mm_plan *plan, suite_need *need) {
+    if (plan->peak_bytes > need->device_bytes) need->device_bytes = plan->peak_bytes;
+    if (plan->pinned_bytes > need->pinned_bytes) need->pinned_bytes = plan->pinned_bytes;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        need->operations += !mm_node_runs_step(node);
+        if (node->kind == MM_NODE_OUT) need->out_bytes += plan->segments[node->dst].bytes;
+        if (node->kind == MM_NODE_IN) need->in_bytes += plan->segments[node->dst].bytes;
+        if (node->kind != MM_NODE_RECOMPUTE) continue;
+        need->recomputed++;
+        need->recomputed_kind[mm_graph_layer(lowered->graph, mm_graph_step(lowered->graph, node->step)->layer)->kind]++;
+    }
+}
+
 suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t budget, int64_t pinned) {
     nets_backend *backend = suite_backend(s);
-    nets_lowered *lowered = NULL;
-    mm_planned planned = {0};
-    if (plan(s, policy, budget, pinned, &lowered, &planned, backend) != MM_OK)
-        fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
-    suite_need need = {.device_bytes = planned.plan->peak_bytes, .pinned_bytes = planned.plan->pinned_bytes};
-    for (int i = 0; i < planned.plan->n_nodes; i++) {
-        const mm_node *node = &planned.plan->nodes[i];
-        need.operations += !mm_node_runs_step(node);
-        if (node->kind == MM_NODE_OUT) need.out_bytes += planned.plan->segments[node->dst].bytes;
-        if (node->kind == MM_NODE_IN) need.in_bytes += planned.plan->segments[node->dst].bytes;
-        if (node->kind != MM_NODE_RECOMPUTE) continue;
-        need.recomputed++;
-        need.recomputed_kind[mm_graph_layer(lowered->graph, mm_graph_step(lowered->graph, node->step)->layer)->kind]++;
+    nets_exec_graph graphs[3];
+    suite_need need = {0};
+    int64_t base = 0;
+    for (int i = nets_exec_graphs(s->batch, s->sub_batch ? s->sub_batch : s->batch, graphs) - 1; i >= 0; i--) {
+        nets_lowered *lowered = NULL;
+        mm_planned planned = {0};
+        if (plan(s, &graphs[i], policy, budget, pinned, &base, &lowered, &planned, backend) != MM_OK)
+            fail_msg("%s, %s: %s", nets_net_name(s->net), policy, mm_last_error());
+        add_need(lowered, planned.plan, &need);
+        mm_planned_fini(&planned);
+        nets_lowered_destroy(lowered);
     }
-    mm_planned_fini(&planned);
-    nets_lowered_destroy(lowered);
     nets_backend_close(backend);
     return need;
+}
+
+static mm_status create_exec(suite_run *r) {
+    const suite_net *s = r->s;
+    return nets_exec_create_sub(s->net, s->batch, s->sub_batch ? s->sub_batch : s->batch, r->manager, r->backend,
+                                &SUITE_SGD, &r->exec);
 }
 
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options) {
     *r = (suite_run){.s = s, .backend = suite_backend(s)};
     mm_options own = *options;
     own.device = s->device;
-    if (mm_manager_create(&own, &r->manager) != MM_OK ||
-        nets_exec_create_on(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec) != MM_OK)
+    if (mm_manager_create(&own, &r->manager) != MM_OK || create_exec(r) != MM_OK)
         fail_msg("%s, %s, %lld bytes: %s", nets_net_name(s->net), options->policy, (long long)options->device_bytes,
                  mm_last_error());
     if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());

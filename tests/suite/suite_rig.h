@@ -20,6 +20,7 @@ typedef struct suite_net {
     const char *device; /* to train on */
     nets_net *net;
     int64_t batch;
+    int64_t sub_batch; /* train in sub-batches of so many images; 0 at first: in whole batches */
     bool no_fuse; /* do not fuse layers; false at first */
     float *images;
     int32_t *labels;
@@ -31,7 +32,8 @@ void suite_net_init(suite_net *s, const char *device, const char *name, int64_t 
 void suite_net_init_dropped(suite_net *s, const char *device, int64_t batch);
 void suite_net_fini(suite_net *s);
 
-/* What the policy's plan needs, alone in an arena, when it is given `budget` bytes (0: its minimum). It is proved. */
+/* What the policy's plan needs, alone in an arena, when it is given `budget` bytes (0: its minimum). It is proved. With
+ * sub-batches: the most that a plan of theirs needs, and the sums of what they do. */
 typedef struct suite_need {
     int64_t device_bytes, pinned_bytes;
     int64_t out_bytes, in_bytes;         /* over the link in an iteration */

@@ -124,7 +124,7 @@ static void count_bytes(rig *r) {
     if (d->n_inputs == 2) of[NETS_X2] = of[NETS_DX2] = x;
     count_params(d, of);
     count_saved(d, of);
-    of[NETS_RNG] = 16;
+    of[NETS_RNG] = NETS_RNG_WORDS * (int64_t)sizeof(uint32_t);
     of[NETS_LABELS] = 4 * nets_shape_rows(&d->x[0]);
     of[NETS_LOSS_VALUE] = of[NETS_CORRECT] = 4;
     int64_t forward = nets_op_workspace_bytes(r->op, MM_FORWARD),
