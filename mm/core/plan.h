@@ -274,6 +274,17 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier);
 /* Fills in the derived fields. To be called when all offsets are set. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 
+/* Where a plan is to measure: what `segment` holds right before a node, which must be a step and not the first,
+ * or after all nodes. */
+typedef struct mm_measure_at {
+    int32_t before; /* n_nodes: after all nodes */
+    int32_t segment;
+} mm_measure_at;
+
+/* A copy of a finished plan with measures. The computation waits for each of them. Segments and their places are the
+ * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
+MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_at *at, int n, mm_plan **plan_out);
+
 /* How a node touches a segment. */
 typedef struct mm_touch {
     int32_t segment;

@@ -192,6 +192,58 @@ static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
     return true;
 }
 
+/* Measures of what steps read, bit for bit as it was computed, and of persistent tensors at the end. Returns their number,
+ * `most` at most. */
+static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at *at, int most) {
+    int n = 0;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if (node->kind != MM_NODE_STEP || node->seq == 0) continue;
+        const mm_step_info *step = mm_graph_step(plan->graph, node->step);
+        for (int u = 0; u < step->n_uses && n < most; u++) {
+            const int segment = plan->bindings[node->first_binding + u];
+            if (step->uses[u].access != MM_READ || segment < 0 || !exact[segment]) continue;
+            if (plan->segments[segment].content != MM_CONTENT_RAW || plan->segments[segment].dynamic) continue;
+            if (mm_graph_tensor(plan->graph, step->uses[u].tensor)->dtype == MM_F32)
+                at[n++] = (mm_measure_at){i, segment};
+        }
+    }
+    for (int s = 0; s < mm_graph_persistents(plan->graph) && n < most; s++)
+        if (mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 && exact[s])
+            at[n++] = (mm_measure_at){plan->n_nodes, s};
+    return n;
+}
+
+static void measures_are_added_to_a_right_plan(void **state) {
+    (void)state;
+    enum { MOST = 64 };
+    int added = 0;
+    for (uint64_t seed = 0; seed < GRAPHS; seed++) {
+        world w = world_create(seed, 3 + (int)(seed % 12));
+        bool *exact = calloc((size_t)w.plan->n_segments + 1, sizeof *exact);
+        mm_measure_at at[MOST];
+        mm_plan *plan;
+        const char *why;
+        told ignored = {0};
+        mm_status oracle;
+        assert_int_equal(mm_plan_prove(w.plan, w.facts, &w.limits, exact), MM_OK);
+        const int n = choose_measures(w.plan, exact, at, MOST);
+        assert_int_equal(mm_plan_add_measures(w.plan, at, n, &plan), MM_OK);
+        if (prove(plan, w.facts, &w.limits, &oracle, &why, &ignored) != MM_OK)
+            fail_msg("seed %d: %s", (int)seed, mm_last_error());
+        if (oracle != MM_OK) fail_msg("seed %d: oracle: %s", (int)seed, why);
+        if (!runs_right(plan, w.facts, has_lossy_code(plan))) fail_msg("seed %d goes wrong", (int)seed);
+        assert_int_equal(plan->n_nodes, w.plan->n_nodes + n);
+        assert_true(plan->peak_bytes == w.plan->peak_bytes && plan->extent_bytes == w.plan->extent_bytes);
+        for (int i = 0; i < plan->n_nodes; i++) added += plan->nodes[i].kind == MM_NODE_MEASURE;
+        for (int i = 0; i < w.plan->n_nodes; i++) added -= w.plan->nodes[i].kind == MM_NODE_MEASURE;
+        mm_plan_destroy(plan);
+        free(exact);
+        world_destroy(&w);
+    }
+    assert_true(added > 500);
+}
+
 static void what_check_accepts_computes_the_same_in_every_order(void **state) {
     (void)state;
     int accepted = 0, seen_wrong = 0, refused = 0;
@@ -279,6 +331,7 @@ static void check_and_brute_force_agree_on_every_mutant(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check_accepts_random_right_plans),
+        cmocka_unit_test(measures_are_added_to_a_right_plan),
         cmocka_unit_test(what_check_accepts_computes_the_same_in_every_order),
         cmocka_unit_test(check_and_brute_force_agree_on_every_mutant),
     };
