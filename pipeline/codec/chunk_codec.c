@@ -6,6 +6,7 @@
 
 #include "mm/core/dtype.h"
 #include "mm/core/plan.h"
+#include "pipeline/codec/eb_value.h"
 
 _Static_assert((int)MM_CHUNK_MOST_BYTES == (int)MM_CHUNK_BYTES, "the room that plans leave for a chunk");
 _Static_assert((int)MM_BODY_ALIGN == (int)MM_ALIGN, "as plans align what they add up");
@@ -88,6 +89,33 @@ mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec 
         mm_codec_free(codec);
     return status;
 }
+
+/* ---------------------------------------------------------------- kinds */
+
+/* Rhu et al. (cDMA, HPCA 2018): 2.6 times smaller on average, figure 11; AlexNet, which has the fewest zeros of their nets,
+ * 49.4 %, takes 0.506 and 1/32. */
+const mm_chunk_kind mm_zvc_kind = {.typical_permille = 385, .reserve_permille = 538};
+
+/* "%.9g" of a float reads back as that float. */
+static mm_status take_bound(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]) {
+    char *end;
+    const float bound = strtof(value, &end);
+    if (!*value || *end || !(bound >= MM_EB_LEAST && bound <= MM_EB_MOST))
+        return mm_fail(MM_ERR_INVALID, "codec %s: 'abs=%s': the error bound must be a number from %g to %g",
+                       codec->base.ops->name, value, (double)MM_EB_LEAST, (double)MM_EB_MOST);
+    codec->params.bound = bound;
+    codec->base.flags.reads_bound = false;
+    snprintf(canonical_out, MM_CHUNK_VALUE_CAPACITY, "%.9g", (double)bound);
+    return MM_OK;
+}
+
+/* Jin et al. (PPoPP 2021), table 1: 10.7 to 13.5 times smaller on four nets; half of the least is reserved. */
+const mm_chunk_kind mm_eb_kind = {.formats = (const char *const[]){"", "abs=0.01", NULL},
+                                  .typical_permille = 94,
+                                  .reserve_permille = 187,
+                                  .counts_nonfinite = true,
+                                  .key = "abs",
+                                  .take = take_bound};
 
 /* ---------------------------------------------------------------- sizes */
 

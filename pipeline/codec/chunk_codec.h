@@ -36,23 +36,6 @@ typedef struct mm_chunk_kind {
     mm_status (*take)(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]);
 } mm_chunk_kind;
 
-/* On the host device. Both are called by several threads at once.
- *
- * Encodes n (1 to 1024) floats to `words`, which has room for 2 * MM_CHUNK_ELEMS; all may be written. Returns the code's
- * words if they are fewer than n; else n, and then words[0] to [n - 1] are the elements that decode is to give. */
-typedef int (*mm_chunk_encode_fn)(const mm_chunk_params *params, const float *src, int n, uint32_t *words);
-/* Decodes `count` (< n) words to n floats. False: the code is damaged; dst may have been written. Never reads beyond
- * words[count - 1] or writes beyond dst[n - 1]. */
-typedef bool (*mm_chunk_decode_fn)(const mm_chunk_params *params, const uint32_t *words, int count, int n, float *dst);
-
-/* mm_codec_ops.own of a chunk codec on the host device. */
-typedef struct mm_chunk_host {
-    const mm_chunk_kind *kind;
-    /* Those of the fastest instruction set that this machine has. */
-    mm_chunk_encode_fn (*encode)(void);
-    mm_chunk_decode_fn (*decode)(void);
-} mm_chunk_host;
-
 /* Members of mm_codec_ops. create's: mm_codec_free destroys it. */
 MM_CHECKED mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 const char *mm_chunk_format(const mm_codec_ops *ops, size_t i);
@@ -61,13 +44,6 @@ MM_CHECKED mm_status mm_chunk_map_elems(const mm_codec *codec, const mm_shape *s
 MM_CHECKED mm_status mm_chunk_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 MM_CHECKED mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int64_t *bytes_out);
 MM_CHECKED mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape *shape, mm_body_nominal *nominal_out);
-MM_CHECKED mm_status mm_chunk_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
-                                          const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
-                                          mm_codec_counters *counters);
-MM_CHECKED mm_status mm_chunk_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
-                                          const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
-                                          mm_codec_counters *counters);
-
 /* The mm_codec_ops of a chunk codec on a device; `...`: its flags. own_: its kind, then its kernels there. */
 #define MM_CHUNK_OPS(name_, summary_, device_, own_, scratch_, encode_, decode_, ...)                                  \
     {                                                                                                                  \
@@ -76,8 +52,9 @@ MM_CHECKED mm_status mm_chunk_host_decode(const mm_codec *codec, mm_stream *stre
         .bound = mm_chunk_bound, .body_bound = mm_chunk_body_bound, .body_nominal = mm_chunk_body_nominal,             \
         .scratch = scratch_, .encode = encode_, .decode = decode_,                                                     \
     }
-#define MM_CHUNK_HOST_OPS(name_, summary_, own_, ...)                                                                  \
-    MM_CHUNK_OPS(name_, summary_, "host", own_, mm_codec_no_scratch, mm_chunk_host_encode, mm_chunk_host_decode,       \
-                 __VA_ARGS__)
+/* Every such codec. */
+extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind;
+#define MM_ZVC_SUMMARY "32 elements become a mask of the non-zeros, and these"
+#define MM_EB_SUMMARY  "each value within an error bound, abs=E or set while it runs; what is below it becomes 0"
 
 #endif

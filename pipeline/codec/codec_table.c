@@ -1,30 +1,33 @@
-/* The one table of codecs: a line each, of which every device has one, mm_codec_NAME_DEVICE_ops. Those of a device that
- * needs more than this machine's C library are behind a define of their own, as mm/device/device_table.c has it. */
+/* The one table of codecs: a line each, with the devices that have it: everywhere, or the host alone. Each is one
+ * mm_codec_NAME_DEVICE_ops. Those of a device that needs more than this machine's C library are behind a define of their
+ * own, as mm/device/device_table.c has it. */
 #include "pipeline/codec/codec.h"
 
 /* clang-format off */
-#define CODECS(ON) \
-    ON(raw) \
-    ON(mask) \
-    ON(zfp) \
-    ON(dpr) \
-    ON(mx) \
-    ON(group)
+#define CODECS(EVERYWHERE, HOST_ALONE) \
+    EVERYWHERE(raw) \
+    EVERYWHERE(mask) \
+    EVERYWHERE(zfp) \
+    EVERYWHERE(dpr) \
+    EVERYWHERE(mx) \
+    EVERYWHERE(group) \
+    HOST_ALONE(zvc)
 /* clang-format on */
 
 #define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;
 #define DECLARE_CUDA(name) extern const mm_codec_ops mm_codec_##name##_cuda_ops;
 #define HOST(name)         &mm_codec_##name##_host_ops,
 #define CUDA(name)         &mm_codec_##name##_cuda_ops,
+#define NONE(name)
 
-CODECS(DECLARE_HOST)
+CODECS(DECLARE_HOST, DECLARE_HOST)
 #ifdef MM_CODEC_CUDA
-CODECS(DECLARE_CUDA)
+CODECS(DECLARE_CUDA, NONE)
 #endif
 
-static const mm_codec_ops *const codecs[] = {CODECS(HOST)
+static const mm_codec_ops *const codecs[] = {CODECS(HOST, HOST)
 #ifdef MM_CODEC_CUDA
-                                                 CODECS(CUDA)
+                                                 CODECS(CUDA, NONE)
 #endif
 };
 

@@ -44,6 +44,44 @@ static void there_is_no_codec_for_an_unknown_device(void **state) {
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 
+static void bad_parameters_of_chunk_codecs_are_said_in_a_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *says;
+    } bad[] = {
+        {"zvc:reserve=0", "'reserve=0': must be a whole number from 1 to 100"},
+        {"zvc:reserve=101", "from 1 to 100"},
+        {"zvc:reserve=-1", "from 1 to 100"},
+        {"zvc:reserve=5x", "from 1 to 100"},
+        {"zvc:reserve=", "from 1 to 100"},
+        {"zvc:reserve=99999999999999999999", "from 1 to 100"},
+        {"zvc:sms=0", "from 1 to 65536"},
+        {"zvc:sms=65537", "from 1 to 65536"},
+        {"zvc:reserve=5,reserve=6", "reserve= is given twice"},
+        {"zvc:sms=5:sms=5", "sms= is given twice"},
+        {"zvc:reserve", "unknown parameter 'reserve'; there are reserve= and sms="},
+        {"zvc:abs=1", "unknown parameter 'abs'"},
+        {"zvc:reserve=5,", "unknown parameter ''"},
+        {"zvc:=5", "unknown parameter ''"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        mm_codec *codec = NULL;
+        assert_int_equal(mm_codec_create(bad[i].spec, "host", &codec), MM_ERR_INVALID);
+        assert_null(codec);
+        if (!strstr(mm_last_error(), bad[i].says)) fail_msg("%s: %s", bad[i].spec, mm_last_error());
+        assert_null(strchr(mm_last_error(), '\n'));
+    }
+    mm_codec *codec;
+    assert_int_equal(mm_codec_create("zvc:sms=07:reserve=030", "host", &codec), MM_OK);
+    assert_string_equal(codec->spec, "zvc:reserve=30,sms=7");
+    const mm_shape map = {MM_F32, 2, {10, 100, 1, 1}};
+    mm_body_nominal body;
+    assert_int_equal(mm_codec_body_nominal(codec, &map, &body), MM_OK);
+    assert_int_equal(body.reserve_bytes, 1200);
+    assert_int_equal(body.typical_bytes, 1540);
+    mm_codec_destroy(codec);
+}
+
 static void destroying_nothing_is_legal(void **state) {
     (void)state;
     mm_codec_destroy(NULL);
@@ -54,6 +92,7 @@ int main(void) {
         cmocka_unit_test(names_are_unique_on_a_device_and_the_table_ends),
         cmocka_unit_test(an_unknown_codec_is_not_found_and_the_message_lists_those_there_are),
         cmocka_unit_test(there_is_no_codec_for_an_unknown_device),
+        cmocka_unit_test(bad_parameters_of_chunk_codecs_are_said_in_a_line),
         cmocka_unit_test(destroying_nothing_is_legal),
     };
     static const char *const more[] = {"zfp:rate=2.5",

@@ -117,8 +117,8 @@ static uint8_t memory[5][AREA_BYTES];
 static void check_shifted(rig *r, const char *spec, mm_shape shape, const float *values) {
     mm_codec *host, *cuda;
     int64_t bytes = bytes_of(&shape), code_bytes, on_cuda;
-    assert_int_equal(mm_codec_create(spec, "host", &host), MM_OK);
     assert_int_equal(mm_codec_create(spec, "cuda", &cuda), MM_OK);
+    assert_int_equal(mm_codec_create(spec, "host", &host), MM_OK);
     assert_string_equal(host->spec, cuda->spec);
     assert_int_equal(mm_codec_bound(host, &shape, &code_bytes), MM_OK);
     assert_int_equal(mm_codec_bound(cuda, &shape, &on_cuda), MM_OK);
@@ -200,7 +200,7 @@ static void check_formats(rig *r, mm_shape shape, const float *values) {
         for (size_t f = 0; strcmp(ops->device, "host") == 0 && (format = mm_codec_format(ops, f)); f++) {
             char spec[64];
             snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
-            check(r, spec, shape, values);
+            if (ops->flags.fixed_size) check(r, spec, shape, values);
         }
 }
 

@@ -18,12 +18,16 @@ typedef struct suite_arg {
     const char *spec, *device;
 } suite_arg;
 
-/* A codec, its device with two streams, and for each stream its buffers: all in device memory, which only work on the
- * stream touches, and one in host memory. */
+/* A codec, its device with two streams, and for each stream its buffers, which only work on the stream touches. */
+enum { DEVICE_AREAS = 5, PINNED_AREAS = 3 };
 typedef struct lane {
     mm_stream *stream;
-    uint8_t *src, *dst, *scratch; /* device memory, AREA_BYTES each */
-    uint8_t *host;                /* pinned, AREA_BYTES */
+    void *areas[DEVICE_AREAS + PINNED_AREAS];    /* of AREA_BYTES each */
+    uint8_t *src, *dst, *scratch, *pool, *bound; /* device memory */
+    uint8_t *host, *spill;                       /* pinned, as the records */
+    mm_body_record *records;                     /* of the body before, and of the last one */
+    mm_code_body body;
+    mm_code_inputs inputs;
 } lane;
 
 typedef struct suite {
@@ -47,22 +51,24 @@ enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
 static void lane_init(lane *l, mm_device *device, const char *name) {
     assert_int_equal(mm_stream_create(device, name, 0, &l->stream), MM_OK);
-    void *memory[3], *host;
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(mm_device_reserve(device, MM_MEMORY_DEVICE, AREA_BYTES, &memory[i]), MM_OK);
-    assert_int_equal(mm_device_reserve(device, MM_MEMORY_PINNED, AREA_BYTES, &host), MM_OK);
-    l->src = memory[0];
-    l->dst = memory[1];
-    l->scratch = memory[2];
-    l->host = host;
+    for (int i = 0; i < DEVICE_AREAS + PINNED_AREAS; i++)
+        assert_int_equal(
+            mm_device_reserve(device, i < DEVICE_AREAS ? MM_MEMORY_DEVICE : MM_MEMORY_PINNED, AREA_BYTES, &l->areas[i]),
+            MM_OK);
+    l->src = l->areas[0], l->dst = l->areas[1], l->scratch = l->areas[2], l->pool = l->areas[3], l->bound = l->areas[4];
+    l->host = l->areas[5], l->spill = l->areas[6], l->records = l->areas[7];
+    const float bound = 0.01f;
+    memcpy(l->host, &bound, sizeof bound);
+    assert_int_equal(mm_copy_async(l->stream, l->bound, l->host, sizeof bound, MM_COPY_IN), MM_OK);
+    assert_int_equal(mm_stream_sync(l->stream), MM_OK);
+    l->body = (mm_code_body){.pool = l->pool, .pool_bytes = AREA_BYTES, .record = &l->records[1]};
+    l->inputs = (mm_code_inputs){.body = &l->body, .bound = (const float *)(const void *)l->bound};
 }
 
 static void lane_fini(lane *l, mm_device *device) {
     mm_stream_destroy(l->stream);
-    mm_device_release(device, MM_MEMORY_DEVICE, l->src, AREA_BYTES);
-    mm_device_release(device, MM_MEMORY_DEVICE, l->dst, AREA_BYTES);
-    mm_device_release(device, MM_MEMORY_DEVICE, l->scratch, AREA_BYTES);
-    mm_device_release(device, MM_MEMORY_PINNED, l->host, AREA_BYTES);
+    for (int i = 0; i < DEVICE_AREAS + PINNED_AREAS; i++)
+        mm_device_release(device, i < DEVICE_AREAS ? MM_MEMORY_DEVICE : MM_MEMORY_PINNED, l->areas[i], AREA_BYTES);
 }
 
 static int suite_setup(void **state) {
@@ -70,7 +76,7 @@ static int suite_setup(void **state) {
     suite *s = calloc(1, sizeof *s);
     assert_non_null(s);
     s->arg = arg;
-    assert_int_equal(mm_device_create(arg->device, NULL, &s->device), MM_OK);
+    assert_int_equal(mm_device_create(arg->device, &(mm_device_config){.codec_threads = 2}, &s->device), MM_OK);
     assert_int_equal(mm_codec_create(arg->spec, arg->device, &s->codec), MM_OK);
     void *counters;
     assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_PINNED, sizeof *s->counters, &counters), MM_OK);
@@ -137,8 +143,8 @@ static void enqueue(suite *s, lane *l, direction run, const mm_shape *shape, con
     assert_int_equal(mm_fill_async(l->stream, l->dst, fill, whole), MM_OK);
     uint8_t *dst = l->dst + GUARD_BYTES;
     assert_int_equal((uintptr_t)dst % ALIGNMENT, 0);
-    const mm_code_inputs inputs = {.first = s->first};
-    assert_int_equal(run(s->codec, l->stream, shape, l->src, dst, l->scratch, &inputs, s->counters), MM_OK);
+    l->inputs.first = s->first;
+    assert_int_equal(run(s->codec, l->stream, shape, l->src, dst, l->scratch, &l->inputs, s->counters), MM_OK);
     assert_int_equal(mm_copy_async(l->stream, l->host, l->dst, whole, MM_COPY_OUT), MM_OK);
 }
 
@@ -222,9 +228,9 @@ static void shapes_that_make_no_sense_are_invalid(void **state) {
         int64_t bytes = 77;
         assert_int_equal(mm_codec_bound(s->codec, &bad[i], &bytes), MM_ERR_INVALID);
         assert_int_equal(bytes, 77);
-        assert_int_equal(
-            mm_codec_encode(s->codec, s->lanes[0].stream, &bad[i], s->lanes[0].src, s->lanes[0].dst, NULL, NULL, NULL),
-            MM_ERR_INVALID);
+        assert_int_equal(mm_codec_encode(s->codec, s->lanes[0].stream, &bad[i], s->lanes[0].src, s->lanes[0].dst, NULL,
+                                         &s->lanes[0].inputs, NULL),
+                         MM_ERR_INVALID);
     }
     assert_int_equal(mm_stream_sync(s->lanes[0].stream), MM_OK);
 }
@@ -232,6 +238,7 @@ static void shapes_that_make_no_sense_are_invalid(void **state) {
 static void bounds_grow_with_the_batch_beyond_32_bits(void **state) {
     const suite *s = *state;
     int64_t one = 0, many = 0;
+    if (!s->codec->flags.fixed_size) skip(); /* its maps are below 16 GiB */
     assert_int_equal(mm_codec_bound(s->codec, &(mm_shape){MM_F32, 4, {1, 32, 32, 48}}, &one), MM_OK);
     const int64_t batch = (int64_t)1 << 20; /* 3 * 2^34 elements */
     assert_int_equal(mm_codec_bound(s->codec, &(mm_shape){MM_F32, 4, {batch, 32, 32, 48}}, &many), MM_OK);
@@ -243,7 +250,6 @@ static void encode_writes_every_byte_none_beyond_and_always_the_same(void **stat
     for (int i = 0; i < SHAPES; i++) {
         const int64_t code_bytes = bound_of(s, &shapes[i]), bytes = bytes_of(&shapes[i]);
         if (code_bytes < 0) continue;
-        if (!s->codec->flags.fixed_size) continue;
         uint8_t *src = bytes_new(bytes), *code = bytes_new(code_bytes);
         fill_source(&shapes[i], (uint64_t)i, src);
         run_twice(s, mm_codec_encode, &shapes[i], src, bytes, code_bytes, code);
@@ -273,8 +279,9 @@ static void decode_of_a_codec_without_values_is_unsupported(void **state) {
     suite *s = *state;
     if (s->codec->flags.gives_value) skip();
     lane *l = &s->lanes[0];
-    assert_int_equal(mm_codec_decode(s->codec, l->stream, &shapes[0], l->src, l->dst, l->scratch, NULL, s->counters),
-                     MM_ERR_UNSUPPORTED);
+    assert_int_equal(
+        mm_codec_decode(s->codec, l->stream, &shapes[0], l->src, l->dst, l->scratch, &l->inputs, s->counters),
+        MM_ERR_UNSUPPORTED);
 }
 
 static bool is_positive(mm_dtype dtype, const void *src, int64_t i) {
@@ -307,7 +314,7 @@ static void unsupported_shapes_are_refused_by_encode_too(void **state) {
     for (int i = 0; i < SHAPES; i++)
         if (bound_of(s, &shapes[i]) < 0)
             assert_int_equal(
-                mm_codec_encode(s->codec, l->stream, &shapes[i], l->src, l->dst, l->scratch, NULL, s->counters),
+                mm_codec_encode(s->codec, l->stream, &shapes[i], l->src, l->dst, l->scratch, &l->inputs, s->counters),
                 MM_ERR_UNSUPPORTED);
     assert_int_equal(mm_stream_sync(l->stream), MM_OK);
 }
@@ -386,6 +393,235 @@ static void two_streams_at_once_do_not_disturb_each_other(void **state) {
     }
 }
 
+/* ---------------------------------------------------------------- codes with a body */
+
+static void skip_without_body(const suite *s) {
+    if (s->codec->flags.fixed_size) skip();
+}
+
+static void sizes_of_bodies_are_possible_and_none_of_a_fixed_code(void **state) {
+    const suite *s = *state;
+    const mm_shape large = {MM_F32, 2, {1 << 16, (1 << 16) - 1, 1, 1}},
+                   too_large = {MM_F32, 2, {1 << 16, 1 << 16, 1, 1}};
+    int64_t bound = -1;
+    mm_body_nominal nominal = {-1, -1};
+    for (int i = 0; i < SHAPES; i++) {
+        if (bound_of(s, &shapes[i]) < 0) continue;
+        assert_int_equal(mm_codec_body_bound(s->codec, &shapes[i], &bound), MM_OK);
+        assert_int_equal(mm_codec_body_nominal(s->codec, &shapes[i], &nominal), MM_OK);
+        assert_int_equal(bound, s->codec->flags.fixed_size ? 0 : bytes_of(&shapes[i]));
+        assert_in_range(nominal.typical_bytes, 0, bound);
+        assert_in_range(nominal.reserve_bytes, bound > 0, bound);
+    }
+    skip_without_body(s);
+    assert_int_equal(mm_codec_body_bound(s->codec, &large, &bound), MM_OK);
+    assert_true(bound == bytes_of(&large));
+    assert_int_equal(mm_codec_bound(s->codec, &large, &bound), MM_OK);
+    assert_true(bound > 0 && bound < (int64_t)20 << 20);
+    assert_int_equal(mm_codec_body_bound(s->codec, &too_large, &bound), MM_ERR_UNSUPPORTED);
+    assert_int_equal(mm_codec_body_nominal(s->codec, &too_large, &nominal), MM_ERR_UNSUPPORTED);
+    assert_int_equal(mm_codec_bound(s->codec, &too_large, &bound), MM_ERR_UNSUPPORTED);
+}
+
+/* Where bodies go: the bytes of the pool, and those of the spill behind it. */
+typedef enum body_place { IN_POOL, SPILLING, SPILLED, IN_PINNED_POOL, BODY_PLACES } body_place;
+
+/* Gives the lane a pool, and a spill, with room for a body of at most `bound` bytes from `begin` on, at the ends of their
+ * areas: beyond is memory of others. */
+static void put_body(lane *l, body_place place, int64_t begin, int64_t bound) {
+    const int64_t all = (begin + bound + 255) / 256 * 256, slack = 4096;
+    const int64_t pool = place == SPILLED ? 0 : place == SPILLING ? all / 3 / 4 * 4 : all, spill = all + slack - pool;
+    const bool spills = place == SPILLING || place == SPILLED, pinned = place == IN_PINNED_POOL;
+    assert_true(all + 2 * slack <= AREA_BYTES);
+    memset(l->records, 0, 2 * sizeof *l->records);
+    l->records[0].end = begin > 0 ? begin - 255 : 0;
+    l->body = (mm_code_body){.pool = pool > 0 ? (pinned ? l->spill : l->pool) + (AREA_BYTES - pool) / 256 * 256 : NULL,
+                             .pool_bytes = pool,
+                             .spill = spills ? l->spill + (AREA_BYTES - spill) / 256 * 256 : NULL,
+                             .spill_bytes = spills ? spill : 0,
+                             .pool_pinned = pinned,
+                             .before = begin > 0 ? &l->records[0] : NULL,
+                             .record = &l->records[1]};
+}
+
+typedef struct head_of_code {
+    int64_t begin;
+    uint32_t at[];
+} head_of_code;
+
+static int chunks_of(const mm_shape *shape) { return (int)((bytes_of(shape) + 4095) / 4096); }
+
+/* The body, gathered from where its chunks must lie, and what of it must be in pinned memory. */
+static void gather(lane *l, const mm_shape *shape, const head_of_code *head, uint8_t *out, int64_t *pinned_out) {
+    const mm_code_body *b = &l->body;
+    int64_t pinned = 0;
+    if (b->pool_bytes > 0)
+        assert_int_equal(mm_copy_async(l->stream, l->host, b->pool, b->pool_bytes, MM_COPY_OUT), MM_OK);
+    assert_int_equal(mm_stream_sync(l->stream), MM_OK);
+    for (int i = 0; i < chunks_of(shape); i++) {
+        const int64_t from = 4 * (int64_t)head->at[i], bytes = 4 * (int64_t)head->at[i + 1] - from,
+                      at = head->begin + from;
+        const bool in_pool = at + bytes <= b->pool_bytes;
+        assert_in_range(bytes, 0, 4096);
+        if (bytes == 0) continue;
+        memcpy(out + from, in_pool ? l->host + at : (uint8_t *)b->spill + at - b->pool_bytes + 4096, (size_t)bytes);
+        pinned += in_pool && !b->pool_pinned ? 0 : bytes;
+    }
+    *pinned_out = pinned;
+}
+
+static const mm_shape body_shapes[] = {
+    {MM_F32, 1, {1, 1, 1, 1}},    {MM_F32, 2, {33, 31, 1, 1}},  {MM_F32, 1, {1024, 1, 1, 1}},
+    {MM_F32, 1, {1025, 1, 1, 1}}, {MM_F32, 4, {3, 7, 10, 100}},
+};
+enum { BODY_SHAPES = sizeof body_shapes / sizeof body_shapes[0] };
+
+/* Bits of every kind: infinities, NaNs with payloads, denormals, -0. */
+static void fill_special(const mm_shape *shape, int kind, uint8_t *bytes_out) {
+    static const uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001,
+                                       0xffffffff, 0x80000000, 1,          0x807fffff, 0x7f7fffff};
+    fill_source(shape, (uint64_t)kind, bytes_out);
+    for (int64_t i = 0; kind >= FAMILIES && i < bytes_of(shape) / 4; i += 1 + i % 37)
+        memcpy(bytes_out + 4 * i, &special[i % 10], 4);
+}
+
+/* Encodes and decodes with the body at that place; the head and the body go to `code`. */
+static void check_body(suite *s, const mm_shape *shape, const uint8_t *src, body_place place, int64_t begin,
+                       uint8_t *head, uint8_t *body, uint8_t *back) {
+    lane *l = &s->lanes[0];
+    const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape);
+    int64_t bound = 0, pinned;
+    assert_int_equal(mm_codec_body_bound(s->codec, shape, &bound), MM_OK);
+    put_body(l, place, begin, bound);
+    run_twice(s, mm_codec_encode, shape, src, bytes, head_bytes, head);
+    const head_of_code *const h = (const head_of_code *)(const void *)head;
+    const mm_body_record *const record = &l->records[1];
+    const int64_t body_bytes = 4 * (int64_t)h->at[chunks_of(shape)];
+    assert_int_equal(h->begin, begin);
+    assert_int_equal(h->at[0], 0);
+    assert_in_range(body_bytes, 0, bound);
+    gather(l, shape, h, body, &pinned);
+    assert_int_equal(record->end, begin + body_bytes);
+    assert_int_equal(record->bytes, body_bytes);
+    assert_int_equal(record->spilled, pinned);
+    assert_int_equal(record->all_bytes, 2 * body_bytes);
+    assert_int_equal(record->all_spilled, 2 * pinned);
+    run_twice(s, mm_codec_decode, shape, head, head_bytes, bytes, back);
+    if (s->codec->flags.lossless) assert_memory_equal(back, src, bytes);
+    assert_int_equal(s->counters->damaged_chunks, 0);
+}
+
+static void a_body_is_the_same_wherever_it_lies(void **state) {
+    suite *s = *state;
+    skip_without_body(s);
+    for (int i = 0; i < BODY_SHAPES; i++)
+        for (int kind = i; kind < FAMILIES + 2; kind += i < BODY_SHAPES - 1 ? 1 : 3) {
+            const mm_shape *shape = &body_shapes[i];
+            const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape);
+            uint8_t *src = bytes_new(bytes), *head[2], *body[2], *back[2];
+            for (int j = 0; j < 2; j++)
+                head[j] = bytes_new(head_bytes), body[j] = bytes_new(bytes), back[j] = bytes_new(bytes);
+            fill_special(shape, kind, src);
+            check_body(s, shape, src, IN_POOL, 0, head[0], body[0], back[0]);
+            for (body_place place = IN_POOL; place < BODY_PLACES; place++) {
+                const int64_t begin = place * 512, body_bytes = s->lanes[0].records[1].bytes;
+                check_body(s, shape, src, place, begin, head[1], body[1], back[1]);
+                assert_memory_equal(head[1] + 8, head[0] + 8, head_bytes - 8);
+                assert_memory_equal(back[1], back[0], bytes);
+                if (body_bytes > 0) assert_memory_equal(body[1], body[0], body_bytes);
+            }
+            free(src);
+            for (int j = 0; j < 2; j++) free(head[j]), free(body[j]), free(back[j]);
+        }
+}
+
+static void calls_without_what_a_body_needs_are_invalid(void **state) {
+    suite *s = *state;
+    lane *l = &s->lanes[0];
+    skip_without_body(s);
+    const mm_code_body no_record = {.pool = l->pool, .pool_bytes = AREA_BYTES};
+    const mm_code_inputs bad[] = {{.bound = l->inputs.bound},
+                                  {.bound = l->inputs.bound, .body = &no_record},
+                                  {.body = s->codec->flags.reads_bound ? &l->body : NULL}};
+    const char *const words[] = {"place", "record", s->codec->flags.reads_bound ? "bound" : "place"};
+    for (int i = -1; i < 3; i++) {
+        assert_int_equal(mm_codec_encode(s->codec, l->stream, &shapes[0], l->src, l->dst, l->scratch,
+                                         i < 0 ? NULL : &bad[i], s->counters),
+                         MM_ERR_INVALID);
+        assert_non_null(strstr(mm_last_error(), words[i < 0 ? 0 : i]));
+        if (i != 1)
+            assert_int_equal(mm_codec_decode(s->codec, l->stream, &shapes[0], l->src, l->dst, l->scratch,
+                                             i < 0 ? NULL : &bad[i], s->counters),
+                             MM_ERR_INVALID);
+    }
+    assert_int_equal(mm_stream_sync(l->stream), MM_OK);
+}
+
+static void the_host_says_that_a_body_has_no_room(void **state) {
+    suite *s = *state;
+    lane *l = &s->lanes[0];
+    skip_without_body(s);
+    if (strcmp(s->arg->device, "host") != 0) skip(); /* the caller has to make sure */
+    codec_data_fill((float *)(void *)l->src, bytes_of(&shapes[0]) / 4, FAMILY_UNIFORM, 1);
+    for (int spill = 0; spill < 2; spill++) {
+        l->body = (mm_code_body){.pool = l->pool, .pool_bytes = 256, .record = &l->records[1]};
+        if (spill) l->body.spill = l->spill, l->body.spill_bytes = 4096 + 256;
+        assert_int_equal(
+            mm_codec_encode(s->codec, l->stream, &shapes[0], l->src, l->dst, l->scratch, &l->inputs, s->counters),
+            MM_OK);
+        assert_int_equal(mm_stream_sync(l->stream), MM_ERR_INVALID);
+        assert_non_null(strstr(mm_last_error(), "outside its pool"));
+        mm_stream_reset(l->stream);
+    }
+}
+
+/* Decodes a head that is damaged: an error on the host, and a count on other devices. */
+static void check_damaged(suite *s, const mm_shape *shape, const uint8_t *head, int64_t head_bytes) {
+    lane *l = &s->lanes[0];
+    const int64_t before = s->counters->damaged_chunks;
+    memcpy(l->host, head, (size_t)head_bytes);
+    assert_int_equal(mm_copy_async(l->stream, l->src, l->host, head_bytes, MM_COPY_IN), MM_OK);
+    assert_int_equal(mm_codec_decode(s->codec, l->stream, shape, l->src, l->dst, l->scratch, &l->inputs, s->counters),
+                     MM_OK);
+    const bool on_host = strcmp(s->arg->device, "host") == 0;
+    assert_int_equal(mm_stream_sync(l->stream), on_host ? MM_ERR_FORMAT : MM_OK);
+    if (on_host)
+        mm_stream_reset(l->stream);
+    else
+        assert_true(s->counters->damaged_chunks > before);
+}
+
+static void damaged_heads_are_found(void **state) {
+    suite *s = *state;
+    skip_without_body(s);
+    const mm_shape *shape = &body_shapes[BODY_SHAPES - 1];
+    const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape);
+    const int last = chunks_of(shape);
+    uint8_t *src = bytes_new(bytes), *head = bytes_new(head_bytes), *body = bytes_new(bytes), *back = bytes_new(bytes);
+    fill_source(shape, FAMILY_RELU, src);
+    for (body_place place = IN_POOL; place < BODY_PLACES; place++) {
+        check_body(s, shape, src, place, 256, head, body, back);
+        head_of_code *const h = (head_of_code *)(void *)head;
+        static const int64_t begins[] = {-256,      4, 257, INT64_MIN, INT64_MAX, INT64_MAX - 255, (int64_t)1 << 40,
+                                         AREA_BYTES};
+        for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+            h->begin = begins[i];
+            check_damaged(s, shape, head, head_bytes);
+        }
+        h->begin = 256;
+        for (int i = 0; i <= last; i += last / 4) {
+            const uint32_t was = h->at[i],
+                           bad[] = {UINT32_MAX, was + 1025, 0x80000000, was - 1 - h->at[i > 0 ? i - 1 : i]};
+            for (int j = 0; j < (i > 0 && i < last ? 3 : 4); j++) {
+                h->at[i] = bad[j];
+                check_damaged(s, shape, head, head_bytes);
+            }
+            h->at[i] = was;
+        }
+    }
+    free(src), free(head), free(body), free(back);
+}
+
 static void no_such_hardware(void **state) {
     (void)state;
     skip();
@@ -415,6 +651,11 @@ int codec_suite_run(const char *spec, const char *device_name) {
         CASE(unsupported_shapes_are_refused_by_encode_too),
         CASE(pieces_are_byte_ranges_of_the_whole),
         CASE(two_streams_at_once_do_not_disturb_each_other),
+        CASE(sizes_of_bodies_are_possible_and_none_of_a_fixed_code),
+        CASE(a_body_is_the_same_wherever_it_lies),
+        CASE(calls_without_what_a_body_needs_are_invalid),
+        CASE(the_host_says_that_a_body_has_no_room),
+        CASE(damaged_heads_are_found),
     };
 #undef CASE
     const bool run = answers(device_name);

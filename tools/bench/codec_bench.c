@@ -1,6 +1,7 @@
 /* How fast a device's codecs are, beside its own copy measured in the same rounds; on the host, beside libzfp too.
  *
- *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--codecs SPEC,SPEC] [--jobs N] [--rounds N] [--json FILE]
+ *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--codecs SPEC,SPEC] [--zeros PERCENT] [--jobs N] [--rounds N]
+ *                  [--json FILE]
  *
  * A line for each codec and direction: the tensor's bytes a second in the slowest round, the median one and the 95th
  * percentile, and the median's ratio to that of a copy inside the device's memory (which reads and writes all of them;
@@ -63,6 +64,7 @@ typedef struct entry {
 
 typedef struct bench {
     const char *device_name, *shape_text, *codecs, *json;
+    int64_t zeros; /* percent of the map, at random places, the rest dense; -1: as a ReLU leaves it, in waves */
     const mm_device_ops *all_of; /* the kind of device all of whose codecs are measured, too; NULL: none */
     arg_texts specs;             /* of `codecs` */
     int64_t jobs, rounds;
@@ -71,7 +73,10 @@ typedef struct bench {
     int64_t bytes;
     mm_device *device;
     mm_stream *stream;
-    void *src[2], *dst, *code;
+    void *src[2], *dst, *code, *scratch;
+    int64_t scratch_bytes;
+    mm_code_body body; /* of codes that have one */
+    mm_code_inputs inputs;
     entry entries[MAX_ENTRIES]; /* the first is the copy */
     int n_entries;
 } bench;
@@ -101,8 +106,9 @@ static mm_status enqueue(const bench *b, const entry *e) {
     const mm_shape *shape = &b->shapes[e->channels_first];
     if (!e->codec) return mm_copy_async(b->stream, b->dst, b->src[0], b->bytes, MM_COPY_DEVICE);
     if (e->encode)
-        return mm_codec_encode(e->codec, b->stream, shape, b->src[e->channels_first], b->code, NULL, NULL, NULL);
-    return mm_codec_decode(e->codec, b->stream, shape, b->code, b->dst, NULL, NULL, NULL);
+        return mm_codec_encode(e->codec, b->stream, shape, b->src[e->channels_first], b->code, b->scratch, &b->inputs,
+                               NULL);
+    return mm_codec_decode(e->codec, b->stream, shape, b->code, b->dst, b->scratch, &b->inputs, NULL);
 }
 
 static mm_status run_entry(const bench *b, const entry *e) {
@@ -190,6 +196,7 @@ static void make_values(const bench *b, bool channels_first, int64_t from, int64
     for (int64_t i = 0, at = from; i < count; i++, at++) {
         const int64_t inner = at % d[3], middle = at / d[3] % d[2], outer = at / d[3] / d[2] % d[1];
         out[i] = channels_first ? value_of(inner, middle, outer, random) : value_of(middle, outer, inner, random);
+        if (b->zeros >= 0) out[i] = (int64_t)(*random >> 8) % 100 < b->zeros ? 0 : out[i] + 0.03f;
     }
 }
 
@@ -246,6 +253,8 @@ static mm_status add_codec(bench *b, const char *spec) {
         e->channels_first = channels_first;
     }
     MM_TRY(mm_codec_bound(codec, &b->shapes[channels_first], &code_bytes));
+    const int64_t scratch_bytes = mm_codec_scratch(codec, &b->shapes[channels_first]);
+    if (scratch_bytes > b->scratch_bytes) b->scratch_bytes = scratch_bytes;
     if (code_bytes > b->bytes) return mm_fail(MM_ERR_INVALID, "codes of %s are larger than the tensor", codec->spec);
     if (strcmp(codec->ops->name, "zfp") != 0 || strstr(codec->spec, "dims=") || !b->on_cpu) return MM_OK;
     MM_TRY(add_libzfp(b, codec, channels_first, code_bytes, peers));
@@ -284,6 +293,23 @@ static mm_status parse_shape(bench *b) {
     return MM_OK;
 }
 
+/* A pool with room for the largest body, and the error bound of a codec that reads one: a percent of the largest value. */
+static mm_status init_inputs(bench *b) {
+    const float bound = 0.01f;
+    void *record, *on_device;
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, &b->body.pool));
+    b->body.pool_bytes = b->bytes;
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_PINNED, sizeof *b->body.record, &record));
+    b->body.record = record;
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, sizeof bound, &on_device));
+    b->inputs = (mm_code_inputs){.body = &b->body, .bound = on_device};
+    memcpy(record, &bound, sizeof bound);
+    MM_TRY(mm_copy_async(b->stream, on_device, record, sizeof bound, MM_COPY_IN));
+    MM_TRY(mm_stream_sync(b->stream));
+    memset(record, 0, sizeof *b->body.record);
+    return MM_OK;
+}
+
 static mm_status bench_init(bench *b) {
     MM_TRY(parse_shape(b));
     MM_TRY(args_split("--codecs", b->codecs, &b->specs));
@@ -292,9 +318,11 @@ static mm_status bench_init(bench *b) {
     MM_TRY(mm_stream_create(b->device, "codec", 0, &b->stream));
     void **const memory[] = {&b->src[0], &b->src[1], &b->dst, &b->code};
     for (int i = 0; i < 4; i++) MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, memory[i]));
+    MM_TRY(init_inputs(b));
     add(b, "copy", "");
     MM_TRY(add_all(b));
     for (int i = 0; i < b->specs.n; i++) MM_TRY(add_codec(b, b->specs.text[i]));
+    if (b->scratch_bytes > 0) MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->scratch_bytes, &b->scratch));
     MM_TRY(fill(b, false));
     return fill(b, true);
 }
@@ -314,6 +342,11 @@ static void bench_fini(bench *b) {
     void *const memory[] = {b->src[0], b->src[1], b->dst, b->code};
     for (int i = 0; i < 4; i++)
         if (memory[i]) mm_device_release(b->device, MM_MEMORY_DEVICE, memory[i], b->bytes);
+    if (b->scratch) mm_device_release(b->device, MM_MEMORY_DEVICE, b->scratch, b->scratch_bytes);
+    if (b->body.pool) mm_device_release(b->device, MM_MEMORY_DEVICE, b->body.pool, b->bytes);
+    if (b->body.record) mm_device_release(b->device, MM_MEMORY_PINNED, b->body.record, sizeof *b->body.record);
+    if (b->inputs.bound)
+        mm_device_release(b->device, MM_MEMORY_DEVICE, (void *)b->inputs.bound, sizeof *b->inputs.bound);
     mm_device_destroy(b->device);
 }
 
@@ -337,12 +370,13 @@ static mm_status settle(bench *b) {
 }
 
 int main(int argc, char **argv) {
-    static bench b = {.device_name = "host", .rounds = 15};
+    static bench b = {.device_name = "host", .rounds = 15, .zeros = -1};
     bool help = false;
     const arg table[] = {
         {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--shape", "NxHxWxC", "the tensor (128x32x32x64, 128x64x64x128 on cuda)", ARG_TEXT, &b.shape_text, 0, 0},
         {"--codecs", "SPECS", "separated by commas (all that there are goals for)", ARG_TEXT, &b.codecs, 0, 0},
+        {"--zeros", "PERCENT", "of the map, at random places (half of it, in waves)", ARG_COUNT, &b.zeros, 0, 100},
         {"--jobs", "N", "enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},
         {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
