@@ -12,7 +12,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "codes are little-endian: here as words are in memory");
 
-enum { TASK_CHUNKS = 16 };
+enum { TASK_CHUNKS = 8 };
 
 typedef struct chunk_job {
     const mm_codec *codec; /* lives as long as jobs run */
