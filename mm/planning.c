@@ -63,9 +63,9 @@ static void drop_plan(mm_planned *planned) {
     mm_plan_destroy(planned->plan);
 }
 
-/* Of what its codecs read on the device; 0: none reads any. */
+/* Of what its codecs read on the device; 0: none reads any. The facts may have more codecs, from a file. */
 static int64_t block_bytes(const mm_planned *planned, const mm_graph *graph) {
-    for (int c = 0; c < planned->facts->n_codecs; c++) {
+    for (int c = 0; c < MM_MAX_CODECS && planned->codecs[c]; c++) {
         const mm_codec_flags *flags = &planned->codecs[c]->flags;
         if (flags->reads_iteration || flags->reads_bound) return mm_code_block_bytes(graph);
     }
