@@ -34,7 +34,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
     snprintf(r->device, sizeof r->device, "%s", device);
     snprintf(r->fuse, sizeof r->fuse, "%s", b->target.fuse);
-    r->batch = batch;
+    r->batch = r->sub_batch = batch;
     r->workspace_limit_bytes = b->target.workspace_bytes;
     r->asked_bytes = r->budget_bytes = budget;
     return r;

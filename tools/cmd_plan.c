@@ -13,7 +13,7 @@
 
 typedef struct plan_command {
     const char *net, *policy_list, *facts, *json, *svg;
-    int64_t batch, budget_bytes, pinned_bytes;
+    int64_t batch, sub_batch, budget_bytes, pinned_bytes;
     target target;
     bool help, explain, chart, max_batch;
     /* made */
@@ -33,13 +33,14 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .target = c->target,
                        .facts = c->facts ? &c->source : NULL,
                        .batch = c->batch,
+                       .sub_batch = c->sub_batch > 0 ? c->sub_batch : c->batch,
                        .budget_bytes = c->budget_bytes,
                        .pinned_bytes = c->pinned_bytes,
                        .searched = c->max_batch};
     if (c->max_batch) {
         MM_TRY(
             max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->pinned_bytes, one->facts, &one->found));
-        one->batch = one->found.batch > 0 ? one->found.batch : 1;
+        one->batch = one->sub_batch = one->found.batch > 0 ? one->found.batch : 1;
     }
     MM_TRY(plan_case_init(one, c->network, policy));
     c->n_cases++;
@@ -141,12 +142,24 @@ static mm_status open_facts(plan_command *c, const char *path) {
     return mm_fail(MM_ERR_INVALID, "--facts %s: of one batch, cannot go with --max-batch; a machine's rates can", path);
 }
 
+static mm_status check_sub_batch(const plan_command *c) {
+    if (c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
+    if (c->facts && !c->source.is_machine)
+        return mm_fail(MM_ERR_INVALID,
+                       "--facts %s: are of whole batches; they cannot go with --sub-batch, a machine's rates can",
+                       c->facts);
+    if (c->sub_batch <= c->batch) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--sub-batch %lld: must be from 1 to the batch, %lld", (long long)c->sub_batch,
+                   (long long)c->batch);
+}
+
 static mm_status check(plan_command *c) {
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
+    if (c->sub_batch > 0) MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--facts", c->facts, FILE_READ},
@@ -163,8 +176,8 @@ static mm_status advise(const plan_command *c) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
-    return requirement_advise(c->network, c->batch, &c->target, c->budget_bytes, c->pinned_bytes,
-                              c->facts ? &c->source : NULL);
+    return requirement_advise(c->network, requirement_last(c->batch, c->sub_batch), &c->target, c->budget_bytes,
+                              c->pinned_bytes, c->facts ? &c->source : NULL);
 }
 
 static mm_status run_plan(plan_command *c) {
@@ -203,6 +216,8 @@ int cmd_plan(int argc, char **argv) {
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
+        {"--sub-batch", "N", "compute so many of them at a time (all): the plan of the pass that needs most", ARG_COUNT,
+         &c.sub_batch, 1, BATCH_MAX},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},

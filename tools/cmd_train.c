@@ -121,8 +121,8 @@ static mm_status open_log(train *t) {
 /* A budget, if one is given, that is too small for the policy may do for another. */
 static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
-    return requirement_advise(t->network, t->batch, &t->target, s->config.budget_bytes, s->pinned_most_bytes,
-                              s->config.facts);
+    return requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target, s->config.budget_bytes,
+                              s->pinned_most_bytes, s->config.facts);
 }
 
 static mm_status run_train(train *t, row *r) {
@@ -191,6 +191,8 @@ int cmd_train(int argc, char **argv) {
          &t.data, 0, 0},
         {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t.test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
+        {"--sub-batch", "N", "compute so many of them at a time, and add up their gradients (all)", ARG_COUNT,
+         &t.sub_batch, 1, 1 << 20},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},
         TARGET_ARGS(&t.target),

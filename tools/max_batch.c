@@ -15,7 +15,7 @@ typedef struct search {
 
 static mm_status probe(search *s, int64_t batch) {
     requirement r;
-    MM_TRY(requirement_init(&r, s->net, batch, NETS_TRAIN, s->target, s->policy, 0, s->facts));
+    MM_TRY(requirement_init(&r, s->net, requirement_whole(batch), NETS_TRAIN, s->target, s->policy, 0, s->facts));
     mm_status status = requirement_limit_pinned(&r, s->pinned_bytes);
     /* In the budget, what pinned memory has no room for may lie on the device. */
     if (status == MM_OK && r.planned.plan->pinned_bytes > s->pinned_bytes)

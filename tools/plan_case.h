@@ -14,12 +14,14 @@ typedef struct plan_case {
     const char *net;           /* as the user named it */
     const facts_source *facts; /* borrowed; NULL: no times */
     target target;
-    int64_t batch, budget_bytes; /* budget 0: no limit */
-    int64_t pinned_bytes;        /* INT64_MAX: no limit */
-    bool searched;               /* `batch` is found.batch, the largest that fits; 1 if none fits */
+    int64_t batch, sub_batch; /* sub_batch: images of a pass (nets_exec_create_sub); the batch: whole batches */
+    int64_t budget_bytes;     /* 0: no limit */
+    int64_t pinned_bytes;     /* INT64_MAX: no limit */
+    bool searched;            /* `batch` is found.batch, the largest that fits; 1 if none fits */
     max_batch found;
     /* set by plan_case_init */
-    requirement r;
+    requirement r;        /* of the batch; with sub-batches, of the pass whose plan needs the most */
+    int64_t iteration_ns; /* with facts; of all passes */
     int64_t staged_bytes; /* bytes of the plan for staging the next batch; minimum_bytes is without */
     mm_simulation sim;    /* with facts; valid if `untimed` is NULL */
     const char *untimed;  /* an operation that the facts have no time of; NULL: none */

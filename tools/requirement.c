@@ -27,10 +27,10 @@ static mm_status add_times(const void *ctx, const mm_graph *graph, mm_facts *fac
     return MM_OK;
 }
 
-static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
+static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode, const target *target,
                       const char *policy_spec, int64_t base_bytes, const facts_source *facts) {
     MM_TRY(mm_policy_parse(policy_spec, &r->policy));
-    MM_TRY(nets_lower(net, target->backend, batch, mode, target->optimizer.id, &r->lowered));
+    MM_TRY(nets_lower_pass(net, target->backend, graph.batch, mode, graph.pass, target->optimizer.id, &r->lowered));
     mm_status gathered = mm_planned_init(&r->planned, &r->policy, r->lowered->graph, target->device);
     if (gathered != MM_OK) return mm_fail_in(gathered, "policy %s", policy_spec);
     const times known = {facts, target};
@@ -45,10 +45,10 @@ static mm_status make(requirement *r, const nets_net *net, int64_t batch, nets_m
     return MM_OK;
 }
 
-mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode, const target *target,
-                           const char *policy, int64_t base_bytes, const facts_source *facts) {
+mm_status requirement_init(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode,
+                           const target *target, const char *policy, int64_t base_bytes, const facts_source *facts) {
     memset(r, 0, sizeof *r);
-    mm_status status = make(r, net, batch, mode, target, policy, base_bytes, facts);
+    mm_status status = make(r, net, graph, mode, target, policy, base_bytes, facts);
     if (status != MM_OK) requirement_fini(r);
     return status;
 }
@@ -77,13 +77,14 @@ mm_status requirement_refuse(int64_t minimum_bytes, const char *holder, int64_t 
                    MM_SIZE_TOLD(free->device_bytes));
 }
 
-mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
+mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target, int64_t device_bytes,
                              int64_t pinned_bytes, const facts_source *facts) {
     const times known = {facts, target};
     requirement r = {0};
     mm_failure refusal;
     mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
-    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &r.lowered);
+    mm_status status =
+        nets_lower_pass(net, target->backend, graph.batch, NETS_TRAIN, graph.pass, target->optimizer.id, &r.lowered);
     mm_status refused = mm_failure_tell(&refusal);
     if (status == MM_OK) {
         const mm_refused who = {.graph = r.lowered->graph,

@@ -3,7 +3,7 @@
 #define TOOLS_REQUIREMENT_H
 
 #include "mm/planning.h"
-#include "nets/lower.h"
+#include "nets/exec.h"
 #include "tools/facts_source.h"
 #include "tools/target.h"
 
@@ -27,9 +27,16 @@ MM_CHECKED mm_status requirement_refuse(int64_t minimum_bytes, const char *holde
 
 /* Lowers the net and plans, with the lowest peak that the policy can reach. base_bytes 0: bytes of the graph's own
  * persistent tensors. facts: times to plan by, or NULL. The net must outlive the requirement. */
-MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, int64_t batch, nets_mode mode,
+MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, nets_exec_graph graph, nets_mode mode,
                                       const target *target, const char *policy, int64_t base_bytes,
                                       const facts_source *facts);
+/* A graph of whole batches; the graph that ends a training in sub-batches (0: in whole batches), which has the most
+ * persistent tensors. */
+static inline nets_exec_graph requirement_whole(int64_t batch) { return (nets_exec_graph){.batch = batch}; }
+static inline nets_exec_graph requirement_last(int64_t batch, int64_t sub_batch) {
+    nets_exec_graph graphs[3];
+    return graphs[nets_exec_graphs(batch, sub_batch ? sub_batch : batch, graphs) - 1];
+}
 /* Plans anew within these limits; if no plan fits, with the lowest peak within the pinned memory. staged_bytes: size
  * of a staging buffer beside the persistent tensors (target_staged_bytes), or 0. */
 MM_CHECKED mm_status requirement_limit(requirement *r, int64_t device_bytes, int64_t pinned_bytes,
@@ -41,8 +48,8 @@ MM_CHECKED mm_status requirement_limit_pinned(requirement *r, int64_t pinned_byt
 
 /* Adds advice to the refusal in mm_last_error (mm_advise), and returns MM_ERR_INFEASIBLE. facts: the times that were
  * planned by, or NULL. */
-MM_CHECKED mm_status requirement_advise(const nets_net *net, int64_t batch, const target *target, int64_t device_bytes,
-                                        int64_t pinned_bytes, const facts_source *facts);
+MM_CHECKED mm_status requirement_advise(const nets_net *net, nets_exec_graph graph, const target *target,
+                                        int64_t device_bytes, int64_t pinned_bytes, const facts_source *facts);
 
 /* The most pinned memory that a plan gets if the user sets no limit: half of the machine's free memory (chosen, so that
  * the rest of the system keeps the other half). 0: not known. */

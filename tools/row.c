@@ -234,13 +234,15 @@ static bool is_lossy(const row *r) {
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
-        "{ss sI ss ss ss si sI ss ss sb sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so so "
+        "{ss sI sI ss ss ss si sI ss ss sb sI ss sI sI sI sI sI sI sI sf sf sf so so sb sb so sf sf so so so so so so "
+        "so "
         "sI "
         "sI "
         "sI so so so sI sI sI ss}",
-        "net", r->net, "batch", (json_int_t)r->batch, "device", r->device, "precision", r->precision, "fuse", r->fuse,
-        "threads", r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
-        "policy_effective", r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
+        "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "device", r->device,
+        "precision", r->precision, "fuse", r->fuse, "threads", r->threads, "workspace_limit_bytes",
+        (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
+        r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
         (json_int_t)r->ladder_steps, "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes",
         (json_int_t)r->peak_bytes, "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes",
         (json_int_t)r->minimum_bytes, "staged_bytes", (json_int_t)r->staged_bytes, "outside_bytes",

@@ -16,9 +16,9 @@ typedef struct row {
         *policy_now; /* the policy at the end, if it is a substitute or was switched to; else NULL. Borrowed from the
                                session's texts */
     bool lossy;      /* a policy that it is switched to is lossy */
-    int64_t ladder_steps; /* substitutions because memory was short */
-    int threads;          /* CPU threads that it computed on; 0: on another device */
-    int64_t batch;
+    int64_t ladder_steps;          /* substitutions because memory was short */
+    int threads;                   /* CPU threads that it computed on; 0: on another device */
+    int64_t batch, sub_batch;      /* sub_batch: images of a pass; the batch, unless it is trained on in sub-batches */
     int64_t workspace_limit_bytes; /* of one convolution; 0: the device's default */
     int64_t asked_bytes;           /* the budget that the user set; 0: what the policy needs */
     int64_t budget_bytes;

@@ -69,6 +69,29 @@ static void say(void *ctx, mm_log_level level, const char *message) {
     fprintf(stderr, "%smm: %s\n", isatty(fileno(stderr)) ? "\r\033[K" : "", message);
 }
 
+/* A batch that is smaller than a sub-batch is trained on as a whole. */
+static int64_t sub_batch_of(const session *s, int64_t batch) {
+    return s->config.sub_batch > 0 && s->config.sub_batch < batch ? s->config.sub_batch : batch;
+}
+
+static mm_status create_exec(session *s, const graph_wanted *wanted) {
+    const session_config *c = &s->config;
+    if (wanted->mode == NETS_TRAIN)
+        return nets_exec_create_sub(c->net, wanted->batch, sub_batch_of(s, wanted->batch), s->manager,
+                                    c->target.backend, &c->target.optimizer, wanted->exec);
+    return nets_exec_create_on(c->net, wanted->batch, wanted->mode, s->manager, c->target.backend, &c->target.optimizer,
+                               wanted->exec);
+}
+
+/* The graph that updates the weights comes first: it has all persistent tensors of the others. */
+static mm_status raise_memory(session *s, const graph_wanted *wanted, int64_t *base) {
+    nets_exec_graph graphs[3] = {{.batch = wanted->batch}};
+    int n = 1;
+    if (wanted->mode == NETS_TRAIN) n = nets_exec_graphs(wanted->batch, sub_batch_of(s, wanted->batch), graphs);
+    for (int i = n - 1; i >= 0; i--) MM_TRY(session_memory_raise(s, graphs[i], wanted->mode, base));
+    return MM_OK;
+}
+
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
     mm_options options = {.device = c->target.device,
@@ -92,8 +115,7 @@ static mm_status open_manager(session *s) {
     int n = list_graphs(s, wanted);
     for (int g = 0; g < n; g++) {
         MM_TRY(session_go_on(s));
-        MM_TRY(nets_exec_create_on(c->net, wanted[g].batch, wanted[g].mode, s->manager, c->target.backend,
-                                   &c->target.optimizer, wanted[g].exec));
+        MM_TRY(create_exec(s, &wanted[g]));
     }
     MM_TRY(session_memory_stage(s));
     return nets_exec_init(s->train, c->seed);
@@ -104,12 +126,12 @@ static mm_status open_manager(session *s) {
 static mm_status init(session *s) {
     int64_t base = 0;
     session_memory_begin(s);
-    MM_TRY(session_memory_raise(s, s->config.batch, NETS_TRAIN, &base));
+    MM_TRY(raise_memory(s, &(graph_wanted){.batch = s->config.batch, .mode = NETS_TRAIN}, &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
     graph_wanted wanted[4];
     int n = list_graphs(s, wanted);
-    for (int g = 1; g < n; g++) MM_TRY(session_memory_raise(s, wanted[g].batch, wanted[g].mode, &base));
+    for (int g = 1; g < n; g++) MM_TRY(raise_memory(s, &wanted[g], &base));
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
     MM_TRY(session_memory_default(s));
@@ -205,7 +227,9 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
-    MM_TRY(mm_iteration_number_set(s->manager, s->iteration)); /* evaluations are not counted */
+    /* Of the first pass; evaluations are not counted. */
+    const int64_t passes = (s->config.batch + sub_batch_of(s, s->config.batch) - 1) / sub_batch_of(s, s->config.batch);
+    MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
     int64_t host = host_ns(s, exec);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
@@ -374,6 +398,7 @@ void session_name_row(const session *s, row *r) {
     if (mm_policy_codecs(r->policy, specs, &n_codecs) == MM_OK && n_codecs > 0)
         copy_text(r->codec, sizeof r->codec, specs[0]);
     r->batch = s->config.batch;
+    r->sub_batch = sub_batch_of(s, s->config.batch);
     r->workspace_limit_bytes = s->config.target.workspace_bytes;
     r->budget_bytes = s->config.budget_bytes;
     r->minimum_bytes = s->minimum_bytes;

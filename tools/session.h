@@ -20,6 +20,7 @@ typedef struct session_config {
     const char *data;
     const char *test_data; /* to evaluate on; NULL: the test set of `data` */
     int64_t batch;
+    int64_t sub_batch;    /* train in sub-batches of so many images (nets_exec_create_sub); 0: in whole batches */
     target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */
     int64_t pinned_bytes; /* 0: what the policies need, at most half of the free memory */

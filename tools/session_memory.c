@@ -39,20 +39,21 @@ static mm_status make_room(session *s) {
 }
 
 /* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. */
-static mm_status require(const session *s, int64_t batch, nets_mode mode, int p, int64_t base_bytes, requirement *r) {
+static mm_status require(const session *s, nets_exec_graph graph, nets_mode mode, int p, int64_t base_bytes,
+                         requirement *r) {
     const session_config *c = &s->config;
     const char *policy = c->policies.text[p];
-    mm_status status = requirement_init(r, c->net, batch, mode, &c->target, policy, base_bytes, c->facts);
+    mm_status status = requirement_init(r, c->net, graph, mode, &c->target, policy, base_bytes, c->facts);
     if (!c->facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
-    return requirement_init(r, c->net, batch, mode, &c->target, policy, base_bytes, NULL);
+    return requirement_init(r, c->net, graph, mode, &c->target, policy, base_bytes, NULL);
 }
 
-mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes) {
+mm_status session_memory_raise(session *s, nets_exec_graph graph, nets_mode mode, int64_t *base_bytes) {
     MM_TRY(make_room(s));
     for (int p = 0; p < s->config.policies.n; p++) {
         requirement *r = &s->requirements[s->n_requirements];
         MM_TRY(session_go_on(s));
-        MM_TRY(require(s, batch, mode, p, *base_bytes, r));
+        MM_TRY(require(s, graph, mode, p, *base_bytes, r));
         s->n_requirements++;
         *base_bytes = r->base_bytes;
         MM_TRY(raise_by(s, p, r));
@@ -106,7 +107,8 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
 
 void session_memory_begin(session *s) {
     s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
-    s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net, s->config.batch);
+    s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net,
+                                          s->config.sub_batch > 0 ? s->config.sub_batch : s->config.batch);
 }
 
 /* Where the device knows what others have, that is not the ladder's affair. */

@@ -13,7 +13,7 @@ void session_memory_begin(session *s);
 
 /* Raises the minimum of each policy to that of the plans of one more graph. *base_bytes: bytes of the persistent
  * tensors of all graphs; 0: not known, and set to those of this graph. */
-MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, nets_mode mode, int64_t *base_bytes);
+MM_CHECKED mm_status session_memory_raise(session *s, nets_exec_graph graph, nets_mode mode, int64_t *base_bytes);
 
 /* Finds the pinned memory that all policies need in the budget; the manager gets just that. MM_ERR_INFEASIBLE: there is
  * not so much. */

@@ -19,7 +19,7 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *facts, *issue;
-    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
+    int64_t batch, sub_batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     const char *lr_schedule;
     double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
     target target;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,29 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
+/* Batch norms see less of the batch, which other training loops of this kind leave their users to find out. */
+static void tell_of_batch_norms(const train *t) {
+    int layer = 0;
+    while (layer < nets_net_layers(t->network) && nets_net_layer(t->network, layer)->op != NETS_BATCH_NORM) layer++;
+    if (layer < nets_net_layers(t->network))
+        fprintf(stderr,
+                "mm train: --sub-batch %lld: the batch norms of %s normalise %lld images at a time, not the batch of "
+                "%lld\n",
+                (long long)t->sub_batch, nets_net_name(t->network), (long long)t->sub_batch, (long long)t->batch);
+}
+
+static mm_status check_sub_batch(const train *t) {
+    if (t->sub_batch == 0 || t->sub_batch == t->batch) return MM_OK;
+    if (t->sub_batch > t->batch)
+        return train_read_of_state(t, "--sub-batch",
+                                   mm_fail(MM_ERR_INVALID, "--sub-batch %lld: must be from 1 to the batch, %lld",
+                                           (long long)t->sub_batch, (long long)t->batch));
+    if (t->facts)
+        return mm_fail(MM_ERR_INVALID, "--facts %s: are of whole batches; they cannot go with --sub-batch", t->facts);
+    tell_of_batch_norms(t);
+    return MM_OK;
+}
+
 static mm_status open_facts(train *t) {
     if (!t->facts) return MM_OK;
     MM_TRY(facts_source_open(t->facts, &t->source));
@@ -144,12 +168,14 @@ mm_status train_configure(train *t, session_config *config) {
         MM_TRY(train_read_of_state(t, "--switch", read_switch(t, t->switch_texts.text[i])));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
+    MM_TRY(check_sub_batch(t));
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .test_data = t->test_data,
                                .batch = t->batch,
+                               .sub_batch = t->sub_batch,
                                .target = t->target,
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,

@@ -7,8 +7,9 @@
 #include "tools/requirement.h"
 
 /* What the bits hang on: of policies, and of the budget they plan for, only where a code is lossy. */
-static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
-                                          "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--threads"},
+static const char *const RUN_OPTIONS[] = {"--data",         "--batch",       "--seed",      "--lr",
+                                          "--lr-step",      "--lr-schedule", "--optimizer", "--momentum",
+                                          "--weight-decay", "--threads",     "--sub-batch"},
                          *const LOSSY_OPTIONS[] = {"--policy", "--switch", "--budget"};
 
 enum {
@@ -33,7 +34,15 @@ static bool uses_lossy(const train *t) {
     return lossy;
 }
 
-void train_set_options(train *t) { list_options(t, uses_lossy(t), t->options); }
+/* A run in whole batches says nothing of sub-batches. */
+void train_set_options(train *t) {
+    list_options(t, uses_lossy(t), t->options);
+    if (t->sub_batch > 0) return;
+    arg *option = t->options;
+    while (option->target != &t->sub_batch) option++;
+    do *option = option[1];
+    while ((++option)->kind != ARG_END);
+}
 
 mm_status train_read_of_state(const train *t, const char *option, mm_status status) {
     if (status == MM_OK || !session_state_says(t->state, option + 2) || args_given(t->argc, t->argv, option))

@@ -54,6 +54,38 @@ evaluation_and_smaller_batches_stay_within_the_budget_() {
     [[ $(values row test_accuracy) =~ ^[01]\.[0-9]+$ ]] || fail "no accuracy in the row"
 }
 
+# 8 = 3 + 3 + 2: what two sub-batches do not add up to, and what a resumed run would not.
+sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
+    local least whole policy vgg=vgg11@32x32,classes=10,thin=16
+    local net=(train --net $vgg --batch 8 --quiet) sub=(--sub-batch 3)
+    expect 0 plan --net $vgg --batch 8 "${sub[@]}" --policy liveness --json plan.json
+    least=$(values plan.json minimum_bytes) whole=$(minimum $vgg 8 liveness)
+    ((least < whole)) || fail "$least bytes in sub-batches, $whole as a whole"
+    refused 1 "infeasible: needs at least $least bytes" "${net[@]}" "${sub[@]}" --budget $((least - 1))
+    trained state "${sub[@]}" --budget "$least"
+    kept_its_budget state.json
+    [[ $(values state.json sub_batch) == 3 ]] || fail "the row has another sub-batch"
+    for policy in swap-async recompute freelunch:codec=raw,eligible=all; do
+        trained other "${sub[@]}" --policy $policy
+        kept_its_budget other.json
+        equal state other
+    done
+    expect 0 "${net[@]}" "${sub[@]}" --iterations 2 --save half
+    expect 0 "${net[@]}" --iterations 4 --load half --save on
+    equal state on
+    expect 0 "${net[@]}" --iterations 4 --load half --sub-batch 4
+    says err "--sub-batch 4: half was trained with 3"
+}
+
+sub_batches_that_cannot_be_are_refused_() {
+    refused 2 "--sub-batch 0: must be a whole number from 1 to" "${net[@]}" --sub-batch 0
+    refused 2 "--sub-batch 9: must be from 1 to the batch, 8" "${net[@]}" --sub-batch 9
+    refused 2 "--sub-batch 9: must be from 1 to the batch, 8" plan --net resnet8 --batch 8 --sub-batch 9
+    refused 2 "--sub-batch and --max-batch: give one of them" plan --max-batch --budget 1GiB --sub-batch 9
+    expect 0 "${net[@]}" --sub-batch 4 --iterations 1
+    says err "the batch norms of resnet8 normalise 4 images at a time, not the batch of 8"
+}
+
 # ---------------------------------------------------------------- equal bits
 
 naive_and_liveness_save_equal_weights_at_every_budget_() {

@@ -51,7 +51,7 @@ static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, 
     int64_t least = 0;
     for (int i = 0; i < 2; i++) {
         requirement r;
-        expect_ok(requirement_init(&r, u->net, BATCH, NETS_TRAIN, &u->target, policies[i], 0, NULL));
+        expect_ok(requirement_init(&r, u->net, requirement_whole(BATCH), NETS_TRAIN, &u->target, policies[i], 0, NULL));
         if (r.minimum_bytes > least) least = r.minimum_bytes;
         requirement_fini(&r);
     }
@@ -101,7 +101,7 @@ static void a_manager_plans_what_was_planned_without_one(void **state) {
     session_config config = config_of(&u, budget, policy, NULL);
     expect_ok(session_init(&s, &config));
     expect_ok(session_train(&s, &run, &found));
-    expect_ok(requirement_init(&r, u.net, BATCH, NETS_TRAIN, &u.target, policy, 0, NULL));
+    expect_ok(requirement_init(&r, u.net, requirement_whole(BATCH), NETS_TRAIN, &u.target, policy, 0, NULL));
     assert_true(s.staged_bytes > 0 && r.minimum_bytes + s.staged_bytes < budget);
     expect_ok(requirement_limit(&r, budget, INT64_MAX, s.staged_bytes));
     assert_int_equal(found.stash_bytes, r.planned.plan->stash_bytes);

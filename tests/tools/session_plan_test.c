@@ -39,7 +39,7 @@ static row run_config(const session_config *config, int64_t iterations) {
 /* As planned without a budget, in just what that takes, and as it runs in that. */
 static void compare(const nets_net *net, int64_t batch, const target *target, const char *policy, bool runs) {
     requirement own;
-    expect_ok(requirement_init(&own, net, batch, NETS_TRAIN, target, policy, 0, NULL));
+    expect_ok(requirement_init(&own, net, requirement_whole(batch), NETS_TRAIN, target, policy, 0, NULL));
     const mm_plan told = *own.planned.plan; /* figures */
     expect_ok(requirement_limit(&own, told.peak_bytes, told.pinned_bytes, 0));
     const mm_plan *again = own.planned.plan;

@@ -10,7 +10,7 @@ static mm_status least_budget(const nets_net *net, int64_t batch, const char *po
     target host = TARGET_DEFAULTS;
     requirement r;
     MM_TRY(target_init(&host));
-    mm_status status = requirement_init(&r, net, batch, NETS_TRAIN, &host, policy, 0, NULL);
+    mm_status status = requirement_init(&r, net, requirement_whole(batch), NETS_TRAIN, &host, policy, 0, NULL);
     if (status == MM_OK) {
         *bytes_out = r.planned.plan->peak_bytes;
         requirement_fini(&r);
