@@ -606,7 +606,7 @@ typedef struct mm_stats {
      * iterations that still run are counted as far as they are. */
     int64_t coded_bytes, spilled_bytes;
     int64_t out_bytes, in_bytes; /* to pinned memory, and back: copied, or written and read there by codecs */
-    int64_t nonfinite_blocks;    /* blocks of zfp and mx codes that contained Inf or NaN */
+    int64_t nonfinite_blocks;    /* blocks of zfp, mx and group codes that contained Inf or NaN */
     int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
     int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
     int64_t ladder_steps;        /* number of substitutions because memory was short */

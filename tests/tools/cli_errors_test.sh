@@ -111,6 +111,8 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "codec dpr: unknown format 'fp9'; there are fp16, fp10, fp8" train --policy freelunch:codec=dpr:fp9
     refused 2 "codec mx: unknown format 'fp5'; there are fp8, fp6, fp4, int8" \
         plan --net tiny --policy 'rules:conv=compress(mx:fp5);*=keep'
+    refused 2 "codec group: unknown format 'bits=3'; there are bits=8, bits=4, bits=2" \
+        plan --net tiny --policy 'rules:*=compress(group:bits=3)'
 }
 
 policy_options_out_of_range_are_refused_() {
