@@ -47,6 +47,9 @@ __device__ __forceinline__ int sum_below(int value, int lane) {
     return sum - value;
 }
 
+/* Words of shared memory for a chunk's code, and 32 that eb needs. */
+constexpr int SLOT = MM_CHUNK_ELEMS + WARP;
+
 /* ---------------------------------------------------------------- chunks of which only non-zeros are kept */
 
 /* values[i] is element 32 i + lane. Lane l gets the mask of those of elements 32 l to 32 l + 31 that are not 0. */
@@ -143,7 +146,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* A group's codes. */
 struct group_codes {
-    uint32_t code[GROUP][MM_CHUNK_ELEMS];
+    uint32_t code[GROUP][SLOT];
     uint32_t words[GROUP];
     uint32_t from[GROUP + 1]; /* where each begins among them, in words; the last: all words */
     uint32_t *place[GROUP];   /* where each goes to; NULL: there is no room */
@@ -226,8 +229,8 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
 /* A codec, for the kernels: a class CODE made from a (const mm_chunk_work &), with
  *
  *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
- *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns how many words of shared
- *          memory, at most n - 1, were written. Or n: `values`, as they now are, are the code
+ *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the code,
+ *          at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may be written
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
  *          count: less than n. `words` may be changed. False: damaged
  *
@@ -266,10 +269,11 @@ __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chu
     const int64_t begin = *(const int64_t *)work.head;
     const uint32_t *const at = (const uint32_t *)work.head + 2 + chunk;
     const uint32_t from = at[0], to = at[1];
-    if (!mm_body_begin_is_possible(&work.body, begin) || !mm_chunk_words_are_possible(from, to, n)) return -1;
+    if (!mm_body_begin_is_possible(&work.body, begin) || (chunk == 0 && from != 0)) return -1;
+    if (!mm_chunk_words_are_possible(from, to, n)) return -1;
     const int count = (int)(to - from);
     const uint32_t *const code = (const uint32_t *)mm_chunk_place(&work.body, begin + 4 * (int64_t)from, 4 * count);
-    if (!code) return -1;
+    if (!code && count > 0) return -1;
     const int skew = (int)(from % WARP); /* so that lanes read lines of memory */
 #pragma unroll 8
     for (int i = 0; i <= GROUPS_OF_32; i++) {
@@ -281,7 +285,7 @@ __device__ __forceinline__ int fetch_code(const mm_chunk_work &work, int64_t chu
 }
 
 template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) decode(mm_chunk_work work) {
-    __shared__ uint32_t codes[GROUP][MM_CHUNK_ELEMS];
+    __shared__ uint32_t codes[GROUP][SLOT];
     const CODE code(work);
     const int lane = lane_of(), warp = warp_of();
     const int64_t chunks = mm_chunks(work.elems), step = (int64_t)gridDim.x * GROUP;
