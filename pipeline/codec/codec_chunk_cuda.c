@@ -1,10 +1,17 @@
-#include "pipeline/codec/codec_chunk_cuda.h"
-
+/* Codecs of chunks on CUDA: the bits of chunk_host.c. chunk_cuda_kernel.h says how. */
 #include "mm/device/device_cuda.h"
+#include "pipeline/codec/chunk_codec.h"
+#include "pipeline/codec/chunk_cuda.h"
 
 _Static_assert(sizeof(_Atomic int64_t) == sizeof(unsigned long long), "kernels count in it");
 
-int64_t mm_chunk_cuda_scratch(const mm_codec *codec, const mm_shape *shape) {
+/* mm_codec_ops.own. */
+typedef struct chunk_cuda {
+    const mm_chunk_kind *kind;
+    mm_chunk_cuda_fn encode, decode;
+} chunk_cuda;
+
+static int64_t cuda_scratch(const mm_codec *codec, const mm_shape *shape) {
     int64_t elems;
     return mm_chunk_map_elems(codec, shape, &elems) == MM_OK ? mm_chunk_cuda_scratch_bytes(elems) : 0;
 }
@@ -27,9 +34,9 @@ static mm_status work_of(const mm_codec *codec, const mm_shape *shape, const mm_
     return MM_OK;
 }
 
-mm_status mm_chunk_cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                               void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
-    const mm_chunk_cuda *own = codec->ops->own;
+static mm_status cuda_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+    const chunk_cuda *own = codec->ops->own;
     mm_chunk_work work;
     MM_TRY(work_of(codec, shape, inputs, counters, &work));
     work.map = (float *)src;
@@ -38,13 +45,21 @@ mm_status mm_chunk_cuda_encode(const mm_codec *codec, mm_stream *stream, const m
     return mm_cuda_check(own->encode(mm_cuda_stream(stream), &work), "encode of a map's chunks");
 }
 
-mm_status mm_chunk_cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
-                               void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
+static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
+                             void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     (void)scratch;
-    const mm_chunk_cuda *own = codec->ops->own;
+    const chunk_cuda *own = codec->ops->own;
     mm_chunk_work work;
     MM_TRY(work_of(codec, shape, inputs, counters, &work));
     work.map = dst;
     work.head = (void *)src;
     return mm_cuda_check(own->decode(mm_cuda_stream(stream), &work), "decode of a map's chunks");
 }
+
+/* Each codec's; `...`: its flags. */
+#define OPS(name, summary, ...)                                                                                        \
+    static const chunk_cuda name = {&mm_##name##_kind, mm_##name##_cuda_encode, mm_##name##_cuda_decode};              \
+    const mm_codec_ops mm_codec_##name##_cuda_ops =                                                                    \
+        MM_CHUNK_OPS(#name, summary, "cuda", &name, cuda_scratch, cuda_encode, cuda_decode, __VA_ARGS__);
+
+OPS(zvc, MM_ZVC_SUMMARY, .lossless = true)

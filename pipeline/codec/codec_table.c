@@ -11,7 +11,7 @@
     EVERYWHERE(dpr) \
     EVERYWHERE(mx) \
     EVERYWHERE(group) \
-    HOST_ALONE(zvc)
+    EVERYWHERE(zvc)
 /* clang-format on */
 
 #define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;

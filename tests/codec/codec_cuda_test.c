@@ -12,17 +12,21 @@
 #include "pipeline/codec/codec.h"
 #include "tests/codec/codec_data.h"
 
-enum { AREA_BYTES = 1 << 20, MOST_SHIFT = 16 };
+enum { AREA_BYTES = 1 << 20, MOST_SHIFT = 16, SPILL_BYTES = AREA_BYTES + 4096 };
+
+static const float error_bound = 0.004f;
 
 /* A device with a stream and what its codecs use. */
 typedef struct side {
     const char *name;
     mm_device *device;
     mm_stream *stream;
-    void *src, *dst;
-    uint8_t *staging;
+    void *src, *dst, *scratch, *pool, *bound;
+    uint8_t *staging, *spill;
     mm_codec_counters *counters;
     int64_t *iteration;
+    mm_body_record *records; /* of the body before, and of the last one */
+    mm_code_body body;
     int shift; /* where codes begin: at 8 bytes, or at as many as are taken at once */
 } side;
 
@@ -30,29 +34,50 @@ typedef struct rig {
     side host, cuda;
 } rig;
 
+/* What it has of memory: device memory first. */
+enum { DEVICE_AREAS = 5, PINNED_AREAS = 5 };
+typedef struct area {
+    void **at;
+    int64_t bytes;
+} area;
+
+static void areas_of(side *s, area out[DEVICE_AREAS + PINNED_AREAS]) {
+    const area all[] = {{&s->src, AREA_BYTES},
+                        {&s->dst, AREA_BYTES},
+                        {&s->scratch, AREA_BYTES},
+                        {&s->pool, AREA_BYTES},
+                        {&s->bound, sizeof error_bound},
+                        {(void **)&s->staging, AREA_BYTES},
+                        {(void **)&s->spill, SPILL_BYTES},
+                        {(void **)&s->counters, sizeof *s->counters},
+                        {(void **)&s->iteration, sizeof *s->iteration},
+                        {(void **)&s->records, 2 * sizeof *s->records}};
+    memcpy(out, all, sizeof all);
+}
+
+static mm_memory_kind kind_of(int i) { return i < DEVICE_AREAS ? MM_MEMORY_DEVICE : MM_MEMORY_PINNED; }
+
 static void side_init(side *s, const char *name) {
-    void *staging, *counters;
+    area areas[DEVICE_AREAS + PINNED_AREAS];
     s->name = name;
     assert_int_equal(mm_device_create(name, NULL, &s->device), MM_OK);
     assert_int_equal(mm_stream_create(s->device, "codec", 0, &s->stream), MM_OK);
-    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_DEVICE, AREA_BYTES, &s->src), MM_OK);
-    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_DEVICE, AREA_BYTES, &s->dst), MM_OK);
-    assert_int_equal(mm_device_reserve(s->device, MM_MEMORY_PINNED, AREA_BYTES, &staging), MM_OK);
-    assert_int_equal(
-        mm_device_reserve(s->device, MM_MEMORY_PINNED, sizeof *s->counters + sizeof *s->iteration, &counters), MM_OK);
-    s->staging = staging;
-    s->counters = counters;
+    areas_of(s, areas);
+    for (int i = 0; i < DEVICE_AREAS + PINNED_AREAS; i++)
+        assert_int_equal(mm_device_reserve(s->device, kind_of(i), areas[i].bytes, areas[i].at), MM_OK);
     *s->counters = (mm_codec_counters){0};
-    s->iteration = (int64_t *)(void *)(s->counters + 1); /* pinned memory is the device's, too */
-    *s->iteration = INT64_C(1) << 33 | 7;
+    *s->iteration = INT64_C(1) << 33 | 7; /* pinned memory is the device's, too */
+    memcpy(s->staging, &error_bound, sizeof error_bound);
+    assert_int_equal(mm_copy_async(s->stream, s->bound, s->staging, sizeof error_bound, MM_COPY_IN), MM_OK);
+    assert_int_equal(mm_stream_sync(s->stream), MM_OK);
 }
 
 static void side_fini(side *s) {
+    area areas[DEVICE_AREAS + PINNED_AREAS];
     mm_stream_destroy(s->stream);
-    mm_device_release(s->device, MM_MEMORY_DEVICE, s->src, AREA_BYTES);
-    mm_device_release(s->device, MM_MEMORY_DEVICE, s->dst, AREA_BYTES);
-    mm_device_release(s->device, MM_MEMORY_PINNED, s->staging, AREA_BYTES);
-    mm_device_release(s->device, MM_MEMORY_PINNED, s->counters, sizeof *s->counters + sizeof *s->iteration);
+    areas_of(s, areas);
+    for (int i = 0; i < DEVICE_AREAS + PINNED_AREAS; i++)
+        mm_device_release(s->device, kind_of(i), *areas[i].at, areas[i].bytes);
     mm_device_destroy(s->device);
 }
 
@@ -96,23 +121,61 @@ static uint8_t *place(void *area, int64_t bytes, int shift) {
 }
 
 /* One job of that side's codec: `in` to `out`, of whose bytes each is written. */
-static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in, int64_t in_bytes,
-                void *out, int64_t out_bytes) {
+static mm_status try_job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in,
+                         int64_t in_bytes, void *out, int64_t out_bytes) {
     uint8_t *src = place(s->src, in_bytes, encode ? 0 : s->shift),
             *dst = place(s->dst, out_bytes, encode ? s->shift : 0);
+    const mm_code_inputs inputs = {
+        .body = &s->body, .bound = s->bound, .iteration = s->iteration, .tensor = 3, .first = INT64_C(512) << 25};
     memcpy(s->staging, in, (size_t)in_bytes);
     assert_int_equal(mm_copy_async(s->stream, src, s->staging, in_bytes, MM_COPY_IN), MM_OK);
     assert_int_equal(mm_fill_async(s->stream, dst, 0x5a, out_bytes), MM_OK);
-    const mm_code_inputs inputs = {.iteration = s->iteration, .tensor = 3, .first = INT64_C(512) << 25};
-    assert_int_equal(
-        (encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, NULL, &inputs, s->counters),
-        MM_OK);
+    assert_true(mm_codec_scratch(codec, shape) <= AREA_BYTES);
+    assert_int_equal((encode ? mm_codec_encode : mm_codec_decode)(codec, s->stream, shape, src, dst, s->scratch,
+                                                                  &inputs, s->counters),
+                     MM_OK);
+    MM_TRY(mm_stream_sync(s->stream));
     assert_int_equal(mm_copy_async(s->stream, s->staging, dst, out_bytes, MM_COPY_OUT), MM_OK);
-    if (mm_stream_sync(s->stream) != MM_OK) fail_msg("%s on %s: %s", codec->spec, s->name, mm_last_error());
+    assert_int_equal(mm_stream_sync(s->stream), MM_OK);
     memcpy(out, s->staging, (size_t)out_bytes);
+    return MM_OK;
+}
+
+static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in, int64_t in_bytes,
+                void *out, int64_t out_bytes) {
+    if (try_job(s, codec, encode, shape, in, in_bytes, out, out_bytes) != MM_OK)
+        fail_msg("%s on %s: %s", codec->spec, s->name, mm_last_error());
 }
 
 static uint8_t memory[5][AREA_BYTES];
+
+/* Gives the side a pool, whose last byte is its memory's, for a third of a map of that size, and a spill for all of it. */
+static void put_body(side *s, int64_t bytes) {
+    const int64_t pool_bytes = (bytes / 3 + 255) / 256 * 256;
+    memset(s->spill, 0x5a, SPILL_BYTES);
+    assert_int_equal(mm_fill_async(s->stream, s->pool, 0x5a, AREA_BYTES), MM_OK);
+    memset(s->records, 0, 2 * sizeof *s->records);
+    s->records[0].end = 301;
+    s->body = (mm_code_body){.pool = (uint8_t *)s->pool + AREA_BYTES - pool_bytes,
+                             .pool_bytes = pool_bytes,
+                             .spill = s->spill,
+                             .spill_bytes = SPILL_BYTES,
+                             .before = &s->records[0],
+                             .record = &s->records[1]};
+}
+
+static void check_bodies(rig *r, const char *spec) {
+    static uint8_t pool[AREA_BYTES];
+    assert_memory_equal(&r->cuda.records[1], &r->host.records[1], sizeof *r->host.records);
+    for (side *s = &r->host; s <= &r->cuda; s++) {
+        assert_int_equal(mm_copy_async(s->stream, s->staging, s->pool, AREA_BYTES, MM_COPY_OUT), MM_OK);
+        assert_int_equal(mm_stream_sync(s->stream), MM_OK);
+        if (s == &r->host) memcpy(pool, s->staging, AREA_BYTES);
+    }
+    if (memcmp(pool, r->cuda.staging, AREA_BYTES) != 0) fail_msg("%s: what is in the pools differs", spec);
+    if (memcmp(r->host.spill, r->cuda.spill, SPILL_BYTES) != 0) fail_msg("%s: what is in the spills differs", spec);
+    assert_int_equal(r->cuda.counters->damaged_chunks, 0);
+}
 
 static void check_shifted(rig *r, const char *spec, mm_shape shape, const float *values) {
     mm_codec *host, *cuda;
@@ -125,6 +188,7 @@ static void check_shifted(rig *r, const char *spec, mm_shape shape, const float 
     assert_int_equal(on_cuda, code_bytes);
     assert_int_equal(mm_codec_split(cuda, &shape), mm_codec_split(host, &shape));
 
+    for (side *s = &r->host; s <= &r->cuda && !host->flags.fixed_size; s++) put_body(s, bytes);
     const int64_t host_before = r->host.counters->nonfinite_blocks, cuda_before = r->cuda.counters->nonfinite_blocks;
     job(&r->host, host, true, &shape, values, bytes, memory[0], code_bytes);
     job(&r->cuda, cuda, true, &shape, values, bytes, memory[1], code_bytes);
@@ -135,6 +199,7 @@ static void check_shifted(rig *r, const char *spec, mm_shape shape, const float 
                      (long long)shape.dims[3], (long long)i, memory[1][i], memory[0][i]);
     assert_int_equal(r->cuda.counters->nonfinite_blocks - cuda_before,
                      r->host.counters->nonfinite_blocks - host_before);
+    if (!host->flags.fixed_size) check_bodies(r, spec);
     if (host->flags.gives_value) {
         job(&r->host, host, false, &shape, memory[0], code_bytes, memory[2], bytes);
         job(&r->cuda, cuda, false, &shape, memory[0], code_bytes, memory[3], bytes);
@@ -200,7 +265,7 @@ static void check_formats(rig *r, mm_shape shape, const float *values) {
         for (size_t f = 0; strcmp(ops->device, "host") == 0 && (format = mm_codec_format(ops, f)); f++) {
             char spec[64];
             snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
-            if (ops->flags.fixed_size) check(r, spec, shape, values);
+            check(r, spec, shape, values);
         }
 }
 
@@ -310,6 +375,48 @@ static void a_capped_grid_makes_the_same_code(void **state) {
         for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);
 }
 
+/* Chunks' codes with words that were changed: they are damaged for both, or give the same. */
+static void damaged_chunks_are_zeros_and_counted(void **state) {
+    rig *r = rig_of(state);
+    static const char *const specs[] = {"zvc"};
+    static const int64_t sizes[] = {1024, 1000, 96};
+    int damaged = 0, undamaged = 0;
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        for (int round = 0; round < 60; round++) {
+            const mm_shape shape = {MM_F32, 1, {sizes[round % 3], 1, 1, 1}};
+            const int64_t bytes = bytes_of(&shape);
+            uint64_t random = codec_seed((uint64_t)round);
+            mm_codec *host, *cuda;
+            assert_int_equal(mm_codec_create(specs[i], "cuda", &cuda), MM_OK);
+            assert_int_equal(mm_codec_create(specs[i], "host", &host), MM_OK);
+            codec_data_fill((float *)(void *)memory[4], bytes / 4, round % 2 ? FAMILY_RELU : FAMILY_SPARSE,
+                            (uint64_t)round);
+            for (side *s = &r->host; s <= &r->cuda; s++) put_body(s, 0);
+            int64_t head_bytes;
+            assert_int_equal(mm_codec_bound(host, &shape, &head_bytes), MM_OK);
+            job(&r->host, host, true, &shape, memory[4], bytes, memory[0], head_bytes);
+            job(&r->cuda, cuda, true, &shape, memory[4], bytes, memory[1], head_bytes);
+            const int64_t words = r->host.records[1].bytes / 4;
+            for (int changes = round % 4; changes >= 0; changes--) {
+                const int64_t at = (int64_t)(random_next(&random) % (uint64_t)(changes % 2 ? words : words / 8 + 1));
+                const uint32_t bit = 1u << random_next(&random) % 32;
+                for (side *s = &r->host; s <= &r->cuda; s++) ((uint32_t *)(void *)(s->spill + 512 + 4096))[at] ^= bit;
+            }
+            const int64_t before = r->cuda.counters->damaged_chunks;
+            job(&r->cuda, cuda, false, &shape, memory[0], head_bytes, memory[3], bytes);
+            const bool is_damaged = r->cuda.counters->damaged_chunks > before;
+            damaged += is_damaged, undamaged += !is_damaged;
+            r->cuda.counters->damaged_chunks = 0;
+            const mm_status on_host = try_job(&r->host, host, false, &shape, memory[0], head_bytes, memory[2], bytes);
+            assert_int_equal(on_host, is_damaged ? MM_ERR_FORMAT : MM_OK);
+            if (is_damaged) memset(memory[2], 0, (size_t)bytes), mm_stream_reset(r->host.stream);
+            assert_memory_equal(memory[3], memory[2], bytes);
+            mm_codec_destroy(host);
+            mm_codec_destroy(cuda);
+        }
+    assert_true(damaged > 10 && undamaged > 10);
+}
+
 static void shapes_beyond_what_kernels_count_are_unsupported(void **state) {
     rig_of(state);
     const mm_shape shapes[] = {nhwc((int64_t)1 << 33, 1, 1, 1),
@@ -348,6 +455,7 @@ int main(void) {
         cmocka_unit_test(short_codes_of_cubes),
         cmocka_unit_test(nobody_need_count),
         cmocka_unit_test(a_capped_grid_makes_the_same_code),
+        cmocka_unit_test(damaged_chunks_are_zeros_and_counted),
         cmocka_unit_test(shapes_beyond_what_kernels_count_are_unsupported),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -455,7 +455,9 @@ static int chunks_of(const mm_shape *shape) { return (int)((bytes_of(shape) + 40
 static void gather(lane *l, const mm_shape *shape, const head_of_code *head, uint8_t *out, int64_t *pinned_out) {
     const mm_code_body *b = &l->body;
     int64_t pinned = 0;
-    if (b->pool_bytes > 0)
+    if (b->pool_pinned)
+        memcpy(l->host, b->pool, (size_t)b->pool_bytes);
+    else if (b->pool_bytes > 0)
         assert_int_equal(mm_copy_async(l->stream, l->host, b->pool, b->pool_bytes, MM_COPY_OUT), MM_OK);
     assert_int_equal(mm_stream_sync(l->stream), MM_OK);
     for (int i = 0; i < chunks_of(shape); i++) {
@@ -489,7 +491,7 @@ static void fill_special(const mm_shape *shape, int kind, uint8_t *bytes_out) {
 static void check_body(suite *s, const mm_shape *shape, const uint8_t *src, body_place place, int64_t begin,
                        uint8_t *head, uint8_t *body, uint8_t *back) {
     lane *l = &s->lanes[0];
-    const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape);
+    const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape), damaged = s->counters->damaged_chunks;
     int64_t bound = 0, pinned;
     assert_int_equal(mm_codec_body_bound(s->codec, shape, &bound), MM_OK);
     put_body(l, place, begin, bound);
@@ -508,14 +510,15 @@ static void check_body(suite *s, const mm_shape *shape, const uint8_t *src, body
     assert_int_equal(record->all_spilled, 2 * pinned);
     run_twice(s, mm_codec_decode, shape, head, head_bytes, bytes, back);
     if (s->codec->flags.lossless) assert_memory_equal(back, src, bytes);
-    assert_int_equal(s->counters->damaged_chunks, 0);
+    assert_int_equal(s->counters->damaged_chunks, damaged);
 }
 
 static void a_body_is_the_same_wherever_it_lies(void **state) {
     suite *s = *state;
     skip_without_body(s);
+    const bool fast = strcmp(s->arg->device, "host") == 0; /* CUDA may be emulated */
     for (int i = 0; i < BODY_SHAPES; i++)
-        for (int kind = i; kind < FAMILIES + 2; kind += i < BODY_SHAPES - 1 ? 1 : 3) {
+        for (int kind = i; kind < FAMILIES + 2; kind += !fast ? 6 : i < BODY_SHAPES - 1 ? 1 : 3) {
             const mm_shape *shape = &body_shapes[i];
             const int64_t bytes = bytes_of(shape), head_bytes = bound_of(s, shape);
             uint8_t *src = bytes_new(bytes), *head[2], *body[2], *back[2];
