@@ -10,6 +10,9 @@
  *   | scratchpad | scratchpad ... | weights in oneDNN's layout, or the first piece's gradient | further pieces' ...  |
  *     a thread's
  *
+ * A pass that adds to the gradients of earlier ones (nets_pass) adds as it reorders, or, without a reorder, from the first
+ * piece's place. The bias's gradient comes after what its part takes of the workspace.
+ *
  * A gradient by the input that is added to an earlier contribution is computed image by image, each behind what its
  * part takes of the workspace, in a thread's place: so it may be added in that contribution's place.
  * */
@@ -66,6 +69,9 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
+/* Where the bias's gradient is left to be added: behind the scratch of its sum. */
+static int64_t bias_scratch(const conv_op *op) { return nets_aligned(op->channels.scratch_bytes); }
+
 typedef struct gradients {
     const float *first;
     int64_t stride;
@@ -80,6 +86,18 @@ static void sum_gradients(const void *ctx, int64_t from, int64_t to) {
     for (int i = 1; i < g->n; i++) nets_host_accumulate(sum + from, g->first + i * g->stride + from, to - from);
 }
 
+static void add_range(const void *ctx, int64_t from, int64_t to) {
+    const gradients *g = ctx;
+    nets_host_accumulate(g->sum + from, g->first + from, to - from);
+}
+
+static void give_bias_gradient(const conv_op *op, const nets_op_args *args) {
+    float *sum = args->at[NETS_DB], *own = (float *)((char *)args->at[NETS_WORKSPACE] + bias_scratch(op));
+    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = op->base.adds ? own : sum};
+    nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
+    if (op->base.adds) nets_host_accumulate(sum, own, op->channels.channels);
+}
+
 static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
     conv_part *part = &op->dw;
     void *gradient = inner_weights(part, args, args->at[NETS_DW]);
@@ -88,11 +106,13 @@ static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
     const gradients all = {.first = gradient,
                            .stride = nets_aligned(part->weights_bytes) / (int64_t)sizeof(float),
                            .n = part->run.n_pieces,
-                           .sum = part->reorder.primitive ? gradient : args->at[NETS_DW]};
-    if (all.n > 1) nets_ranges(op->dnn->pool, part->weights_bytes / (int64_t)sizeof(float), 1, 1, sum_gradients, &all);
+                           .sum = part->reorder.primitive || op->base.adds ? gradient : args->at[NETS_DW]};
+    const gradients added = {.first = gradient, .sum = args->at[NETS_DW]};
+    const int64_t elems = part->weights_bytes / (int64_t)sizeof(float);
+    if (all.n > 1) nets_ranges(op->dnn->pool, elems, 1, 1, sum_gradients, &all);
     MM_TRY(reorder(op, part, args, gradient, args->at[NETS_DW]));
-    const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
-    if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
+    if (op->base.adds && !part->reorder.primitive) nets_ranges(op->dnn->pool, elems, 1, 1, add_range, &added);
+    if (op->bias) give_bias_gradient(op, args);
     return MM_OK;
 }
 
@@ -153,6 +173,8 @@ static mm_status backward(nets_op *op, const nets_op_args *args, mm_stream *stre
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const conv_op *op = (const conv_op *)base;
     int64_t bias = op->bias ? op->channels.scratch_bytes : 0;
+    if (op->bias && op->base.adds && phase == MM_BACKWARD)
+        bias = bias_scratch(op) + op->channels.channels * (int64_t)sizeof(float);
     if (phase == MM_FORWARD) return nets_larger(bias, op->y.workspace_bytes);
     int64_t dx = op->dx.workspace_bytes;
     if (op->adds_earlier) dx += nets_piecewise_places(op->dnn, &op->dx.run) * image_bytes(op);
@@ -348,10 +370,11 @@ static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const p
     const nets_dnn *dnn = op->dnn;
     if (one_by_one || !make_rows(dnn, w, d, &part->run)) MM_TRY(make_images(dnn, w, d, one_by_one, &part->run));
     part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
-    MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, d->sums, &part->reorder));
+    const bool adds = d->sums && op->base.adds;
+    MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, d->sums, adds, &part->reorder));
     part->scratch_bytes = nets_larger(nets_piecewise_places(dnn, &part->run) * part->run.scratch_bytes,
                                       nets_aligned(part->reorder.scratch_bytes));
-    int copies = d->sums && part->run.n_pieces > 1 ? part->run.n_pieces : part->reorder.primitive != NULL;
+    int copies = d->sums && part->run.n_pieces > 1 ? part->run.n_pieces : part->reorder.primitive != NULL || adds;
     part->workspace_bytes = part->scratch_bytes + copies * nets_aligned(part->weights_bytes);
     return MM_OK;
 }
@@ -383,6 +406,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->y_image_elems = nets_shape_elems(&desc->y) / op->images;
     op->channels = nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), op->dnn->pool);
     op->bias = desc->attrs.bias;
+    op->base.adds = desc->training && desc->pass.adds;
     nets_op_desc from_y = *desc;
     from_y.x[0] = desc->y;
     from_y.y = desc->x[0];

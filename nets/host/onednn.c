@@ -90,10 +90,21 @@ void nets_dnn_kernel_fini(nets_dnn_kernel *kernel) {
     *kernel = (nets_dnn_kernel){0};
 }
 
+static dnnl_status_t set_sum(dnnl_primitive_attr_t attr) {
+    dnnl_post_ops_t ops;
+    dnnl_status_t status = dnnl_post_ops_create(&ops);
+    if (status != dnnl_success) return status;
+    status = nets_dnn_append_sum(ops);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return status;
+}
+
 /* We provide scratchpads, and a primitive uses one thread. oneDNN fixes both when a description is made. */
-static mm_status make_attr(dnnl_primitive_attr_t *attr_out) {
+static mm_status make_attr(bool adds, dnnl_primitive_attr_t *attr_out) {
     DNN_TRY(dnnl_primitive_attr_create(attr_out), "attributes");
     dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(*attr_out, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success && adds) status = set_sum(*attr_out);
     if (status == dnnl_success) return MM_OK;
     dnnl_primitive_attr_destroy(*attr_out);
     return nets_dnn_fail(status, "attributes");
@@ -102,7 +113,7 @@ static mm_status make_attr(dnnl_primitive_attr_t *attr_out) {
 static mm_status describe(const nets_dnn *dnn, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
                           dnnl_primitive_desc_t *description_out) {
     dnnl_primitive_attr_t attr;
-    MM_TRY(make_attr(&attr));
+    MM_TRY(make_attr(op->adds, &attr));
     dnnl_status_t status = nets_dnn_describe(dnn->engine, op, hint, attr, description_out);
     dnnl_primitive_attr_destroy(attr);
     return status == dnnl_success ? MM_OK : nets_dnn_fail(status, op->what);

@@ -58,10 +58,10 @@ typedef enum nets_dnn_conv_kind {
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
                                    const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out);
 
-/* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back.
- * `w` is the one that the kernel was made from. The primitive stays NULL if the layouts are equal. */
+/* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back;
+ * adds: adds it there, element by element. `w` is the one that the kernel was made from. The primitive stays NULL if the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
-                                              const nets_dnn_kernel *kernel, int arg, bool to_plain,
+                                              const nets_dnn_kernel *kernel, int arg, bool to_plain, bool adds,
                                               nets_dnn_kernel *reorder_out);
 
 /* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering. */

@@ -42,6 +42,7 @@ typedef struct nets_dnn_op {
     dnnl_alg_kind_t algorithm;
     nets_dnn_layout x, weights, y;
     nets_dnn_window_dims windows;
+    bool adds; /* of a reorder: it adds x to y */
 } nets_dnn_op;
 
 /* The layout of NHWC dims, stored with channels last. */
@@ -54,6 +55,9 @@ MM_CHECKED mm_status nets_dnn_build(const nets_dnn *dnn, const nets_dnn_op *op, 
 
 /* The layout of a kernel's argument; NULL if it has none of that name. */
 nets_dnn_md nets_dnn_arg_md(const nets_dnn_kernel *kernel, int arg);
+
+/* Appends to the operations behind a primitive that it adds to its output. */
+dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops);
 
 /* Makes oneDNN's description of the operation, with the calls of the version compiled for. `hint`: the forward one's
  * description, for a backward one. */

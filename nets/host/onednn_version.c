@@ -65,6 +65,8 @@ static dnnl_status_t describe_op(const nets_dnn_op *op, const mds *md, op_desc *
     }
 }
 
+dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1); }
+
 dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *description_out) {
     mds md;
@@ -150,6 +152,10 @@ static dnnl_status_t describe_op(dnnl_engine_t engine, const nets_dnn_op *op, co
     default:
         return dnnl_invalid_arguments;
     }
+}
+
+dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops) {
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
 }
 
 dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,

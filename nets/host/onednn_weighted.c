@@ -39,7 +39,7 @@ mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn
 }
 
 mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w, const nets_dnn_kernel *kernel,
-                                   int arg, bool to_plain, nets_dnn_kernel *reorder_out) {
+                                   int arg, bool to_plain, bool adds, nets_dnn_kernel *reorder_out) {
     const nets_dnn_layout plain = weights_layout(w), wanted = {.md = nets_dnn_arg_md(kernel, arg)};
     if (!wanted.md) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution without weights");
     const nets_dnn_op op = {
@@ -47,6 +47,7 @@ mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *
         .kind = dnnl_reorder,
         .x = to_plain ? wanted : plain,
         .y = to_plain ? plain : wanted,
+        .adds = adds,
     };
     MM_TRY(nets_dnn_build(dnn, &op, reorder_out));
     if (dnnl_memory_desc_equal(nets_dnn_arg_md(reorder_out, DNNL_ARG_FROM), nets_dnn_arg_md(reorder_out, DNNL_ARG_TO)))
