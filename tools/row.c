@@ -227,6 +227,11 @@ static json_t *host_other_bytes(const row *r) {
     return r->host_peak_bytes > 0 ? json_integer(rest > 0 ? rest : 0) : json_null();
 }
 
+/* null where nothing ran. */
+static json_t *code_bytes(const row *r, double bytes) {
+    return r->iteration_seconds_median > 0 ? json_integer((json_int_t)bytes) : json_null();
+}
+
 static bool is_lossy(const row *r) {
     return r->lossy || requirement_is_lossy(r->policy) || (r->policy_now && requirement_is_lossy(r->policy_now));
 }
@@ -238,7 +243,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so sI sI sI ss}",
+        "sI so so so so so so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "device", r->device,
         "precision", r->precision, "fuse", r->fuse, "threads", r->threads, "workspace_limit_bytes",
         (json_int_t)r->workspace_limit_bytes, "policy", r->policy, "policy_effective",
@@ -258,8 +263,8 @@ static json_t *to_json(const row *r) {
         "test_accuracy", optional(r->test_accuracy), "iterations", (json_int_t)r->iterations, "replays",
         (json_int_t)r->replays, "pinned_bytes", (json_int_t)r->pinned_bytes, "host_peak_bytes",
         known_bytes(r->host_peak_bytes), "host_planned_bytes", known_bytes(r->host_planned_bytes), "host_other_bytes",
-        host_other_bytes(r), "encoded_bytes", (json_int_t)r->encoded_bytes, "coded_bytes", (json_int_t)r->coded_bytes,
-        "spilled_bytes", (json_int_t)r->spilled_bytes, "status", r->status);
+        host_other_bytes(r), "encoded_bytes", code_bytes(r, r->encoded_bytes), "coded_bytes",
+        code_bytes(r, r->coded_bytes), "spilled_bytes", code_bytes(r, r->spilled_bytes), "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

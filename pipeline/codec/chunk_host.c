@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "mm/device/clock.h"
 #include "mm/device/device_host.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "codes are little-endian: here as words are in memory");
@@ -22,9 +23,17 @@ typedef struct chunk_job {
     const void *src;
     void *dst;
     int64_t elems;
+    mm_stream *stream;
     mm_host_pool *pool;
     mm_codec_counters *counters;
 } chunk_job;
+
+/* What goes to a pool in pinned memory, or comes from there, does so while the job works; what is spilled is the last
+ * of it, and takes the link's time besides (as mm/core/simulate.h has it). */
+static void charge_link(const chunk_job *job, mm_copy_kind kind, int64_t bytes, int64_t began_ns) {
+    if (job->stream->device->ops != &mm_device_host_ops) return;
+    mm_host_link_charge(job->stream, kind, bytes, job->body.pool_pinned ? began_ns : mm_now_ns());
+}
 
 /* ---------------------------------------------------------------- the head */
 
@@ -102,8 +111,20 @@ static int isa_of(void) {
     return i;
 }
 
+/* Others may read it meanwhile. */
+static void put(int64_t *field, int64_t value) { __atomic_store_n(field, value, __ATOMIC_RELAXED); }
+
+static void put_record(mm_body_record *record, int64_t begin, int64_t bytes, int64_t spilled) {
+    put(&record->end, begin + bytes);
+    put(&record->bytes, bytes);
+    put(&record->spilled, spilled);
+    put(&record->all_bytes, record->all_bytes + bytes);
+    put(&record->all_spilled, record->all_spilled + spilled);
+}
+
 static mm_status encode(void *arg) {
     chunk_job *job = arg;
+    const int64_t began_ns = mm_now_ns();
     const mm_body_record *before = job->body.before;
     const int64_t chunks = mm_chunks(job->elems), head_words = mm_chunk_head_bytes(job->elems) / 4;
     uint32_t *code = job->dst;
@@ -116,12 +137,8 @@ static mm_status encode(void *arg) {
     MM_TRY(mm_host_pool_run(job->pool, (chunks + TASK_CHUNKS - 1) / TASK_CHUNKS, encode_task, &run));
     memcpy(code, &run.begin, sizeof run.begin);
     run.at[chunks] = (uint32_t)run.words;
-    mm_body_record *record = job->body.record;
-    record->bytes = 4 * run.words;
-    record->end = run.begin + record->bytes;
-    record->spilled = run.spilled_bytes;
-    record->all_bytes += record->bytes;
-    record->all_spilled += record->spilled;
+    put_record(job->body.record, run.begin, 4 * run.words, run.spilled_bytes);
+    charge_link(job, MM_COPY_OUT, run.spilled_bytes, began_ns);
     if (run.nonfinite && job->counters) atomic_fetch_add(&job->counters->nonfinite_blocks, run.nonfinite);
     return MM_OK;
 }
@@ -160,15 +177,28 @@ static mm_status decode_task(void *ctx, int64_t task, int thread) {
     return MM_OK;
 }
 
+/* Bytes of a body in pinned memory. */
+static int64_t pinned_bytes(const mm_code_body *body, int64_t begin, const uint32_t *at, int64_t chunks) {
+    int64_t bytes = body->pool_pinned ? 4 * (int64_t)at[chunks] : 0;
+    for (int64_t i = 0; !body->pool_pinned && body->spill_bytes > 0 && i < chunks; i++) {
+        const int64_t chunk = 4 * (int64_t)(at[i + 1] - at[i]);
+        if (mm_chunk_spills(body, begin + 4 * (int64_t)at[i], chunk)) bytes += chunk;
+    }
+    return bytes;
+}
+
 static mm_status decode(void *arg) {
     chunk_job *job = arg;
+    const int64_t began_ns = mm_now_ns(), chunks = mm_chunks(job->elems);
     decode_run run = {.job = job, .decode = ((const mm_chunk_host *)job->codec->ops->own)->decode[isa_of()]};
     memcpy(&run.begin, job->src, sizeof run.begin);
     if (!mm_body_begin_is_possible(&job->body, run.begin) || words_begin(job->src)[0] != 0)
         return mm_fail(MM_ERR_FORMAT, "codec %s: the head of a code is damaged: its body begins at %lld, chunk 0 at %u",
                        job->codec->spec, (long long)run.begin, words_begin(job->src)[0]);
     if (job->bound) job->params.bound = *job->bound;
-    return mm_host_pool_run(job->pool, (mm_chunks(job->elems) + TASK_CHUNKS - 1) / TASK_CHUNKS, decode_task, &run);
+    MM_TRY(mm_host_pool_run(job->pool, (chunks + TASK_CHUNKS - 1) / TASK_CHUNKS, decode_task, &run));
+    charge_link(job, MM_COPY_IN, pinned_bytes(&job->body, run.begin, words_begin(job->src), chunks), began_ns);
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- ops */
@@ -176,6 +206,7 @@ static mm_status decode(void *arg) {
 static mm_status enqueue(mm_stream *stream, const mm_shape *shape, const mm_code_inputs *inputs,
                          mm_status (*fn)(void *arg), chunk_job job) {
     MM_TRY(mm_chunk_map_elems(job.codec, shape, &job.elems));
+    job.stream = stream;
     job.params = ((const mm_chunk_codec *)job.codec)->params;
     job.body = *inputs->body;
     if (job.codec->flags.reads_bound) job.bound = inputs->bound;

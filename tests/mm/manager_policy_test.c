@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/account.h"
 #include "mm/measured.h"
 #include "tests/mm/manager_rig.h"
 
@@ -494,6 +495,59 @@ static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* With an eighth more in reserve, unless the codec's spec says how much. */
+static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
+    (void)state;
+    enum { CODES = 64 };
+    static const char *const policies[] = {"rules:*=compress(zvc),when=always",
+                                           "rules:*=compress(zvc:reserve=30),when=always"};
+    char path[256];
+    const char *root = getenv("TEST_TMPDIR");
+    snprintf(path, sizeof path, "%s/facts-of-bodies", root ? root : "/tmp");
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    for (int p = 0; p < 2; p++) {
+        mm_options options = {
+            .device_bytes = BUDGET, .pinned_bytes = BUDGET, .measure_times = true, .policy = policies[p]};
+        mm_code_size sizes[CODES];
+        mm_facts *facts;
+        mm_measured measured;
+        int n;
+        rig r;
+        mm_manager *m = rig_manager(&options);
+        rig_init(&r, graph, SEED);
+        assert_int_equal(rig_bind(&r, m), MM_OK);
+        for (int i = 0; i < 2; i++) assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
+        assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
+        const int64_t reserve = mm_account_pools(measured.plan).reserve_bytes;
+        if (mm_facts_save(m, graph, path) != MM_OK) fail_msg("%s", mm_last_error());
+        assert_int_equal(mm_code_sizes(m, graph, sizes, CODES, &n), MM_OK);
+        assert_true(n > 0 && n <= CODES);
+        mm_manager_destroy(m);
+        if (mm_facts_load(path, &facts) != MM_OK) fail_msg("%s", mm_last_error());
+        unlink(path);
+        options.facts = facts;
+        m = rig_manager(&options);
+        assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+        assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
+        int64_t reserved = 0;
+        for (int i = 0; i < n; i++) {
+            const mm_code_facts *code = mm_facts_code(measured.facts, 0, sizes[i].tensor);
+            const int64_t more = sizes[i].body_bytes + sizes[i].body_bytes / 8 + 1;
+            assert_int_equal(code->body_typical_bytes, sizes[i].body_bytes);
+            if (p == 0)
+                assert_int_equal(code->body_reserve_bytes,
+                                 more < code->body_bound_bytes ? more : code->body_bound_bytes);
+            reserved += mm_align(code->body_reserve_bytes);
+        }
+        assert_int_equal(mm_account_pools(measured.plan).reserve_bytes, reserved);
+        assert_true((p == 1) == (reserved == reserve));
+        mm_manager_destroy(m);
+        mm_facts_destroy(facts);
+        rig_fini(&r);
+    }
+    mm_graph_destroy(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
@@ -509,6 +563,7 @@ int main(void) {
         cmocka_unit_test(plans_are_made_by_the_facts_that_the_manager_was_given),
         cmocka_unit_test(a_graph_without_measured_times_is_told_once_where_memory_is_short),
         cmocka_unit_test(what_a_manager_measured_is_saved_and_serves_another),
+        cmocka_unit_test(what_bodies_of_codes_took_is_saved_and_planned_by),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

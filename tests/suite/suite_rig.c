@@ -131,9 +131,21 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     return suite_needs_within(s, policy, budget, INT64_MAX);
 }
 
+/* Looks at a plan's pools: a code of zvc takes at least a bit of each element. */
+static void look_at_pools(const mm_plan *plan, suite_need *need) {
+    for (int i = 0; i < plan->n_segments; i++) {
+        const int32_t pool = plan->segments[i].pool;
+        if (pool < 0) continue;
+        const mm_segment *p = &plan->segments[pool];
+        need->bodies = true;
+        need->spills |= p->pinned || (p->spill >= 0 && 32 * p->bytes < p->bytes + plan->segments[p->spill].bytes);
+    }
+}
+
 static void add_need(const nets_lowered *lowered, const mm_plan *plan, suite_need *need) {
     if (plan->peak_bytes > need->device_bytes) need->device_bytes = plan->peak_bytes;
     if (plan->pinned_bytes > need->pinned_bytes) need->pinned_bytes = plan->pinned_bytes;
+    look_at_pools(plan, need);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
         need->operations += !mm_node_runs_step(node);

@@ -36,7 +36,9 @@ void suite_net_fini(suite_net *s);
  * sub-batches: the most that a plan of theirs needs, and the sums of what they do. */
 typedef struct suite_need {
     int64_t device_bytes, pinned_bytes;
-    int64_t out_bytes, in_bytes;         /* over the link in an iteration */
+    int64_t out_bytes, in_bytes;         /* over the link in an iteration, without bodies of codes */
+    bool bodies;                         /* codes have bodies */
+    bool spills;                         /* and some lie in pinned memory, whatever they take */
     int operations;                      /* on side streams */
     int recomputed;                      /* steps that are run again */
     int recomputed_kind[MM_LAYER_KINDS]; /* of them, by the layer's kind */

@@ -89,6 +89,24 @@ all_policies_are_those_listed_but_for_rules_() {
     (($(rows_with rows status ok) == ${#listed[@]})) || fail "$(values rows status)"
 }
 
+codes_of_variable_size_train_as_no_codes_do_() {
+    local -a bench=(bench --net resnet8 --batch 8 --budgets plans --iterations 3 --quiet)
+    expect 0 "${bench[@]}" --json rows --facts facts --policies \
+        "liveness,rules:*=compress(zvc),when=always,rules:*=compress-swap(zvc),when=always,rules:*=compress(zvc:reserve=1)"
+    (($(values rows loss_last | grep -v null | sort -u | wc -l) == 1)) || fail "other losses: $(values rows loss_last)"
+    mapfile -t coded < <(values rows coded_bytes)
+    mapfile -t spilled < <(values rows spilled_bytes)
+    mapfile -t policy < <(values rows policy)
+    ((${#coded[@]} > 12)) || fail "${#coded[@]} rows"
+    for i in "${!coded[@]}"; do
+        [[ ${policy[i]} == *always && ${coded[i]} != null ]] || continue
+        ((coded[i] > 0)) || fail "no codes under ${policy[i]}"
+        [[ ${policy[i]} != *compress-swap* ]] || ((2 * spilled[i] > coded[i])) || fail "${spilled[i]} of ${coded[i]}"
+    done
+    grep -q '"body_typical_bytes": [1-9]' facts || fail "not measured: what bodies take"
+    expect 0 bench --simulate facts --policies "rules:*=compress(zvc),when=always" --quiet
+}
+
 one_case_ends_with_its_policies_by_speed_() {
     expect 0 "${simulate[@]}" --policies swap,liveness
     says out "tiny, batch 32, each in its own budget: images/s, fastest first"

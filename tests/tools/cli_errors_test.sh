@@ -369,4 +369,13 @@ a_limit_of_addresses_is_an_error_and_no_crash_() {
     ((told)) || fail "nothing said what the limit is"
 }
 
+codes_of_variable_size_are_refused_where_they_cannot_be_() {
+    refused 2 "'reserve=0': must be a whole number from 1 to 100" "${train[@]}" \
+        --policy "rules:*=compress(zvc:reserve=0)"
+    refused 2 "codec 'zvc' has codes of variable size, which workspace=naive cannot allocate" "${train[@]}" \
+        --policy freelunch:codec=zvc,workspace=naive
+    refused 1 "with reserve=100 in the spec of its codec" "${train[@]}" \
+        --policy "rules:*=compress(zvc),when=always" --pinned 1KiB
+}
+
 run_cases

@@ -97,6 +97,27 @@ a_plan_is_made_for_the_budget_() {
         fail "$(<row.json)"
 }
 
+a_spill_that_pinned_memory_has_no_room_for_is_refused_or_lies_on_the_device_() {
+    local spill needed
+    local -a zvc=(plan --net resnet8 --batch 8 --policy "rules:*=compress(zvc),when=always")
+    expect 0 "${zvc[@]}" --json row.json
+    says out "spill, pinned"
+    spill=$(value row.json spill_bytes) needed=$(value row.json minimum_bytes)
+    expect 0 "${zvc[@]}" --pinned "$spill"
+    expect 1 "${zvc[@]}" --pinned $((spill - 1))
+    says err "needs $spill bytes ("
+    says err "with reserve=100 in the spec of its codec, codes need none of that"
+    expect 1 "${zvc[@]}" --pinned 0 --budget $((needed + 4096))
+    says err "needs $spill bytes ("
+    expect 0 "${zvc[@]}" --pinned 0 --budget $((needed + spill)) --json row.json
+    (($(value row.json spill_bytes) == 0 && $(value row.json predicted_peak_bytes) > needed)) || fail "$(<row.json)"
+    expect 0 "${zvc[@]}" --pinned $((spill / 2)) --budget $((needed + spill)) --json row.json
+    (($(value row.json spill_bytes) <= spill / 2 && $(value row.json spill_bytes) > spill / 4)) || fail "$(<row.json)"
+    expect 0 plan --net resnet8 --batch 8 --policy "rules:*=compress(zvc:reserve=100),when=always" --pinned 0
+    [[ $(<out) != *spill* ]] || fail "something is spilled"
+    expect 0 plan --net resnet8 --batch 8 --policy "rules:*=compress(zvc)" --pinned 0
+}
+
 pinned_memory_can_be_limited_() {
     local least liveness pinned
     local -a swap=(plan --net resnet8 --batch 8 --policy swap)
