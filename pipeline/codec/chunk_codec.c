@@ -96,7 +96,6 @@ mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec 
  * 49.4 %, takes 0.506 and 1/32. */
 const mm_chunk_kind mm_zvc_kind = {.typical_permille = 385, .reserve_permille = 538};
 
-/* "%.9g" of a float reads back as that float. */
 static mm_status take_bound(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]) {
     char *end;
     const float bound = strtof(value, &end);
@@ -105,7 +104,10 @@ static mm_status take_bound(mm_chunk_codec *codec, const char *value, char canon
                        codec->base.ops->name, value, (double)MM_EB_LEAST, (double)MM_EB_MOST);
     codec->params.bound = bound;
     codec->base.flags.reads_bound = false;
-    snprintf(canonical_out, MM_CHUNK_VALUE_CAPACITY, "%.9g", (double)bound);
+    for (int digits = 1; digits <= 9; digits++) { /* 9 always do */
+        snprintf(canonical_out, MM_CHUNK_VALUE_CAPACITY, "%.*g", digits, (double)bound);
+        if (strtof(canonical_out, NULL) == bound) break;
+    }
     return MM_OK;
 }
 

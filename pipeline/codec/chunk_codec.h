@@ -54,7 +54,12 @@ MM_CHECKED mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape
     }
 /* Every such codec. */
 extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind;
-#define MM_ZVC_SUMMARY "32 elements become a mask of the non-zeros, and these"
-#define MM_EB_SUMMARY  "each value within an error bound, abs=E or set while it runs; what is below it becomes 0"
+#define MM_ZVC_SUMMARY                                                                                                 \
+    "32 elements become a mask of the non-zeros, and these; reserve=PERCENT of the map on the device; sms=N as zfp "   \
+    "has it"
+#define MM_EB_SUMMARY                                                                                                  \
+    "each value within an error bound, abs=E or one that is set while it runs; what is below it becomes 0; reserve= "  \
+    "and "                                                                                                             \
+    "sms= as zvc has them"
 
 #endif

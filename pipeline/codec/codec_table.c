@@ -11,7 +11,8 @@
     EVERYWHERE(dpr) \
     EVERYWHERE(mx) \
     EVERYWHERE(group) \
-    EVERYWHERE(zvc)
+    EVERYWHERE(zvc) \
+    HOST_ALONE(eb)
 /* clang-format on */
 
 #define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;

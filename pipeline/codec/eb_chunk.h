@@ -117,9 +117,9 @@ MM_HD bool mm_eb_parts_of(const uint32_t *words, int count, int n, mm_eb_parts *
  * bound is none. Reads and writes nothing outside. */
 MM_HD bool mm_eb_decode(mm_eb_quantiser z, const uint32_t *words, int count, int n, uint32_t *dst) {
     mm_eb_parts parts;
-    if (count > 0 && (z.bound == 0 || !mm_eb_parts_of(words, count, n, &parts))) return false;
     memset(dst, 0, (size_t)n * sizeof *dst);
     if (count == 0) return true;
+    if (z.bound == 0 || !mm_eb_parts_of(words, count, n, &parts)) return false;
     int at = 0;
     for (int i = 0; i < (n + 31) / 32; i++) {
         if (!(words[0] >> i & 1)) continue;

@@ -63,6 +63,15 @@ static void bad_parameters_of_chunk_codecs_are_said_in_a_line(void **state) {
         {"zvc:abs=1", "unknown parameter 'abs'"},
         {"zvc:reserve=5,", "unknown parameter ''"},
         {"zvc:=5", "unknown parameter ''"},
+        {"eb:abs=0", "'abs=0': the error bound must be a number from 1e-30 to 1e+30"},
+        {"eb:abs=-0.1", "must be a number"},
+        {"eb:abs=nan", "must be a number"},
+        {"eb:abs=inf", "must be a number"},
+        {"eb:abs=1e-31", "must be a number"},
+        {"eb:abs=", "must be a number"},
+        {"eb:abs=0.1x", "must be a number"},
+        {"eb:abs=0.1,abs=0.1", "abs= is given twice"},
+        {"eb:rel=0.1", "unknown parameter 'rel'; there are abs=, reserve= and sms="},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         mm_codec *codec = NULL;
@@ -79,6 +88,13 @@ static void bad_parameters_of_chunk_codecs_are_said_in_a_line(void **state) {
     assert_int_equal(mm_codec_body_nominal(codec, &map, &body), MM_OK);
     assert_int_equal(body.reserve_bytes, 1200);
     assert_int_equal(body.typical_bytes, 1540);
+    mm_codec_destroy(codec);
+    assert_int_equal(mm_codec_create("eb:sms=3,abs=0.10", "host", &codec), MM_OK);
+    assert_string_equal(codec->spec, "eb:abs=0.1,sms=3");
+    assert_false(codec->flags.reads_bound);
+    mm_codec_destroy(codec);
+    assert_int_equal(mm_codec_create("eb", "host", &codec), MM_OK);
+    assert_true(codec->flags.reads_bound);
     mm_codec_destroy(codec);
 }
 

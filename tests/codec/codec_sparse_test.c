@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/csr_chunk.h"
 #include "pipeline/codec/rle_chunk.h"
 #include "pipeline/codec/zvc_chunk.h"
@@ -235,6 +236,44 @@ static void each_fault_of_a_code_is_refused(void **state) {
     }
 }
 
+/* Every chunk codec of the host: all instruction sets that this machine has give the bits of the portable form. */
+static void every_instruction_set_gives_the_same_bits(void **state) {
+    (void)state;
+    static const int lengths[] = {1, 15, 16, 17, 31, 32, 33, 48, 100, 511, 1000, 1023, CHUNK};
+    static const float bounds[] = {0, 1e-4f, 0.02f, 0.5f, 1e10f};
+    static uint32_t src[CHUNK], words[2][MM_CHUNK_ROOM], *back[2];
+    const mm_codec_ops *ops;
+    for (int i = 0; i < 2; i++) back[i] = words_of(CHUNK);
+    for (size_t at = 0; (ops = mm_codec_table(at)); at++) {
+        if (ops->body_bound != mm_chunk_body_bound || strcmp(ops->device, "host") != 0) continue;
+        const mm_chunk_host *own = ops->own;
+        for (int of = 0; of < 13 * (FAMILIES + 2) * 5; of++) {
+            const int n = lengths[of % 13], family = of / 13 % (FAMILIES + 2);
+            const mm_chunk_params params = {.bound = bounds[of / 13 / (FAMILIES + 2)]};
+            int count[2];
+            codec_data_fill((float *)src, n, (codec_family)(family % FAMILIES), (uint64_t)of);
+            for (int i = 0; family >= FAMILIES && i < n; i += 1 + i % 7) src[i] = i % 2 ? 0x7fc00001 : 0xff800000;
+            count[1] = own->encode[MM_PACKED_ISAS - 1](&params, (float *)src, n, words[1]);
+            if (count[1] < n)
+                assert_true(own->decode[MM_PACKED_ISAS - 1](&params, words[1], count[1], n, (float *)back[1]));
+            for (int isa = 0; isa < MM_PACKED_ISAS - 1; isa++) {
+                if (!mm_packed_isa_usable(isa)) continue;
+                count[0] = own->encode[isa](&params, (float *)src, n, words[0]);
+                if (count[0] != count[1]) fail_msg("%s: %d words, not %d, of %d", ops->name, count[0], count[1], n);
+                if (count[0] > 0) assert_memory_equal(words[0], words[1], (size_t)count[0] * sizeof *src);
+                if (count[0] == n) continue;
+                uint32_t *code = words_of(count[0]);
+                memcpy(code, words[0], (size_t)count[0] * sizeof *code);
+                assert_true(own->decode[isa](&params, code, count[0], n, (float *)back[0]));
+                assert_memory_equal(back[0], back[1], (size_t)n * sizeof *src);
+                free(code);
+            }
+        }
+    }
+    free(back[0]);
+    free(back[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rle_has_the_runs_and_then_what_is_not_zero),
@@ -244,6 +283,7 @@ int main(void) {
         cmocka_unit_test(every_float_comes_back),
         cmocka_unit_test(damage_is_refused_or_harmless),
         cmocka_unit_test(each_fault_of_a_code_is_refused),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

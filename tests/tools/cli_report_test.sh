@@ -94,7 +94,8 @@ every_policy_and_codec_listed_can_be_used_() {
     for entry in "raw lossless fixed 32 " "mask lossless fixed 1 " "zfp lossy fixed 6.375 " "dpr:fp16 lossy fixed 16 " \
         "dpr:fp10 lossy fixed 10.67" "dpr:fp8 lossy fixed 8" "mx:fp8 lossy fixed 8.25 " "mx:fp6 lossy fixed 6.25" \
         "mx:fp4 lossy fixed 4.25" "mx:int8 lossy fixed 8.25" "group:bits=8 lossy fixed 8.125" \
-        "group:bits=4 lossy fixed 4.125" "group:bits=2 lossy fixed 2.125"; do
+        "group:bits=4 lossy fixed 4.125" "group:bits=2 lossy fixed 2.125" "zvc lossless variable" \
+        "eb lossy variable" "eb:abs=0.01 lossy variable"; do
         tr -s ' ' <out | grep -qF -- "$entry" || fail "no codec: $entry"
     done
 }

@@ -55,6 +55,22 @@ lower_bounds_are_below_every_minimum_() {
     done
 }
 
+pools_of_codes_are_told_with_their_spill_() {
+    local policy text nominal
+    expect 0 plan --net resnet20 --batch 32 --policy "rules:*=compress(zvc),when=always" --json row.json
+    for text in "pool of codes, reserve" "spill, pinned" "codes take at most"; do says out "$text"; done
+    (($(value row.json reserve_bytes) + $(value row.json spill_bytes) >= $(value row.json bound_bytes))) ||
+        fail "bodies have no room"
+    nominal=$(value row.json reserve_bytes)
+    expect 0 plan --net resnet20 --batch 32 --policy "rules:*=compress(zvc:reserve=10),when=always" --json row.json
+    (($(value row.json reserve_bytes) * 4 < nominal)) || fail "reserve=10 reserves $(value row.json reserve_bytes)"
+    expect 0 plan --net resnet20 --batch 32 --policy "rules:*=compress(eb:reserve=100:abs=0.01),when=always"
+    [[ $(<out) != *"spill, pinned"* ]] || fail "all is reserved, and it spills"
+    for policy in "zvc:reserve=0" "zvc:reserve=101" "eb:abs=0" "eb:abs=nan" "eb:abs=-1" "zvc:bits=2"; do
+        refused 2 "codec ${policy%%:*}: " plan --net resnet20 --batch 32 --policy "rules:*=compress($policy),when=always"
+    done
+}
+
 every_network_can_be_explained_() {
     local name rest names=()
     expect 0 nets
