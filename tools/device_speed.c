@@ -6,17 +6,26 @@
 #include "mm/device/clock.h"
 #include "pipeline/codec/codec.h"
 
-enum { STREAMS = 2, BLOCKS = 3 };
+enum { STREAMS = 2, BLOCKS = 4 };
+
+/* In pinned memory: what codecs with a body and with an error bound take. */
+typedef struct pinned_inputs {
+    mm_body_record record;
+    float bound;
+} pinned_inputs;
 
 typedef struct bench {
     mm_device *device;
     int64_t bytes; /* of each block */
     mm_stream *stream[STREAMS];
-    uint8_t *block[BLOCKS]; /* device memory */
+    uint8_t *block[BLOCKS]; /* device memory; the last is for bodies */
     uint8_t *pinned[STREAMS];
     mm_shape shape; /* of the block's bytes as a feature map */
     mm_codec *codec;
-    void *scratch;         /* of the codec */
+    void *scratch; /* of the codec */
+    pinned_inputs *of_codec;
+    mm_code_body body;
+    mm_code_inputs inputs;
     double pinned_seconds; /* to get what is pinned */
 } bench;
 
@@ -42,11 +51,11 @@ static mm_status copy_within(bench *b) {
 }
 
 static mm_status encode(bench *b) {
-    return mm_codec_encode(b->codec, b->stream[0], &b->shape, b->block[0], b->block[1], b->scratch, NULL, NULL);
+    return mm_codec_encode(b->codec, b->stream[0], &b->shape, b->block[0], b->block[1], b->scratch, &b->inputs, NULL);
 }
 
 static mm_status decode(bench *b) {
-    return mm_codec_decode(b->codec, b->stream[0], &b->shape, b->block[1], b->block[2], b->scratch, NULL, NULL);
+    return mm_codec_decode(b->codec, b->stream[0], &b->shape, b->block[1], b->block[2], b->scratch, &b->inputs, NULL);
 }
 
 static mm_status run(bench *b, mm_status (*work)(bench *b), int times, double *seconds_out) {
@@ -138,6 +147,10 @@ static mm_status open_bench(bench *b) {
     for (int i = 0; i < STREAMS; i++) MM_TRY(mm_stream_create(b->device, "speed", 0, &b->stream[i]));
     for (int i = 0; i < BLOCKS; i++)
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->bytes, (void **)&b->block[i]));
+    MM_TRY(mm_device_reserve(b->device, MM_MEMORY_PINNED, sizeof *b->of_codec, (void **)&b->of_codec));
+    b->of_codec->bound = 0.01f; /* of values up to about 7: put_map */
+    b->body = (mm_code_body){.pool = b->block[BLOCKS - 1], .pool_bytes = b->bytes, .record = &b->of_codec->record};
+    b->inputs = (mm_code_inputs){.body = &b->body, .bound = &b->of_codec->bound};
     double start = now();
     for (int i = 0; i < STREAMS; i++)
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_PINNED, b->bytes, (void **)&b->pinned[i]));
@@ -156,6 +169,7 @@ static mm_status measure_link(bench *b, device_speed *speed) {
 static void close_bench(bench *b) {
     for (int i = 0; i < STREAMS; i++) mm_stream_destroy(b->stream[i]);
     for (int i = 0; i < STREAMS; i++) mm_device_release(b->device, MM_MEMORY_PINNED, b->pinned[i], b->bytes);
+    mm_device_release(b->device, MM_MEMORY_PINNED, b->of_codec, sizeof *b->of_codec);
     for (int i = 0; i < BLOCKS; i++) mm_device_release(b->device, MM_MEMORY_DEVICE, b->block[i], b->bytes);
 }
 
