@@ -63,3 +63,4 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
         MM_CHUNK_OPS(#name, summary, "cuda", &name, cuda_scratch, cuda_encode, cuda_decode, __VA_ARGS__);
 
 OPS(zvc, MM_ZVC_SUMMARY, .lossless = true)
+OPS(eb, MM_EB_SUMMARY, .reads_bound = true)

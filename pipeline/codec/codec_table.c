@@ -12,7 +12,7 @@
     EVERYWHERE(mx) \
     EVERYWHERE(group) \
     EVERYWHERE(zvc) \
-    HOST_ALONE(eb)
+    EVERYWHERE(eb)
 /* clang-format on */
 
 #define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;
