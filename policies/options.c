@@ -51,12 +51,17 @@ static const mm_option_desc *find_type(const mm_policy_ops *ops, mm_option_type 
     return NULL;
 }
 
+/* The value that the option of that type was given; NULL: none, or the policy has no such option. */
+static const char *given_of(const mm_policy_ops *ops, const mm_option_values *values, mm_option_type type) {
+    const mm_option_desc *d = find_type(ops, type);
+    return d ? values->given[d - ops->options] : NULL;
+}
+
 /* The value of the option of that type, given or default; "" if the policy has no such option. */
 static const char *value_of(const mm_policy_ops *ops, const mm_option_values *values, mm_option_type type) {
     const mm_option_desc *d = find_type(ops, type);
-    if (!d) return "";
-    const char *given = values->given[d - ops->options];
-    return given ? given : d->fallback;
+    const char *given = given_of(ops, values, type);
+    return !d ? "" : given ? given : d->fallback;
 }
 
 /* The number of a choice; -1: there is none of that name. */
@@ -78,14 +83,28 @@ static void set_fields(const mm_policy_ops *ops, const mm_option_values *values,
     }
 }
 
+enum { RATE_CAPACITY = 24 };
+
+/* The bits of a value that are that part of the 32 of a float, to six decimals, without needless zeros. */
+static void rate_of_ratio(const char *ratio, char rate_out[RATE_CAPACITY]) {
+    const long long millionths = (long long)(32e6 / strtod(ratio, NULL) + 0.5);
+    int n = snprintf(rate_out, RATE_CAPACITY, "%lld.%06lld", millionths / 1000000, millionths % 1000000);
+    while (rate_out[n - 1] == '0') rate_out[--n] = '\0';
+    if (rate_out[n - 1] == '.') rate_out[n - 1] = '\0';
+}
+
 static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *values, char spec_out[MM_SPEC_CAPACITY]) {
-    const mm_option_desc *d = find_type(ops, MM_OPTION_CODEC);
-    const char *rate = value_of(ops, values, MM_OPTION_RATE), *codec = value_of(ops, values, MM_OPTION_CODEC);
-    if (*rate && values->given[d - ops->options])
-        return mm_fail(MM_ERR_INVALID, "policy %s: rate is short for codec=zfp:rate=%s; give one of codec and rate",
-                       ops->name, rate);
-    int n = *rate ? snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate)
-                  : snprintf(spec_out, MM_SPEC_CAPACITY, "%s", codec);
+    const char *codec = given_of(ops, values, MM_OPTION_CODEC), *rate = given_of(ops, values, MM_OPTION_RATE);
+    const char *ratio = given_of(ops, values, MM_OPTION_RATIO);
+    char by_ratio[RATE_CAPACITY];
+    if (ratio) rate_of_ratio(ratio, by_ratio);
+    if ((codec != NULL) + (rate != NULL) + (ratio != NULL) > 1)
+        return mm_fail(MM_ERR_INVALID,
+                       "policy %s: %s is short for codec=zfp:rate=%s; give one of codec, rate and ratio", ops->name,
+                       rate ? "rate" : "ratio", rate ? rate : by_ratio);
+    if (ratio) rate = by_ratio;
+    int n = rate ? snprintf(spec_out, MM_SPEC_CAPACITY, "zfp:rate=%s", rate)
+                 : snprintf(spec_out, MM_SPEC_CAPACITY, "%s", value_of(ops, values, MM_OPTION_CODEC));
     if (n >= MM_SPEC_CAPACITY)
         return mm_fail(MM_ERR_INVALID, "policy %s: its codec's name is too long, more than %d characters", ops->name,
                        MM_SPEC_CAPACITY - 1);
@@ -168,6 +187,7 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
     case MM_OPTION_RULE_SET:
         return rule_set_text(d, config);
     case MM_OPTION_RATE: /* printed as the option of the codec */
+    case MM_OPTION_RATIO:
         break;
     }
     return strdup("");

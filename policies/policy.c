@@ -72,6 +72,13 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
             return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a number above 0 and at most %lld", ops->name,
                            desc->key, MM_BRIEF(value), (long long)desc->max);
     }
+    if (desc->type == MM_OPTION_RATIO && *value != '\0') {
+        char *end;
+        const double number = strtod(value, &end);
+        if (end == value || *end != '\0' || !(number >= desc->min && number <= desc->max))
+            return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a number from %lld to %lld", ops->name, desc->key,
+                           MM_BRIEF(value), (long long)desc->min, (long long)desc->max);
+    }
     if (desc->type == MM_OPTION_NUMBER) {
         char *end;
         errno = 0;

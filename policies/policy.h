@@ -18,6 +18,7 @@ typedef enum mm_option_type {
     MM_OPTION_CHOICE,   /* a field of the configuration, to the value of a choice */
     MM_OPTION_CODEC,    /* the codec of the rules */
     MM_OPTION_RATE,     /* the codec of the rules, as a rate of zfp */
+    MM_OPTION_RATIO,    /* the same, as the ratio of a map to its code: a number from min to max */
     MM_OPTION_ELIGIBLE, /* the layers of the rules: the kind that the policy names, or all */
     MM_OPTION_RULES,    /* the rules */
     MM_OPTION_RULE_SET, /* the rules, as one of several sets by name */

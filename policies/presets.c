@@ -49,6 +49,11 @@
     }
 #define RATE                                                                                                           \
     { .key = "rate", .fallback = "", .type = MM_OPTION_RATE, .help = "short for codec=zfp:rate=R, bits per value" }
+#define RATIO                                                                                                          \
+    {                                                                                                                  \
+        .key = "ratio", .fallback = "", .type = MM_OPTION_RATIO, .min = 1, .max = 60,                                  \
+        .help = "the same as papers count: ratio=5 is rate=6.4, 32 bits over 5"                                        \
+    }
 #define MODE(otherwise)                                                                                                \
     {                                                                                                                  \
         .key = "mode", .fallback = otherwise, .type = MM_OPTION_CHOICE, FIELD(recompute),                              \
@@ -60,6 +65,7 @@
 static const mm_option_desc freelunch_options[] = {
     CODEC("zfp:rate=6.4"),
     RATE,
+    RATIO,
     {.key = "eligible",
      .fallback = "conv",
      .type = MM_OPTION_ELIGIBLE,
@@ -86,13 +92,14 @@ static const mm_option_desc freelunch_options[] = {
 };
 
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
-static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, DEPTH, BUFFERS, WHEN, {0}};
+static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, RATIO, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
 static const mm_option_desc recompute_options[] = {MODE("cost"), WHEN, {0}};
 static const mm_option_desc recompute_swap_options[] = {MODE("sqrt"), DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc cdma_options[] = {
     CODEC("raw"),
     RATE,
+    RATIO,
     {.key = "throttle",
      .fallback = "2",
      .type = MM_OPTION_NUMBER,

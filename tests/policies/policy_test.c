@@ -80,7 +80,7 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
     refuse("hope", MM_ERR_NOT_FOUND, "'hope'", "naive, liveness, freelunch");
     refuse("Naive", MM_ERR_NOT_FOUND, "'Naive'", "naive");
     refuse("naive:k=3", MM_ERR_INVALID, "'k'", "none");
-    refuse("freelunch:size=3", MM_ERR_INVALID, "'size'", "codec, rate, eligible, depth, buffers, k, workspace");
+    refuse("freelunch:size=3", MM_ERR_INVALID, "'size'", "codec, rate, ratio, eligible, depth, buffers, k, workspace");
     refuse("freelunch:depth", MM_ERR_INVALID, "'depth'", "key=value");
     refuse("freelunch:depth=-1", MM_ERR_INVALID, "depth=-1", "from 0 to 1024");
     refuse("freelunch:depth=1025", MM_ERR_INVALID, "depth=1025", "from 0 to 1024");
@@ -98,8 +98,15 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
     refuse("freelunch:", MM_ERR_INVALID, "freelunch", "colon");
     refuse("rules:", MM_ERR_INVALID, "rules", "colon");
     refuse("rules:;;;", MM_ERR_INVALID, "no rule", "compress(zfp)");
-    refuse("freelunch:rate=4,codec=raw", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec and rate");
-    refuse("cdma:codec=raw,rate=4", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec and rate");
+    refuse("freelunch:rate=4,codec=raw", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec, rate and ratio");
+    refuse("hybrid:ratio=8,rate=4", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec, rate and ratio");
+    refuse("freelunch:codec=raw,ratio=8", MM_ERR_INVALID, "ratio is short for codec=zfp:rate=4;", "one of codec");
+    refuse("freelunch:ratio=0.5", MM_ERR_INVALID, "ratio=0.5", "must be a number from 1 to 60");
+    refuse("cdma:ratio=5x", MM_ERR_INVALID, "ratio=5x", "must be a number from 1 to 60");
+    refuse("freelunch:ratio=nan", MM_ERR_INVALID, "ratio=nan", "must be a number from 1 to 60");
+    refuse("freelunch:ratio=", MM_ERR_INVALID, "ratio= has no value", "rate=6.4");
+    refuse("swap-async:ratio=5", MM_ERR_INVALID, "no option 'ratio'", "depth");
+    refuse("cdma:codec=raw,rate=4", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec, rate and ratio");
     refuse("freelunch:codec=0123456789012345678901234567890123456789012345678901234567890123456789", MM_ERR_INVALID,
            "codec", "too long");
 }
@@ -149,6 +156,11 @@ static void a_policy_is_printed_as_it_is_parsed(void **state) {
         {"naive", "naive"},
         {"freelunch:rate=6.4,eligible=conv,buffers=persistent,when=needed", "freelunch"},
         {"freelunch:rate=8,k=3", "freelunch:codec=zfp:rate=8,k=3"},
+        {"freelunch:ratio=5", "freelunch"},
+        {"freelunch:ratio=3", "freelunch:codec=zfp:rate=10.666667"},
+        {"hybrid:ratio=8.0", "hybrid"},
+        {"cdma:ratio=60", "cdma:codec=zfp:rate=0.533333"},
+        {"freelunch:ratio=1", "freelunch:codec=zfp:rate=32"},
         {"freelunch:workspace=naive,eligible=all,depth=5,buffers=naive",
          "freelunch:eligible=all,depth=5,buffers=naive,workspace=naive"},
         {"cdma:throttle=0,codec=zfp:rate=4,when=always", "cdma:codec=zfp:rate=4,throttle=0,when=always"},
