@@ -9,6 +9,7 @@ link_orders=$(realpath "$4")
 codec_bench=$(realpath "$5")
 workflow=$(realpath "$6")
 gradients=$(realpath "$7")
+figures=$(realpath "$8")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -354,6 +355,41 @@ the_published_orders_hold_on_a_gpu_of_the_papers_class_() {
     sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
     ! "$orders" "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
     says out "not in order: resnet152 at own: freelunch"
+}
+
+freelunchs_figures_come_in_the_published_order_() {
+    python3 -S "$figures" "$mm" "$machine" >out 2>err || fail "not in order"
+    [[ $(tail -1 out) == "in order: as published, but for what is told as different" ]] || fail "$(tail -1 out)"
+    says out "alexnet-2012, batch 128: all maps                              940.05     940.50"
+    says out "largest tensor buffer                                       76.15      76.15"
+    sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
+    ! python3 -S "$figures" "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
+    says out "not in order: resnet152@227x227, batch 44: freelunch slower than recompute"
+    ! python3 -S "$figures" "$mm" nothing >out 2>err || fail "without a machine it is in order too"
+    [[ $(<err) == "nothing: "* && $(<err) != *Traceback* ]] || fail "$(<err)"
+}
+
+# trained SEED LIVENESS FREELUNCH: rows with these accuracies.
+trained() {
+    printf '[{"status": "ok", "test_accuracy": %s}]\n' "$2" >"rows/tiny-liveness-$1.json"
+    printf '[{"status": "ok", "test_accuracy": %s}]\n' "$3" >"rows/tiny-freelunch-$1.json"
+}
+
+compressed_training_converges_as_exact_training_or_is_told_not_to_() {
+    local train=(python3 -S "$figures" --figure3 synthetic:samples=64 --rows rows --net tiny --batch 8 --epochs 1 --seeds 2)
+    mkdir rows
+    trained 1 0.90 0.88
+    trained 2 0.92 0.93
+    "${train[@]}" "$mm" >out 2>err || fail "a difference within two errors is not in order"
+    says out "difference -0.50, standard error 2.69"
+    trained 2 0.90 0.87
+    ! "${train[@]}" "$mm" >out 2>err || fail "less accurate, and in order"
+    says out "not in order: freelunch:ratio=8 trains worse"
+    rm -r rows
+    "${train[@]}" "$mm" >out 2>err || (($? == 1)) || fail "not trained"
+    (($(grep -c "^training tiny under freelunch:ratio=8" out) == 2)) || fail "not two seeds"
+    "${train[@]}" "$mm" >out 2>err || (($? == 1)) || fail "not read"
+    [[ $(<out) != *training* ]] || fail "trained again"
 }
 
 the_order_over_a_slow_link_is_said_with_the_exit_status_() {

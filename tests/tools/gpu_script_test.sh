@@ -103,11 +103,13 @@ every_part_runs_and_the_summary_holds_goals_and_figures_() {
     PATH=$PWD/bin:$PATH PYTHON=$PWD/bin/python-alone script 1 --quick --tiny --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" \
         --policies overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always \
         --policies alexnet=liveness --policies vgg16=liveness --policies resnet152-44-all=recompute \
+        --policies tables-alexnet=freelunch:ratio=5,when=always,buffers=naive,workspace=naive \
+        --policies tables-vgg16=liveness --policies tables-resnet152=liveness \
         --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
     local name step
     for step in tests sanitizer codec ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB mm-overlap \
         mm-overlap-equal facts-tiny mm-resnet50 mm-resnet50-1200MiB mm-resnet50-6.5GB mm-resnet152-20GB \
-        mm-resnet152-12GiB mm-alexnet mm-vgg16; do
+        mm-resnet152-12GiB mm-alexnet mm-vgg16 mm-tables-alexnet mm-tables-resnet152; do
         grep -qP "^$step\t\d+\tok\$" results/steps.txt || fail "$step: $(grep -P "^$step\t" results/steps.txt)"
     done
     says out "peer_pytorch: there is no PyTorch here"

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # Sourced: FreeLunch's policies as it published them, and the order that they came in.
-# They act on every map, whatever the budget. FreeLunch's 5x are 6.4 bits a value, of all maps.
-freelunch=freelunch:rate=6.4,eligible=all,when=always
+# They act on every map, whatever the budget. FreeLunch's 5x is of all maps.
+freelunch=freelunch:ratio=5,eligible=all,when=always
 policies=(swap:when=always swap-async:when=always "$freelunch,buffers=naive,workspace=naive" "$freelunch"
-    "hybrid:rate=4,when=always")
+    "hybrid:ratio=8,when=always")
 names=(swap swap-async unoptimised freelunch hybrid)
 in_order="in order: freelunch and hybrid ahead of swap-async, freelunch of its unoptimised form, all of swap"
 
