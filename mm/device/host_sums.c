@@ -1,5 +1,7 @@
-/* Sums of sums.h on the host. The compiler makes vectors of the loop over lanes, by -O3. */
+/* Sums of sums.h on the host. The compiler makes vectors of the loop over lanes, by -O3, and once more for AVX2. */
 #include "mm/device/sums.h"
+
+#define INLINE static inline __attribute__((always_inline))
 
 enum { TOGETHER = 1 << 20 };
 
@@ -9,7 +11,7 @@ typedef struct lanes {
     uint32_t max_bits[MM_SUMS_LANES];
 } lanes;
 
-static inline void add(lanes *to, const float *src, int n) {
+INLINE void add(lanes *to, const float *src, int n) {
     for (int l = 0; l < n; l++) {
         uint32_t bits;
         float magnitude;
@@ -24,7 +26,7 @@ static inline void add(lanes *to, const float *src, int n) {
     }
 }
 
-static int64_t take_nonzero(lanes *of) {
+INLINE int64_t take_nonzero(lanes *of) {
     int64_t sum = 0;
     for (int l = 0; l < MM_SUMS_LANES; l++) {
         sum += of->nonzero[l];
@@ -33,7 +35,7 @@ static int64_t take_nonzero(lanes *of) {
     return sum;
 }
 
-void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out) {
+INLINE void strip(const float *src, int64_t elems, mm_sums_part *part_out) {
     lanes lanes = {0};
     int64_t nonzero = 0;
     while (elems > 0) {
@@ -51,3 +53,19 @@ void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out)
         }
     *part_out = (mm_sums_part){lanes.sum_abs[0], lanes.sum_squares[0], nonzero, lanes.max_bits[0]};
 }
+
+void mm_sums_host_strip_portable(const float *src, int64_t elems, mm_sums_part *part_out) {
+    strip(src, elems, part_out);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void strip_avx2(const float *src, int64_t elems, mm_sums_part *part_out) {
+    strip(src, elems, part_out);
+}
+
+void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out) {
+    (__builtin_cpu_supports("avx2") ? strip_avx2 : mm_sums_host_strip_portable)(src, elems, part_out);
+}
+#else
+void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out) { strip(src, elems, part_out); }
+#endif

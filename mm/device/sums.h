@@ -62,5 +62,7 @@ MM_SUMS_FUNCTION mm_sums mm_sums_of(const mm_sums_part *all) {
 
 /* Comes to the part of `elems` elements of a strip, on the host. */
 void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out);
+/* The same bits, without what only some CPUs can do. */
+void mm_sums_host_strip_portable(const float *src, int64_t elems, mm_sums_part *part_out);
 
 #endif

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "mm/device/clock.h"
+#include "mm/device/sums.h"
+#include "tests/core/random.h"
 #include "tests/device/device_dag.h"
 #include "tests/device/host_fixture.h"
 
@@ -452,6 +454,27 @@ static void random_delays_take_time(void **state) {
     host_fixture_fini(&f);
 }
 
+/* ---------------------------------------------------------------- sums */
+
+static void sums_have_the_same_bits_on_every_cpu(void **state) {
+    (void)state;
+    enum { MOST = 40000 };
+    uint64_t random = 3;
+    float *elements = malloc(MOST * sizeof *elements);
+    assert_non_null(elements);
+    for (int i = 0; i < MOST; i++)
+        elements[i] = random_chance(&random, 40) ? 0 : (float)(int32_t)random_next(&random) * 3.1e-7f;
+    for (int n = 0; n < MOST; n += 1 + n / 3 + random_below(&random, 100)) {
+        mm_sums_part fast = {0}, portable = {0};
+        mm_sums_host_strip(elements, n, &fast);
+        mm_sums_host_strip_portable(elements, n, &portable);
+        assert_true(fast.sum_abs == portable.sum_abs && fast.sum_squares == portable.sum_squares);
+        assert_true(fast.nonzero == portable.nonzero && fast.max_bits == portable.max_bits);
+        assert_true(n < 50 || (fast.sum_abs > 0 && fast.nonzero > n / 3));
+    }
+    free(elements);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, host_fixture_setup, host_fixture_teardown)
     const struct CMUnitTest tests[] = {
@@ -471,6 +494,7 @@ int main(void) {
         CASE(all_reservations_together_stay_within_the_machine),
         CASE(memory_of_others_on_the_c_heap_is_counted_as_outside),
         CASE(the_device_itself_takes_no_more_memory_once_warm),
+        cmocka_unit_test(sums_have_the_same_bits_on_every_cpu),
         cmocka_unit_test(copies_over_the_link_take_its_time_and_share_it),
         cmocka_unit_test(the_two_ways_of_the_link_do_not_wait_for_each_other),
         cmocka_unit_test(a_task_that_writes_pinned_memory_is_charged_the_link),
