@@ -107,7 +107,7 @@ every_part_runs_and_the_summary_holds_goals_and_figures_() {
         --policies tables-vgg16=liveness --policies tables-resnet152=liveness \
         --only tests,sanitizer,device,algorithms,overlap,facts,goals,peers,nets "$PWD/results"
     local name step
-    for step in tests sanitizer codec ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB mm-overlap \
+    for step in tests sanitizer codec codec-zeros ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB mm-overlap \
         mm-overlap-equal facts-tiny mm-resnet50 mm-resnet50-1200MiB mm-resnet50-6.5GB mm-resnet152-20GB \
         mm-resnet152-12GiB mm-alexnet mm-vgg16 mm-tables-alexnet mm-tables-resnet152; do
         grep -qP "^$step\t\d+\tok\$" results/steps.txt || fail "$step: $(grep -P "^$step\t" results/steps.txt)"
@@ -176,8 +176,13 @@ goals_stand_beside_what_was_reached_() {
     echo '[{"net": ' >results/mm-resnet152-20GB.json # cut while it was written
     echo '[{"codec": "zfp:rate=4", "direction": "encode", "gb_per_s_median": 1760.0, "share_of_copy": 0.86}]' \
         >results/codec.json
+    local line zeros=',"codec":"zvc","map_by_code"'
+    printf '[{"direction":""%s:1,"zeros_percent":49,"share_of_bytes":1},%s,%s,%s]' "$zeros" \
+        "{\"direction\":\"encode\"$zeros:1.85,\"zeros_percent\":49,\"share_of_bytes\":0.71}" \
+        "{\"direction\":\"decode\"$zeros:1.85,\"zeros_percent\":49,\"share_of_bytes\":0.83}" \
+        "{\"direction\":\"encode\"$zeros:7.6,\"zeros_percent\":90,\"share_of_bytes\":0.6}" >results/codec-zeros.json
     summary results || fail "status"
-    local line
+    [[ $(grep "^zvc" out) =~ ^zvc\ +49\ %:\ 1\.85,\ 0\.71\ /\ 0\.83\ +90\ %:\ 7\.60,\ 0\.60$ ]] || fail "$(grep "^zvc" out)"
     line=$(grep "liveness as torch.compile" out)
     [[ $line =~ 3513\ +3688\.[67]\ +1\.05\ +liveness,\ batch\ 128,\ 11\.00\ GB\ +1\.23\ of\ 3000 ]] || fail "$line"
     line=$(grep "less memory" out)

@@ -1,15 +1,21 @@
 /* How fast a device's codecs are, beside its own copy measured in the same rounds; on the host, beside libzfp too.
  *
- *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--codecs SPEC,SPEC] [--zeros PERCENT] [--jobs N] [--rounds N]
- *                  [--json FILE]
+ *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--codecs SPEC,SPEC] [--zeros PERCENT,PERCENT] [--jobs N]
+ *                  [--rounds N] [--json FILE]
  *
- * A line for each codec and direction: the tensor's bytes a second in the slowest round, the median one and the 95th
- * percentile, and the median's ratio to that of a copy inside the device's memory (which reads and writes all of them;
- * one core's on the host) and to libzfp's at the same bits a block, one thread. A codec with layout=nchw gets the same
- * map, stored so. On a GPU a round is JOBS of them enqueued together, so that launches do not count, and specs of few
- * multiprocessors (sms=) show what a codec beside a training step has. */
+ * A line for each codec and direction:
+ *      min, median, p95   the map's bytes a second in the slowest round, the median one and the 95th percentile
+ *      /copy              the median's ratio to that of a copy inside the device's memory (one core's on the host)
+ *      /bytes             the same of bytes that are moved: of the map and its code; a copy moves the map twice
+ *      map/code           the map's bytes to its code's
+ *      /libzfp            the median's ratio to libzfp's at the same bits a block, one thread
+ *
+ * A codec with layout=nchw gets the same map, stored so. With --zeros all of it is done once for each share. On a GPU a
+ * round is JOBS of them enqueued together, so that launches do not count, and specs of few multiprocessors (sms=) show
+ * what a codec beside a training step has. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zfp.h>
 
@@ -20,7 +26,7 @@
 #include "tools/bench/samples.h"
 #include "tools/json_file.h"
 
-enum { MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1, VALUES = 16, CHUNK_BYTES = 16 << 20 };
+enum { MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1, VALUES = 16, CHUNK_BYTES = 16 << 20, WAVES = -1 /* of value_of */ };
 
 /* What a device is measured with, unless told otherwise: a tensor much larger than its caches. */
 typedef struct setting {
@@ -30,13 +36,16 @@ typedef struct setting {
 } setting;
 
 /* clang-format off */
-#define EACH_CAP(spec) "," spec "," spec ",sms=32," spec ",sms=16"
+#define EACH_CAP(spec)    "," spec "," spec ",sms=32," spec ",sms=16"
+#define CAPS_OF(name)     "," name ":sms=32," name ":sms=16"
 static const setting settings[] = {
     {"host", "128x32x32x64", 1,
      "zfp:rate=2,zfp:rate=4,zfp:rate=4,layout=nchw,zfp:rate=8,zfp:rate=16,zfp:rate=4,dims=1,"
      "zfp:rate=4,dims=3,zfp:rate=4,dims=3,layout=nchw"},
     {"cuda", "128x64x64x128", 20,
      "dpr:fp16,sms=32,mx:fp8,sms=32"
+     CAPS_OF("zvc")
+     CAPS_OF("eb")
      EACH_CAP("zfp:rate=4")
      EACH_CAP("zfp:rate=6")
      EACH_CAP("zfp:rate=6.4")
@@ -58,13 +67,15 @@ typedef struct entry {
     zfp_stream *libzfp;
     bool encode, channels_first;
     const struct entry *peer; /* libzfp's entry */
+    int64_t code_bytes;       /* of the copy: the map's */
     samples gb_per_s;
     samples_summary summary;
 } entry;
 
 typedef struct bench {
-    const char *device_name, *shape_text, *codecs, *json;
-    int64_t zeros; /* percent of the map, at random places, the rest dense; -1: as a ReLU leaves it, in waves */
+    const char *device_name, *shape_text, *codecs, *zeros_text, *json;
+    int64_t zeros;               /* percent of the map, at random places; or WAVES */
+    json_t *rows;                /* NULL: out of memory, or none are wanted */
     const mm_device_ops *all_of; /* the kind of device all of whose codecs are measured, too; NULL: none */
     arg_texts specs;             /* of `codecs` */
     int64_t jobs, rounds;
@@ -120,6 +131,16 @@ static mm_status run_entry(const bench *b, const entry *e) {
     return mm_stream_sync(b->stream);
 }
 
+/* Bytes of the code that the last encode made; of the copy, the map's. libzfp's are set. */
+static mm_status code_bytes_of(const bench *b, const entry *e, int64_t *bytes_out) {
+    if (e->libzfp) return MM_OK;
+    *bytes_out = b->bytes;
+    if (!e->codec) return MM_OK;
+    MM_TRY(mm_codec_bound(e->codec, &b->shapes[e->channels_first], bytes_out));
+    if (!e->codec->flags.fixed_size) *bytes_out += b->body.record->bytes;
+    return MM_OK;
+}
+
 /* Entries take turns, so that what slows the machine down for a while slows all of them. A decode follows its encode,
  * whose code it reads. */
 static mm_status measure(bench *b) {
@@ -131,6 +152,7 @@ static mm_status measure(bench *b) {
             const int64_t ns = mm_now_ns() - start;
             const double bytes = (double)b->bytes * (double)(e->libzfp ? 1 : b->jobs);
             if (round >= 0) MM_TRY(samples_add(&e->gb_per_s, bytes / (double)(ns > 0 ? ns : 1)));
+            MM_TRY(code_bytes_of(b, e, &e->code_bytes));
         }
     for (int i = 0; i < b->n_entries; i++) b->entries[i].summary = samples_summarize(&b->entries[i].gb_per_s);
     return MM_OK;
@@ -142,15 +164,23 @@ static double of_copy(const bench *b, const entry *e) { return e->summary.median
 
 static double of_libzfp(const entry *e) { return e->summary.median / e->peer->summary.median; }
 
+static double of_bytes(const bench *b, const entry *e) {
+    return of_copy(b, e) * (1 + (double)e->code_bytes / (double)b->bytes) / 2;
+}
+
+static double ratio_of(const bench *b, const entry *e) { return (double)b->bytes / (double)e->code_bytes; }
+
 static void print(const bench *b) {
     FILE *const file = json_file_beside(b->json);
-    fprintf(file, "%s: %s float32, %.1f MB, n = %" PRId64 " of %" PRId64 " jobs\n", b->device_name, b->shape_text,
+    fprintf(file, "%s: %s float32, %.1f MB, n = %" PRId64 " of %" PRId64 " jobs", b->device_name, b->shape_text,
             (double)b->bytes / 1e6, b->rounds, b->jobs);
-    fprintf(file, "%-36s %-8s %8s %8s %8s GB/s %9s %9s\n", "codec", "", "min", "median", "p95", "/copy", "/libzfp");
+    if (b->zeros != WAVES) fprintf(file, ", %" PRId64 " %% zeros", b->zeros);
+    fprintf(file, "\n%-36s %-8s %8s %8s %8s GB/s %9s %9s %9s %9s\n", "codec", "", "min", "median", "p95", "/copy",
+            "/bytes", "map/code", "/libzfp");
     for (int i = 0; i < b->n_entries; i++) {
         const entry *e = &b->entries[i];
-        fprintf(file, "%-36s %-8s %8.2f %8.2f %8.2f      %9.3f", e->spec, e->direction, e->summary.min,
-                e->summary.median, e->summary.p95, of_copy(b, e));
+        fprintf(file, "%-36s %-8s %8.2f %8.2f %8.2f      %9.3f %9.3f %9.2f", e->spec, e->direction, e->summary.min,
+                e->summary.median, e->summary.p95, of_copy(b, e), of_bytes(b, e), ratio_of(b, e));
         if (e->peer) fprintf(file, " %9.1f", of_libzfp(e));
         fprintf(file, "\n");
     }
@@ -158,25 +188,25 @@ static void print(const bench *b) {
 
 static json_t *row_of(const bench *b, const entry *e) {
     json_t *row =
-        json_pack("{ss ss ss ss sI sI sI sf sf sf sf}", "device", b->device_name, "codec", e->spec, "direction",
-                  e->direction, "shape", b->shape_text, "bytes", (json_int_t)b->bytes, "jobs", (json_int_t)b->jobs, "n",
-                  (json_int_t)e->summary.n, "gb_per_s_min", e->summary.min, "gb_per_s_median", e->summary.median,
-                  "gb_per_s_p95", e->summary.p95, "share_of_copy", of_copy(b, e));
-    if (!row || !e->peer || json_object_set_new(row, "times_libzfp", json_real(of_libzfp(e))) == 0) return row;
+        json_pack("{ss ss ss ss sI sI sI sI sf sf sf sf sf sf}", "device", b->device_name, "codec", e->spec,
+                  "direction", e->direction, "shape", b->shape_text, "bytes", (json_int_t)b->bytes, "jobs",
+                  (json_int_t)b->jobs, "n", (json_int_t)e->summary.n, "code_bytes", (json_int_t)e->code_bytes,
+                  "gb_per_s_min", e->summary.min, "gb_per_s_median", e->summary.median, "gb_per_s_p95", e->summary.p95,
+                  "share_of_copy", of_copy(b, e), "share_of_bytes", of_bytes(b, e), "map_by_code", ratio_of(b, e));
+    const bool whole = row && (!e->peer || json_object_set_new(row, "times_libzfp", json_real(of_libzfp(e))) == 0) &&
+                       (b->zeros == WAVES || json_object_set_new(row, "zeros_percent", json_integer(b->zeros)) == 0);
+    if (whole) return row;
     json_decref(row);
     return NULL;
 }
 
-static mm_status report(const bench *b) {
+static void report(bench *b) {
     print(b);
-    if (!b->json) return MM_OK;
-    json_t *rows = json_array();
-    for (int i = 0; rows && i < b->n_entries; i++)
-        if (json_array_append_new(rows, row_of(b, &b->entries[i])) != 0) {
-            json_decref(rows);
-            rows = NULL;
+    for (int i = 0; b->rows && i < b->n_entries; i++)
+        if (json_array_append_new(b->rows, row_of(b, &b->entries[i])) != 0) {
+            json_decref(b->rows);
+            b->rows = NULL;
         }
-    return json_file_save(b->json, rows);
 }
 
 /* ---------------------------------------------------------------- what the tensor holds */
@@ -189,6 +219,15 @@ static float value_of(int64_t x, int64_t y, int64_t c, uint32_t *random) {
     return wave + 0.2f * noise > 0 ? wave + 0.2f * noise : 0;
 }
 
+/* Positive and bell-shaped, as a ReLU leaves them, up to 2; or 0, with that chance in percent. */
+static float drawn_value(int64_t zeros, uint32_t *random) {
+    uint32_t draws[5];
+    for (int i = 0; i < 5; i++) draws[i] = (*random = *random * 1664525 + 1013904223) >> 8;
+    const float sum = (float)(draws[0] + draws[1] + draws[2] + draws[3]) * 0x1p-24f - 2;
+    if (draws[4] % 100 < zeros) return 0;
+    return sum == 0 ? 0x1p-24f : sum < 0 ? -sum : sum;
+}
+
 /* Elements `from` on of a tensor in either layout. */
 static void make_values(const bench *b, bool channels_first, int64_t from, int64_t count, uint32_t *random,
                         float *out) {
@@ -196,7 +235,7 @@ static void make_values(const bench *b, bool channels_first, int64_t from, int64
     for (int64_t i = 0, at = from; i < count; i++, at++) {
         const int64_t inner = at % d[3], middle = at / d[3] % d[2], outer = at / d[3] / d[2] % d[1];
         out[i] = channels_first ? value_of(inner, middle, outer, random) : value_of(middle, outer, inner, random);
-        if (b->zeros >= 0) out[i] = (int64_t)(*random >> 8) % 100 < b->zeros ? 0 : out[i] + 0.03f;
+        if (b->zeros != WAVES) out[i] = drawn_value(b->zeros, random);
     }
 }
 
@@ -235,6 +274,7 @@ static mm_status add_libzfp(bench *b, const mm_codec *codec, bool channels_first
         peers_out[i]->libzfp = stream;
         peers_out[i]->encode = i == 0;
         peers_out[i]->channels_first = channels_first;
+        peers_out[i]->code_bytes = code_bytes;
     }
     return MM_OK;
 }
@@ -323,8 +363,35 @@ static mm_status bench_init(bench *b) {
     MM_TRY(add_all(b));
     for (int i = 0; i < b->specs.n; i++) MM_TRY(add_codec(b, b->specs.text[i]));
     if (b->scratch_bytes > 0) MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, b->scratch_bytes, &b->scratch));
+    if (b->json) b->rows = json_array();
+    return MM_OK;
+}
+
+static mm_status run_with(bench *b, int64_t zeros) {
+    b->zeros = zeros;
     MM_TRY(fill(b, false));
-    return fill(b, true);
+    MM_TRY(fill(b, true));
+    MM_TRY(measure(b));
+    report(b);
+    for (int i = 0; i < b->n_entries; i++) samples_fini(&b->entries[i].gb_per_s);
+    return MM_OK;
+}
+
+static mm_status run_each(bench *b) {
+    arg_texts shares = {0};
+    mm_status status = MM_OK;
+    if (!b->zeros_text) return run_with(b, WAVES);
+    MM_TRY(args_split("--zeros", b->zeros_text, &shares));
+    for (int i = 0; status == MM_OK && i < shares.n; i++) {
+        char *end;
+        const long share = strtol(shares.text[i], &end, 10);
+        status =
+            end == shares.text[i] || *end || share < 0 || share > 100
+                ? mm_fail(MM_ERR_INVALID, "--zeros %s: percents must be whole numbers from 0 to 100", b->zeros_text)
+                : run_with(b, share);
+    }
+    args_texts_fini(&shares);
+    return status;
 }
 
 static void bench_fini(bench *b) {
@@ -338,6 +405,7 @@ static void bench_fini(bench *b) {
         zfp_stream_close(e->libzfp);
     }
     args_texts_fini(&b->specs);
+    json_decref(b->rows);
     mm_stream_destroy(b->stream);
     void *const memory[] = {b->src[0], b->src[1], b->dst, b->code};
     for (int i = 0; i < 4; i++)
@@ -370,13 +438,13 @@ static mm_status settle(bench *b) {
 }
 
 int main(int argc, char **argv) {
-    static bench b = {.device_name = "host", .rounds = 15, .zeros = -1};
+    static bench b = {.device_name = "host", .rounds = 15};
     bool help = false;
     const arg table[] = {
         {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--shape", "NxHxWxC", "the tensor (128x32x32x64, 128x64x64x128 on cuda)", ARG_TEXT, &b.shape_text, 0, 0},
         {"--codecs", "SPECS", "separated by commas (all that there are goals for)", ARG_TEXT, &b.codecs, 0, 0},
-        {"--zeros", "PERCENT", "of the map, at random places (half of it, in waves)", ARG_COUNT, &b.zeros, 0, 100},
+        {"--zeros", "PERCENTS", "of the map, at random places (half of it, in waves)", ARG_TEXT, &b.zeros_text, 0, 0},
         {"--jobs", "N", "enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},
         {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
@@ -387,8 +455,8 @@ int main(int argc, char **argv) {
     if (status == MM_OK && !help) {
         status = settle(&b);
         if (status == MM_OK) status = bench_init(&b);
-        if (status == MM_OK) status = measure(&b);
-        if (status == MM_OK) status = report(&b);
+        if (status == MM_OK) status = run_each(&b);
+        if (status == MM_OK && b.json) status = json_file_save(b.json, b.rows), b.rows = NULL;
     }
     bench_fini(&b);
     if (status != MM_OK) fprintf(stderr, "codec_bench: %s\n", mm_last_error());

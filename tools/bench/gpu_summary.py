@@ -191,7 +191,21 @@ def codec_section(folder):
         words.append(("%s %.0f%s (%.2f%s)" % (spec, speed, " / %.0f" % decode[0] if decode else "", share,
                                               " / %.2f" % decode[1] if decode else "")).ljust(54))
     lines = ["".join(words[i:i + 2]).rstrip() for i in range(0, len(words), 2)]
-    return ["encode / decode in GB/s (share of the copy inside the device)"] + lines if lines else []
+    return (["encode / decode in GB/s (share of the copy inside the device)"] + lines if lines else []) + zeros_lines(folder)
+
+
+def zeros_lines(folder):
+    """Codes of variable size, a line a codec: for each share of zeros its ratio, and both directions' shares of the
+    copy's bytes a second."""
+    of_spec = {}
+    for row in rows_named(folder, "codec-zeros"):
+        if row["direction"] == "encode":
+            of_spec.setdefault(row["codec"], []).append("%d %%: %.2f, %.2f" % (
+                row["zeros_percent"], row["map_by_code"], row["share_of_bytes"]))
+        elif row["direction"] == "decode":
+            of_spec[row["codec"]][-1] += " / %.2f" % row["share_of_bytes"]
+    lines = ["%-16s %s" % (spec, "   ".join(words)) for spec, words in of_spec.items()]
+    return ["zeros: map by code, encode / decode (share of the copy's bytes a second)"] + lines if lines else []
 
 
 def ops_words(folder, log, begin=""):
