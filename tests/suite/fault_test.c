@@ -173,6 +173,7 @@ static const char *const POLICIES[] = {
     "rules:bn=recompute;relu=recompute;*=swap,when=always",
     "freelunch:codec=raw,eligible=all,when=always",
     "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
+    "rules:relu=compress(zvc:reserve=10);*=compress-swap(zvc),when=always",
 };
 
 static void run_policy(const suite_net *net, size_t p, mm_issue issue, device_fault fault, bool self_check,

@@ -32,6 +32,8 @@ static const char *const LOSSLESS[] = {
     "rules:conv=compress(raw);relu=recompute;*=compress-swap(raw),when=always",
     "freelunch:codec=raw,eligible=all,when=always",
     "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
+    "freelunch:codec=zvc,eligible=all,buffers=naive,when=always",
+    "rules:relu=compress(zvc:reserve=10);*=compress-swap(zvc),when=always",
     "swap-async",
 };
 enum { LOSSLESS_COUNT = sizeof LOSSLESS / sizeof *LOSSLESS };

@@ -45,8 +45,13 @@ static void iterate(loop *l, int n) {
     }
 }
 
-static const char *const POLICIES[] = {"liveness", "recompute:when=always", "swap-async:when=always",
-                                       "freelunch:rate=8,when=always", "hybrid:rate=8,when=always"};
+static const char *const POLICIES[] = {"liveness",
+                                       "recompute:when=always",
+                                       "swap-async:when=always",
+                                       "freelunch:rate=8,when=always",
+                                       "hybrid:rate=8,when=always",
+                                       "rules:*=compress(zvc:reserve=1),when=always",
+                                       "rules:*=compress-swap(zvc),when=always"};
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
 /* The one thing that it waits for is the event of an iteration that is NETS_AHEAD behind: where its result lies. */
@@ -72,22 +77,24 @@ static void nothing_of_the_loop_synchronises_allocates_or_frees(void **state) {
 static void a_recorded_iteration_takes_sixteen_calls_however_many_layers(void **state) {
     (void)state;
     enum { CALLS = 16 };
-    static const char policy[] = "hybrid:rate=8,when=always";
-    long calls[2];
-    loop l;
-    for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
-        start(&l, "resnet18@32,classes=5,thin=32", policy, (mm_issue)issue);
-        iterate(&l, WARM_UP);
-        long before = cuda_emulation_calls_here(NULL);
-        iterate(&l, ITERATIONS);
-        calls[issue] = (cuda_emulation_calls_here(NULL) - before) / ITERATIONS;
-        print_message("%ld calls of the training thread an iteration, %.2f a layer, %s\n", calls[issue],
-                      (double)calls[issue] / nets_net_layers(l.s.net),
-                      issue == MM_ISSUE_INLINE ? "recorded" : "step by step");
-        finish(&l);
+    static const char *const policies[] = {"hybrid:rate=8,when=always", "rules:*=compress(zvc:reserve=20),when=always"};
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        long calls[2];
+        for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
+            loop l;
+            start(&l, "resnet18@32,classes=5,thin=32", policies[p], (mm_issue)issue);
+            iterate(&l, WARM_UP);
+            long before = cuda_emulation_calls_here(NULL);
+            iterate(&l, ITERATIONS);
+            calls[issue] = (cuda_emulation_calls_here(NULL) - before) / ITERATIONS;
+            print_message("%s: %ld calls of the training thread an iteration, %.2f a layer, %s\n", policies[p],
+                          calls[issue], (double)calls[issue] / nets_net_layers(l.s.net),
+                          issue == MM_ISSUE_INLINE ? "recorded" : "step by step");
+            finish(&l);
+        }
+        assert_int_equal(calls[MM_ISSUE_INLINE], CALLS);
+        assert_true(calls[MM_ISSUE_THREAD] > 10 * CALLS);
     }
-    assert_int_equal(calls[MM_ISSUE_INLINE], CALLS);
-    assert_true(calls[MM_ISSUE_THREAD] > 10 * CALLS);
 }
 
 /* ---------------------------------------------------------------- calls that fail */

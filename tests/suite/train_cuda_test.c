@@ -31,6 +31,9 @@ static const char *const LOSSLESS[] = {
     "freelunch:codec=raw,eligible=all,when=always",
     "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always",
     "rules:bn=recompute;relu=recompute;*=swap,when=always",
+    "rules:*=compress(zvc),when=always",
+    "rules:*=compress(zvc:reserve=1),when=always",
+    "rules:*=compress-swap(zvc),when=always",
 };
 enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
 
@@ -133,14 +136,19 @@ static void expect_same(const outcome *a, const outcome *b, int iterations, cons
 static void lossless_on(const suite_net *s, const char *const *policies, int n, way first) {
     outcome expected;
     train(s, "cuda", "liveness", BLOCKING, ITERATIONS, &expected);
-    for (int p = 0; p < n; p++)
+    for (int p = 0; p < n; p++) {
+        mm_stats stats = {0};
         for (way w = first; w < WAYS; w++) {
             outcome o;
             train(s, "cuda", policies[p], w, ITERATIONS, &o);
             expect_same(&o, &expected, ITERATIONS, policies[p], w);
             assert_int_equal(o.stats.iterations, ITERATIONS);
+            if (w == first) stats = o.stats;
+            assert_int_equal(o.stats.coded_bytes, stats.coded_bytes); /* of replays, too */
+            assert_int_equal(o.stats.spilled_bytes, stats.spilled_bytes);
             free(o.weights);
         }
+    }
     free(expected.weights);
 }
 
@@ -155,10 +163,11 @@ static void lossless_policies_give_liveness_bits_in_every_way(void **state) {
 /* Residual blocks: contributions to gradients meet, maps are needed twice. */
 static void residual_networks_do_too(void **state) {
     (void)state;
-    static const char *const policies[] = {"recompute:when=always", "swap-async:when=always"};
+    static const char *const policies[] = {"recompute:when=always", "swap-async:when=always",
+                                           "rules:*=compress(zvc:reserve=20),when=always"};
     suite_net s;
     suite_net_init(&s, "cuda", "resnet18@32,classes=5,thin=32", 2);
-    lossless_on(&s, policies, 2, RECORDED);
+    lossless_on(&s, policies, sizeof policies / sizeof *policies, RECORDED);
     suite_net_fini(&s);
 }
 
