@@ -14,7 +14,7 @@ enum {
 
 typedef struct bench {
     /* as given */
-    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts,
+    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts, *study,
         *issue_text, *link;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes;
     target target;

@@ -160,7 +160,8 @@ static mm_status run_source(bench *b, const char *path) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
     b->source = &source;
-    mm_status status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
+    mm_status status = facts_source_study(&source, b->study);
+    if (status == MM_OK) status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);
     b->source = NULL;
     facts_source_close(&source);
     return status;
@@ -235,6 +236,7 @@ static mm_status check_source(const bench *b, const char *path) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
     mm_status status = check_subject(b, &source);
+    if (status == MM_OK) status = facts_source_study(&source, b->study);
     facts_source_close(&source);
     return status;
 }
@@ -242,6 +244,7 @@ static mm_status check_source(const bench *b, const char *path) {
 static mm_status check_sources(const bench *b) {
     if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
+    if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
     for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i]));
     return MM_OK;
 }
@@ -400,6 +403,8 @@ int cmd_bench(int argc, char **argv) {
          ARG_FLAG, &b.equal_streams, 0, 0},
         {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
          &b.simulate_list, 0, 0},
+        {"--study", "FILE[,LAYOUT]", "for --simulate: what codes of variable size take, by 'mm codecs --study'",
+         ARG_TEXT, &b.study, 0, 0},
         {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},

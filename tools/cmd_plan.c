@@ -12,7 +12,7 @@
 #include "tools/picture.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *facts, *json, *svg;
+    const char *net, *policy_list, *facts, *study, *json, *svg;
     int64_t batch, sub_batch, budget_bytes, pinned_bytes;
     target target;
     bool help, explain, chart, max_batch;
@@ -136,6 +136,7 @@ static mm_status save_picture(const plan_command *c) {
 /* A machine's rates are of any batch, measured facts of one. */
 static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(facts_source_open(path, &c->source));
+    MM_TRY(facts_source_study(&c->source, c->study));
     if (c->source.is_machine) return MM_OK;
     target_tell_threads(&c->target, path, c->source.threads);
     if (!c->max_batch) return MM_OK;
@@ -158,6 +159,7 @@ static mm_status check(plan_command *c) {
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     if (c->max_batch && c->budget_bytes == 0)
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
+    if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
     if (c->sub_batch > 0) MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
@@ -229,6 +231,8 @@ int cmd_plan(int argc, char **argv) {
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),
         {"--facts", "FILE", "measured times, or a machine's rates", ARG_TEXT, &c.facts, 0, 0},
+        {"--study", "FILE[,LAYOUT]", "for --facts: what codes of variable size take, by 'mm codecs --study'", ARG_TEXT,
+         &c.study, 0, 0},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
         {0},
     };

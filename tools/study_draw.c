@@ -71,11 +71,13 @@ mm_status study_draw_zeros(const nets_net *net, const bool *counted, double zero
 
 /* ---------------------------------------------------------------- one map */
 
-/* A number of a normal distribution, by Box and Muller. */
-static double normal(uint64_t key, uint64_t i) {
+/* The i-th pair of numbers of a normal distribution, by Box and Muller. */
+static void normals(uint64_t key, uint64_t i, double *a, double *b) {
     const uint64_t bits = nets_random_at(key, i);
     const double u = ((double)(bits >> 32) + 0.5) * 0x1p-32, v = (double)(bits & 0xffffffff) * 0x1p-32;
-    return sqrt(-2 * log(u)) * cos(2 * acos(-1) * v);
+    const double size = sqrt(-2 * log(u)), angle = 2 * acos(-1) * v;
+    *a = size * cos(angle);
+    *b = size * sin(angle);
 }
 
 /* The value below which a normal number lies with this probability. */
@@ -96,18 +98,26 @@ static double quantile(double share) {
 static const double LIKE = 0.8, PLANE = 0.3;
 
 void study_draw(float *map, const int64_t dims[4], double zeros, uint64_t seed) {
-    const int64_t n = dims[0], h = dims[1], w = dims[2], c = dims[3];
+    const int64_t n = dims[0], h = dims[1], w = dims[2], c = dims[3], elems = n * h * w * c;
     const double fresh = sqrt(1 - LIKE * LIKE), border = quantile(zeros);
     const uint64_t key = nets_random_mix(seed), planes = nets_random_mix(seed + 1);
-    for (int64_t i = 0; i < n * h * w * c; i++) map[i] = (float)normal(key, (uint64_t)i);
+    double a, b;
+    for (int64_t i = 0; i < elems; i += 2) {
+        normals(key, (uint64_t)i, &a, &b);
+        map[i] = (float)a;
+        if (i + 1 < elems) map[i + 1] = (float)b;
+    }
     /* An autoregression along rows, then one along columns: every value stays normal, with variance 1. */
-    for (int64_t i = 0; i < n * h * w * c; i++)
+    for (int64_t i = 0; i < elems; i++)
         if (i / c % w > 0) map[i] = (float)(LIKE * map[i - c] + fresh * map[i]);
-    for (int64_t i = 0; i < n * h * w * c; i++)
+    for (int64_t i = 0; i < elems; i++)
         if (i / (c * w) % h > 0) map[i] = (float)(LIKE * map[i - c * w] + fresh * map[i]);
-    for (int64_t i = 0; i < n * h * w * c; i++) {
-        const double plane = normal(planes, (uint64_t)(i / (h * w * c) * c + i % c));
-        const double value = sqrt(1 - PLANE) * map[i] + sqrt(PLANE) * plane - border;
-        map[i] = value > 0 ? (float)value : 0;
+    for (int64_t plane = 0; plane < n * c; plane++) {
+        float *const at = map + plane / c * h * w * c + plane % c;
+        normals(planes, (uint64_t)plane, &a, &b);
+        for (int64_t i = 0; i < h * w; i++) {
+            const double value = sqrt(1 - PLANE) * at[i * c] + sqrt(PLANE) * a - border;
+            at[i * c] = value > 0 ? (float)value : 0;
+        }
     }
 }
