@@ -108,6 +108,8 @@ typedef struct mm_engine_config {
     mm_region codes; /* where codes lie that stay on the device. HEAP: a code is made elsewhere and copied there (the
                         unoptimised workflow) */
     int throttle;    /* CODE_SWAP: most pieces encoded ahead of the link (mm_node.throttle); 0: no limit */
+    int signs_whole; /* CODE_SWAP by a lossless codec: maps of which signs alone are read move whole; else their mask is
+                        kept */
     mm_when when;
     mm_sharing sharing;
     mm_comet_config comet;

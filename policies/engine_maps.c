@@ -83,8 +83,11 @@ static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *
         return true;
     }
     m->codec = mm_facts_codec(s->facts, rule->codec);
+    const bool whole = config->signs_whole && rule->action == MM_ACTION_CODE_SWAP;
     if (m->value && !codes_value(s->facts, m->codec, m->tensor)) return false;
-    if (m->value && m->sign && s->facts->codecs[m->codec].lossless) mm_maps_read_signs_from_value(s, m);
+    if (m->sign && (m->value || (whole && codes_value(s->facts, m->codec, m->tensor))) &&
+        s->facts->codecs[m->codec].lossless)
+        mm_maps_read_signs_from_value(s, m);
     return !m->sign || takes(s->facts, mask, m->tensor);
 }
 

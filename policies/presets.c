@@ -8,7 +8,8 @@
  *   vdnn-conv   the same for maps that convolutions read
  *   cdma        cDMA: vdnn-all with codes on the link. cDMA's engine reads memory at most three times as fast as the
  *               link, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
- *               never more than N pieces ahead
+ *               never more than N pieces ahead. Codes of variable size have one piece and need no copy; their encoder is
+ *               paced by its multiprocessors, codec=zvc:sms=N
  *   recompute   drops outputs of cheap layers, and makes them again when the backward pass needs them (SuperNeurons);
  *               or does so with all layers of a segment (Chen et al.)
  *   recompute-swap  the same within segments, and swaps their inputs asynchronously. Mostly needs less memory than
@@ -106,7 +107,17 @@ static const mm_option_desc cdma_options[] = {
      FIELD(throttle),
      .min = 0,
      .max = 1024,
-     .help = "pieces of maps that may be compressed and not copied yet: paces the codec by the link; 0: no limit"},
+     .help =
+         "pieces of maps that may be compressed and not copied yet: paces the codec by the link; 0: no limit. A code "
+         "of variable size is written straight to host memory, in one piece: its codec's sms= paces it"},
+    {.key = "signs",
+     .fallback = "mask",
+     .type = MM_OPTION_CHOICE,
+     FIELD(signs_whole),
+     .choices = "mask|whole",
+     .values = {false, true},
+     .help =
+         "maps whose signs alone are read: a mask stays; or, if the codec is lossless, they move too, as published"},
     WHEN,
     {0},
 };

@@ -460,6 +460,37 @@ static void a_mask_serves_only_a_map_of_which_only_the_sign_is_read(void **state
     check_actions("rules:relu=compress-swap(zfp:rate=8)", false, CODE * UNIT, "g=mask");
 }
 
+static void cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        bool lossless;
+        const char *codec;
+    } cases[] = {{"cdma:rate=8,when=always", true, "mask"},
+                 {"cdma:rate=8,signs=whole,when=always", true, "zfp:rate=8"},
+                 {"cdma:rate=8,signs=whole,when=always", false, "mask"}};
+    mm_graph *graph = mixed(MM_LAYER_RELU, false);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        mm_facts *facts = terse_facts(graph, CODE * UNIT);
+        mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
+        mm_policy policy;
+        mm_plan *plan;
+        facts->codecs[0].lossless = cases[c].lossless;
+        assert_int_equal(mm_policy_parse(cases[c].spec, &policy), MM_OK);
+        assert_string_equal(policy.spec, cases[c].spec);
+        assert_int_equal(mm_policy_plan(&policy, graph, facts, &limits, &plan), MM_OK);
+        assert_int_equal(mm_plan_check(plan, facts, &limits), MM_OK);
+        const int encode = op_of(plan, MM_NODE_ENCODE, "g");
+        assert_true(encode >= 0);
+        assert_string_equal(facts->codecs[plan->segments[plan->nodes[encode].dst].codec].spec, cases[c].codec);
+        assert_int_equal(op_of(plan, MM_NODE_OUT, "g") >= 0, strcmp(cases[c].codec, "mask") != 0);
+        mm_plan_destroy(plan);
+        mm_policy_fini(&policy);
+        mm_facts_destroy(facts);
+    }
+    mm_graph_destroy(graph);
+}
+
 static void a_synchronous_offload_is_awaited_with_a_mask_behind_it(void **state) {
     (void)state;
     terse_graph t;
@@ -499,6 +530,7 @@ int main(void) {
         cmocka_unit_test(a_batch_norm_with_its_relu_is_named_by_both),
         cmocka_unit_test(the_first_rule_that_names_a_map_and_can_serve_it_counts),
         cmocka_unit_test(a_mask_serves_only_a_map_of_which_only_the_sign_is_read),
+        cmocka_unit_test(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing),
         cmocka_unit_test(a_synchronous_offload_is_awaited_with_a_mask_behind_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
