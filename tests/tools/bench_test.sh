@@ -256,6 +256,15 @@ bad_sources_are_refused_() {
     done
 }
 
+bad_studies_are_refused_() {
+    refused 2 "--study: goes with --simulate only" bench --net tiny --study study --quiet
+    refused 2 "--study: goes with --facts only" plan --net tiny --study study
+    refused 1 "study file study: not rows" "${simulate[@]}" --study study
+    echo '[{"layer": "relu1", "ratio": {"csr": {"nhwc": 2}}}]' >study
+    refused 1 "study file study: not rows" "${simulate[@]}" --study study
+    refused 2 "the layout must be nhwc, nchw or chwn" "${simulate[@]}" --study study,hwcn
+}
+
 lists_are_read_through_before_anything_runs_() {
     for text in sweep:1 sweep:33 sweep:x sweeps; do
         refused 2 "--budgets" "${simulate[@]}" --budgets $text
