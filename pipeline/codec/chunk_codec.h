@@ -9,11 +9,12 @@
 #include "pipeline/codec/chunk_code.h"
 #include "pipeline/codec/codec_impl.h"
 
-enum { MM_CHUNK_SMS_MOST = 1 << 16, MM_CHUNK_VALUE_CAPACITY = 24 };
+enum { MM_CHUNK_SMS_MOST = 1 << 16, MM_CHUNK_VALUE_CAPACITY = 24, MM_CHUNK_FORMATS = 4 };
 
 /* A codec's own parameters, for kernels of all devices. What an entry does not have is 0. */
 typedef struct mm_chunk_params {
-    int32_t format; /* csr: of its values */
+    int32_t format; /* csr: of its values: 0: as they are; else 1 + number of the dpr format */
+    int32_t level;  /* deflate: of zlib; 0: the default */
     float bound;    /* eb: when the task runs, that of the spec or of mm_code_inputs */
 } mm_chunk_params;
 
@@ -27,8 +28,9 @@ typedef struct mm_chunk_codec {
 /* One codec, on all devices. The first member of its mm_codec_ops.own. */
 typedef struct mm_chunk_kind {
     const char *const *formats; /* see mm_codec_format; NULL: none */
-    /* Of the map, in thousandths, where nothing is measured: what a body takes, and what plans reserve for it. */
-    int typical_permille, reserve_permille;
+    /* By params.format: of the map, in thousandths, where nothing is measured: what a body takes, and what plans reserve
+     * for it. */
+    int typical_permille[MM_CHUNK_FORMATS], reserve_permille[MM_CHUNK_FORMATS];
     bool counts_nonfinite; /* a chunk with infinities or NaNs is stored raw, and counted in nonfinite_blocks */
     const char *key;       /* of its own parameter, such as "abs"; NULL: it has none */
     /* Takes the parameter's value: sets codec->params and codec->base.flags, and its canonical form. MM_ERR_INVALID: the
@@ -53,13 +55,18 @@ MM_CHECKED mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape
         .scratch = scratch_, .encode = encode_, .decode = decode_,                                                     \
     }
 /* Every such codec. */
-extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind;
+extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind, mm_rle_kind, mm_csr_kind, mm_deflate_kind;
 #define MM_ZVC_SUMMARY                                                                                                 \
     "32 elements become a mask of the non-zeros, and these; reserve=PERCENT of the map on the device; sms=N as zfp "   \
     "has it"
 #define MM_EB_SUMMARY                                                                                                  \
     "each value within an error bound, abs=E or one that is set while it runs; what is below it becomes 0; reserve= "  \
-    "and "                                                                                                             \
-    "sms= as zvc has them"
+    "and sms= as zvc has them"
+#define MM_RLE_SUMMARY                                                                                                 \
+    "runs of zeros: where each run of non-zeros begins and ends, and these; reserve= and sms= as zvc has them"
+#define MM_CSR_SUMMARY                                                                                                 \
+    "Gist's sparse rows of 256: the non-zeros and a byte each; values=fp16|fp10|fp8: as dpr has "                      \
+    "them, lossy; reserve= and sms= as zvc has them"
+#define MM_DEFLATE_SUMMARY "zlib, each 4 KiB, slow; level=1 to 9, default 6; reserve= as zvc has it; device host only"
 
 #endif

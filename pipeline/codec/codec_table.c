@@ -12,7 +12,10 @@
     EVERYWHERE(mx) \
     EVERYWHERE(group) \
     EVERYWHERE(zvc) \
-    EVERYWHERE(eb)
+    EVERYWHERE(eb) \
+    EVERYWHERE(rle) \
+    EVERYWHERE(csr) \
+    HOST_ALONE(deflate)
 /* clang-format on */
 
 #define DECLARE_HOST(name) extern const mm_codec_ops mm_codec_##name##_host_ops;

@@ -10,6 +10,7 @@
 
 #include "pipeline/codec/chunk_host.h"
 #include "pipeline/codec/csr_chunk.h"
+#include "pipeline/codec/deflate_chunk.h"
 #include "pipeline/codec/rle_chunk.h"
 #include "pipeline/codec/zvc_chunk.h"
 #include "tests/codec/codec_data.h"
@@ -67,11 +68,22 @@ static bool zvc_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
     }
 MM_DPR_FORMATS(CSR_OF)
 
+static int deflate_encode(const uint32_t *src, int n, uint32_t *words) {
+    const int bytes = mm_deflate_encode(MM_DEFLATE_LEVEL, src, 4 * n, words, 4 * (n - 1));
+    if (bytes < 0) return n;
+    memset((uint8_t *)words + bytes, 0, (size_t)(-bytes & 3));
+    return (bytes + 3) / 4;
+}
+static bool deflate_decode(const uint32_t *words, int count, int n, uint32_t *dst) {
+    return mm_deflate_decode(words, 4 * count, dst, 4 * n);
+}
+
 #define CSR_FORMAT(format, e, m, p)                                                                                    \
     {"csr:values=" #format, csr_##format##_encode, csr_##format##_decode, format##_kept},
 static const format formats[] = {{"rle", rle_encode, rle_decode, as_it_is},
                                  {"csr", csr_encode, csr_decode, as_it_is},
-                                 MM_DPR_FORMATS(CSR_FORMAT){"zvc", zvc_encode, zvc_decode, as_it_is}};
+                                 MM_DPR_FORMATS(CSR_FORMAT){"zvc", zvc_encode, zvc_decode, as_it_is},
+                                 {"deflate", deflate_encode, deflate_decode, as_it_is}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 /* Encodes and decodes n elements; the words of the code, or n if it would not be smaller. */
@@ -136,7 +148,7 @@ static void zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller(void **stat
     uint32_t *src = words_of(CHUNK);
     memset(src, 0, CHUNK * sizeof *src);
     for (int f = 0; f < FORMATS; f++)
-        assert_int_equal(round_trip(&formats[f], src, CHUNK), f == 0 ? 1 : f == 5 ? 32 : 2);
+        assert_int_equal(round_trip(&formats[f], src, CHUNK), f == 0 ? 1 : f == 5 ? 32 : f == 6 ? 7 : 2);
     for (int i = 0; i < CHUNK; i++) src[i] = 0x3f800000 + (uint32_t)i;
     assert_int_equal(round_trip(&formats[0], src, CHUNK), CHUNK);
     assert_int_equal(round_trip(&formats[1], src, CHUNK), CHUNK);
@@ -274,6 +286,100 @@ static void every_instruction_set_gives_the_same_bits(void **state) {
     free(back[1]);
 }
 
+/* ---------------------------------------------------------------- on the host device */
+
+static void same_decoded(const format *f, const mm_chunk_host *host, const mm_chunk_params *params, int isa,
+                         const uint32_t *code, int count, int n) {
+    uint32_t *expected = words_of(n), *back = words_of(n);
+    const bool whole = f->decode(code, count, n, expected);
+    assert_int_equal(host->decode[isa](params, code, count, n, (float *)back), whole);
+    if (whole) assert_memory_equal(back, expected, (size_t)n * sizeof *back);
+    free(expected);
+    free(back);
+}
+
+static void same_as_the_header(const format *f, const mm_chunk_host *host, const mm_chunk_params *params, int isa,
+                               const uint32_t *src, int n, uint64_t *random) {
+    uint32_t *expected = words_of(n), *words = words_of(MM_CHUNK_ROOM);
+    const int count = f->encode(src, n, expected);
+    assert_int_equal(host->encode[isa](params, (const float *)src, n, words), count);
+    assert_memory_equal(words, count < n ? expected : src, (size_t)count * sizeof *words);
+    if (count < n) {
+        uint32_t *code = words_of(count); /* no word behind it may be read */
+        memcpy(code, words, (size_t)count * sizeof *code);
+        same_decoded(f, host, params, isa, code, count, n);
+        for (int i = 0; i < 4; i++) {
+            code[random_next(random) % (uint64_t)(i % 2 && count > 3 ? 3 : count)] ^= 1u << random_next(random) % 32;
+            same_decoded(f, host, params, isa, code, count, n);
+        }
+        free(code);
+    }
+    free(expected);
+    free(words);
+}
+
+static void each_instruction_set_makes_the_codes_of_the_headers(void **state) {
+    (void)state;
+    uint64_t random = codec_seed(9);
+    for (int f = 0; f < FORMATS; f++) {
+        mm_codec *codec;
+        assert_int_equal(mm_codec_create(formats[f].name, "host", &codec), MM_OK);
+        const mm_chunk_params params = ((const mm_chunk_codec *)codec)->params;
+        for (int round = 0; round < 60 * MM_PACKED_ISAS; round++) {
+            const int n = round % 4 ? 1 + (int)(random_next(&random) % CHUNK) : CHUNK;
+            uint32_t *src = words_of(n), share = (uint32_t)random_next(&random) % 5, value = 1;
+            for (int i = 0; i < n; i++) { /* runs of some, or none */
+                if (random_next(&random) % (uint64_t)(1 + round % 7) == 0) value = random_next(&random) % 4 < share;
+                src[i] = value ? (uint32_t)random_next(&random) : 0;
+            }
+            if (mm_packed_isa_usable(round % MM_PACKED_ISAS))
+                same_as_the_header(&formats[f], codec->ops->own, &params, round % MM_PACKED_ISAS, src, n, &random);
+            free(src);
+        }
+        mm_codec_destroy(codec);
+    }
+}
+
+static void parameters_are_said_in_one_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *says;
+    } bad[] = {
+        {"csr:values=fp9", "codec csr: 'values=fp9': there are fp16, fp10 and fp8"},
+        {"csr:values=", "there are fp16, fp10 and fp8"},
+        {"csr:fp16", "unknown parameter 'fp16'; there are values=, reserve= and sms="},
+        {"csr:values=fp16:values=fp8", "values= is given twice"},
+        {"rle:values=fp16", "unknown parameter 'values'"},
+        {"deflate:level=0", "'level=0': must be a whole number from 1 to 9"},
+        {"deflate:level=10", "from 1 to 9"},
+    };
+    mm_codec *codec;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(mm_codec_create(bad[i].spec, "host", &codec), MM_ERR_INVALID);
+        if (!strstr(mm_last_error(), bad[i].says)) fail_msg("%s: %s", bad[i].spec, mm_last_error());
+    }
+    static const struct {
+        const char *spec;
+        bool lossless;
+        int64_t typical_bytes, reserve_bytes;
+    } good[] = {{"csr", true, 477 * 4, 635 * 4},
+                {"csr:values=fp16", false, 287 * 4, 382 * 4},
+                {"csr:values=fp8,reserve=30", false, 192 * 4, 300 * 4},
+                {"rle", true, 600 * 4, 735 * 4},
+                {"deflate:level=1", true, 385 * 4, 538 * 4}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        const mm_shape map = {MM_F32, 2, {10, 100, 1, 1}};
+        mm_body_nominal body;
+        assert_int_equal(mm_codec_create(good[i].spec, "host", &codec), MM_OK);
+        assert_string_equal(codec->spec, good[i].spec);
+        assert_int_equal(codec->flags.lossless, good[i].lossless);
+        assert_int_equal(mm_codec_body_nominal(codec, &map, &body), MM_OK);
+        assert_int_equal(body.typical_bytes, good[i].typical_bytes);
+        assert_int_equal(body.reserve_bytes, good[i].reserve_bytes);
+        mm_codec_destroy(codec);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rle_has_the_runs_and_then_what_is_not_zero),
@@ -284,6 +390,8 @@ int main(void) {
         cmocka_unit_test(damage_is_refused_or_harmless),
         cmocka_unit_test(each_fault_of_a_code_is_refused),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(each_instruction_set_makes_the_codes_of_the_headers),
+        cmocka_unit_test(parameters_are_said_in_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

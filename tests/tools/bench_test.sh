@@ -256,6 +256,26 @@ bad_sources_are_refused_() {
     done
 }
 
+codes_of_variable_size_take_what_a_study_says_() {
+    local engine=(bench --simulate "$(dirname "$machine")/titanx-cdma.json" --net nin --batch 8 --fuse off --budgets own
+        --policies "vdnn-all:when=always,cdma:codec=zvc,signs=whole,when=always" --quiet --json rows)
+    local zeros speeds=()
+    for zeros in 0.1 0.8; do # all that differs is what crosses the link
+        expect 0 codecs --study --net nin --batch 1 --draw $zeros --windows 20 --quiet --json study
+        expect 0 "${engine[@]}" --study study,nchw
+        mapfile -t found < <(values rows images_per_second)
+        is_less "${found[0]}" "${found[1]}" || fail "${found[*]}"
+        speeds+=("${found[1]}")
+    done
+    is_less "${speeds[0]}" "${speeds[1]}" || fail "${speeds[*]}"
+    expect 0 "${engine[@]}" # nominal: as with 0.615 of zeros
+    is_less "$(values rows images_per_second | tail -1)" "${speeds[1]}" || fail "nominal codes take less than others"
+    expect 0 plan --net nin --batch 8 --fuse off --policy cdma:codec=zvc,signs=whole,when=always --json plan \
+        --facts "$(dirname "$machine")/titanx-cdma.json" --study study,nchw
+    awk -v s="$(value plan iteration_seconds_predicted)" -v speed="${speeds[1]}" \
+        'BEGIN { e = speed * s / 8; exit !(e > 0.999 && e < 1.001) }' || fail "mm plan has other times"
+}
+
 bad_studies_are_refused_() {
     refused 2 "--study: goes with --simulate only" bench --net tiny --study study --quiet
     refused 2 "--study: goes with --facts only" plan --net tiny --study study
