@@ -378,7 +378,7 @@ static void a_capped_grid_makes_the_same_code(void **state) {
 /* Chunks' codes with words that were changed: they are damaged for both, or give the same. */
 static void damaged_chunks_are_zeros_and_counted(void **state) {
     rig *r = rig_of(state);
-    static const char *const specs[] = {"zvc"};
+    static const char *const specs[] = {"zvc", "rle", "csr", "csr:values=fp10"};
     static const int64_t sizes[] = {1024, 1000, 96};
     int damaged = 0, undamaged = 0;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
