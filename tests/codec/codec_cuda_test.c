@@ -262,7 +262,7 @@ static void check_formats(rig *r, mm_shape shape, const float *values) {
     const mm_codec_ops *ops;
     const char *format;
     for (size_t i = 0; (ops = mm_codec_table(i)); i++)
-        for (size_t f = 0; strcmp(ops->device, "host") == 0 && (format = mm_codec_format(ops, f)); f++) {
+        for (size_t f = 0; strcmp(ops->device, "cuda") == 0 && (format = mm_codec_format(ops, f)); f++) {
             char spec[64];
             snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
             check(r, spec, shape, values);
