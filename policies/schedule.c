@@ -92,8 +92,7 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts
     s->sign = filled(n, -1);
     s->value_node = filled(n, -1);
     s->sign_node = filled(n, -1);
-    s->measure = filled(n, -1);
-    if (!s->last_step || !s->over || !s->value || !s->sign || !s->value_node || !s->sign_node || !s->measure) {
+    if (!s->last_step || !s->over || !s->value || !s->sign || !s->value_node || !s->sign_node) {
         mm_schedule_fini(s);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     }
@@ -111,7 +110,6 @@ void mm_schedule_fini(mm_schedule *s) {
     free(s->sign);
     free(s->value_node);
     free(s->sign_node);
-    free(s->measure);
     free(s->segment_group);
     free(s->groups);
     free(s->lives);
@@ -173,7 +171,6 @@ static int make_segment(mm_schedule *s, mm_tensor root, const uint8_t *region_of
 
 static int bind_use(mm_schedule *s, int node, const mm_use *use, int32_t *binding, const uint8_t *region_of) {
     mm_tensor root = s->plan->alias[use->tensor];
-    if (use->access != MM_READ && s->measure[root] >= 0) mm_plan_wait(s->plan, node, s->measure[root]);
     if (!is_managed(s->graph, root)) return 0;
     if (use->form == MM_FORM_SIGN && s->sign[root] >= 0) {
         *binding = s->sign[root];
@@ -265,18 +262,6 @@ int mm_schedule_op(mm_schedule *s, mm_node_kind kind, mm_tensor tensor, int src,
     s->plan->segments[segment].codec = codec;
     *segment_out = segment;
     return mm_plan_op(s->plan, kind, tensor, src, segment);
-}
-
-int mm_schedule_measure(mm_schedule *s, mm_tensor tensor) {
-    const mm_tensor root = s->plan->alias[tensor];
-    const int persistent = mm_graph_tensor(s->graph, root)->persistent;
-    int step = s->plan->n_nodes - 1;
-    while (step >= 0 && !mm_node_runs_step(&s->plan->nodes[step])) step--;
-    const int node = mm_plan_op(s->plan, MM_NODE_MEASURE, root, persistent >= 0 ? persistent : s->value[root], -1);
-    if (node < 0) return -1;
-    if (step >= 0) mm_plan_wait(s->plan, node, step);
-    if (s->value_node[root] >= 0) mm_plan_wait(s->plan, node, s->value_node[root]);
-    return s->measure[root] = node;
 }
 
 mm_status mm_schedule_scratch(mm_schedule *s) {

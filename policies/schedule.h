@@ -28,7 +28,6 @@ typedef struct mm_schedule {
     int32_t *sign;       /* of a root: the segment of the mask that holds its signs now; -1: none */
     int32_t *value_node; /* the operation that wrote `value`; -1: a step did */
     int32_t *sign_node;  /* the operation that wrote `sign`; -1: none */
-    int32_t *measure;    /* of a root: the last measure of it; -1: none */
     /* per segment; of persistent tensors': unset */
     int32_t *segment_group;
     int segment_capacity;
@@ -76,11 +75,6 @@ int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted
  * node; -1: out of memory. */
 int mm_schedule_op(mm_schedule *schedule, mm_node_kind kind, mm_tensor tensor, int src, int codec, mm_region region,
                    int64_t bytes, int *segment_out);
-
-/* Appends a measure (plan.h) of the tensor's value, which must be on the device at this point: that of a persistent tensor,
- * or of one that the steps so far have written, and that was not evicted or dropped. It waits for all steps so far; steps
- * that write to the tensor later wait for it. Returns the node; -1: out of memory. */
-int mm_schedule_measure(mm_schedule *schedule, mm_tensor tensor);
 
 /* Adds the codecs' scratch, when all nodes are there: one group for each stream, since a stream runs one operation at a
  * time. MM_ERR_NOMEM. */

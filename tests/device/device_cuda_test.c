@@ -187,6 +187,29 @@ static void sums_are_the_same_bits_on_host_and_gpu(void **state) {
 
 /* ---------------------------------------------------------------- captured work */
 
+static void captured_sums_are_those_of_what_is_there_at_each_launch(void **state) {
+    enum { N = 5000 };
+    rig *r = *state;
+    mm_replay *replay;
+    mm_sums *sums = (mm_sums *)(r->pinned + MM_SUMS_SCRATCH_BYTES);
+    memset(sums, 0, sizeof *sums);
+    OK(mm_capture_begin(r->stream[0]));
+    OK(mm_sums_async(r->stream[0], (const float *)r->block, N, r->pinned, sums));
+    OK(mm_capture_end(r->stream[0], &replay));
+    assert_true(sums->nonzero == 0);
+    for (int round = 0; round < 3; round++) {
+        const float value = (float)round;
+        float *elements = (float *)(r->pinned + 2 * MM_SUMS_SCRATCH_BYTES);
+        for (int i = 0; i < N; i++) elements[i] = -value;
+        OK(mm_copy_async(r->stream[0], r->block, elements, N * sizeof *elements, MM_COPY_IN));
+        OK(mm_replay_launch(replay, r->stream[0]));
+        OK(mm_stream_sync(r->stream[0]));
+        assert_true(sums->nonzero == (round ? N : 0) && sums->max_abs == value);
+        assert_true(sums->sum_abs == N * value && sums->sum_squares == N * value * value);
+    }
+    mm_replay_destroy(replay);
+}
+
 /* Fills on the first stream; copies out on the others, each a half; the first goes on. */
 static void enqueue_fork(rig *r, unsigned char byte) {
     OK(mm_fill_async(r->stream[0], r->block, byte, PINNED_BYTES));
@@ -368,6 +391,7 @@ int main(void) {
         CASE(the_checksum_is_the_hosts_wherever_the_bytes_lie),
         CASE(more_checksums_than_there_are_places_for_are_all_told),
         CASE(sums_are_the_same_bits_on_host_and_gpu),
+        CASE(captured_sums_are_those_of_what_is_there_at_each_launch),
         CASE(captured_work_of_several_streams_runs_at_each_launch),
         CASE(an_event_recorded_in_a_capture_was_never_recorded_outside),
         CASE(what_cannot_be_captured_fails_and_so_does_the_end),

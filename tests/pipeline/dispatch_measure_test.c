@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "policies/schedule.h"
+#include "mm/core/plan.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 3 };
@@ -29,24 +29,28 @@ static int measured_after(const mm_graph *graph, mm_tensor tensor) {
     return found;
 }
 
-/* All in place, with measures: no bytes are kept for them. */
+/* The segment that a step finds a tensor in, or puts it. */
+static int32_t segment_of(const mm_plan *plan, int node, mm_tensor tensor) {
+    const mm_step_info *step = mm_graph_step(plan->graph, plan->nodes[node].step);
+    int u = 0;
+    while (step->uses[u].tensor != tensor) u++;
+    return plan->bindings[plan->nodes[node].first_binding + u];
+}
+
+/* A plan of steps alone, with measures. */
 static mm_plan *with_measures(const mm_plan *plan, const mm_limits *limits) {
-    const mm_graph *graph = plan->graph;
-    mm_facts *facts;
-    mm_schedule schedule;
-    mm_bounds bounds;
+    (void)limits;
+    const int tensors = mm_graph_tensors(plan->graph);
     mm_plan *made;
-    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
-    assert_int_equal(mm_schedule_init(&schedule, graph, facts, limits, &(mm_sharing){0}), MM_OK);
-    for (int s = 0; s < mm_graph_steps(graph); s++) {
-        assert_true(mm_schedule_step(&schedule, s, NULL) >= 0);
-        for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++)
-            if (measured_after(graph, t) == s) assert_true(mm_schedule_measure(&schedule, t) >= 0);
+    int n = 0;
+    mm_measure_at *at = calloc((size_t)tensors + 1, sizeof *at);
+    assert_non_null(at);
+    for (mm_tensor t = 0; t < tensors; t++) {
+        const int step = measured_after(plan->graph, t);
+        if (step >= 0) at[n++] = (mm_measure_at){.before = step + 1, .segment = segment_of(plan, step, t)};
     }
-    assert_int_equal(mm_schedule_close(&schedule, 0, false, &bounds), MM_OK);
-    assert_int_equal(mm_schedule_finish(&schedule, &made), MM_OK);
-    mm_schedule_fini(&schedule);
-    mm_facts_destroy(facts);
+    assert_int_equal(mm_plan_add_measures(plan, at, n, &made), MM_OK);
+    free(at);
     return made;
 }
 
