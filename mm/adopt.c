@@ -6,12 +6,14 @@
 
 #include "mm/arena.h"
 #include "mm/descend.h"
+#include "mm/sampling.h"
 #include "mm/states.h"
 
 /* ---------------------------------------------------------------- plans made ready to run */
 
 void mm_ready_fini(mm_ready *r) {
     mm_execution_destroy(r->execution);
+    mm_sampling_destroy(r->sampling);
     mm_mirror_destroy(r->block);
     free(r->bounds);
     free(r->external);
@@ -26,12 +28,14 @@ static mm_status open_block(const mm_manager *m, mm_ready *r) {
 }
 
 /* If the graph was ready before, keeps its external memory, its bounds, its recompute function, and told_untimed. */
-static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready *ready_out) {
-    const mm_ready *before = mm_manager_find(m, prepared->graph);
+static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_prepared *prepared, mm_ready *ready_out) {
+    mm_ready *before = mm_manager_find(m, prepared->graph);
+    if (before) mm_sampling_settle(before);
     const mm_planned *planned = &prepared->planned;
     mm_ready r = {.prepared = prepared,
                   .recompute = before ? before->recompute : NULL,
                   .recompute_ctx = before ? before->recompute_ctx : NULL,
+                  .sampled_age = before ? before->sampled_age : -1,
                   .told_untimed = before && before->told_untimed};
     const size_t n = (size_t)mm_graph_tensors(prepared->graph) + 1;
     r.external = calloc(n, sizeof *r.external);
@@ -46,6 +50,7 @@ static mm_status ready_init(const mm_manager *m, mm_prepared *prepared, mm_ready
     if (status == MM_OK)
         status = mm_execution_create(m->dispatch, planned->program, planned->facts, planned->codecs, &r.execution);
     if (status == MM_OK) status = open_block(m, &r);
+    if (status == MM_OK) status = mm_sampling_create(m, policy, &r);
     if (status == MM_OK)
         *ready_out = r;
     else
@@ -71,7 +76,7 @@ static mm_status make_ready(mm_manager *m, const mm_draft *draft, mm_ready *read
     int made = draft->kept;
     for (int i = 0; i < draft->kept; i++) ready[i] = *mm_manager_find(m, draft->prepared[i]->graph);
     while (status == MM_OK && made < draft->n) {
-        status = ready_init(m, draft->prepared[made], &ready[made]);
+        status = ready_init(m, &draft->policy, draft->prepared[made], &ready[made]);
         if (status == MM_OK) made++;
     }
     if (status == MM_OK) status = zero_added(m);

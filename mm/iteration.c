@@ -6,6 +6,7 @@
 
 #include "mm/adopt.h"
 #include "mm/device/clock.h"
+#include "mm/sampling.h"
 #include "mm/states.h"
 #include "mm/values.h"
 
@@ -58,9 +59,17 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
-    if (way->runs) MM_TRY(mm_manager_send_values(m, r, call));
-    MM_TRY(way->begin(m->dispatch, r->execution));
-    m->now = (mm_iteration){.ready = r, .way = way};
+    const bool samples = way->may_sample && mm_sampling_is_due(r);
+    mm_iteration now = {.ready = r, .way = way, .planned = &r->prepared->planned, .execution = r->execution};
+    if (samples) {
+        now.planned = &r->sampling->planned;
+        now.execution = r->sampling->execution;
+        now.samples = true;
+    }
+    mm_sampling_settle(r);
+    if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
+    MM_TRY(way->begin(m->dispatch, now.execution));
+    m->now = now;
     mm_state_go(m, MM_MOVE_BEGIN);
     return MM_OK;
 }
@@ -83,6 +92,7 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
 
 void mm_iteration_note_end(mm_manager *m, mm_ready *r) {
     r->has_run = true;
+    mm_sampling_note_end(r, m->now.ready == r && m->now.samples);
     m->number++;
     pthread_mutex_lock(&m->lock);
     m->iterations++;
@@ -98,7 +108,8 @@ static void lose_run(mm_manager *m, mm_ready *r, const mm_failure *why) {
     if (why->status == MM_ERR_NOMEM) mm_manager_run_out(m, why);
 }
 
-static const mm_way run = {.begin = mm_dispatch_begin, .lost = lose_run, .runs = true, .told = "not being recorded"};
+static const mm_way run = {
+    .begin = mm_dispatch_begin, .lost = lose_run, .runs = true, .may_sample = true, .told = "not being recorded"};
 
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_iteration_start(m, graph, &run, "mm_iteration_begin"));
@@ -132,7 +143,24 @@ mm_status mm_iteration_end(mm_manager *m) {
     return status;
 }
 
-mm_status mm_iteration_end_async(mm_manager *m) { return end(m, "mm_iteration_end_async", mm_dispatch_end_async); }
+/* What was measured is looked at before the next iteration begins. */
+mm_status mm_iteration_end_async(mm_manager *m) {
+    const bool samples = m && m->state != MM_STATE_IDLE && m->now.samples;
+    return end(m, "mm_iteration_end_async", samples ? mm_dispatch_end : mm_dispatch_end_async);
+}
+
+/* ---------------------------------------------------------------- rehearsals */
+
+static void lose_rehearsal(mm_manager *m, mm_ready *r, const mm_failure *why) {
+    if (why->status == MM_ERR_NOMEM) lose_run(m, r, why);
+}
+
+static const mm_way rehearsal = {
+    .begin = mm_dispatch_begin, .lost = lose_rehearsal, .runs = true, .told = "being rehearsed (mm_iteration_abort)"};
+
+mm_status mm_rehearsal_begin(mm_manager *m, const mm_graph *graph) {
+    return mm_iteration_start(m, graph, &rehearsal, "mm_rehearsal_begin");
+}
 
 mm_status mm_manager_sync(mm_manager *m) { return mm_manager_settle(m, "mm_manager_sync"); }
 
@@ -178,7 +206,7 @@ static mm_status note(mm_manager *m, mm_status status) {
 /* Calls the user's function in state AGAIN, and ends the step. */
 static mm_status run_again(mm_manager *m, int node, mm_stream *stream) {
     const mm_ready *r = m->now.ready;
-    mm_layer layer = mm_graph_step(r->prepared->graph, r->prepared->planned.plan->nodes[node].step)->layer;
+    mm_layer layer = mm_graph_step(r->prepared->graph, m->now.planned->plan->nodes[node].step)->layer;
     mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
     if (m->state != MM_STATE_AGAIN)
         return mm_fail(MM_ERR_ORDER, "the iteration was aborted while a step of it was recomputed");
@@ -200,7 +228,7 @@ static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *
 
 /* Runs the recomputations that the plan has between the step before and this one. */
 static mm_status recompute_for(mm_manager *m, int node, mm_stream *stream, int64_t *waited_ns) {
-    const mm_plan *plan = m->now.ready->prepared->planned.plan;
+    const mm_plan *plan = m->now.planned->plan;
     int first = node;
     while (first > 0 && plan->nodes[first - 1].kind != MM_NODE_STEP) first--;
     for (int i = first; i < node; i++)
@@ -211,7 +239,7 @@ static mm_status recompute_for(mm_manager *m, int node, mm_stream *stream, int64
 mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_stream *stream) {
     MM_TRY(check_step(m, MM_MOVE_STEP_BEGIN, "mm_layer_begin", layer, phase));
     int64_t again_ns = 0, waited_ns;
-    int node = mm_execution_node(m->now.ready->execution, m->now.step);
+    int node = mm_execution_node(m->now.execution, m->now.step);
     MM_TRY(note(m, recompute_for(m, node, stream, &again_ns)));
     MM_TRY(note(m, mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns)));
     waited_ns += again_ns;
@@ -233,7 +261,7 @@ mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
 /* ---------------------------------------------------------------- tensors of the current step */
 
 /* The plan of the iteration under way. */
-static const mm_planned *planned_now(const mm_manager *m) { return &m->now.ready->prepared->planned; }
+static const mm_planned *planned_now(const mm_manager *m) { return m->now.planned; }
 
 /* The node of the step under way; NULL outside of a step. */
 static const mm_node *current_node(const mm_manager *m) {

@@ -9,7 +9,8 @@ struct mm_way {
     mm_status (*begin)(mm_dispatch *dispatch, mm_execution *execution);
     /* Called when the iteration has failed or was aborted. */
     void (*lost)(mm_manager *manager, mm_ready *ready, const mm_failure *why);
-    bool runs;        /* it runs the steps, so the iteration's values must be sent (values.h) */
+    bool runs; /* it runs the steps, so the iteration's values must be sent (values.h) */
+    bool may_sample;
     const char *told; /* for messages: "GRAPH is TOLD" */
 };
 

@@ -10,11 +10,15 @@
 #include "pipeline/dispatch.h"
 #include "pipeline/mirror.h"
 
+typedef struct mm_sampling mm_sampling; /* sampling.h */
+
 /* A prepared graph that is ready to run. */
 typedef struct mm_ready {
     mm_prepared *prepared; /* owned by the plan set */
     mm_execution *execution;
-    void **external; /* per tensor: the user's memory of an external tensor; NULL for others */
+    mm_sampling *sampling; /* NULL: nothing is sampled */
+    int64_t sampled_age;   /* iterations from the last that sampled on, that one included; -1: none has */
+    void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
     float *bounds;     /* per tensor: mm_bound_set */
@@ -40,8 +44,11 @@ typedef struct mm_way mm_way; /* iteration.h */
 
 /* The iteration under way. */
 typedef struct mm_iteration {
-    mm_ready *ready;    /* its graph */
-    const mm_way *way;  /* how it goes: its steps run, or are recorded */
+    mm_ready *ready;           /* its graph */
+    const mm_way *way;         /* how it goes: its steps run, or are recorded */
+    const mm_planned *planned; /* its plan: the graph's, or the one that samples */
+    mm_execution *execution;   /* of that plan */
+    bool samples;
     int step;           /* the step that is under way, or else the next */
     int node;           /* the plan's node of the step that is under way, or of the recomputation */
     mm_failure ran_out; /* the failure of a call in which memory ran out */

@@ -529,6 +529,32 @@ MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
 /* Runs a whole iteration as recorded, and ends it like mm_iteration_end_async. MM_ERR_ORDER: there is no recording. */
 MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
+/* ---- Sampling. A policy that chooses the error bounds of its codes by what it measures (comet) lets a graph's first
+ * iteration, and every W-th after it, sample: that one runs step by step, its codes lose nothing, and it ends as by
+ * mm_iteration_end. mm_replay_state is MM_REPLAY_NO before it; replays do not sample. The loop has nothing to do. It can
+ * let the policy compare what its bounds did to the weights' gradients with what it had predicted:
+ *
+ *   bool guards = mm_sampling_guards(m, graph);
+ *   if (guards) {
+ *       mm_rehearsal_begin(m, graph);  ... every step of the iteration that comes next, with its batch, but nothing that
+ *                                          persists is changed, gradients aside ...
+ *       mm_iteration_abort(m);         ... keep the gradients of the weights ...
+ *   }
+ *   ... the iteration ...
+ *   if (guards) mm_sampling_tell(m, graph, weight, deviation of the gradient from the kept one);  for each weight */
+
+/* Whether the next iteration samples, and the policy compares gradients. False for NULL. */
+MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph);
+
+/* Begins an iteration that does not sample, is not counted, and can only be aborted. Errors of mm_iteration_begin. */
+MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
+
+/* Tells the standard deviation of the error of a weight's gradient, after the iteration that sampled, before the next.
+ * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
+ * did not sample. */
+MM_API MM_CHECKED mm_status mm_sampling_tell(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
+                                             double sigma);
+
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
  * that have run left them. The manager can be used afterwards. Outside of an iteration, and for NULL, it does
  * nothing. */
@@ -601,7 +627,7 @@ typedef struct mm_stats {
     int64_t codec_wait_ns;   /* time the computation waited for a codec that ran. Only for iterations that ended with
                                      mm_iteration_end, on devices whose events are timed */
     int64_t encodes, decodes;
-    int64_t encoded_bytes;       /* bytes of maps that were encoded */
+    int64_t encoded_bytes; /* bytes of maps that were encoded */
     /* Bytes of their codes; in pinned memory, of those whose size varies. These are known when the device has encoded:
      * iterations that still run are counted as far as they are. */
     int64_t coded_bytes, spilled_bytes;

@@ -12,7 +12,15 @@ static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, con
     planned->codecs = calloc(MM_MAX_CODECS, sizeof(mm_codec *));
     if (!planned->codecs) return mm_fail(MM_ERR_NOMEM, "out of memory for the codecs of %s", policy->spec);
     *n_out = mm_policy_list_codecs(policy, specs_out);
-    for (int c = 0; c < *n_out; c++) MM_TRY(mm_codec_create(specs_out[c], device, &planned->codecs[c]));
+    for (int c = 0; c < *n_out; c++) {
+        MM_TRY(mm_codec_create(specs_out[c], device, &planned->codecs[c]));
+        if (planned->codecs[c]->flags.reads_bound && !policy->ops->observer)
+            return mm_fail(
+                MM_ERR_INVALID,
+                "policy %s: codec '%s' has no error bound: give it one (%s:abs=0.001), or let the policy comet "
+                "choose them",
+                MM_BRIEF(policy->spec), specs_out[c], specs_out[c]);
+    }
     return MM_OK;
 }
 
@@ -94,6 +102,22 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
     planned->block_offset = offset;
     planned->block_bytes = block;
     return MM_OK;
+}
+
+mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at, int n,
+                                  mm_planned *measured_out) {
+    mm_planned made = {0};
+    MM_TRY(mm_plan_add_measures(planned->plan, at, n, &made.plan));
+    const mm_limits own = {.device_bytes = made.plan->peak_bytes,
+                           .pinned_bytes = made.plan->pinned_bytes,
+                           .base_bytes = made.plan->base_bytes,
+                           .places = places};
+    mm_status status = prove(&made, planned->facts, &own);
+    if (status == MM_OK)
+        *measured_out = made;
+    else
+        drop_plan(&made);
+    return status;
 }
 
 void mm_planned_fini(mm_planned *planned) {

@@ -38,6 +38,12 @@ void mm_planned_tell(mm_planned *planned, const mm_rates *rates);
  * that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure an earlier plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
+
+/* Makes a plan that also measures (mm_plan_add_measures) of one that is made. places: of its persistent tensors
+ * (mm_limits). *measured_out has no facts and no codecs: those are planned's. Errors of mm_plan_add_measures and
+ * mm_program_prove. The caller frees it with mm_planned_fini. */
+MM_CHECKED mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at,
+                                             int n, mm_planned *measured_out);
 void mm_planned_fini(mm_planned *planned);
 
 #endif

@@ -1,11 +1,12 @@
 /* Recordings: an iteration is recorded once and then replayed. The graph's execution owns the recording. */
 #include "mm/iteration.h"
+#include "mm/sampling.h"
 #include "mm/states.h"
 #include "mm/values.h"
 
 mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     const mm_ready *r = m ? mm_manager_find(m, graph) : NULL;
-    if (!r) return MM_REPLAY_NO;
+    if (!r || mm_sampling_is_due(r)) return MM_REPLAY_NO;
     if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
     /* Not before a first run: libraries load modules and choose algorithms then, which fails while recording. */
     bool may = m->device->ops->capture_begin && r->has_run && !r->unrecordable;
@@ -41,7 +42,9 @@ mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     mm_ready *r = mm_manager_find(m, graph);
     if (!r || !mm_execution_recorded(r->execution))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
-    MM_TRY(mm_manager_send_values(m, r, "mm_iteration_replay"));
+    mm_sampling_settle(r);
+    MM_TRY(mm_manager_send_values(m, r, false, "mm_iteration_replay"));
+    m->now.samples = false;
     mm_iteration_note_begin(m, r);
     mm_status status = mm_dispatch_replay(m->dispatch, r->execution);
     if (status != MM_OK) {

@@ -20,7 +20,7 @@ static mm_status find_mirror(mm_manager *m, mm_mirror **mirror_out) {
     return MM_OK;
 }
 
-static mm_status send(mm_manager *m, const mm_ready *r) {
+static mm_status send(mm_manager *m, const mm_ready *r, bool exactly) {
     mm_mirror *mirror;
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
     MM_TRY(find_mirror(m, &mirror));
@@ -31,13 +31,14 @@ static mm_status send(mm_manager *m, const mm_ready *r) {
     if (!r->block) return MM_OK;
     mm_code_block *block = mm_mirror_data(r->block);
     block->iteration = m->number;
-    memcpy(block->bound, r->bounds, (size_t)mm_graph_tensors(r->prepared->graph) * sizeof *block->bound);
+    const size_t bytes = (size_t)mm_graph_tensors(r->prepared->graph) * sizeof *block->bound;
+    exactly ? memset(block->bound, 0, bytes) : memcpy(block->bound, r->bounds, bytes);
     return mm_mirror_send(r->block, stream);
 }
 
-mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, const char *call) {
+mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, bool exactly, const char *call) {
     mm_failure failure;
-    mm_failure_keep(&failure, send(m, r));
+    mm_failure_keep(&failure, send(m, r, exactly));
     if (failure.status == MM_OK) return MM_OK;
     mm_status settled = mm_manager_settle(m, call);
     (void)settled; /* the same failure, or what came of it */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/device/clock.h"
+#include "nets/exec_guard.h"
 #include "nets/exec_internal.h"
 
 static mm_status collect_params(nets_exec *exec) {
@@ -191,9 +192,10 @@ typedef struct iteration {
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
-    bool ahead;    /* it ends without a drain */
-    bool recorded; /* its work is being recorded: there is no batch or result yet */
-    bool undone;   /* it failed, and what it had changed was restored */
+    bool ahead;     /* it ends without a drain */
+    bool recorded;  /* its work is being recorded: there is no batch or result yet */
+    bool rehearsed; /* nothing that persists may change, gradients and results aside */
+    bool undone;    /* it failed, and what it had changed was restored */
     mm_stream *stream;
 } iteration;
 
@@ -247,7 +249,7 @@ static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered
     return MM_OK;
 }
 
-/* `again`: a recomputation, which must not update running statistics a second time. */
+/* `again`: a recomputation or a rehearsal, which must not update running statistics. */
 static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
                             mm_stream *stream, bool again) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
@@ -294,8 +296,9 @@ static mm_status enqueue_last(const nets_exec *exec, const iteration *it) {
 }
 
 static mm_status enqueue_step(nets_exec *exec, const iteration *it, const nets_step *step) {
-    if (step->phase == MM_UPDATE) return enqueue_last(exec, it);
-    return step->op ? enqueue_op(exec, it->pass->lowered, step, it->stream, false) : run_data(exec, it);
+    if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it);
+    const bool again = it->rehearsed && step->phase == MM_FORWARD;
+    return step->op ? enqueue_op(exec, it->pass->lowered, step, it->stream, again) : run_data(exec, it);
 }
 
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {
@@ -350,6 +353,31 @@ static mm_status run_recorded(nets_exec *exec, const iteration *it) {
     return it->pass->lowered->pass.goes_on ? MM_OK : enqueue_result(exec, it);
 }
 
+/* Forward and backward pass with the batch of an iteration that comes next, whose codes lose what they lose now. The
+ * gradients are kept. */
+static mm_status rehearse(nets_exec *exec, const iteration *it, nets_guard *guard) {
+    iteration rehearsed = *it;
+    rehearsed.rehearsed = true;
+    MM_TRY(mm_manager_sync(exec->manager));
+    MM_TRY(mm_rehearsal_begin(exec->manager, it->pass->lowered->graph));
+    mm_status status = run_steps(exec, &rehearsed);
+    if (status == MM_OK) status = mm_stream_sync(it->stream);
+    mm_failure failure;
+    mm_failure_keep(&failure, status);
+    mm_iteration_abort(exec->manager);
+    return failure.status == MM_OK ? nets_guard_keep(guard, exec) : mm_failure_tell(&failure);
+}
+
+/* An iteration that samples, and whose gradients are compared with rehearsed ones. */
+static mm_status run_guarded(nets_exec *exec, const iteration *it) {
+    nets_guard guard = {0};
+    mm_status status = rehearse(exec, it, &guard);
+    if (status == MM_OK) status = run_step_by_step(exec, it);
+    if (status == MM_OK) status = nets_guard_tell(&guard, exec);
+    nets_guard_fini(&guard);
+    return status;
+}
+
 /* The pass over the sub-batch that begins with image `first`. */
 static mm_status run_pass(nets_exec *exec, const iteration *it, int64_t first) {
     const bool last = first + exec->sub_batch >= exec->batch;
@@ -357,6 +385,8 @@ static mm_status run_pass(nets_exec *exec, const iteration *it, int64_t first) {
     pass.pass = &exec->pass[last ? exec->n_passes - 1 : first > 0];
     pass.images = (const float *)((const char *)it->images + first * image_bytes(exec));
     pass.labels = (const int32_t *)((const char *)it->labels + first * label_bytes(exec));
+    if (exec->n_passes == 1 && mm_sampling_guards(exec->manager, pass.pass->lowered->graph))
+        return run_guarded(exec, &pass);
     return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }
 

@@ -82,7 +82,9 @@ enum { NETS_TRANSFER_BYTES = 4 << 20 };
 MM_CHECKED mm_status nets_exec_init(nets_exec *exec, uint64_t seed);
 
 /* Runs one iteration over `n` images (f32 NHWC, normalised) and their labels (nets_net_labels for each image). Blocks
- * until it is done; allocates nothing. In training it updates the weights with the learning rate `lr`. If memory runs
+ * until it is done; allocates nothing. In training it updates the weights with the learning rate `lr`. Where the policy
+ * guards its bounds (mm.h: mm_sampling_guards), an iteration that samples is rehearsed first: it takes another forward and
+ * backward pass, and the CPU's memory for the gradients of convolutions. If memory runs
  * out and the manager steps down its ladder, the iteration is undone and run again under the new plan. On failure the
  * iteration was aborted and the manager is usable. MM_ERR_INVALID: n is not the executor's batch, or a label is not a
  * class. MM_ERR_ORDER: an iteration is submitted and not collected.

@@ -7,7 +7,7 @@
 
 /* The standard deviation that a bound of 1 causes. */
 static double sigma_of_one(const mm_comet_config *config, const mm_layer_sample *s) {
-    if (config->rule == MM_BOUND_EQ9) return config->a * s->gradient_mean * sqrt((double)s->batch * s->nonzero_share);
+    if (config->rule == MM_BOUND_EQ9) return config->a * s->gradient_max * sqrt((double)s->batch * s->nonzero_share);
     return sqrt(s->nonzero_share * s->gradient_sum2 / (3 * (double)s->channels));
 }
 
@@ -15,7 +15,7 @@ double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *samp
     return bound > 0 ? bound * sigma_of_one(config, sample) : 0;
 }
 
-mm_layer_verdict mm_comet_judge(const mm_comet_config *config, const mm_layer_sample *sample, float before) {
+mm_layer_verdict mm_comet_observe(const mm_comet_config *config, const mm_layer_sample *sample, float before) {
     const double one = sigma_of_one(config, sample);
     mm_layer_verdict v = {.target_sigma = config->sigma * sample->momentum_mean,
                           .predicted_sigma = mm_comet_sigma(config, sample, before)};
@@ -89,3 +89,5 @@ int mm_comet_watch(const mm_graph *graph, mm_watched *watched_out) {
     for (mm_layer layer = 0; layer < mm_graph_layers(graph); layer++) n += watch(graph, layer, &watched_out[n]);
     return n;
 }
+
+const mm_observer mm_comet_observer = {.watch = mm_comet_watch, .observe = mm_comet_observe};

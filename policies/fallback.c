@@ -93,7 +93,7 @@ static mm_status add_preset(mm_fallback *f, const char *step, const mm_policy_op
 }
 
 /* Policies that act on more maps. */
-static mm_status add_stronger(mm_fallback *f, const mm_engine_config *own) {
+static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
     static const struct {
         const char *step;
         mm_action actions[2]; /* KEEP: none */
@@ -111,19 +111,20 @@ static mm_status add_stronger(mm_fallback *f, const mm_engine_config *own) {
         {"recomputing all layers of a segment", &mm_policy_recompute, MM_RECOMPUTE_SQRT},
     };
     static const mm_action compress[2] = {MM_ACTION_CODE, MM_ACTION_SWAP};
-    const mm_engine_config none = {0};
+    const mm_engine_config none = {0}, *own = &policy->config;
+    const bool has_rules = !policy->ops->observer; /* other policies do not choose bounds for its codec */
     const char *codec = mm_rules_codec(own);
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+    for (size_t i = 0; has_rules && i < sizeof more / sizeof *more; i++)
         MM_TRY(add_rules(f, own, more[i].step, more[i].actions, NULL));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         MM_TRY(add_preset(f, others[i].step, others[i].ops, others[i].mode));
-    return *codec ? add_rules(f, &none, "compressing all maps", compress, codec) : MM_OK;
+    return *codec && has_rules ? add_rules(f, &none, "compressing all maps", compress, codec) : MM_OK;
 }
 
 mm_status mm_fallback_init(mm_fallback *f, const mm_policy *policy) {
     *f = (mm_fallback){.n = 0};
     mm_status status = add_own(f, policy);
-    if (status == MM_OK) status = add_stronger(f, &policy->config);
+    if (status == MM_OK) status = add_stronger(f, policy);
     if (status != MM_OK) mm_fallback_fini(f);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "mm/core/plan.h"
 #include "policies/config.h"
+#include "policies/observer.h"
 
 enum {
     MM_OPTION_MAX = 16, /* most options of a policy; more than any has */
@@ -46,6 +47,8 @@ typedef struct mm_policy_ops {
      * caller finds out with mm_plan_fits. The caller destroys the plan. */
     mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                       const mm_engine_config *config, mm_plan **plan_out);
+    /* NULL: the policy does not sample. Else it does so every config.comet.every iterations. */
+    const mm_observer *observer;
 } mm_policy_ops;
 
 /* A policy with its configuration. A plain copy of the struct borrows from it. */

@@ -10,6 +10,8 @@
  *               link, so that the computation keeps its bandwidth. Here throttle=N paces the encoder by the link: it is
  *               never more than N pieces ahead. Codes of variable size have one piece and need no copy; their encoder is
  *               paced by its multiprocessors, codec=zvc:sms=N
+ *   comet       Jin et al.: compresses what convolutions read within error bounds that follow from what it measures
+ *               (comet.h)
  *   recompute   drops outputs of cheap layers, and makes them again when the backward pass needs them (SuperNeurons);
  *               or does so with all layers of a segment (Chen et al.)
  *   recompute-swap  the same within segments, and swaps their inputs asynchronously. Mostly needs less memory than
@@ -21,6 +23,7 @@
  * (when=always). */
 #include <stddef.h>
 
+#include "policies/comet.h"
 #include "policies/engine.h"
 #include "policies/sharing_options.h"
 #include "policies/strategies.h"
@@ -121,6 +124,41 @@ static const mm_option_desc cdma_options[] = {
     WHEN,
     {0},
 };
+static const mm_option_desc comet_options[] = {
+    CODEC("eb"),
+    {.key = "every",
+     .fallback = "1000",
+     .type = MM_OPTION_NUMBER,
+     FIELD(comet.every),
+     .min = 1,
+     .max = 1000000000,
+     .help = "iterations from one that samples, and so sets the bounds, to the next"},
+    {.key = "sigma",
+     .fallback = "0.01",
+     .type = MM_OPTION_REAL,
+     FIELD(comet.sigma),
+     .max = 1,
+     .help = "deviation that is aimed at of the errors of a weight's gradient, as a share of mean |momentum|"},
+    {.key = "bound",
+     .fallback = "sum",
+     .type = MM_OPTION_CHOICE,
+     FIELD(comet.rule),
+     .choices = "sum|eq9",
+     .values = {MM_BOUND_SUM, MM_BOUND_EQ9},
+     .help = "how a bound follows from it: by the sum of the gradient's squares, or as published"},
+    {.key = "a", .fallback = "0.32", .type = MM_OPTION_REAL, FIELD(comet.a), .max = 1000, .help = "coefficient of eq9"},
+    {.key = "guard",
+     .fallback = "on",
+     .type = MM_OPTION_CHOICE,
+     FIELD(comet.guard),
+     .choices = "on|off",
+     .values = {1, 0},
+     .help = "tighten bounds whose errors, as measured, exceed what was aimed at"},
+    DEPTH,
+    BUFFERS,
+    WHEN,
+    {0},
+};
 static const mm_option_desc rules_options[] = {
     {.key = "rules",
      .fallback = "*=swap",
@@ -171,6 +209,13 @@ PRESET(mm_policy_recompute_swap, "recompute-swap",
        "layers of about sqrt(n) segments run again, what is kept for that swapped beside the computation",
        recompute_swap_options, "*=recompute;*=swap", AHEAD);
 PRESET(mm_policy_cdma, "cdma", "vdnn-all with a compressing copy", cdma_options, "*=compress-swap(%s)", LAYERWISE);
+const mm_policy_ops mm_policy_comet = {.name = "comet",
+                                       .summary = "what convolutions read compressed within bounds that it measures",
+                                       .options = comet_options,
+                                       .rules = "conv-in=compress(%s)",
+                                       .config = AHEAD,
+                                       .plan = mm_engine_plan,
+                                       .observer = &mm_comet_observer};
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",
                                        .options = rules_options,

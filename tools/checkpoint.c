@@ -1,12 +1,15 @@
 /* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
- * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; as metadata how far it is, and the options of
- * its run. */
+ * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy has
+ * chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch; as metadata how far it is, and the
+ * options of its run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/bounds.h"
+#include "mm/sampled.h"
 #include "nets/io/safetensors.h"
 #include "tools/session.h"
 
@@ -43,6 +46,92 @@ static bool has_part(const session *s, int param, nets_part part) {
     return nets_exec_param(s->train, param, part) != NULL;
 }
 
+/* ---------------------------------------------------------------- error bounds */
+
+/* The graphs that may have bounds. */
+typedef struct bounded {
+    const char *prefix; /* of its bounds' names */
+    const char *age;    /* key of how long ago it was sampled */
+    nets_exec *exec;    /* NULL: the session does not have it */
+} bounded;
+
+enum { BOUNDED = 2 };
+
+static void list_bounded(const session *s, bounded list_out[BOUNDED]) {
+    list_out[0] = (bounded){"bound.", "sampled_age", s->train};
+    list_out[1] = (bounded){"bound.last.", "sampled_age_last", s->train_last};
+}
+
+static nets_safetensors_tensor describe_bound(const bounded *b, mm_tensor tensor, char name[NAME_CAPACITY]) {
+    const mm_graph *graph = nets_exec_lowered(b->exec)->graph;
+    snprintf(name, NAME_CAPACITY, "%s%s", b->prefix, mm_graph_tensor(graph, tensor)->name);
+    return (nets_safetensors_tensor){.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {1}};
+}
+
+/* A bound of 0 is that of a tensor without. */
+static mm_status add_bounds_of(const session *s, const bounded *b, nets_safetensors_builder *builder) {
+    const mm_graph *graph = nets_exec_lowered(b->exec)->graph;
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
+        char name[NAME_CAPACITY];
+        float bound;
+        MM_TRY(mm_bound_get(s->manager, graph, t, &bound));
+        if (bound == 0) continue;
+        const nets_safetensors_tensor tensor = describe_bound(b, t, name);
+        MM_TRY(nets_safetensors_add(builder, &tensor));
+    }
+    return MM_OK;
+}
+
+static mm_status add_count(nets_safetensors_builder *builder, const char *key, int64_t count);
+
+static mm_status add_bounds(const session *s, nets_safetensors_builder *builder) {
+    bounded list[BOUNDED];
+    list_bounded(s, list);
+    for (int i = 0; i < BOUNDED; i++) {
+        int64_t age;
+        if (!list[i].exec) continue;
+        MM_TRY(mm_sampled_age(s->manager, nets_exec_lowered(list[i].exec)->graph, &age));
+        if (age < 0) continue;
+        MM_TRY(add_count(builder, list[i].age, age));
+        MM_TRY(add_bounds_of(s, &list[i], builder));
+    }
+    return MM_OK;
+}
+
+/* The bound that has the name in the file; false: it is no bound's. */
+static bool find_bound(const session *s, const char *name, float *bound_out) {
+    bounded list[BOUNDED];
+    list_bounded(s, list);
+    for (int i = BOUNDED - 1; i >= 0; i--) { /* the longer prefix first */
+        const size_t length = strlen(list[i].prefix);
+        mm_tensor tensor;
+        if (!list[i].exec || strncmp(name, list[i].prefix, length) != 0) continue;
+        const mm_graph *graph = nets_exec_lowered(list[i].exec)->graph;
+        return mm_graph_find_tensor(graph, name + length, &tensor) == MM_OK &&
+               mm_bound_get(s->manager, graph, tensor, bound_out) == MM_OK;
+    }
+    return false;
+}
+
+static mm_status take_bounds_of(const session *s, const bounded *b, const nets_safetensors_file *file) {
+    const mm_graph *graph = nets_exec_lowered(b->exec)->graph;
+    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
+        char name[NAME_CAPACITY];
+        const void *data;
+        float bound = 0;
+        const nets_safetensors_tensor want = describe_bound(b, t, name);
+        if (nets_safetensors_find(file, name)) {
+            MM_TRY(nets_safetensors_get(file, &want, &data));
+            MM_TRY(nets_safetensors_read(file, data, 0, &bound, sizeof bound));
+        }
+        mm_status status = mm_bound_set(s->manager, graph, t, bound);
+        if (status != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s", name);
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- saving */
+
 /* Names and dims of all tensors: their elements are fetched when the file is written. */
 static mm_status add_tensors(const session *s, nets_safetensors_builder *builder) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
@@ -56,7 +145,7 @@ static mm_status add_tensors(const session *s, nets_safetensors_builder *builder
         nets_safetensors_tensor count = describe_count(s, i);
         MM_TRY(nets_safetensors_add(builder, &count));
     }
-    return MM_OK;
+    return add_bounds(s, builder);
 }
 
 static mm_status add_count(nets_safetensors_builder *builder, const char *key, int64_t count) {
@@ -93,6 +182,11 @@ static mm_status add_metadata(const session *s, const arg *options, nets_safeten
 static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data, int64_t bytes) {
     const session *s = ctx;
     const float *values = data;
+    float bound;
+    if (find_bound(s, tensor->name, &bound)) {
+        memcpy(data, &bound, sizeof bound);
+        return MM_OK;
+    }
     MM_TRY(mm_persistent_get(s->manager, tensor->name, offset, data, bytes));
     if (s->config.keep_going || tensor->dtype != NETS_SAFETENSORS_F32) return MM_OK;
     for (int64_t i = 0; i < bytes / (int64_t)sizeof *values; i++)
@@ -166,6 +260,20 @@ static mm_status read_count(const nets_safetensors_file *file, const char *path,
     return MM_OK;
 }
 
+/* Without an optimizer's states bounds are chosen anew. */
+static mm_status take_bounds(const session *s, const nets_safetensors_file *file, const char *path) {
+    bounded list[BOUNDED];
+    list_bounded(s, list);
+    for (int i = 0; i < BOUNDED && !s->config.reset_optimizer; i++) {
+        int64_t age;
+        if (!list[i].exec || !nets_safetensors_metadata(file, list[i].age)) continue;
+        MM_TRY(read_count(file, path, list[i].age, SESSION_ITERATIONS_MAX, &age));
+        MM_TRY(take_bounds_of(s, &list[i], file));
+        MM_TRY(mm_sampled_age_set(s->manager, nets_exec_lowered(list[i].exec)->graph, age));
+    }
+    return MM_OK;
+}
+
 /* Where the data goes on: at the image where the state was, or the batch's first before it. */
 static int64_t place_in_data(const session *s, int64_t epoch, int64_t position) {
     int64_t index = position / s->config.batch;
@@ -180,6 +288,7 @@ static mm_status load(session *s, const nets_safetensors_file *file, const char 
     MM_TRY(read_count(file, path, "position", INT32_MAX, &position));
     MM_TRY(take(s, file, NULL));
     MM_TRY(take(s, file, piece));
+    MM_TRY(take_bounds(s, file, path));
     s->iteration = iteration;
     if (!nets_safetensors_metadata(file, "version")) return MM_OK;
     s->data_shift = place_in_data(s, epoch, position) - iteration;

@@ -93,7 +93,12 @@ static mm_status save_at_end(train *t, session *s, mm_status status) {
 }
 
 static mm_status run_session(train *t, session *s, row *r) {
-    session_run run = {.hook = apply_switches, .hook_ctx = t, .log = t->log, .quiet = t->quiet, .save = save};
+    session_run run = {.hook = apply_switches,
+                       .hook_ctx = t,
+                       .log = t->log,
+                       .codec_log = t->codec_log,
+                       .quiet = t->quiet,
+                       .save = save};
     if (t->state) MM_TRY(session_load(s, t->state, t->load));
     MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
     if (t->state) MM_TRY(train_tell_differences(t, s));
@@ -108,14 +113,24 @@ static mm_status run_session(train *t, session *s, row *r) {
     return save_at_end(t, s, status);
 }
 
-/* After all that may be refused, so that what is there stays. */
-static mm_status open_log(train *t) {
-    if (!t->log_path) return MM_OK;
-    t->log = fopen(t->log_path, "w");
-    if (!t->log) return mm_fail(MM_ERR_IO, "cannot write %s: %s", t->log_path, strerror(errno));
-    setvbuf(t->log, NULL, _IOLBF, BUFSIZ); /* for whoever follows it */
-    fprintf(t->log, "iteration,loss,accuracy,seconds\n");
+static mm_status open_log(const char *path, FILE **log_out) {
+    if (!path) return MM_OK;
+    *log_out = fopen(path, "w");
+    if (!*log_out) return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    setvbuf(*log_out, NULL, _IOLBF, BUFSIZ); /* for whoever follows it */
     return MM_OK;
+}
+
+/* After all that may be refused, so that what is there stays. */
+static mm_status open_logs(train *t) {
+    MM_TRY(open_log(t->log_path, &t->log));
+    if (t->log) fprintf(t->log, "iteration,loss,accuracy,seconds\n");
+    return open_log(t->codec_log_path, &t->codec_log);
+}
+
+static mm_status check_log(const char *path, FILE *log) {
+    if (!log || (!ferror(log) && fflush(log) == 0)) return MM_OK;
+    return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
 }
 
 /* A budget, if one is given, that is too small for the policy may do for another. */
@@ -138,12 +153,11 @@ static mm_status run_train(train *t, row *r) {
     }
     if (s.refused_data) return train_read_of_state(t, "--data", begun);
     if (begun != MM_OK) return advise(t, &s, begun);
-    mm_status status = open_log(t);
+    mm_status status = open_logs(t);
     if (status == MM_OK) status = run_session(t, &s, r);
     session_fini(&s);
-    if (status == MM_OK && t->log && (ferror(t->log) || fflush(t->log) != 0))
-        status = mm_fail(MM_ERR_IO, "cannot write %s: %s", t->log_path, strerror(errno));
-    return status;
+    if (status == MM_OK) status = check_log(t->log_path, t->log);
+    return status == MM_OK ? check_log(t->codec_log_path, t->codec_log) : status;
 }
 
 static const char help_text[] =
@@ -222,6 +236,8 @@ int cmd_train(int argc, char **argv) {
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t.save, 0, 0},
         {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t.save_every, 0, 0},
         {"--log", "FILE", "a line of CSV for each iteration", ARG_TEXT, &t.log_path, 0, 0},
+        {"--codec-log", "FILE", "a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
+         &t.codec_log_path, 0, 0},
         {"--json", "FILE", "the figures, as an array of one row; -: to standard output", ARG_TEXT, &t.json, 0, 0},
         {"--facts", "FILE", "plan by the times that 'mm bench --facts' measured of this network and batch", ARG_TEXT,
          &t.facts, 0, 0},
@@ -252,6 +268,7 @@ int cmd_train(int argc, char **argv) {
     args_texts_fini(&t.switch_texts);
     free(t.data_path);
     if (t.log) fclose(t.log);
+    if (t.codec_log) fclose(t.codec_log);
     target_fini(&t.target);
     facts_source_close(&t.source);
     nets_net_destroy(t.network);

@@ -9,6 +9,7 @@
 #include "mm/device/clock.h"
 #include "mm/device/device.h"
 #include "mm/measured.h"
+#include "tools/codec_log.h"
 #include "tools/requirement.h"
 #include "tools/session_memory.h"
 
@@ -236,7 +237,7 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
     t->flying++;
     s->iteration++;
-    return MM_OK;
+    return run->codec_log ? codec_log_write(run->codec_log, s->manager, exec, s->iteration) : MM_OK;
 }
 
 /* What is under way behind an iteration that was undone never was, either. */

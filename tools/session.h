@@ -106,6 +106,7 @@ typedef struct session_run {
     session_period save_period;
     session_hook save; /* called by save_period, between iterations; may be NULL if that is never */
     FILE *log;         /* gets a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
+    FILE *codec_log;   /* gets a line for each iteration that samples (codec_log.h); NULL: none */
     bool quiet;
 } session_run;
 

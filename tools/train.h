@@ -18,7 +18,8 @@ typedef struct policy_switch {
 
 typedef struct train {
     /* as given */
-    const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *facts, *issue;
+    const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
+        *issue;
     int64_t batch, sub_batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     const char *lr_schedule;
     double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
@@ -36,7 +37,7 @@ typedef struct train {
     char *data_path;                          /* `data` with absolute paths, for the state; NULL: it names no files */
     nets_net *network;
     facts_source source; /* the file of --facts */
-    FILE *log;
+    FILE *log, *codec_log;
     arg options[TRAIN_STATE_OPTIONS + 1]; /* of the run, for the state's metadata */
     nets_safetensors_file *state;         /* the loaded state; NULL: none */
     session_period save_period;           /* in epochs if save_epochs, else in iterations */

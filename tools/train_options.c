@@ -100,6 +100,7 @@ static mm_status check_files(const train *t) {
     const named_file files[] = {{"--save", t->save, FILE_WRITTEN},
                                 {"--json", t->json, FILE_WRITTEN},
                                 {"--log", t->log_path, FILE_WRITTEN},
+                                {"--codec-log", t->codec_log_path, FILE_WRITTEN},
                                 {"--facts", t->facts, FILE_READ},
                                 {"--load", over ? NULL : t->load, FILE_READ},
                                 {"--net", files_net(t->net), FILE_READ},
@@ -109,6 +110,20 @@ static mm_status check_files(const train *t) {
                                 {"--test-data", test_data.images, FILE_READ},
                                 {"--test-data", test_data.labels, FILE_READ}};
     return files_check(files, sizeof files / sizeof *files);
+}
+
+/* Once all policies are read. */
+static mm_status check_codec_log(const train *t) {
+    bool samples = !t->codec_log_path;
+    for (int i = -1; i < t->n_switches && !samples; i++) {
+        mm_policy policy;
+        MM_TRY(mm_policy_parse(i < 0 ? t->policy : t->switches[i].policy, &policy));
+        samples = policy.ops->observer != NULL;
+        mm_policy_fini(&policy);
+    }
+    if (samples) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--codec-log %s: --policy %s does not sample, as comet does", t->codec_log_path,
+                   MM_BRIEF(t->policy));
 }
 
 static mm_status check_data(const train *t) {
@@ -166,6 +181,7 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(train_read_of_state(t, "--policy", mm_policy_check(t->policy)));
     for (int i = 0; i < t->switch_texts.n; i++)
         MM_TRY(train_read_of_state(t, "--switch", read_switch(t, t->switch_texts.text[i])));
+    MM_TRY(check_codec_log(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
     MM_TRY(check_sub_batch(t));

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "policies/comet.h"
+#include "policies/policy.h"
 #include "tests/core/random.h"
 
 static const mm_comet_config by_sum = {.every = 1000, .rule = MM_BOUND_SUM, .guard = 1, .sigma = 0.01, .a = 0.32};
@@ -105,7 +106,7 @@ static void a_bound_gives_the_share_of_the_momentum(void **state) {
     uint64_t random = 11;
     mm_layer_sample sample;
     double *g = random_gradient(&c, &random, &sample);
-    const mm_layer_verdict v = mm_comet_judge(&by_sum, &sample, 0);
+    const mm_layer_verdict v = mm_comet_observe(&by_sum, &sample, 0);
     assert_float_equal(v.target_sigma, 0.01 * 0.02, 1e-12);
     const double measured = measured_sigma(&c, v.bound, g, 10, &random);
     if (!(fabs(measured / v.target_sigma - 1) < 0.06)) fail_msg("measured %g", measured);
@@ -114,10 +115,11 @@ static void a_bound_gives_the_share_of_the_momentum(void **state) {
 
 /* ---------------------------------------------------------------- the rules, the guard */
 
-/* R 0.5, L 0.25, sum of squares 24, N 2, C_out 4: sigma of 1 is sqrt(0.5 * 24 / 12) = 1 by the sum, 0.32 * 0.25 * 1 by
+/* R 0.5, largest 0.25, sum of squares 24, N 2, C_out 4: sigma of 1 is sqrt(0.5 * 24 / 12) = 1 by the sum, 0.32 * 0.25 * 1 by
  * equation 9. */
 static const mm_layer_sample plain = {.nonzero_share = 0.5,
-                                      .gradient_mean = 0.25,
+                                      .gradient_mean = 0.1,
+                                      .gradient_max = 0.25,
                                       .gradient_sum2 = 24,
                                       .momentum_mean = 3,
                                       .batch = 2,
@@ -128,9 +130,9 @@ static void rules_are_as_written(void **state) {
     (void)state;
     assert_float_equal(mm_comet_sigma(&by_sum, &plain, 2), 2, 1e-12);
     assert_float_equal(mm_comet_sigma(&by_eq9, &plain, 2), 2 * 0.08, 1e-12);
-    assert_float_equal(mm_comet_judge(&by_sum, &plain, 0).bound, 0.03, 1e-7);
-    assert_float_equal(mm_comet_judge(&by_eq9, &plain, 0).bound, 0.375, 1e-6);
-    assert_float_equal(mm_comet_judge(&by_sum, &plain, 0.5F).predicted_sigma, 0.5, 1e-7);
+    assert_float_equal(mm_comet_observe(&by_sum, &plain, 0).bound, 0.03, 1e-7);
+    assert_float_equal(mm_comet_observe(&by_eq9, &plain, 0).bound, 0.375, 1e-6);
+    assert_float_equal(mm_comet_observe(&by_sum, &plain, 0.5F).predicted_sigma, 0.5, 1e-7);
     assert_true(mm_comet_sigma(&by_sum, &plain, 0) == 0);
 }
 
@@ -140,44 +142,44 @@ static void the_guard_tightens_what_exceeds_its_target_and_no_other(void **state
     mm_comet_config off = by_sum;
     off.guard = 0;
     s.measured_sigma = 0.12; /* by a bound of 0.02: the target of 0.03 is that of 0.005 */
-    mm_layer_verdict v = mm_comet_judge(&by_sum, &s, 0.02F);
+    mm_layer_verdict v = mm_comet_observe(&by_sum, &s, 0.02F);
     assert_true(v.tightened);
     assert_float_equal(v.bound, 0.005, 1e-8);
     assert_float_equal(v.rule_bound, 0.03, 1e-8);
-    v = mm_comet_judge(&off, &s, 0.02F);
+    v = mm_comet_observe(&off, &s, 0.02F);
     assert_false(v.tightened);
     assert_float_equal(v.bound, 0.03, 1e-8);
     s.measured_sigma = 0.019; /* better than predicted: the rule's bound stays */
-    v = mm_comet_judge(&by_sum, &s, 0.02F);
+    v = mm_comet_observe(&by_sum, &s, 0.02F);
     assert_false(v.tightened);
     assert_float_equal(v.bound, 0.03, 1e-8);
     s.measured_sigma = 0; /* nothing was lost, so nothing is known */
-    assert_false(mm_comet_judge(&by_sum, &s, 0.02F).tightened);
+    assert_false(mm_comet_observe(&by_sum, &s, 0.02F).tightened);
 }
 
 static void what_is_no_bound_loses_nothing(void **state) {
     (void)state;
     mm_layer_sample s = plain;
     s.gradient_sum2 = 0; /* no gradient: as before */
-    assert_true(mm_comet_judge(&by_sum, &s, 0.25F).bound == 0.25F);
+    assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0.25F);
     s = plain;
     s.nonzero_share = 0; /* a map of zeros: as before */
-    assert_true(mm_comet_judge(&by_sum, &s, 0.25F).bound == 0.25F);
+    assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0.25F);
     s = plain;
     s.momentum_mean = 0;
-    assert_true(mm_comet_judge(&by_sum, &s, 0.25F).bound == 0);
+    assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0);
     const double wrong[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         s = plain;
         s.gradient_sum2 = wrong[i];
-        assert_true(mm_comet_judge(&by_sum, &s, 0.25F).bound == 0);
+        assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0);
         s = plain;
         s.momentum_mean = wrong[i];
-        assert_true(mm_comet_judge(&by_sum, &s, 0.25F).bound == 0);
+        assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0);
     }
     s = plain;
     s.momentum_mean = 1e300; /* more than a float holds */
-    assert_true(mm_comet_judge(&by_sum, &s, 0.25F).bound == 0);
+    assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0);
 }
 
 /* ---------------------------------------------------------------- what is watched */
@@ -270,6 +272,27 @@ static void convolutions_with_learned_weights_are_watched(void **state) {
     mm_graph_destroy(t.graph);
 }
 
+static void a_spec_has_its_options(void **state) {
+    (void)state;
+    mm_policy p;
+    assert_int_equal(mm_policy_parse("comet:bound=eq9,sigma=2e-2,guard=off,a=0.5,every=50", &p), MM_OK);
+    assert_true(p.config.comet.sigma == 0.02 && p.config.comet.a == 0.5 && p.config.comet.rule == MM_BOUND_EQ9);
+    assert_int_equal(p.config.comet.every, 50);
+    assert_false(p.config.comet.guard);
+    assert_int_equal(mm_policy_print(&p), MM_OK);
+    assert_string_equal(p.spec, "comet:every=50,sigma=0.02,bound=eq9,a=0.5,guard=off");
+    mm_policy other;
+    assert_int_equal(mm_policy_parse("comet:bound=eq9,sigma=0.03,guard=off,a=0.5,every=50", &other), MM_OK);
+    assert_false(mm_policy_equal(&p, &other));
+    mm_policy_fini(&other);
+    mm_policy_fini(&p);
+    static const char *const wrong[] = {"comet:sigma=0",   "comet:sigma=-1", "comet:sigma=nan",  "comet:sigma=1.5",
+                                        "comet:sigma=1x",  "comet:sigma=",   "comet:every=0",    "comet:every=1.5",
+                                        "comet:bound=eq8", "comet:guard=1",  "comet:a=infinity", "comet:b=1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (mm_policy_check(wrong[i]) != MM_ERR_INVALID) fail_msg("%s is taken", wrong[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_predicted_error_is_that_of_random_errors),
@@ -278,6 +301,7 @@ int main(void) {
         cmocka_unit_test(the_guard_tightens_what_exceeds_its_target_and_no_other),
         cmocka_unit_test(what_is_no_bound_loses_nothing),
         cmocka_unit_test(convolutions_with_learned_weights_are_watched),
+        cmocka_unit_test(a_spec_has_its_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

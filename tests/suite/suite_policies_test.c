@@ -51,6 +51,7 @@ static const suite_policy POLICIES[] = {
     {"freelunch:codec=raw,eligible=all", true, false, false},
     {"freelunch:rate=8", true, true, false},
     {"hybrid:rate=8", true, true, false},
+    {"comet:every=1", true, false, true}, /* each iteration samples, and is rehearsed: nothing is lost */
 };
 enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 

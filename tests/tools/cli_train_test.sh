@@ -351,6 +351,31 @@ a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
         --switch 2:liveness --switch 4:freelunch:rate=8,when=always
 }
 
+comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
+    local comet=("${net[@]}" --policy comet:every=3,when=always) at lines rest
+    expect 0 "${comet[@]}" --iterations 8 --save whole --codec-log whole.log
+    mapfile -t lines <whole.log
+    ((${#lines[@]} == 3)) || fail "${#lines[@]} lines in the log, not those of iterations 1, 4 and 7"
+    [[ ${lines[0]} == '{"iteration":1,'*'"measured_sigma":null,"guard":"off"'* ]] || fail "first line: ${lines[0]}"
+    [[ ${lines[1]} == '{"iteration":4,'*'"guard":"kept"'* ]] || fail "second line: ${lines[1]}"
+    for at in 4 5; do # right after one that sampled, and later
+        expect 0 "${comet[@]}" --iterations $at --save part
+        expect 0 "${net[@]}" --load part --iterations 8 --save resumed --codec-log resumed.log
+        equal_tensors whole resumed
+        mapfile -t rest <resumed.log
+        [[ ${#rest[@]} == 1 && ${rest[0]} == "${lines[2]}" ]] || fail "another log: ${rest[*]}"
+    done
+}
+
+bounds_that_cannot_be_are_refused_() {
+    refused 2 "must be a number above 0" "${net[@]}" --policy comet:sigma=0
+    refused 2 "must be one of sum|eq9" "${net[@]}" --policy comet:bound=max
+    refused 2 "has no error bound" "${net[@]}" --policy freelunch:codec=eb
+    refused 2 "does not sample" "${net[@]}" --policy liveness --codec-log log
+    refused 2 "name the same file" "${net[@]}" --policy comet --codec-log log --log log
+    [[ ! -e log ]] || fail "a refused run wrote its log"
+}
+
 adamw_has_equal_bits_under_lossless_policies_() {
     trained reference --optimizer adamw --policy naive
     for policy in liveness swap:when=always swap-async:when=always recompute:when=always recompute-swap:when=always \

@@ -1,0 +1,30 @@
+/* What a graph's last sampling found (mm.h: mm_sampling_guards), and its state, which is saved with a training. */
+#ifndef MM_SAMPLED_H
+#define MM_SAMPLED_H
+
+#include "mm/core/graph.h"
+#include "policies/observer.h"
+
+/* The manager owns all of it, until the policy or the budget changes or the graph is forgotten. */
+typedef struct mm_sampled {
+    int n; /* layers */
+    const mm_watched *watched;
+    const mm_tensor *coded; /* per layer: the tensor whose code has the bound: its input, or the root of that */
+    const mm_layer_sample *samples;
+    const mm_layer_verdict *verdicts;
+    const float *bounds; /* per tensor of the graph: as they hold from now on (mm_bound_get) */
+    bool guard;          /* the policy compares gradients */
+} mm_sampled;
+
+/* Between iterations; gives the verdict on what was sampled last, so the guard must have been told before. MM_ERR_NOT_FOUND:
+ * the policy that runs now samples nothing of the graph. */
+MM_CHECKED mm_status mm_sampled_get(mm_manager *manager, const mm_graph *graph, mm_sampled *sampled_out);
+
+/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. With the bounds
+ * (bounds.h) it is what sampling goes on from. Gives the verdict, as mm_sampled_get does. Between iterations.
+ * MM_ERR_NOT_FOUND: the graph was not prepared. */
+MM_CHECKED mm_status mm_sampled_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
+/* Sets it. Errors as above; MM_ERR_INVALID: below -1. */
+MM_CHECKED mm_status mm_sampled_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
+
+#endif
