@@ -556,8 +556,8 @@ MM_API MM_CHECKED mm_status mm_sampling_tell(mm_manager *manager, const mm_graph
                                              double sigma);
 
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
- * that have run left them. The manager can be used afterwards. Outside of an iteration, and for NULL, it does
- * nothing. */
+ * that have run left them. A failure of earlier iterations that were ended without waiting stays, for a later call that
+ * waits. The manager can be used afterwards. Outside of an iteration, and for NULL, it does nothing. */
 MM_API void mm_iteration_abort(mm_manager *manager);
 
 /* Begins the next step, which must be (layer, phase): else MM_ERR_ORDER, and nothing changed.

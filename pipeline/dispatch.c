@@ -196,6 +196,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
         d->issued[s] = -1;
         for (int t = 0; t < MM_STREAM_COUNT; t++) d->joined[s][t] = -1;
     }
+    if (d->ahead) MM_TRY(mm_event_record(d->behind, d->compute));
     d->failure.status = MM_OK;
     d->inline_compute = false;
     d->execution = execution;
@@ -219,9 +220,11 @@ static mm_status check_codes(mm_dispatch *d) {
                : mm_fail(MM_ERR_FORMAT, "%lld chunks of codes were damaged when they were decoded", (long long)damaged);
 }
 
-/* Waits for all streams, and resets them if one has failed. Returns the first stream's failure. */
+/* Waits for all streams, and resets them if one has failed. Returns the first failure: that of iterations ahead which
+ * is kept, or a stream's. */
 static mm_status drain(mm_dispatch *d) {
-    mm_failure first = {.status = MM_OK};
+    mm_failure first = d->ahead_failure;
+    d->ahead_failure.status = MM_OK;
     d->ahead = false;
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         mm_stream *stream = stream_of(d, s);
@@ -236,6 +239,18 @@ static mm_status drain(mm_dispatch *d) {
     const mm_status codes = check_codes(d);
     if (first.status == MM_OK) mm_failure_keep(&first, codes);
     return mm_failure_tell(&first);
+}
+
+/* The same for an iteration that has failed or is given up. What failed of it is told already, or nobody's; a failure of
+ * the iterations ahead of it is kept. */
+static void drain_lost(mm_dispatch *d) {
+    mm_failure ahead = d->ahead_failure;
+    if (d->ahead && ahead.status == MM_OK) mm_failure_keep(&ahead, mm_event_sync(d->behind));
+    /* Damaged codes are only counted. Who counted them is not known: it may have been an iteration ahead. */
+    if (d->ahead && ahead.status == MM_OK) mm_failure_keep(&ahead, check_codes(d));
+    mm_status drained = drain(d);
+    (void)drained;
+    d->ahead_failure = ahead;
 }
 
 static void add_ns(mm_dispatch *d, int64_t *figure, int64_t ns) {
@@ -253,11 +268,13 @@ static void drain_workers(mm_dispatch *d) {
 mm_status mm_dispatch_end(mm_dispatch *d) {
     int64_t start = mm_now_ns();
     drain_workers(d);
-    mm_status status = drain(d);
+    mm_status status = MM_OK;
+    if (has_failed(d)) {
+        drain_lost(d);
+        status = mm_dispatch_failure(d);
+    } else
+        status = drain(d);
     add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
-    pthread_mutex_lock(&d->lock);
-    if (d->failure.status != MM_OK) status = mm_failure_tell(&d->failure);
-    pthread_mutex_unlock(&d->lock);
     if (status == MM_OK) status = mm_self_check_end(d->execution);
     if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_execution_measure(d->execution));
     mm_unplanned_reset(d->execution);
@@ -290,7 +307,7 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
     return MM_OK;
 }
 
-mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead ? drain(d) : MM_OK; }
+mm_status mm_dispatch_sync(mm_dispatch *d) { return d->ahead || d->ahead_failure.status != MM_OK ? drain(d) : MM_OK; }
 
 void mm_dispatch_abort(mm_dispatch *d) {
     if (!d->execution) return;
@@ -304,8 +321,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
     mm_record_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
-    mm_status drained = drain(d);
-    (void)drained; /* the iteration is given up in any case */
+    drain_lost(d);
     mm_failure_tell(&reason);
     mm_unplanned_reset(d->execution);
     d->execution = NULL;
@@ -342,6 +358,7 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     mm_status status = create_counters(d);
     if (status == MM_OK)
         status = mm_stream_create(config->device, "mm-compute", config->equal_streams ? 0 : -1, &d->compute);
+    if (status == MM_OK) status = mm_event_create(config->device, &d->behind);
     for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
         status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {
@@ -357,6 +374,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     mm_dispatch_abort(d);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_worker_destroy(d->worker[s]);
     mm_stream_destroy(d->compute);
+    mm_event_destroy(d->behind);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);
     mm_device_release(d->config.device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
     pthread_cond_destroy(&d->progress);

@@ -14,7 +14,8 @@
  *
  * Failure. If a piece cannot be issued, the iteration fails: later operations are dropped, and threads that wait
  * return the failure. A task that fails while it runs poisons its stream and those that wait for it (device.h).
- * mm_dispatch_end and mm_dispatch_abort clear both.
+ * mm_dispatch_end and mm_dispatch_abort clear both. Of an iteration that was left running, the failure has one owner: it
+ * is kept until a call that waits, and has no failure of its own iteration to tell, returns it.
  *
  * Threads. One thread at a time calls the functions of a dispatcher, but for mm_dispatch_stats_get, which any thread
  * may call. */
@@ -116,8 +117,8 @@ MM_CHECKED mm_status mm_dispatch_end(mm_dispatch *dispatch);
  * iterations, come after all of it. Blocks like mm_dispatch_end if issuing has failed, or if results must be inspected
  * (segments placed at run time, self_check, measure_times). */
 MM_CHECKED mm_status mm_dispatch_end_async(mm_dispatch *dispatch);
-/* Waits for iterations that mm_dispatch_end_async left running. Returns their failure once, and clears it. To be called
- * between iterations. */
+/* Waits for iterations that mm_dispatch_end_async left running. Returns their failure once, and clears it, unless the
+ * end of a later iteration that went well has done so. To be called between iterations. */
 MM_CHECKED mm_status mm_dispatch_sync(mm_dispatch *dispatch);
 
 /* ---- replay.c: recordings. An iteration is recorded instead of run, and then replayed with one call. */
@@ -134,7 +135,7 @@ void mm_execution_unrecord(mm_execution *execution);
 MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_execution *execution);
 
 /* Ends the iteration, or the recording, if one is under way: drops queued operations, waits for the streams, and clears
- * failures. mm_last_error stays. */
+ * its failures. That of iterations which mm_dispatch_end_async left running stays. So does mm_last_error. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
 /* The address of a segment of the running program. */

@@ -94,6 +94,8 @@ struct mm_dispatch {
     bool in_step;                       /* a step has begun and not ended: a range of the trace is open */
     bool ahead;                         /* streams may still run iterations that have ended */
     int64_t damaged_chunks;             /* of the counters, as far as failures were returned for them */
+    mm_event *behind;                   /* recorded when an iteration begins behind those: where they end */
+    mm_failure ahead_failure;           /* of those, kept for a call that waits; MM_OK: none */
     mm_event *join[MM_STREAM_COUNT];    /* per side stream: recorded when an iteration ends asynchronously */
     bool recording;                     /* the iteration is recorded and does not run */
     mm_dispatch_stats before;           /* statistics when the recording began; it must not change them */

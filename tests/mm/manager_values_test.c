@@ -220,6 +220,23 @@ static void a_failure_on_the_way_is_told_once_and_values_go_on(void **state) {
     finish(&f);
 }
 
+/* The iteration behind one that fails while it runs is aborted: mm_manager_sync still tells, once. */
+static void an_abort_does_not_hide_the_failure_of_an_iteration_ahead(void **state) {
+    (void)state;
+    if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
+    fixture f;
+    start(&f, (mm_options){.issue = MM_ISSUE_INLINE});
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(iterate(&f, AHEAD, i == 1), MM_OK);
+        if (i == 0) continue;
+        assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
+        mm_iteration_abort(f.m);
+        assert_int_equal(mm_manager_sync(f.m), i == 1 ? MM_ERR_DEVICE : MM_OK);
+        assert_int_equal(mm_manager_sync(f.m), MM_OK);
+    }
+    finish(&f);
+}
+
 /* ---------------------------------------------------------------- what codecs read on the device */
 
 static const char reading[] = "rules:*=compress(group:bits=4),when=always";
@@ -343,6 +360,7 @@ int main(void) {
         cmocka_unit_test(numbers_go_on_from_the_one_that_is_set),
         cmocka_unit_test(a_part_of_the_values_is_set_and_the_rest_stays),
         cmocka_unit_test(what_is_not_the_callers_is_refused),
+        cmocka_unit_test(an_abort_does_not_hide_the_failure_of_an_iteration_ahead),
         cmocka_unit_test(codecs_have_a_block_exactly_where_one_reads_it),
         cmocka_unit_test(the_budget_has_the_block),
         cmocka_unit_test(the_block_has_each_iterations_number_and_the_bounds),

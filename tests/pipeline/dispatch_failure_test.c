@@ -192,6 +192,103 @@ static void a_users_failed_step_is_told_at_the_end_and_updates_nothing(void **st
     rig_fini(&r);
 }
 
+/* ---------------------------------------------------------------- iterations ahead */
+
+/* Begins an iteration, runs its first steps, and gives it up. own: a task of its own fails. */
+static void begin_and_abort(rig *r, int steps, bool own) {
+    int64_t waited_ns;
+    mm_stream *stream = mm_dispatch_compute(r->dispatch);
+    assert_int_equal(mm_dispatch_begin(r->dispatch, r->execution), MM_OK);
+    for (int s = 0; s < steps; s++) {
+        int node = mm_execution_node(r->execution, s);
+        assert_int_equal(mm_dispatch_step_begin(r->dispatch, node, stream, &waited_ns), MM_OK);
+        if (own && s == 0) host_launch_failure(stream, 17);
+        assert_int_equal(mm_dispatch_step_end(r->dispatch, node), MM_OK);
+    }
+    mm_dispatch_abort(r->dispatch);
+}
+
+/* An iteration that ended without waiting fails while it runs; the one behind it is given up. Who waits next is told,
+ * once. */
+static void an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits(void **state) {
+    (void)state;
+    static const struct {
+        fault_place place;
+        mm_status status;
+        const char *message;
+    } faults[] = {{FAULT_RUN, MM_ERR_DEVICE, "the codec broke"}, {FAULT_COUNT, MM_ERR_FORMAT, "damaged"}};
+    for (int f = 0; f < 2; f++)
+        for (int i = 0; i < 8; i++) {
+            rig r;
+            const bool ends = i & 1, own = i & 2;
+            const uint64_t seed = seed_with_updates_last(1);
+            rig_options options = {.seed = seed,
+                                   .layers = LAYERS,
+                                   .policy = sliding,
+                                   .issue = i & 4 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
+                                   .delay_max_ns = 200000};
+            rig_init(&r, &options);
+            r.codec.decode = faults[f].place;
+            r.codec.at = 1;
+            assert_int_equal(rig_iteration_ahead(&r), MM_OK);
+            begin_and_abort(&r, 2, own);
+            r.codec.decode = FAULT_NOWHERE;
+            if (i == 4) begin_and_abort(&r, 1, false); /* it stays */
+            assert_int_equal(ends ? rig_iteration(&r, true, NULL) : mm_dispatch_sync(r.dispatch), faults[f].status);
+            assert_non_null(strstr(mm_last_error(), faults[f].message));
+            assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
+            check_recovery(&r, seed);
+            rig_fini(&r);
+        }
+}
+
+static void the_failure_of_what_is_given_up_is_nobodys(void **state) {
+    (void)state;
+    rig r;
+    rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .delay_max_ns = 200000};
+    rig_init(&r, &options);
+    assert_int_equal(rig_iteration_ahead(&r), MM_OK);
+    begin_and_abort(&r, 3, true);
+    assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
+    check_recovery(&r, 3);
+    rig_fini(&r);
+}
+
+/* The iteration behind one that fails while it runs cannot be issued: its end tells its own failure, who waits next the
+ * other's. */
+static void an_iteration_that_fails_leaves_the_failure_of_those_ahead_too(void **state) {
+    (void)state;
+    rig r;
+    int64_t waited_ns;
+    rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .issue = MM_ISSUE_INLINE};
+    rig_init(&r, &options);
+    mm_stream *stream = mm_dispatch_compute(r.dispatch);
+    assert_int_equal(mm_dispatch_begin(r.dispatch, r.execution), MM_OK);
+    for (int s = 0; s < mm_graph_steps(r.graph); s++) {
+        int node = mm_execution_node(r.execution, s);
+        assert_int_equal(mm_dispatch_step_begin(r.dispatch, node, stream, &waited_ns), MM_OK);
+        if (s == 0) host_launch_failure(stream, 17);
+        assert_int_equal(mm_dispatch_step_end(r.dispatch, node), MM_OK);
+    }
+    assert_int_equal(mm_dispatch_end_async(r.dispatch), MM_OK);
+    r.codec.encode = FAULT_ISSUE;
+    r.codec.at = r.codec.encodes;
+    assert_int_equal(mm_dispatch_begin(r.dispatch, r.execution), MM_OK);
+    mm_status status = MM_OK;
+    for (int s = 0; status == MM_OK && s < mm_graph_steps(r.graph); s++) {
+        int node = mm_execution_node(r.execution, s);
+        status = mm_dispatch_step_begin(r.dispatch, node, stream, &waited_ns);
+        if (status == MM_OK) status = mm_dispatch_step_end(r.dispatch, node);
+    }
+    assert_int_equal(mm_dispatch_end(r.dispatch), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "the codec broke"));
+    assert_int_equal(mm_dispatch_sync(r.dispatch), MM_ERR_DEVICE);
+    assert_non_null(strstr(mm_last_error(), "task 17 broke"));
+    assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
+    check_recovery(&r, 3);
+    rig_fini(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encode_that_cannot_be_issued_is_told_to_the_step_that_waits),
@@ -204,6 +301,9 @@ int main(void) {
         cmocka_unit_test(the_message_names_the_operation_that_could_not_be_issued),
         cmocka_unit_test(a_wrong_bit_of_any_decode_fails_the_self_check),
         cmocka_unit_test(a_users_failed_step_is_told_at_the_end_and_updates_nothing),
+        cmocka_unit_test(an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits),
+        cmocka_unit_test(the_failure_of_what_is_given_up_is_nobodys),
+        cmocka_unit_test(an_iteration_that_fails_leaves_the_failure_of_those_ahead_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
