@@ -164,9 +164,9 @@ static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
 }
 
 /* Adds each codec that gives the elements back from fewer bytes. If it is lossy and the signs are read too, the exact
- * signs are held beside it. Lossy codecs are for feature maps only. */
+ * signs are held beside it. */
 static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
-    bool takes_loss = mm_graph_tensor(a->graph, map->tensor)->kind == MM_FEATURE_MAP;
+    const bool takes_loss = mm_tensor_takes_loss(mm_graph_tensor(a->graph, map->tensor));
     for (int c = 0; c < a->facts->n_codecs && map->n_remedies < MM_REMEDIES_MAX - 2; c++) {
         const mm_codec_facts *codec = &a->facts->codecs[c];
         const mm_code_facts *code = mm_facts_code(a->facts, c, map->tensor);

@@ -45,6 +45,10 @@ const char *mm_tensor_kind_name(mm_tensor_kind kind) {
     return (unsigned)kind < MM_TENSOR_KINDS ? names[kind] : "unknown";
 }
 
+bool mm_tensor_takes_loss(const mm_tensor_info *tensor) {
+    return tensor->ownership == MM_MANAGED && (tensor->kind == MM_FEATURE_MAP || tensor->kind == MM_GRADIENT_MAP);
+}
+
 const char *mm_phase_name(mm_phase phase) {
     static const char *const names[] = {"forward", "backward", "update"};
     return (unsigned)phase < 3 ? names[phase] : "unknown phase";

@@ -55,6 +55,11 @@ typedef struct mm_step_info {
     int n_less;
 } mm_step_info;
 
+/* Whether a lossy code may stand for the tensor: for managed maps and their gradients alone. What a step has saved must
+ * come back as it was (mm.h), and so must a batch; and of a persistent tensor, a step that modifies it would make the
+ * loss a part of the training state. */
+bool mm_tensor_takes_loss(const mm_tensor_info *tensor);
+
 const char *mm_graph_name(const mm_graph *graph);
 bool mm_graph_frozen(const mm_graph *graph);
 int mm_graph_tensors(const mm_graph *graph);

@@ -318,7 +318,8 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
 
 /* Lowers the plan to its program (program.h), and proves, with one vector clock for each stream:
  *  1. each read of a step finds its tensor in a form that serves it, written completely by the last write before the
- *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN;
+ *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN,
+ *     and is of a managed map or gradient map (mm_tensor_takes_loss);
  *  2. two segments share bytes only if all uses of the first happen before the first write of the second (or a step
  *     whose graph allows it writes the second in place over the first, as the first one's last use);
  *  3. device bytes (base, segments, heap with all dynamic segments that can be alive at once, external tensors) are
@@ -326,7 +327,7 @@ MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
  *  4. pinned bytes are within their limit;
  *  5. each persistent tensor lies at the place that the limits give, apart from all others; no other segment lies
  *     below the base. It holds a value before the first node, and after the last node exactly what was last written
- *     to it. It never comes back from a lossy code. A side stream accesses it only after the first step, because
+ *     to it. It is never held in a lossy code. A side stream accesses it only after the first step, because
  *     iterations follow each other on the compute stream;
  *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
  *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is

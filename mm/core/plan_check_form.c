@@ -87,6 +87,8 @@ static mm_status check_content(const mm_check *c, int segment) {
     int64_t code_bytes = mm_facts_code(c->facts, s->codec, s->tensor)->code_bytes;
     if (code_bytes < 0) return mm_check_refuse_segment(c, segment, "its codec does not take this tensor");
     if (s->bytes != code_bytes) return mm_check_refuse_segment(c, segment, "not of the code's size");
+    if (!c->facts->codecs[s->codec].lossless && !mm_tensor_takes_loss(mm_graph_tensor(c->graph, s->tensor)))
+        return mm_check_refuse_segment(c, segment, "holds a lossy code, which only managed maps and gradients take");
     return mm_check_pool_form(c, segment);
 }
 

@@ -264,14 +264,11 @@ static mm_status walk_op(mm_check *c, int node) {
     MM_TRY(read_source(c, node));
     const bool lossless =
         mm_node_table[n->kind].cost != MM_COST_DECODE || c->facts->codecs[c->plan->segments[n->src].codec].lossless;
-    const bool exact = src->exact && lossless;
-    if (is_persistent(c, n->dst)) {
+    if (is_persistent(c, n->dst))
         MM_TRY(check_writable(c, node, n->tensor, n->dst));
-        /* A step that modifies it would make the loss a part of the training state. */
-        if (!exact) return mm_check_refuse(c, node, n->tensor, "a persistent tensor comes back from a lossy code");
-    } else if (c->residences[n->dst].first >= 0)
+    else if (c->residences[n->dst].first >= 0)
         return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
-    set_content(c, node, n->dst, src->value, exact);
+    set_content(c, node, n->dst, src->value, src->exact && lossless);
     use_pool(c, node, mm_program_stored(n));
     MM_TRY(use_work(c, node, n->work));
     return use_work(c, node, n->stage);

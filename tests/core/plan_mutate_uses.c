@@ -3,6 +3,7 @@
 
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/plan_oracle.h"
+#include "tests/core/random_graph.h"
 
 static bool bind_sibling(mutant *m) {
     int32_t *binding = mutant_find_binding(m);
@@ -95,6 +96,26 @@ static bool other_codec(mutant *m) {
     return s != NULL;
 }
 
+static bool of_what_takes_no_loss(const mutant *m, const mm_segment *s) {
+    const mm_tensor_kind kind = mm_graph_tensor(m->plan->graph, s->tensor)->kind;
+    return kind == MM_SAVED || kind == MM_INPUT;
+}
+
+/* What a step has saved, or a batch, is held in a lossy code, wherever it was held in another. */
+static bool lossy_saved(mutant *m) {
+    const mm_segment *one = mutant_find_segment(m, segment_is_coded);
+    bool any = false;
+    for (int i = 0; one && of_what_takes_no_loss(m, one) && i < m->plan->n_segments; i++) {
+        mm_segment *s = &m->plan->segments[i];
+        const int64_t bytes = mm_facts_code(m->facts, RANDOM_LOSSY, one->tensor)->code_bytes;
+        if (s->tensor != one->tensor || s->content != MM_CONTENT_CODED || s->pool >= 0 || bytes < 0) continue;
+        s->codec = RANDOM_LOSSY;
+        s->bytes = bytes;
+        any = true;
+    }
+    return any;
+}
+
 /* The other codec, and the code of the right size for it. */
 static bool exchange_codec(mutant *m) {
     mm_segment *s = mutant_find_segment(m, segment_is_coded);
@@ -164,25 +185,15 @@ static bool other_throttle(mutant *m) {
 }
 
 const mutation mutations_of_uses[] = {
-    {"bind_sibling", bind_sibling},
-    {"bind_any", bind_any},
-    {"write_elsewhere", write_elsewhere},
-    {"share_elsewhere", share_elsewhere},
-    {"write_too_early", write_too_early},
-    {"other_bindings", other_bindings},
-    {"other_source", other_source},
-    {"other_target", other_target},
-    {"swap_operations", swap_operations},
-    {"other_codec", other_codec},
-    {"exchange_codec", exchange_codec},
-    {"other_content", other_content},
-    {"other_tensor", other_tensor},
-    {"wrong_alias", wrong_alias},
-    {"unplanned_alias", unplanned_alias},
-    {"lose_workspace", lose_workspace},
-    {"share_workspace", share_workspace},
-    {"other_stage", other_stage},
-    {"other_variant", other_variant},
-    {"other_throttle", other_throttle},
-    {NULL, NULL},
+    {"bind_sibling", bind_sibling},       {"bind_any", bind_any},
+    {"write_elsewhere", write_elsewhere}, {"share_elsewhere", share_elsewhere},
+    {"write_too_early", write_too_early}, {"other_bindings", other_bindings},
+    {"other_source", other_source},       {"other_target", other_target},
+    {"swap_operations", swap_operations}, {"other_codec", other_codec},
+    {"lossy_saved", lossy_saved},         {"exchange_codec", exchange_codec},
+    {"other_content", other_content},     {"other_tensor", other_tensor},
+    {"wrong_alias", wrong_alias},         {"unplanned_alias", unplanned_alias},
+    {"lose_workspace", lose_workspace},   {"share_workspace", share_workspace},
+    {"other_stage", other_stage},         {"other_variant", other_variant},
+    {"other_throttle", other_throttle},   {NULL, NULL},
 };

@@ -104,6 +104,8 @@ static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_li
     if (s->content == MM_CONTENT_RAW) return s->bytes >= mm_graph_tensor(plan->graph, s->tensor)->bytes;
     if (!known(s->codec, facts->n_codecs)) return false;
     const mm_code_facts *code = mm_facts_code(facts, s->codec, s->tensor);
+    const mm_tensor_kind kind = mm_graph_tensor(plan->graph, s->tensor)->kind;
+    if (!facts->codecs[s->codec].lossless && kind != MM_FEATURE_MAP && kind != MM_GRADIENT_MAP) return false;
     const bool in_pool = s->pool >= 0 && oracle_is_pool(plan, s->pool);
     return code->code_bytes == s->bytes && (code->body_bound_bytes > 0 ? in_pool : s->pool == -1);
 }

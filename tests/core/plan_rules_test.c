@@ -525,7 +525,7 @@ static void gradient_that_comes_back_after_its_last_reader_is_still_right(void *
 }
 
 /* Even if the update then writes something exact: it starts from what was lost. */
-static void weight_comes_back_from_a_lossy_code(void **state) {
+static void weight_is_held_in_a_lossy_code(void **state) {
     fixture *f = *state;
     const mm_node update = f->plan->nodes[--f->plan->n_nodes];
     f->plan->stream_nodes[MM_STREAM_COMPUTE]--;
@@ -539,7 +539,7 @@ static void weight_comes_back_from_a_lossy_code(void **state) {
     mm_plan_wait(f->plan, encode, f->steps[CONV_B]);
     mm_plan_wait(f->plan, decode, encode);
     mm_plan_wait(f->plan, f->steps[UPDATE], decode);
-    expect(f, MM_ERR_PLAN, "decode of weight|a persistent tensor comes back from a lossy code");
+    expect(f, MM_ERR_PLAN, "tensor weight|holds a lossy code");
     f->facts->codecs[LOSSY].lossless = true;
     expect(f, MM_OK, "");
 }
@@ -621,7 +621,7 @@ int main(void) {
         RULE(weight_is_copied_while_it_changes),
         RULE(iteration_ends_with_an_old_weight),
         RULE(gradient_that_comes_back_after_its_last_reader_is_still_right),
-        RULE(weight_comes_back_from_a_lossy_code),
+        RULE(weight_is_held_in_a_lossy_code),
         RULE(maps_and_persistent_tensors_are_measured_where_they_are_exact),
         RULE(measure_of_what_is_not_its_tensors_value),
         RULE(weight_changes_while_it_is_measured),

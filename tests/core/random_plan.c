@@ -204,13 +204,13 @@ static void choose_action(planner *p, mm_tensor root) {
     if (tensor->ownership != MM_MANAGED || p->plan->alias[root] != root) return;
     usage later = find_gap(p, root, &st->before, &st->after);
     if (st->after - st->before < 2 || !(later.elements || later.signs)) return;
-    bool floats = tensor->dtype == MM_F32;
+    bool floats = tensor->dtype == MM_F32, map = tensor->kind == MM_FEATURE_MAP || tensor->kind == MM_GRADIENT_MAP;
     st->mask = later.signs && chance(p, 50);
     if (later.elements && chance(p, 35) && choose_recompute(p, root, (later.signs && !st->mask) || chance(p, 70)))
         return;
     if (!later.elements && chance(p, 70))
         st->action = MASK;
-    else if (later.elements && floats && p->options->lossy && chance(p, 50))
+    else if (later.elements && floats && map && p->options->lossy && chance(p, 50))
         st->action = LOSSY;
     else if (chance(p, 60))
         st->action = chance(p, 35) ? SWAP : LOSSLESS;
