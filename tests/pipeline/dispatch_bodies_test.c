@@ -43,7 +43,11 @@ static void every_way_to_issue_gives_the_same_bits(void **state) {
             if (mm_program_pieces(r.planned.program, i) > 1) fail_msg("a code with a body is cut");
         must_iterate(&r, seed / 10);
         for (int i = 0; i < 2; i++) assert_int_equal(rig_iteration_ahead(&r), MM_OK);
+        mm_dispatch_stats running, ended;
+        mm_dispatch_stats_get(r.dispatch, &running); /* while codecs write */
         assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
+        mm_dispatch_stats_get(r.dispatch, &ended);
+        assert_true(running.coded_bytes <= ended.coded_bytes && running.spilled_bytes <= ended.spilled_bytes);
         if (rig_digest(&r) != rig_expected(&r, seed, 3)) fail_msg("%s: other bits, seed %d", options.policy, (int)seed);
         rig_fini(&r);
     }
@@ -107,6 +111,27 @@ static void statistics_have_the_sizes_of_all_iterations(void **state) {
     }
 }
 
+static int64_t link_ns(int64_t bytes, int64_t rate) { return (int64_t)((double)bytes / (double)rate * 1e9); }
+
+/* What lies in a pool in pinned memory, or was spilled, takes the link's time, on its way there and back. */
+static void bodies_in_pinned_memory_take_the_links_time(void **state) {
+    (void)state;
+    enum { RATE = 1000000 };
+    for (int p = 1; p <= 2; p++) {
+        rig r;
+        rig_options options = {
+            .seed = 3, .layers = LAYERS, .policy = POLICIES[p], .images = 16, .link_bytes_per_s = RATE};
+        mm_dispatch_stats stats;
+        rig_init(&r, &options);
+        must_iterate(&r, true);
+        mm_dispatch_stats_get(r.dispatch, &stats);
+        assert_true(stats.spilled_bytes > 0);
+        assert_true(stats.stream[MM_STREAM_ENCODE].busy_ns >= link_ns(stats.spilled_bytes, RATE));
+        assert_true(stats.stream[MM_STREAM_DECODE].busy_ns >= link_ns(stats.spilled_bytes, RATE));
+        rig_fini(&r);
+    }
+}
+
 static void damage_that_is_counted_fails_the_iteration_that_is_waited_for(void **state) {
     (void)state;
     rig r;
@@ -127,6 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_to_issue_gives_the_same_bits),
         cmocka_unit_test(statistics_have_the_sizes_of_all_iterations),
+        cmocka_unit_test(bodies_in_pinned_memory_take_the_links_time),
         cmocka_unit_test(damage_that_is_counted_fails_the_iteration_that_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,7 +130,10 @@ void rig_init(rig *r, const rig_options *o) {
         .seed = o->seed, .layers = o->layers, .max_channels = 4, .images = o->images, .dtype = o->dtype};
     assert_int_equal(random_graph_create(&graph, &r->graph), MM_OK);
     plan(r, o);
-    mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0, .delay_max_ns = o->delay_max_ns};
+    mm_device_config config = {.delay_seed = o->delay_max_ns ? o->seed : 0,
+                               .delay_max_ns = o->delay_max_ns,
+                               .link_out_bytes_per_s = o->link_bytes_per_s,
+                               .link_in_bytes_per_s = o->link_bytes_per_s};
     assert_int_equal(mm_device_create("host", &config, &r->device), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_DEVICE, r->planned.plan->extent_bytes, &r->pool), MM_OK);
     assert_int_equal(mm_pool_create(r->device, MM_MEMORY_PINNED, r->planned.plan->pinned_bytes, &r->pinned), MM_OK);

@@ -50,8 +50,9 @@ typedef struct rig_options {
     int64_t piece_bytes; /* of codes on the link; 0: MM_PIECE_BYTES */
     mm_issue issue;
     bool self_check, measure_times;
-    int64_t delay_max_ns; /* random delay of each task; 0: none */
-    int64_t step_ns;      /* time of each step */
+    int64_t delay_max_ns;     /* random delay of each task; 0: none */
+    int64_t link_bytes_per_s; /* each way; 0: no rate */
+    int64_t step_ns;          /* time of each step */
     /* Makes another plan from the policy's, which runs in its place; NULL: the policy's runs. It must pass the
      * check. */
     mm_plan *(*change)(const mm_plan *plan, const mm_limits *limits);
