@@ -10,10 +10,11 @@
 #include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/picture.h"
+#include "tools/sub_batch.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *facts, *study, *json, *svg;
-    int64_t batch, sub_batch, budget_bytes, pinned_bytes;
+    const char *net, *policy_list, *facts, *study, *json, *svg, *sub_batch;
+    int64_t batch, budget_bytes, pinned_bytes;
     target target;
     bool help, explain, chart, max_batch;
     /* made */
@@ -27,13 +28,21 @@ typedef struct plan_command {
 
 /* ---------------------------------------------------------------- planning */
 
+/* Where none would do, the plan of one image at a time tells what it needs. */
+static mm_status find_sub_batch(const plan_command *c, const char *policy, int64_t *sub_batch_out) {
+    MM_TRY(sub_batch_parse(c->sub_batch, c->batch, sub_batch_out));
+    if (*sub_batch_out > 0) return MM_OK;
+    mm_status status =
+        sub_batch_choose(c->network, c->batch, &c->target, policy, c->budget_bytes, c->pinned_bytes, sub_batch_out);
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+}
+
 static mm_status plan_one(plan_command *c, const char *policy) {
     plan_case *one = &c->cases[c->n_cases];
     *one = (plan_case){.net = c->net,
                        .target = c->target,
                        .facts = c->facts ? &c->source : NULL,
                        .batch = c->batch,
-                       .sub_batch = c->sub_batch > 0 ? c->sub_batch : c->batch,
                        .budget_bytes = c->budget_bytes,
                        .pinned_bytes = c->pinned_bytes,
                        .searched = c->max_batch};
@@ -42,6 +51,7 @@ static mm_status plan_one(plan_command *c, const char *policy) {
             max_batch_find(c->network, &c->target, policy, c->budget_bytes, c->pinned_bytes, one->facts, &one->found));
         one->batch = one->sub_batch = one->found.batch > 0 ? one->found.batch : 1;
     }
+    if (!c->max_batch) MM_TRY(find_sub_batch(c, policy, &one->sub_batch));
     MM_TRY(plan_case_init(one, c->network, policy));
     c->n_cases++;
     return MM_OK;
@@ -144,14 +154,15 @@ static mm_status open_facts(plan_command *c, const char *path) {
 }
 
 static mm_status check_sub_batch(const plan_command *c) {
+    int64_t n;
+    MM_TRY(sub_batch_parse(c->sub_batch, c->batch, &n));
     if (c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
-    if (c->facts && !c->source.is_machine)
-        return mm_fail(MM_ERR_INVALID,
-                       "--facts %s: are of whole batches; they cannot go with --sub-batch, a machine's rates can",
-                       c->facts);
-    if (c->sub_batch <= c->batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--sub-batch %lld: must be from 1 to the batch, %lld", (long long)c->sub_batch,
-                   (long long)c->batch);
+    if (n == 0 && c->budget_bytes == 0)
+        return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
+    if (!c->facts || c->source.is_machine || n == c->batch) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "--facts %s: are of whole batches; they cannot go with --sub-batch, a machine's rates can",
+                   c->facts);
 }
 
 static mm_status check(plan_command *c) {
@@ -161,7 +172,7 @@ static mm_status check(plan_command *c) {
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
-    if (c->sub_batch > 0) MM_TRY(check_sub_batch(c));
+    if (c->sub_batch) MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--facts", c->facts, FILE_READ},
@@ -178,8 +189,8 @@ static mm_status advise(const plan_command *c) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
-    return requirement_advise(c->network, requirement_last(c->batch, c->sub_batch), &c->target, c->budget_bytes,
-                              c->pinned_bytes, c->facts ? &c->source : NULL);
+    return requirement_advise(c->network, requirement_last(c->batch, c->cases[0].sub_batch), &c->target,
+                              c->budget_bytes, c->pinned_bytes, c->facts ? &c->source : NULL);
 }
 
 static mm_status run_plan(plan_command *c) {
@@ -218,8 +229,8 @@ int cmd_plan(int argc, char **argv) {
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
-        {"--sub-batch", "N", "compute so many of them at a time (all): the plan of the pass that needs most", ARG_COUNT,
-         &c.sub_batch, 1, BATCH_MAX},
+        {"--sub-batch", "N|auto", "compute so many of them at a time (all): plans the pass that needs most", ARG_TEXT,
+         &c.sub_batch, 0, 0},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},

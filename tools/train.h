@@ -19,8 +19,8 @@ typedef struct policy_switch {
 typedef struct train {
     /* as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
-        *issue;
-    int64_t batch, sub_batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
+        *issue, *sub_batch_text;
+    int64_t batch, iterations, epochs, budget_bytes, pinned_bytes, seed;
     const char *lr_schedule;
     double lr, momentum, weight_decay; /* below their minimum: the optimizer's default */
     target target;
@@ -30,6 +30,8 @@ typedef struct train {
     int argc;
     char **argv;
     /* made from the above */
+    int64_t sub_batch; /* images that are computed at a time: the batch, unless it is trained on in sub-batches */
+    char sub_batch_number[24]; /* the same, for the state */
     policy_switch switches[SWITCHES_MAX];
     int n_switches;
     const char *policy_now;

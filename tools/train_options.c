@@ -9,6 +9,8 @@
 #include "nets/io/net_file.h"
 #include "policies/policy.h"
 #include "tools/files.h"
+#include "tools/requirement.h"
+#include "tools/sub_batch.h"
 
 /* Iterations, or epochs, which are the period's unit then: "100", "1epoch", "5epochs". */
 static mm_status read_save_every(train *t) {
@@ -145,15 +147,23 @@ static void tell_of_batch_norms(const train *t) {
                 (long long)t->sub_batch, nets_net_name(t->network), (long long)t->sub_batch, (long long)t->batch);
 }
 
-static mm_status check_sub_batch(const train *t) {
-    if (t->sub_batch == 0 || t->sub_batch == t->batch) return MM_OK;
-    if (t->sub_batch > t->batch)
-        return train_read_of_state(t, "--sub-batch",
-                                   mm_fail(MM_ERR_INVALID, "--sub-batch %lld: must be from 1 to the batch, %lld",
-                                           (long long)t->sub_batch, (long long)t->batch));
+static mm_status choose_sub_batch(train *t) {
+    const int64_t pinned = t->pinned_bytes > 0 ? t->pinned_bytes : requirement_pinned_most();
+    if (t->budget_bytes == 0) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
+    MM_TRY(sub_batch_choose(t->network, t->batch, &t->target, t->policy, t->budget_bytes, pinned, &t->sub_batch));
+    if (t->sub_batch < t->batch)
+        fprintf(stderr, "mm train: --sub-batch auto: %lld images at a time\n", (long long)t->sub_batch);
+    return MM_OK;
+}
+
+static mm_status read_sub_batch(train *t) {
+    MM_TRY(train_read_of_state(t, "--sub-batch", sub_batch_parse(t->sub_batch_text, t->batch, &t->sub_batch)));
+    if (t->sub_batch == 0) MM_TRY(choose_sub_batch(t));
+    if (t->sub_batch == t->batch) return MM_OK;
     if (t->facts)
         return mm_fail(MM_ERR_INVALID, "--facts %s: are of whole batches; they cannot go with --sub-batch", t->facts);
     tell_of_batch_norms(t);
+    snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);
     return MM_OK;
 }
 
@@ -184,7 +194,7 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(check_codec_log(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
-    MM_TRY(check_sub_batch(t));
+    MM_TRY(read_sub_batch(t));
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
     *config = (session_config){.net = t->network,

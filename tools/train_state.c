@@ -36,12 +36,8 @@ static bool uses_lossy(const train *t) {
 
 /* A run in whole batches says nothing of sub-batches. */
 void train_set_options(train *t) {
+    t->sub_batch_text = t->sub_batch < t->batch ? t->sub_batch_number : "";
     list_options(t, uses_lossy(t), t->options);
-    if (t->sub_batch > 0) return;
-    arg *option = t->options;
-    while (option->target != &t->sub_batch) option++;
-    do *option = option[1];
-    while ((++option)->kind != ARG_END);
 }
 
 mm_status train_read_of_state(const train *t, const char *option, mm_status status) {

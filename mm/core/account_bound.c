@@ -1,4 +1,7 @@
+#include <stdlib.h>
+
 #include "mm/core/account.h"
+#include "mm/core/status.h"
 
 /* Bytes of the exact sign mask: one bit an element, whole 32-bit words. */
 static int64_t sign_bytes(const mm_tensor_info *tensor) {
@@ -36,12 +39,17 @@ static void needs(const mm_graph *graph, const mm_facts *facts, int index, int64
     }
 }
 
+static int64_t resident_bytes(const mm_graph *graph) {
+    int64_t bytes = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership != MM_MANAGED) bytes += mm_graph_tensor(graph, t)->bytes;
+    return bytes;
+}
+
 mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts) {
     mm_lower_bound bound = {.step = -1, .offloaded_step = -1};
     int64_t largest = 0;
-    for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->ownership != MM_MANAGED)
-            bound.persistent_bytes += mm_graph_tensor(graph, t)->bytes;
+    bound.persistent_bytes = resident_bytes(graph);
     for (int s = 0; s < mm_graph_steps(graph); s++) {
         int64_t managed, other;
         needs(graph, facts, s, &managed, &other);
@@ -56,4 +64,44 @@ mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts) {
     }
     bound.bytes = bound.persistent_bytes + largest;
     return bound;
+}
+
+/* ---------------------------------------------------------------- runs of steps */
+
+/* Adds the step's uses to those of the run (by 1), or takes them away (by -1): users counts, by tensor, the uses within
+ * the run. Returns by how much the bytes of the tensors that are used change. */
+static int64_t count_uses(const mm_graph *graph, int step, int by, int32_t *users) {
+    const mm_step_info *info = mm_graph_step(graph, step);
+    int64_t change = 0;
+    for (int u = 0; u < info->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, info->uses[u].tensor);
+        if (tensor->ownership != MM_MANAGED) continue;
+        int32_t *n = &users[info->uses[u].tensor];
+        if (*n == (by > 0 ? 0 : 1)) change += by * tensor->bytes;
+        *n += by;
+    }
+    return change;
+}
+
+static int64_t largest_workspace(const mm_graph *graph, int from, int to) {
+    int64_t most = 0;
+    for (int s = from; s < to; s++)
+        if (mm_graph_step(graph, s)->workspace_bytes > most) most = mm_graph_step(graph, s)->workspace_bytes;
+    return most;
+}
+
+mm_status mm_window_bytes(const mm_graph *graph, int permille, int64_t *bytes_out) {
+    const int n = mm_graph_steps(graph), length = (int)(((int64_t)n * permille + 999) / 1000);
+    int32_t *users = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *users);
+    if (!users) return mm_fail(MM_ERR_NOMEM, "out of memory for the tensors of %s", mm_graph_name(graph));
+    int64_t bytes = 0, most = 0;
+    for (int s = 0; s < n; s++) {
+        bytes += count_uses(graph, s, 1, users);
+        if (s >= length) bytes += count_uses(graph, s - length, -1, users);
+        const int64_t workspace = largest_workspace(graph, s < length ? 0 : s - length + 1, s + 1);
+        if (bytes + workspace > most) most = bytes + workspace;
+    }
+    free(users);
+    *bytes_out = resident_bytes(graph) + most;
+    return MM_OK;
 }

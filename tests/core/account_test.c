@@ -176,6 +176,43 @@ static void lower_bound_is_what_the_largest_step_uses(void **state) {
     mm_graph_destroy(g.graph);
 }
 
+/* By hand: of each run of steps, every managed tensor that they use once. */
+static int64_t window_of(const mm_graph *graph, int length) {
+    int64_t most = 0, rest = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->ownership != MM_MANAGED) rest += mm_graph_tensor(graph, t)->bytes;
+    for (int from = 0; from + length <= mm_graph_steps(graph); from++) {
+        int64_t bytes = 0, workspace = 0;
+        for (int t = 0; t < mm_graph_tensors(graph); t++) {
+            bool used = false;
+            for (int s = from; s < from + length; s++)
+                for (int u = 0; u < mm_graph_step(graph, s)->n_uses; u++)
+                    used |= mm_graph_step(graph, s)->uses[u].tensor == t;
+            if (used && mm_graph_tensor(graph, t)->ownership == MM_MANAGED) bytes += mm_graph_tensor(graph, t)->bytes;
+        }
+        for (int s = from; s < from + length; s++)
+            if (mm_graph_step(graph, s)->workspace_bytes > workspace)
+                workspace = mm_graph_step(graph, s)->workspace_bytes;
+        if (bytes + workspace > most) most = bytes + workspace;
+    }
+    return rest + most;
+}
+
+static void a_window_is_what_steps_in_a_row_use_together(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        world w = world_create(seed);
+        const int n = mm_graph_steps(w.graph);
+        const int permilles[] = {1, 150, 500, 1000};
+        for (int i = 0; i < 4; i++) {
+            int64_t bytes;
+            assert_int_equal(mm_window_bytes(w.graph, permilles[i], &bytes), MM_OK);
+            assert_int_equal(bytes, window_of(w.graph, (n * permilles[i] + 999) / 1000));
+        }
+        world_destroy(&w);
+    }
+}
+
 static void lower_bound_takes_the_smallest_workspace(void **state) {
     (void)state;
     small_graph g = small_graph_create();
@@ -469,6 +506,7 @@ int main(void) {
         cmocka_unit_test(declared_tensors_are_all_counted_once),
         cmocka_unit_test(no_plan_needs_less_than_the_lower_bound),
         cmocka_unit_test(lower_bound_is_what_the_largest_step_uses),
+        cmocka_unit_test(a_window_is_what_steps_in_a_row_use_together),
         cmocka_unit_test(lower_bound_takes_the_smallest_workspace),
         cmocka_unit_test(stash_lists_what_the_backward_pass_reads_largest_first),
         cmocka_unit_test(maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not),

@@ -77,11 +77,34 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     says err "--sub-batch 4: half was trained with 3"
 }
 
+# The state has the number that was chosen, and goes on with it in any budget.
+a_sub_batch_is_chosen_for_a_budget_() {
+    local vgg=vgg11@32x32,classes=10,thin=16 whole one n
+    local net=(train --net $vgg --batch 40 --quiet)
+    expect 0 plan --net $vgg --batch 40 --sub-batch 1 --policy liveness --json one
+    whole=$(minimum $vgg 40 liveness) one=$(values one minimum_bytes)
+    trained all --budget "$whole" --sub-batch auto
+    [[ $(values all.json sub_batch) == 40 ]] || fail "a batch that fits is not trained on as a whole"
+    trained state --budget $(((whole + one) / 2)) --sub-batch auto
+    kept_its_budget state.json
+    n=$(values state.json sub_batch)
+    ((1 < n && n < 40 && (n & (n - 1)) == 0)) || fail "sub-batches of $n"
+    says err "--sub-batch auto: $n images at a time"
+    expect 0 "${net[@]}" --load state --iterations 5 --json row
+    [[ $(values row sub_batch) == "$n" ]] || fail "goes on with $(values row sub_batch)"
+    refused 1 "infeasible: in sub-batches of one image needs at least $one bytes" "${net[@]}" \
+        --budget $((one - 1)) --sub-batch auto
+    expect 1 plan --net $vgg --batch 40 --sub-batch auto --policy liveness --budget $((one - 1))
+}
+
 sub_batches_that_cannot_be_are_refused_() {
-    refused 2 "--sub-batch 0: must be a whole number from 1 to" "${net[@]}" --sub-batch 0
-    refused 2 "--sub-batch 9: must be from 1 to the batch, 8" "${net[@]}" --sub-batch 9
-    refused 2 "--sub-batch 9: must be from 1 to the batch, 8" plan --net resnet8 --batch 8 --sub-batch 9
+    for n in 0 9 -1 1.5 some; do
+        refused 2 "--sub-batch $n: must be from 1 to the batch, 8, or auto" "${net[@]}" --sub-batch $n
+    done
+    refused 2 "--sub-batch 9: must be from 1 to the batch, 8, or auto" plan --net resnet8 --batch 8 --sub-batch 9
     refused 2 "--sub-batch and --max-batch: give one of them" plan --max-batch --budget 1GiB --sub-batch 9
+    refused 2 "--sub-batch auto: needs a --budget to fit into" "${net[@]}" --sub-batch auto
+    refused 2 "--sub-batch auto: needs a --budget to fit into" plan --net resnet8 --sub-batch auto
     expect 0 "${net[@]}" --sub-batch 4 --iterations 1
     says err "the batch norms of resnet8 normalise 4 images at a time, not the batch of 8"
 }
