@@ -307,7 +307,9 @@ static void every_family_of_values(void **state) {
                                         "zfp:rate=16,dims=1",
                                         "zfp:rate=4,dims=3",
                                         "zfp:rate=6.4,dims=3",
-                                        "zfp:rate=20,dims=3"};
+                                        "zfp:rate=20,dims=3",
+                                        "eb:abs=3.5e-5", /* its planes are as many as there can be */
+                                        "eb:abs=0.1"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (int family = 0; family < FAMILIES; family++) check_family(r, specs[i], nhwc(2, 9, 8, 12), family, i);
 }
@@ -373,12 +375,17 @@ static void a_capped_grid_makes_the_same_code(void **state) {
     static const mm_shape many[] = {{MM_F32, 4, {3, 21, 10, 50}}, {MM_F32, 4, {90, 9, 7, 5}}, {MM_F32, 2, {199, 251}}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);
+
+    /* more groups of chunks than one multiprocessor has blocks */
+    static const char *const of_chunks[] = {"zvc:sms=1", "csr:sms=1", "eb:abs=0.01,sms=1"};
+    for (size_t i = 0; i < sizeof of_chunks / sizeof of_chunks[0]; i++)
+        check_family(r, of_chunks[i], (mm_shape){MM_F32, 2, {300, 251}}, FAMILY_RELU, i);
 }
 
 /* Chunks' codes with words that were changed: they are damaged for both, or give the same. */
 static void damaged_chunks_are_zeros_and_counted(void **state) {
     rig *r = rig_of(state);
-    static const char *const specs[] = {"zvc", "rle", "csr", "csr:values=fp10"};
+    static const char *const specs[] = {"zvc", "rle", "csr", "csr:values=fp10", "eb:abs=0.01"};
     static const int64_t sizes[] = {1024, 1000, 96};
     int damaged = 0, undamaged = 0;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)

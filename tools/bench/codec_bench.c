@@ -45,6 +45,7 @@ static const setting settings[] = {
     {"cuda", "128x64x64x128", 20,
      "dpr:fp16,sms=32,mx:fp8,sms=32"
      CAPS_OF("zvc")
+     CAPS_OF("csr")
      CAPS_OF("eb")
      EACH_CAP("zfp:rate=4")
      EACH_CAP("zfp:rate=6")
