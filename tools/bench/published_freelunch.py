@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""FreeLunch's Figures 2 and 3, its larger batches and its sizes, beside what was published; and whether they come in the
-published order. Exits with 1 if one does not. Tables I to III: tools/bench/published_orders.
+"""FreeLunch's Figures 2 and 3, its larger batches and its sizes, beside what was published; and whether they come in
+the published order. Exits with 1 if one does not. Tables I to III: tools/bench/published_orders.
 
     published_freelunch.py [MM [MACHINE]]
     published_freelunch.py --figure3 DATA --rows FOLDER [MM]
 
-The first form plans and simulates, on a GPU of the paper's class (tools/facts/titanx.json), without fused layers. A figure
-that is more than 15 % off has a second line: the one assumption that differs, and the run with it changed. Two orders of
-Figure 2 differ; a line says which, and why.
+The first form plans and simulates, on a GPU of the paper's class (tools/facts/titanx.json), without fused layers. A
+figure that is more than 15 % off has a second line: the one assumption that differs, and the run with it changed. Two
+orders of Figure 2 differ; a line says which, and why.
 
-The second form trains, with each of --seeds seeds, --net under liveness and under freelunch:ratio=8, convolutions' outputs
-compressed to an eighth as there, and compares their test accuracies: they may differ by 0.3 points or by two standard
-errors of the difference. Rows that FOLDER has already are not trained again.
+The second form trains, with each of --seeds seeds, --net under liveness and under freelunch:ratio=8, convolutions'
+outputs compressed to an eighth as there, and compares their test accuracies: they may differ by 0.3 points or by two
+standard errors of the difference. Rows that FOLDER has already are not trained again.
 """
 import argparse
 import json
@@ -29,9 +29,9 @@ ASYNC = "swap-async:when=always"
 NEAR = 1.15
 MIB, GIB = 2.0**20, 2.0**30
 
-# What a step takes besides its kernels. The machine has a launch's time; a framework's, with memory that is allocated and
-# layers that are looked up, is longer. With 0.5 ms both ResNets come near the paper's speed-ups, and with three times as
-# much near its images/s.
+# What a step takes besides its kernels. The machine has a launch's time; a framework's, with memory that is allocated
+# and layers that are looked up, is longer. With 0.5 ms both ResNets come near the paper's speed-ups, and with three
+# times as much near its images/s.
 FRAMEWORK_NS = 500000
 
 
@@ -55,8 +55,8 @@ class Bench:
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
             json.dump(machine, f)
             f.flush()
-            rows = self.table("bench", "--simulate", f.name, "--fuse", "off", "--net", net, "--batch",
-                              ",".join(map(str, batches)), "--budgets", "own", "--policies", ",".join(policies), "--quiet")
+            rows = self.table("bench", "--simulate", f.name, "--fuse", "off", "--net", net, "--budgets", "own",
+                              "--batch", ",".join(map(str, batches)), "--policies", ",".join(policies), "--quiet")
         return {(r["batch"], r["policy"]): r for r in rows}
 
     def speeds(self, net, batch, policies, **changed):
@@ -64,7 +64,8 @@ class Bench:
         return [rows[batch, p]["images_per_second"] for p in policies]
 
     def plan(self, net, batch, policy):
-        return self.table("plan", "--net", net, "--batch", str(batch), "--fuse", "off", "--policy", policy, "--explain")[0]
+        return self.table("plan", "--explain", "--fuse", "off", "--net", net, "--batch", str(batch), "--policy",
+                          policy)[0]
 
     def judge(self, what, right):
         if not right:
@@ -103,10 +104,10 @@ FIGURE_2 = (("resnet32", (128, 256, 512)), ("alexnet-2012", (128, 256, 512)), ("
             ("resnet152@227x227", (24, 32, 44)))
 # Where ours come in the other order, and why. The text has no figures of these.
 DIFFERENT = {
-    ("vgg16", "speed"): "vgg16: recompute is ahead of freelunch, there behind it. What it runs again, ReLUs and pools, takes next"
-                        "\n    to nothing beside convolutions; codecs slow these down by a tenth, and large maps are waited for",
-    ("resnet32", "memory"): "resnet32: freelunch takes less memory than recompute, there more. Of three maps of one size (conv,"
-                            "\n    norm, ReLU) recompute keeps one, freelunch a fifth of each and six buffers: by III-D about as much",
+    ("vgg16", "speed"): """vgg16: recompute is ahead of freelunch, there behind it. What it runs again, ReLUs and pools,
+    takes next to nothing beside convolutions; codecs slow these down by a tenth, and large maps are waited for""",
+    ("resnet32", "memory"): """resnet32: freelunch takes less memory than recompute, there more. Of three maps of one
+    size (conv, norm, ReLU) recompute keeps one, freelunch a fifth of each and six buffers: by III-D about as much""",
 }
 
 
@@ -119,10 +120,9 @@ def formula(bench, net, batch):
 
 
 def figure_2(bench):
-    print("Figure 2, with %.1f ms a step besides its kernels: images/s, then GiB as planned, and of maps by section III-D" %
+    print("Figure 2, with %.1f ms a step besides its kernels: images/s, then GiB as planned, and of maps by III-D" %
           (FRAMEWORK_NS / 1e6))
-    print("  %-18s %5s" % ("net", "batch") + "".join("  %9s" % n for _, n in NAMES) + "".join("  %9s" % n for _, n in NAMES)
-          + "  liveness  freelunch")
+    print("  %-18s %5s" % ("net", "batch") + 2 * "".join("  %9s" % n for _, n in NAMES) + "  liveness  freelunch")
     told = []
     for net, batches in FIGURE_2:
         rows = bench.simulate(net, batches, [p for p, _ in NAMES], launch_ns=FRAMEWORK_NS)
