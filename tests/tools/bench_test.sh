@@ -10,6 +10,7 @@ codec_bench=$(realpath "$5")
 workflow=$(realpath "$6")
 gradients=$(realpath "$7")
 figures=$(realpath "$8")
+cdma=$(realpath "$9")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -384,6 +385,24 @@ the_published_orders_hold_on_a_gpu_of_the_papers_class_() {
     sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
     ! "$orders" "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
     says out "not in order: resnet152 at own: freelunch"
+}
+
+cdmas_figures_come_in_the_published_order_() {
+    python3 -S "$cdma" --quick "$mm" >out 2>err || fail "not in order"
+    says out "alexnet-2012                0.5"
+    says out "Figure 13, Pascal Titan Xp"
+    [[ $(tail -1 out) == "in order: zvc ahead of rle in every layout"* ]] || fail "$(tail -1 out)"
+    # A codec of runs where zvc should be.
+    printf '%s\n' "#!/bin/bash" "\"$mm\" \"\$@\" || exit" "[[ \$1 != codecs ]] ||" \
+        "sed -i 's/\"zvc\"/\"z\"/; s/\"rle\"/\"zvc\"/; s/\"z\"/\"rle\"/' \"\${@: -1}\"" >swapped
+    chmod +x swapped
+    ! python3 -S "$cdma" --quick ./swapped >out 2>err || fail "runs are ahead of masks, and in order too"
+    says out "not in order: Figure 11, nhwc: zvc "
+    says out "not in order: Figure 13, Maxwell Titan X, nin: zvc "
+    ! python3 -S "$cdma" --quick "$mm" cifar10:/nowhere >out 2>err || fail "without data it is in order too"
+    [[ $(<err) == *"/nowhere"* && $(<err) != *Traceback* ]] || fail "$(<err)"
+    ! python3 -S "$cdma" --quik >out 2>err || fail "--quik is an option"
+    says err "no option --quik"
 }
 
 freelunchs_figures_come_in_the_published_order_() {
