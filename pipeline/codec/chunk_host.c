@@ -112,12 +112,6 @@ static mm_status encode_task(void *ctx, int64_t task, int thread) {
     return status;
 }
 
-static int isa_of(void) {
-    int i = 0;
-    while (!mm_packed_isa_usable(i)) i++;
-    return i;
-}
-
 /* Others may read it meanwhile. */
 static void put(int64_t *field, int64_t value) { __atomic_store_n(field, value, __ATOMIC_RELAXED); }
 
@@ -136,7 +130,7 @@ static mm_status encode(void *arg) {
     const int64_t chunks = mm_chunks(job->elems), head_words = mm_chunk_head_bytes(job->elems) / 4;
     uint32_t *code = job->dst;
     encode_run run = {.job = job,
-                      .encode = ((const mm_chunk_host *)job->codec->ops->own)->encode[isa_of()],
+                      .encode = ((const mm_chunk_host *)job->codec->ops->own)->encode[mm_packed_isa_fastest()],
                       .begin = before ? mm_body_begin(before->end) : 0,
                       .at = code + 2};
     if (job->bound) job->params.bound = *job->bound;
@@ -197,7 +191,8 @@ static int64_t pinned_bytes(const mm_code_body *body, int64_t begin, const uint3
 static mm_status decode(void *arg) {
     chunk_job *job = arg;
     const int64_t began_ns = mm_now_ns(), chunks = mm_chunks(job->elems);
-    decode_run run = {.job = job, .decode = ((const mm_chunk_host *)job->codec->ops->own)->decode[isa_of()]};
+    decode_run run = {.job = job,
+                      .decode = ((const mm_chunk_host *)job->codec->ops->own)->decode[mm_packed_isa_fastest()]};
     memcpy(&run.begin, job->src, sizeof run.begin);
     if (!mm_body_begin_is_possible(&job->body, run.begin) || words_begin(job->src)[0] != 0)
         return mm_fail(MM_ERR_FORMAT, "codec %s: the head of a code is damaged: its body begins at %lld, chunk 0 at %u",

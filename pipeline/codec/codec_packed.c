@@ -26,7 +26,7 @@ bool mm_packed_isa_usable(int i) {
     return i < MM_PACKED_ISAS;
 }
 
-static int fastest_isa(void) {
+int mm_packed_isa_fastest(void) {
     int i = 0;
     while (!mm_packed_isa_usable(i)) i++;
     return i;
@@ -84,9 +84,9 @@ static mm_status enqueue(const mm_codec *codec, mm_stream *stream, const mm_shap
     MM_TRY(mm_packed_layout_of(codec, shape, &job.layout));
     const mm_packed_kernels *kernels = &own->kernels[job.layout.number];
     if (encode)
-        job.encode = kernels->encode[fastest_isa()];
+        job.encode = kernels->encode[mm_packed_isa_fastest()];
     else
-        job.decode = kernels->decode[fastest_isa()];
+        job.decode = kernels->decode[mm_packed_isa_fastest()];
     if (stream->device->ops == &mm_device_host_ops) job.pool = mm_host_codec_pool(stream);
     return mm_host_launch(stream, run, &job, sizeof job);
 }

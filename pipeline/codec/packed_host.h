@@ -39,6 +39,8 @@ typedef struct mm_packed_host {
 
 /* Whether this machine has the i-th instruction set. */
 bool mm_packed_isa_usable(int i);
+/* The first that it has. */
+int mm_packed_isa_fastest(void);
 
 /* Members of mm_codec_ops. */
 MM_CHECKED mm_status mm_packed_host_encode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,

@@ -1,4 +1,4 @@
-/* What planners are told about codecs: where codes may be cut. */
+/* What planners are told about codecs: where codes may be cut, and what bodies take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,50 @@ static void codes_are_cut_where_map_and_code_are_aligned(void **state) {
     assert_true(cuts > 100 && none > 100);
 }
 
+/* reserve= says what is reserved of a map; what it is bound to and usually takes does not change. Codes of fixed size
+ * have no body. */
+static void bodies_have_a_bound_a_reserve_and_a_typical_size(void **state) {
+    (void)state;
+    static const char specs[][MM_SPEC_CAPACITY] = {"zvc", "zvc:reserve=1", "zvc:reserve=100", "mask", "csr:values=fp8"};
+    enum { SPECS = sizeof specs / sizeof *specs };
+    mm_codec *codecs[SPECS];
+    mm_graph *graph;
+    mm_facts *facts;
+    random_graph_options options = {.seed = 3, .layers = 10, .max_channels = 8, .images = 20};
+    int bodies = 0;
+    for (int c = 0; c < SPECS; c++) assert_int_equal(mm_codec_create(specs[c], "host", &codecs[c]), MM_OK);
+    assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+    assert_int_equal(mm_codec_facts_create(graph, codecs, specs, SPECS, &facts), MM_OK);
+    assert_true(facts->codecs[0].lossless && facts->codecs[3].fixed_size);
+    assert_true(!facts->codecs[0].fixed_size && !facts->codecs[4].lossless);
+    for (int t = 0; t < facts->n_tensors; t++) {
+        const mm_code_facts *of[SPECS];
+        const int64_t bytes = mm_graph_tensor(graph, t)->bytes;
+        for (int c = 0; c < SPECS; c++) {
+            of[c] = mm_facts_code(facts, c, t);
+            assert_true(mm_facts_body_is_possible(&facts->codecs[c], of[c]));
+        }
+        if (of[0]->code_bytes < 0) continue; /* not f32 */
+        assert_int_equal(of[0]->code_bytes, 8 + ((bytes + 4095) / 4096 + 2) / 2 * 8);
+        assert_int_equal(of[0]->body_bound_bytes, bytes);
+        assert_int_equal(of[2]->body_reserve_bytes, bytes);
+        assert_in_range(of[1]->body_reserve_bytes, bytes / 100, bytes / 100 + 4);
+        assert_int_equal(of[1]->body_typical_bytes, of[0]->body_typical_bytes);
+        assert_in_range(of[0]->body_typical_bytes, bytes / 3, bytes / 2 + 4);
+        assert_int_equal(of[0]->split_rows, 0);
+        assert_int_equal(of[3]->body_bound_bytes, 0);
+        bodies++;
+    }
+    assert_true(bodies > 10);
+    for (int c = 0; c < SPECS; c++) mm_codec_destroy(codecs[c]);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(codes_are_cut_where_map_and_code_are_aligned)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(codes_are_cut_where_map_and_code_are_aligned),
+        cmocka_unit_test(bodies_have_a_bound_a_reserve_and_a_typical_size),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
