@@ -12,10 +12,12 @@
  *      zfp:rate=4, eligible=all        0.950     0.90        0.869     0.75
  *      dpr:fp8, eligible=all           0.9990    0.99        0.997     0.98
  *      mx:fp4, eligible=all            0.982     0.95        0.933     0.85
+ *      group:bits=8, eligible=all      0.9999    0.999       0.9997    0.995
+ *      group:bits=4, eligible=all      0.985     0.95        0.850     0.70
  *      a wrong mask, eligible=all     <0.06
  *      a wrong mapping                <0.82
  *
- * Measured is the least over six seeds (dpr, mx: three) and 1, 4 and 8 iterations; the least of all parameters are
+ * Measured is the least over six seeds (dpr, mx, group: three) and 1, 4 and 8 iterations; the least of all parameters are
  * batch norm's 16 scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
 #include <math.h>
 #include <stdlib.h>
@@ -41,6 +43,8 @@ static const threshold lossy[] = {
     {"freelunch:rate=4,eligible=all,when=always", 0.90, 0.75},
     {"freelunch:codec=dpr:fp8,eligible=all,when=always", 0.99, 0.98},
     {"freelunch:codec=mx:fp4,eligible=all,when=always", 0.95, 0.85},
+    {"freelunch:codec=group:bits=8,eligible=all,when=always", 0.999, 0.995},
+    {"freelunch:codec=group:bits=4,eligible=all,when=always", 0.95, 0.70},
 };
 
 enum { LOSSY = sizeof lossy / sizeof lossy[0], ZFP = 4 /* the first, under which faults are planted */ };
