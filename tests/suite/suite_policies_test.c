@@ -42,6 +42,8 @@ static const suite_policy POLICIES[] = {
     {"vdnn-all", true, false, false},
     {"vdnn-conv", true, false, false},
     {"cdma", true, false, false},
+    {"cdma:codec=rle,signs=whole", true, false, true},
+    {"cdma:codec=csr", true, false, true},
     {"recompute:mode=speed", true, false, false},
     {"recompute:mode=memory", true, false, false},
     {"recompute:mode=cost", true, false, false},

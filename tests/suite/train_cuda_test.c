@@ -33,7 +33,8 @@ static const char *const LOSSLESS[] = {
     "rules:bn=recompute;relu=recompute;*=swap,when=always",
     "rules:*=compress(zvc),when=always",
     "rules:*=compress(zvc:reserve=1),when=always",
-    "rules:*=compress-swap(zvc),when=always",
+    "cdma:codec=zvc,when=always",
+    "cdma:codec=rle,signs=whole,when=always",
 };
 enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
 
