@@ -111,11 +111,19 @@ static mm_status codec_spec(const mm_policy_ops *ops, const mm_option_values *va
     return MM_OK;
 }
 
+/* The rules of a set. reserve: the share, or "". The caller frees them. NULL: out of memory. */
+static char *rule_set(const mm_option_desc *d, int chosen, const char *reserve) {
+    char *suffix = mm_text_format(*reserve ? ":reserve=%s" : "%s", reserve);
+    char *text = suffix ? mm_text_format(d->rules[chosen], suffix, suffix) : NULL;
+    free(suffix);
+    return text;
+}
+
 /* The policy's rules as text. The caller frees it. NULL: out of memory. */
 static char *rules_text(const mm_policy_ops *ops, const mm_option_values *values, const char *codec) {
     const mm_option_desc *set = find_type(ops, MM_OPTION_RULE_SET);
     const int chosen = set ? find_choice(set, value_of(ops, values, MM_OPTION_RULE_SET)) : -1;
-    if (chosen >= 0) return strdup(set->rules[chosen]);
+    if (chosen >= 0) return rule_set(set, chosen, value_of(ops, values, MM_OPTION_RESERVE));
     if (find_type(ops, MM_OPTION_RULES)) return mm_text_format("%s", value_of(ops, values, MM_OPTION_RULES));
     bool all = strcmp(value_of(ops, values, MM_OPTION_ELIGIBLE), "all") == 0;
     char *text = mm_text_format(ops->rules, codec);
@@ -156,12 +164,25 @@ mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values 
 
 /* ---------------------------------------------------------------- to text */
 
+/* The reserve in a rule set's specs; "" if there is none. */
+static const char *reserve_of(const mm_engine_config *config) {
+    static const char key[] = ":reserve=";
+    for (int r = 0; r < config->n_rules; r++) {
+        const char *found = strstr(config->rules[r].codec, key);
+        if (found) return found + sizeof key - 1;
+    }
+    return "";
+}
+
 /* The name of the set that the rules are. */
 static char *rule_set_text(const mm_option_desc *d, const mm_engine_config *config) {
     char *rules = mm_rules_print(config), *name = NULL;
     const char *c = "";
-    for (int i = 0; rules && !name && choice(d, i, &c) > 0; i++)
-        if (strcmp(d->rules[i], rules) == 0) name = strndup(c, choice(d, i, &c));
+    for (int i = 0; rules && !name && choice(d, i, &c) > 0; i++) {
+        char *text = rule_set(d, i, reserve_of(config));
+        if (text && strcmp(text, rules) == 0) name = strndup(c, choice(d, i, &c));
+        free(text);
+    }
     free(rules);
     return name;
 }
@@ -186,6 +207,8 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
         return mm_rules_print(config);
     case MM_OPTION_RULE_SET:
         return rule_set_text(d, config);
+    case MM_OPTION_RESERVE:
+        return strdup(reserve_of(config));
     case MM_OPTION_RATE: /* printed as the option of the codec */
     case MM_OPTION_RATIO:
         break;

@@ -79,7 +79,7 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
             return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a number from %lld to %lld", ops->name, desc->key,
                            MM_BRIEF(value), (long long)desc->min, (long long)desc->max);
     }
-    if (desc->type == MM_OPTION_NUMBER) {
+    if (desc->type == MM_OPTION_NUMBER || desc->type == MM_OPTION_RESERVE) {
         char *end;
         errno = 0;
         long long number = strtoll(value, &end, 10);

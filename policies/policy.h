@@ -23,6 +23,7 @@ typedef enum mm_option_type {
     MM_OPTION_ELIGIBLE, /* the layers of the rules: the kind that the policy names, or all */
     MM_OPTION_RULES,    /* the rules */
     MM_OPTION_RULE_SET, /* the rules, as one of several sets by name */
+    MM_OPTION_RESERVE,  /* reserve=PERCENT in the specs of a rule set's codecs of variable size */
 } mm_option_type;
 
 /* Description of an option, for parsing, checking, printing and help. */
@@ -32,8 +33,8 @@ typedef struct mm_option_desc {
     size_t field;         /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
     const char *choices;  /* "a|b|c", at most four; or NULL */
     int values[4];        /* CHOICE: the value of each choice */
-    const char *rules[4]; /* RULE_SET: the rules of each choice */
-    int64_t min, max;     /* NUMBER: inclusive; REAL: max alone */
+    const char *rules[4]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
+    int64_t min, max;     /* NUMBER, RESERVE: inclusive; REAL: max alone */
 } mm_option_desc;
 
 /* A policy: its options, its configuration without them, and its planner. */

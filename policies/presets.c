@@ -17,6 +17,9 @@
  *   recompute-swap  the same within segments, and swaps their inputs asynchronously. Mostly needs less memory than
  *               recompute:mode=sqrt at little more time, because the link has a segment's time for each. Not published,
  *               as far as we know
+ *   gist        Gist: a code for each pair of layers. ReLU -> pool: signs (Binarize; the pool keeps an index map,
+ *               whatever the policy). ReLU or pool -> convolution: sparse rows (SSDC). All other maps: kept, or in lossy
+ *               with fewer bits (DPR), as are the values of sparse rows. In line with the steps, as published (depth=0)
  *   rules       the user's own rules
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
@@ -159,6 +162,29 @@ static const mm_option_desc comet_options[] = {
     WHEN,
     {0},
 };
+/* A rule takes a map that those before it do not serve: signs serve only maps that are read by sign alone. */
+#define GIST_RULES(csr, rest) "relu&pool-in=mask;relu&conv-in=compress(" csr "%s);pool&conv-in=compress(" csr "%s)" rest
+#define GIST_LOSSY(format)    GIST_RULES("csr:values=" format, ";*=compress(dpr:" format ")")
+static const mm_option_desc gist_options[] = {
+    {.key = "codes",
+     .fallback = "lossless",
+     .type = MM_OPTION_RULE_SET,
+     .choices = "lossless|lossy=fp16|lossy=fp10|lossy=fp8",
+     .rules = {GIST_RULES("csr", ""), GIST_LOSSY("fp16"), GIST_LOSSY("fp10"), GIST_LOSSY("fp8")},
+     .help = "signs and sparse rows alone, or also fewer bits for their values and for all other maps"},
+    {.key = "reserve",
+     .fallback = "",
+     .type = MM_OPTION_RESERVE,
+     .min = 1,
+     .max = 100,
+     .help = "room on the device for sparse rows, in per cent of their maps; more goes to host memory (csr's own)"},
+    DEPTH_OF("0"),
+    MM_OPTION_INPLACE,
+    MM_OPTION_LAYOUT,
+    MM_OPTION_STASH,
+    WHEN,
+    {0},
+};
 static const mm_option_desc rules_options[] = {
     {.key = "rules",
      .fallback = "*=swap",
@@ -216,6 +242,16 @@ const mm_policy_ops mm_policy_comet = {.name = "comet",
                                        .config = AHEAD,
                                        .plan = mm_engine_plan,
                                        .observer = &mm_comet_observer};
+const mm_policy_ops mm_policy_gist = {.name = "gist",
+                                      .summary =
+                                          "signs, sparse rows or fewer bits, by the layers that write and read a map",
+                                      .options = gist_options,
+                                      .takes_text = true,
+                                      .config = {.fetch = MM_FETCH_DEPTH,
+                                                 .buffers = MM_REGION_GENERAL,
+                                                 .codes = MM_REGION_GENERAL,
+                                                 .recompute = MM_RECOMPUTE_COST},
+                                      .plan = mm_engine_plan};
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",
                                        .options = rules_options,

@@ -9,7 +9,8 @@
     X(naive)                                                                                                           \
     X(liveness)                                                                                                        \
     X(freelunch)                                                                                                       \
-    X(swap) X(swap_async) X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(comet) X(recompute) X(recompute_swap) X(rules)
+    X(swap)                                                                                                            \
+    X(swap_async) X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(comet) X(gist) X(recompute) X(recompute_swap) X(rules)
 
 #define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
 MM_POLICIES(MM_POLICY_OPS)

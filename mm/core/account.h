@@ -122,7 +122,8 @@ void mm_stash_fini(mm_stash *stash);
 /* What is stashed, by the layers that write and read it, as Gist tells maps apart (Jain et al., ISCA 2018, Figure 3). */
 typedef enum mm_stash_class {
     MM_STASH_RELU_POOL, /* a ReLU's output that a pool reads, and no convolution */
-    MM_STASH_RELU_CONV, /* a ReLU's or a pool's output that a convolution reads */
+    MM_STASH_RELU_CONV, /* a ReLU's output that a convolution reads */
+    MM_STASH_POOL_CONV, /* a pool's output that a convolution reads */
     MM_STASH_OTHER,     /* other feature maps */
     MM_STASH_SAVED,     /* saved tensors: index maps of pools, statistics */
     MM_STASH_BATCH,     /* inputs */

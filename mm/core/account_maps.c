@@ -7,9 +7,9 @@
 
 const char *mm_stash_class_name(mm_stash_class class) {
     static const char *const names[MM_STASH_CLASSES] = {
-        [MM_STASH_RELU_POOL] = "ReLU to pool", [MM_STASH_RELU_CONV] = "ReLU or pool to convolution",
-        [MM_STASH_OTHER] = "other maps",       [MM_STASH_SAVED] = "indices and statistics",
-        [MM_STASH_BATCH] = "the batch",
+        [MM_STASH_RELU_POOL] = "ReLU to pool",        [MM_STASH_RELU_CONV] = "ReLU to convolution",
+        [MM_STASH_POOL_CONV] = "pool to convolution", [MM_STASH_OTHER] = "other maps",
+        [MM_STASH_SAVED] = "indices and statistics",  [MM_STASH_BATCH] = "the batch",
     };
     return (unsigned)class < MM_STASH_CLASSES ? names[class] : "unknown";
 }
@@ -33,7 +33,8 @@ static mm_stash_class class_of(const mm_plan *plan, mm_tensor root) {
     const mm_layer_kind writer = mm_graph_layer(plan->graph, tensor->producer)->kind;
     const bool relu = writer == MM_LAYER_RELU || writer == MM_LAYER_BATCH_NORM_RELU;
     const uint32_t readers = readers_of(plan, root);
-    if ((relu || writer == MM_LAYER_POOL) && readers >> MM_LAYER_CONV & 1) return MM_STASH_RELU_CONV;
+    const bool conv = readers >> MM_LAYER_CONV & 1;
+    if (conv && (relu || writer == MM_LAYER_POOL)) return relu ? MM_STASH_RELU_CONV : MM_STASH_POOL_CONV;
     return relu && readers >> MM_LAYER_POOL & 1 ? MM_STASH_RELU_POOL : MM_STASH_OTHER;
 }
 

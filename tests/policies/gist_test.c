@@ -68,7 +68,7 @@ static mm_facts *facts_for(const mm_graph *graph, const mm_policy *policy) {
     assert_int_equal(mm_facts_create(graph, n, &facts), MM_OK);
     for (int c = 0; c < n; c++) {
         const bool mask = strcmp(specs[c], "mask") == 0, csr = strncmp(specs[c], "csr", 3) == 0;
-        facts->codecs[c] = (mm_codec_facts){.lossless = mask || strcmp(specs[c], "csr") == 0,
+        facts->codecs[c] = (mm_codec_facts){.lossless = mask || (csr && !strstr(specs[c], "values=")),
                                             .fixed_size = !csr,
                                             .gives_value = !mask,
                                             .gives_sign = mask};
@@ -96,6 +96,67 @@ static void plan_gist(const mm_graph *graph, const char *spec, planned *p) {
     mm_policy_fini(&policy);
 }
 
+/* "r1 mask, p1 csr, ...": every code that is made, in order. */
+static const char *codes_of(const planned *p, char *text, size_t capacity) {
+    text[0] = '\0';
+    for (int i = 0; i < p->plan->n_nodes; i++) {
+        const mm_node *n = &p->plan->nodes[i];
+        if (n->kind != MM_NODE_ENCODE) continue;
+        const size_t used = strlen(text);
+        snprintf(text + used, capacity - used, "%s%s %s", used ? ", " : "",
+                 mm_graph_tensor(p->plan->graph, n->tensor)->name,
+                 p->facts->codecs[p->plan->segments[n->dst].codec].spec);
+    }
+    return text;
+}
+
+static void each_pair_of_layers_has_its_code(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"gist:when=always", "r1 mask, p1 csr, r2 csr"},
+        {"gist:lossless,when=always,depth=2", "r1 mask, p1 csr, r2 csr"},
+        {"gist:lossy=fp16,when=always",
+         "r1 mask, p1 csr:values=fp16, r2 mask, r2 csr:values=fp16, r3 mask, r3 dpr:fp16, y dpr:fp16"},
+        {"gist:lossy=fp8,when=always",
+         "r1 mask, p1 csr:values=fp8, r2 mask, r2 csr:values=fp8, r3 mask, r3 dpr:fp8, y dpr:fp8"},
+        {"gist:lossless,reserve=100,when=always", "r1 mask, p1 csr:reserve=100, r2 csr:reserve=100"},
+        {"gist:lossless", ""}, /* when=needed: there is enough memory */
+    };
+    mm_graph *graph = convnet();
+    char text[256];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        planned p;
+        plan_gist(graph, cases[i][0], &p);
+        assert_string_equal(codes_of(&p, text, sizeof text), cases[i][1]);
+        planned_done(&p);
+    }
+    mm_graph_destroy(graph);
+}
+
+static void its_spec_is_printed_as_it_is_read(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"gist", "gist:lossless"},
+        {"gist:codes=lossy=fp10,depth=0,when=always", "gist:lossy=fp10,when=always"},
+        {"gist:lossy=fp8,depth=2,layout=groups,inplace=gradients,stash=apart",
+         "gist:lossy=fp8,depth=2,inplace=gradients,layout=groups,stash=apart"},
+        {"gist:lossy=fp16,reserve=7", "gist:lossy=fp16,reserve=7"},
+    };
+    mm_policy p;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(mm_policy_parse(cases[i][0], &p), MM_OK);
+        assert_int_equal(mm_policy_print(&p), MM_OK);
+        assert_string_equal(p.spec, cases[i][1]);
+        mm_policy_fini(&p);
+    }
+    assert_int_equal(mm_policy_parse("gist:lossy=fp9", &p), MM_ERR_INVALID);
+    assert_says("codes=lossy=fp9: must be one of lossless|");
+    assert_int_equal(mm_policy_parse("gist:reserve=0", &p), MM_ERR_INVALID);
+    assert_says("reserve=0: must be a whole number from 1 to 100");
+    assert_int_equal(mm_policy_parse("gist:lossy=fp9", &p), MM_ERR_INVALID);
+    assert_says("codes=lossy=fp9: must be one of lossless|lossy=fp16|lossy=fp10|lossy=fp8");
+}
+
 #define RULES                                                                                                          \
     "rules:relu&pool-in=mask;relu&conv-in=compress(csr);pool&conv-in=compress(csr),when=always,depth=0,layout=groups"
 
@@ -112,8 +173,10 @@ static void maps_are_told_by_who_writes_and_who_reads_them(void **state) {
         const mm_stash_sum *sums = account.stash;
         assert_int_equal(sums[MM_STASH_RELU_POOL].bytes, BIG * UNIT);
         assert_int_equal(sums[MM_STASH_RELU_POOL].held_bytes, gist ? BIG * UNIT / 32 : BIG * UNIT);
-        assert_int_equal(sums[MM_STASH_RELU_CONV].bytes, 2 * SMALL * UNIT);
-        assert_int_equal(sums[MM_STASH_RELU_CONV].held_bytes, gist ? 2 * (HEAD + RESERVE) : 2 * SMALL * UNIT);
+        for (int class = MM_STASH_RELU_CONV; class <= MM_STASH_POOL_CONV; class ++) {
+            assert_int_equal(sums[class].bytes, SMALL * UNIT);
+            assert_int_equal(sums[class].held_bytes, gist ? HEAD + RESERVE : SMALL * UNIT);
+        }
         assert_int_equal(sums[MM_STASH_OTHER].held_bytes, (SMALL + 1) * UNIT); /* r3 and y */
         assert_int_equal(sums[MM_STASH_SAVED].held_bytes, 1 * UNIT);
         assert_int_equal(sums[MM_STASH_BATCH].bytes, 2 * UNIT);
@@ -135,6 +198,8 @@ static void maps_are_told_by_who_writes_and_who_reads_them(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair_of_layers_has_its_code),
+        cmocka_unit_test(its_spec_is_printed_as_it_is_read),
         cmocka_unit_test(maps_are_told_by_who_writes_and_who_reads_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

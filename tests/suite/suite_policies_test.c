@@ -54,6 +54,7 @@ static const suite_policy POLICIES[] = {
     {"freelunch:rate=8", true, true, false},
     {"hybrid:rate=8", true, true, false},
     {"comet:every=1", true, false, true}, /* each iteration samples, and is rehearsed: nothing is lost */
+    {"gist:lossless", true, false, true},
 };
 enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 

@@ -11,6 +11,7 @@ workflow=$(realpath "$6")
 gradients=$(realpath "$7")
 figures=$(realpath "$8")
 cdma=$(realpath "$9")
+gist=$(realpath "${10}")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -438,6 +439,17 @@ compressed_training_converges_as_exact_training_or_is_told_not_to_() {
     (($(grep -c "^training tiny under freelunch:ratio=8" out) == 2)) || fail "not two seeds"
     "${train[@]}" "$mm" >out 2>err || (($? == 1)) || fail "not read"
     [[ $(<out) != *training* ]] || fail "trained again"
+}
+
+gists_figures_come_out_as_published_() {
+    "$gist" --fast "$mm" "$machine" >out 2>err || fail "not as published: $(<out) $(<err)"
+    says out "Figure 14: SSDC's ratio by layer"
+    [[ $(tail -1 out) == "in order: Binarize ahead of SSDC"* ]] || fail "$(tail -1 out)"
+    # Sparse rows that take as much as the map: encoding both kinds of maps takes more than Binarize alone.
+    printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
+    chmod +x dense
+    ! "$gist" --fast "$PWD/dense" "$machine" >out 2>err || fail "dense maps are in order too"
+    says out "not in order: AlexNet: SSDC, Binarize, both, in place"
 }
 
 the_order_over_a_slow_link_is_said_with_the_exit_status_() {
