@@ -13,7 +13,7 @@ typedef struct mm_sampled {
     const mm_layer_sample *samples;
     const mm_layer_verdict *verdicts;
     const float *bounds; /* per tensor of the graph: as they hold from now on (mm_bound_get) */
-    bool guard;          /* the policy compares gradients */
+    mm_comet_config config;
 } mm_sampled;
 
 /* Between iterations; gives the verdict on what was sampled last, so the guard must have been told before. MM_ERR_NOT_FOUND:

@@ -144,6 +144,7 @@ static void take(mm_sampling *s, int layer) {
         .gradient_max = g.max_abs,
         .gradient_sum2 = g.sum_squares,
         .momentum_mean = momentum.sum_abs * elems / (double)mm_graph_tensor(graph, w->momentum)->bytes,
+        .coverage = w->coverage,
         .batch = gradient->dims[0],
         .channels = gradient->dims[gradient->rank - 1],
         .measured_sigma = -1};
@@ -200,7 +201,7 @@ mm_status mm_sampled_get(mm_manager *m, const mm_graph *graph, mm_sampled *sampl
                                 .samples = s->samples,
                                 .verdicts = s->verdicts,
                                 .bounds = r->bounds,
-                                .guard = s->config.guard};
+                                .config = s->config};
     return MM_OK;
 }
 

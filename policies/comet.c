@@ -8,7 +8,7 @@
 /* The standard deviation that a bound of 1 causes. */
 static double sigma_of_one(const mm_comet_config *config, const mm_layer_sample *s) {
     if (config->rule == MM_BOUND_EQ9) return config->a * s->gradient_max * sqrt((double)s->batch * s->nonzero_share);
-    return sqrt(s->nonzero_share * s->gradient_sum2 / (3 * (double)s->channels));
+    return sqrt(s->nonzero_share * s->coverage * s->gradient_sum2 / (3 * (double)s->channels));
 }
 
 double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *sample, double bound) {
@@ -17,7 +17,8 @@ double mm_comet_sigma(const mm_comet_config *config, const mm_layer_sample *samp
 
 mm_layer_verdict mm_comet_observe(const mm_comet_config *config, const mm_layer_sample *sample, float before) {
     const double one = sigma_of_one(config, sample);
-    mm_layer_verdict v = {.target_sigma = config->sigma * sample->momentum_mean,
+    mm_layer_verdict v = {.before = before,
+                          .target_sigma = config->sigma * sample->momentum_mean,
                           .predicted_sigma = mm_comet_sigma(config, sample, before)};
     v.rule_bound = one > 0 ? v.target_sigma / one : one == 0 ? before : 0;
     double bound = v.rule_bound;
@@ -66,6 +67,28 @@ static mm_tensor momentum_of(const mm_graph *graph, mm_tensor weight) {
     return info->gradient;
 }
 
+/* Along one dimension: the share of taps that lie within `in` elements, at `out` places. The stride and the padding follow
+ * from these. */
+static double coverage_along(int64_t in, int64_t out, int64_t taps) {
+    const int64_t stride = 2 * in > out ? (2 * in + out) / (2 * out) : 1, missing = (out - 1) * stride + taps - in;
+    const int64_t before = missing > 0 ? (missing + 1) / 2 : 0;
+    int64_t inside = 0;
+    for (int64_t p = 0; p < out; p++)
+        for (int64_t t = 0; t < taps; t++) inside += p * stride + t >= before && p * stride + t - before < in;
+    return (double)inside / (double)(out * taps);
+}
+
+/* Of NHWC maps and a square kernel of one group. */
+static double coverage_of(const mm_graph *graph, const mm_watched *w) {
+    const mm_tensor_info *x = mm_graph_tensor(graph, w->map), *g = mm_graph_tensor(graph, w->gradient);
+    const int64_t weights = mm_graph_tensor(graph, w->weight)->bytes / (int64_t)sizeof(float);
+    const int64_t channels = x->dims[3] * g->dims[3];
+    const int64_t taps = llround(sqrt((double)weights / (double)channels));
+    if (x->rank != 4 || g->rank != 4 || taps < 1 || taps * taps * channels != weights) return 1;
+    const double coverage = coverage_along(x->dims[1], g->dims[1], taps) * coverage_along(x->dims[2], g->dims[2], taps);
+    return coverage > 0 ? coverage : 1;
+}
+
 static bool is_float(const mm_graph *graph, mm_tensor tensor) {
     return tensor >= 0 && mm_graph_tensor(graph, tensor)->dtype == MM_F32;
 }
@@ -81,7 +104,10 @@ static bool watch(const mm_graph *graph, mm_layer layer, mm_watched *watched) {
                             .weight = used(graph, forward, MM_READ, MM_WEIGHT)};
     if (watched->weight < 0 || mm_graph_tensor(graph, watched->weight)->gradient < 0) return false;
     watched->momentum = momentum_of(graph, watched->weight);
-    return is_float(graph, watched->map) && is_float(graph, watched->gradient) && is_float(graph, watched->momentum);
+    if (!is_float(graph, watched->map) || !is_float(graph, watched->gradient) || !is_float(graph, watched->momentum))
+        return false;
+    watched->coverage = coverage_of(graph, watched);
+    return true;
 }
 
 int mm_comet_watch(const mm_graph *graph, mm_watched *watched_out) {

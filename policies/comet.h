@@ -9,9 +9,9 @@
  * zero, and a share R of x is not. So the error of dW[o, k] has the variance eb^2 / 3 * R * (sum over p of g[p, o]^2), and
  * over all weights its standard deviation is
  *
- *      sum     sigma = eb * sqrt(R * sum(g^2) / (3 * C_out))
+ *      sum     sigma = eb * sqrt(R * V * sum(g^2) / (3 * C_out))      V: the share of products that read x, not padding
  *
- * which counts a tap that lies in the padding as if it read x. The paper's equations 6, 7 and 9 have instead
+ * Values below the bound come back as zeros, whose errors are not uniform: where most are, sigma is larger. The paper's equations 6, 7 and 9 have instead
  *
  *      eq9     sigma = a * L * sqrt(N * R) * eb          N: images, a = 0.32
  *

@@ -11,6 +11,7 @@ typedef struct mm_watched {
     mm_tensor gradient; /* the loss's gradient by its output */
     mm_tensor weight;
     mm_tensor momentum; /* the weight's momentum, or its gradient if the optimizer keeps none */
+    double coverage;    /* share of its products that read the input, and not padding; 1 if shapes do not tell */
 } mm_watched;
 
 /* What was measured of a layer in one iteration. */
@@ -20,6 +21,7 @@ typedef struct mm_layer_sample {
     double gradient_max;   /* of |g| */
     double gradient_sum2;  /* of g^2 */
     double momentum_mean;  /* of |momentum| */
+    double coverage;       /* as in mm_watched */
     int64_t batch;         /* N, images */
     int64_t channels;      /* C_out, of its output */
     double measured_sigma; /* of the error of its weight gradient by the bound that held until now; negative: not
@@ -28,6 +30,7 @@ typedef struct mm_layer_sample {
 
 /* What follows from a sample. */
 typedef struct mm_layer_verdict {
+    float before;           /* the bound that held until now */
     double target_sigma;    /* config->sigma * mean |momentum| */
     double predicted_sigma; /* by the rule, of the bound that held until now */
     double rule_bound;      /* the bound by which the rule predicts the target */

@@ -3,27 +3,32 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/measured.h"
 #include "mm/sampled.h"
+#include "policies/comet.h"
 
 /* What the codes of the plan took when they were last made with bounds. */
 typedef struct sizes {
     mm_code_size *code;
     int n;
+    bool made; /* some were */
 } sizes;
 
 static mm_status read_sizes(mm_manager *manager, const mm_graph *graph, sizes *sizes_out) {
     const int capacity = mm_graph_tensors(graph) + 1;
     sizes_out->code = malloc((size_t)capacity * sizeof *sizes_out->code);
     if (!sizes_out->code) return mm_fail(MM_ERR_NOMEM, "no memory for the sizes of %d codes", capacity);
-    return mm_code_sizes(manager, graph, sizes_out->code, capacity, &sizes_out->n);
+    MM_TRY(mm_code_sizes(manager, graph, sizes_out->code, capacity, &sizes_out->n));
+    for (int i = 0; i < sizes_out->n; i++) sizes_out->made |= sizes_out->code[i].body_bytes > 0;
+    return MM_OK;
 }
 
 /* Bytes of the tensor's code; 0: none was made with a bound yet. */
 static int64_t code_bytes(const sizes *all, mm_tensor tensor) {
-    for (int i = 0; i < all->n; i++)
-        if (all->code[i].tensor == tensor && all->code[i].body_bytes > 0) return all->code[i].bytes;
+    for (int i = 0; i < all->n && all->made; i++)
+        if (all->code[i].tensor == tensor && strncmp(all->code[i].codec, "mask", 4) != 0) return all->code[i].bytes;
     return 0;
 }
 
@@ -33,8 +38,15 @@ static json_t *number(double value, bool is_there) {
 }
 
 static const char *guard_word(const mm_sampled *sampled, int layer) {
-    if (!sampled->guard || sampled->samples[layer].measured_sigma < 0) return "off";
+    if (!sampled->config.guard || sampled->samples[layer].measured_sigma < 0) return "off";
     return sampled->verdicts[layer].tightened ? "tightened" : "kept";
+}
+
+/* What a rule predicts of the bound that held until now. */
+static json_t *predicted(const mm_sampled *sampled, int layer, mm_bound_rule rule) {
+    mm_comet_config config = sampled->config;
+    config.rule = rule;
+    return number(mm_comet_sigma(&config, &sampled->samples[layer], sampled->verdicts[layer].before), true);
 }
 
 static json_t *layer_object(const mm_graph *graph, const mm_sampled *sampled, const sizes *all, int layer) {
@@ -43,14 +55,15 @@ static json_t *layer_object(const mm_graph *graph, const mm_sampled *sampled, co
     const mm_tensor coded = sampled->coded[layer];
     const int64_t bytes = code_bytes(all, coded);
     const double ratio = bytes > 0 ? (double)mm_graph_tensor(graph, coded)->bytes / (double)bytes : 0;
-    return json_pack("{ss ss so so so so so so so so so so so ss}", "layer",
+    return json_pack("{ss ss so so so so so so so so so so so so so ss}", "layer",
                      mm_graph_layer(graph, sampled->watched[layer].layer)->name, "map",
                      mm_graph_tensor(graph, sampled->watched[layer].map)->name, "bound",
                      number(sampled->bounds[coded], true), "rule_bound", number(v->rule_bound, true), "ratio",
                      number(ratio, bytes > 0), "nonzero_share", number(s->nonzero_share, true), "gradient_mean",
                      number(s->gradient_mean, true), "gradient_max", number(s->gradient_max, true), "gradient_sum2",
                      number(s->gradient_sum2, true), "momentum_mean", number(s->momentum_mean, true), "target_sigma",
-                     number(v->target_sigma, true), "predicted_sigma", number(v->predicted_sigma, true),
+                     number(v->target_sigma, true), "predicted_sigma", number(v->predicted_sigma, true), "sum_sigma",
+                     predicted(sampled, layer, MM_BOUND_SUM), "eq9_sigma", predicted(sampled, layer, MM_BOUND_EQ9),
                      "measured_sigma", number(s->measured_sigma, s->measured_sigma >= 0), "guard",
                      guard_word(sampled, layer));
 }

@@ -38,6 +38,23 @@ static void compare(const float *exact, const float *tested, int64_t n, gradient
     const double norms = sqrt(exact2) * sqrt(tested2);
     figure->cosine = error2 == 0 ? 1 : isfinite(norms) && norms > 0 ? product / norms : 0;
     figure->relative_error = error2 == 0 ? 0 : isfinite(error2) ? sqrt(error2 / exact2) : INFINITY;
+    figure->sigma = sqrt(error2 / (double)n);
+}
+
+/* How many of n errors are at most the root of their mean square. */
+static int64_t count_within(const float *exact, const float *tested, int64_t n) {
+    double error2 = 0;
+    int64_t within = 0;
+    for (int64_t i = 0; i < n; i++) error2 += ((double)tested[i] - exact[i]) * ((double)tested[i] - exact[i]);
+    for (int64_t i = 0; i < n; i++) within += fabs((double)tested[i] - exact[i]) <= sqrt(error2 / (double)n);
+    return within;
+}
+
+static double share_within(const float *exact, const float *tested, const nets_param *param) {
+    const int64_t channels = param->rank > 1 ? param->dims[0] : 1, n = param->elems / channels;
+    int64_t within = 0;
+    for (int64_t c = 0; c < channels; c++) within += count_within(exact + c * n, tested + c * n, n);
+    return (double)within / (double)param->elems;
 }
 
 int gradient_compare(const nets_net *net, const float *exact, const float *tested, gradient_figure *figures_out) {
@@ -48,6 +65,7 @@ int gradient_compare(const nets_net *net, const float *exact, const float *teste
         gradient_figure *figure = &figures_out[n++];
         *figure = (gradient_figure){.param = p, .conv = nets_net_layer(net, param->layer)->op == NETS_CONV};
         compare(exact, tested, param->elems, figure);
+        figure->within_sigma = share_within(exact, tested, param);
         exact += param->elems;
         tested += param->elems;
     }

@@ -17,6 +17,8 @@ typedef struct gradient_figure {
     double norm;           /* of the exact gradient */
     double cosine;         /* of the angle between the two; both zero: 1; one of them zero, or not finite: 0 */
     double relative_error; /* |tested - exact| / |exact|; both zero: 0; not finite: infinite */
+    double sigma;          /* root of the mean square of tested - exact */
+    double within_sigma;   /* share of the elements whose error is at most that of their output channel */
 } gradient_figure;
 
 /* gradients_out: the gradients of all learned parameters, one after the other (nets_net_learned_elems), that one

@@ -71,11 +71,12 @@ static mm_status report(const bench *b, int64_t iteration, const char *policy, i
         const nets_param *param = nets_net_param(b->net, f->param);
         fprintf(file, "  %-34s %8lld %11.4g %10.6f %11.4g %14.4g\n", param->name, (long long)param->elems, f->norm,
                 f->cosine, f->relative_error, b->noise[i].relative_error);
-        json_t *row = json_pack("{ss sI ss sI ss ss sI sf sf sf sf}", "net", b->net_name, "batch", (json_int_t)b->batch,
-                                "policy", policy, "iteration", (json_int_t)iteration, "parameter", param->name, "kind",
-                                nets_op_name(nets_net_layer(b->net, param->layer)->op), "elements",
-                                (json_int_t)param->elems, "norm", f->norm, "cosine", f->cosine, "relative_error",
-                                f->relative_error, "other_batch_relative_error", b->noise[i].relative_error);
+        json_t *row =
+            json_pack("{ss sI ss sI ss ss sI sf sf sf sf sf sf}", "net", b->net_name, "batch", (json_int_t)b->batch,
+                      "policy", policy, "iteration", (json_int_t)iteration, "parameter", param->name, "kind",
+                      nets_op_name(nets_net_layer(b->net, param->layer)->op), "elements", (json_int_t)param->elems,
+                      "norm", f->norm, "cosine", f->cosine, "relative_error", f->relative_error, "sigma", f->sigma,
+                      "within_sigma", f->within_sigma, "other_batch_relative_error", b->noise[i].relative_error);
         if (!row || json_array_append_new(b->rows, row) != 0)
             return mm_fail(MM_ERR_NOMEM, "no memory for the rows, or a figure that is no number");
     }

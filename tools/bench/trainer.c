@@ -6,13 +6,14 @@
 #include "mm/core/graph.h"
 #include "tools/requirement.h"
 
-static mm_status least_budget(const nets_net *net, int64_t batch, const char *policy, int64_t *bytes_out) {
+static mm_status least_budget(const nets_net *net, int64_t batch, mm_options *options) {
     target host = TARGET_DEFAULTS;
     requirement r;
     MM_TRY(target_init(&host));
-    mm_status status = requirement_init(&r, net, requirement_whole(batch), NETS_TRAIN, &host, policy, 0, NULL);
+    mm_status status = requirement_init(&r, net, requirement_whole(batch), NETS_TRAIN, &host, options->policy, 0, NULL);
     if (status == MM_OK) {
-        *bytes_out = r.planned.plan->peak_bytes;
+        options->device_bytes = r.planned.plan->peak_bytes;
+        options->pinned_bytes = r.planned.plan->pinned_bytes;
         requirement_fini(&r);
     }
     target_fini(&host);
@@ -24,7 +25,7 @@ mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const net
     memset(t, 0, sizeof *t);
     mm_options own = *options;
     own.device = "host";
-    MM_TRY(least_budget(net, batch, own.policy, &own.device_bytes));
+    MM_TRY(least_budget(net, batch, &own));
     MM_TRY(mm_manager_create(&own, &t->manager));
     t->budget_bytes = own.device_bytes;
     mm_status status = nets_exec_create(net, batch, NETS_TRAIN, t->manager, own.device, sgd, &t->exec);
