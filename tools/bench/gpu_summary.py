@@ -312,6 +312,15 @@ def codec_goal(folder, text, spec, direction, wanted):
             spec if speed else "no row", "%.2f of the copy" % speed[1] if speed else "-"]
 
 
+def bytes_goal(folder, spec, wanted):
+    """Of the slower direction: its share of what the copy's bytes a second allow for the map and its code."""
+    shares = [row["share_of_bytes"] for row in rows_named(folder, "codec")
+              if row["codec"] == spec and "share_of_bytes" in row]
+    reached = "%.2f" % min(shares) if shares else "-"
+    return ["%s, of what its bytes allow" % spec, "%g" % wanted, reached,
+            "%.2f" % (min(shares) / wanted) if shares else "-", spec if shares else "no row", "-"]
+
+
 def goals_section(folder):
     """Figures wanted: those of PyTorch are of an H200, TF32; what PyTorch does in this very run is beside."""
     cells = [["goal", "wanted", "reached", "ratio", "by", "beside PyTorch here"]]
@@ -332,6 +341,8 @@ def goals_section(folder):
     for spec, wanted in (("zfp:rate=4", 1600), ("zfp:rate=6", 1200), ("zfp:rate=4,dims=3", 1000)):
         for direction in ("encode", "decode"):
             cells.append(codec_goal(folder, "%s %s, GB/s" % (spec, direction), spec, direction, wanted))
+    for specs, wanted in (("mask dpr:fp16 mx:fp8 group:bits=4", 0.85), ("zvc csr eb", 0.65)):
+        cells += [bytes_goal(folder, spec, wanted) for spec in specs.split()]
     return lines_of(cells, (0, 4))
 
 
