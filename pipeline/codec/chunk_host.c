@@ -152,17 +152,36 @@ typedef struct decode_run {
     int64_t begin;
 } decode_run;
 
+/* Where a chunk's code lies. False: the head is damaged. */
+static bool find_chunk(const decode_run *run, int64_t i, const uint32_t **words_out, int *count_out) {
+    const uint32_t *at = words_begin(run->job->src);
+    if (!mm_chunk_words_are_possible(at[i], at[i + 1], mm_chunk_elems(run->job->elems, i))) return false;
+    *count_out = (int)(at[i + 1] - at[i]);
+    const int64_t position = run->begin + 4 * (int64_t)at[i];
+    *words_out = (const uint32_t *)mm_chunk_place(&run->job->body, position, 4 * (int64_t)*count_out);
+    return *words_out || *count_out == 0;
+}
+
+/* As fetch_ahead: the code, and the lines that will be written. */
+static void fetch_chunk(const decode_run *run, int64_t i) {
+    const uint32_t *words;
+    int count;
+    if (i >= mm_chunks(run->job->elems) || !find_chunk(run, i, &words, &count)) return;
+    for (int j = 0; j < count; j += 16) __builtin_prefetch(words + j);
+    const float *dst = (float *)run->job->dst + i * MM_CHUNK_ELEMS;
+    for (int j = 0, n = mm_chunk_elems(run->job->elems, i); j < n; j += 16) __builtin_prefetch(dst + j, 1);
+}
+
 /* False: damaged. */
 static bool decode_chunk(const decode_run *run, int64_t i) {
     const chunk_job *job = run->job;
-    const uint32_t *at = words_begin(job->src);
     const int n = mm_chunk_elems(job->elems, i);
     float *dst = (float *)job->dst + i * MM_CHUNK_ELEMS;
-    if (!mm_chunk_words_are_possible(at[i], at[i + 1], n)) return false;
-    const int count = (int)(at[i + 1] - at[i]);
-    const uint8_t *words = mm_chunk_place(&job->body, run->begin + 4 * (int64_t)at[i], 4 * (int64_t)count);
-    if (!words && count > 0) return false;
-    if (count < n) return run->decode(&job->params, (const uint32_t *)words, count, n, dst);
+    const uint32_t *words;
+    int count;
+    if (!find_chunk(run, i, &words, &count)) return false;
+    fetch_chunk(run, i + 1);
+    if (count < n) return run->decode(&job->params, words, count, n, dst);
     memcpy(dst, words, (size_t)n * sizeof *dst);
     return true;
 }
