@@ -34,6 +34,7 @@ static const char *const LOSSLESS[] = {
     "rules:*=compress(zvc),when=always",
     "rules:*=compress(zvc:reserve=1),when=always",
     "cdma:codec=zvc,when=always",
+    "gist:lossless,when=always",
     "cdma:codec=rle,signs=whole,when=always",
 };
 enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
