@@ -20,8 +20,8 @@ typedef struct mm_chunk_work {
     int format;         /* csr: of its values */
     float abs;          /* eb: the map's error bound, or */
     const float *bound; /* where it will be; NULL: nowhere */
-    /* Increased by the number of chunks that encode stored raw because of infinities or NaNs, and of those that decode could
-     * not read. NULL: not counted. */
+    /* Increased by the number of chunks that encode stored raw because of infinities or NaNs, and of those that decode
+     * could not read. NULL: not counted. */
     unsigned long long *nonfinite, *damaged;
     int sms; /* at most this many multiprocessors' worth of threads; 0: all */
 } mm_chunk_work;

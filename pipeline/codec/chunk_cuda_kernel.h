@@ -1,4 +1,4 @@
-/* Kernels of codecs of chunks (chunk_code.h), for *_cuda.cu only. A codec adds how a warp encodes and decodes one chunk.
+/* Kernels of codecs of chunks (chunk_code.h), for *_cuda.cu only. A codec adds how a warp encodes and decodes a chunk.
  *
  * Encode. A warp turns a chunk into a code in shared memory; the 8 chunks of a block are a group. Where a group's codes
  * begin is the sum of the words of all groups before it, which a single pass finds (D. Merrill, M. Garland, Single-pass
@@ -14,8 +14,8 @@
  * A word that blocks hand to one another is read and written by mm_cuda_load and mm_cuda_store. It holds all that it
  * tells, so that no order between words is needed.
  *
- * Decode. A warp takes a chunk. It copies the code to shared memory, since the body may lie behind the link, where a word
- * should be read once. */
+ * Decode. A warp takes a chunk. It copies the code to shared memory, since the body may lie behind the link, where each
+ * word should be read once. */
 #ifndef PIPELINE_CODEC_CHUNK_CUDA_KERNEL_H
 #define PIPELINE_CODEC_CHUNK_CUDA_KERNEL_H
 
