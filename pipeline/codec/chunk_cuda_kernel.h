@@ -94,8 +94,8 @@ __device__ __forceinline__ void unpack_nonzeros(uint32_t mine, uint32_t *values,
 
 constexpr unsigned long long PART = 1ull << 62, SUM = 2ull << 62, WORDS = PART - 1;
 
-/* An encode's scratch. After it comes a state of each group: 0, PART and its words, or SUM and the words of all groups up
- * to it. */
+/* An encode's scratch. After it comes a state of each group: 0, PART and its words, or SUM and the words of all groups
+ * up to it. */
 struct chunk_scratch {
     int64_t begin;                        /* of the body */
     unsigned long long tickets, finished; /* groups that were taken, groups that published their sums */
@@ -171,7 +171,7 @@ __device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, chunk_scr
     record->all_spilled += record->spilled;
 }
 
-/* Finds where the group's codes go to, and tells it in the head. By the first warp, of which lane i has chunk i's words. */
+/* Finds where the group's codes go to, and tells it in the head. By the first warp: lane i has chunk i's words. */
 __device__ __forceinline__ void place_group(const mm_chunk_work &work, group_codes &codes, int64_t g, int lane) {
     chunk_scratch *const scratch = (chunk_scratch *)work.scratch;
     const uint32_t words = lane < GROUP ? codes.words[lane] : 0, from = (uint32_t)sum_below((int)words, lane);
@@ -229,13 +229,14 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
 /* A codec, for the kernels: a class CODE made from a (const mm_chunk_work &), with
  *
  *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
- *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the code,
- *          at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may be written
+ *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the
+ *          code, at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may be
+ *          written
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
  *          count: less than n. `words` may be changed. False: damaged
  *
- * Both are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and need
- * nothing after encode. */
+ * Both are called by whole warps, and return the same to all lanes. Lanes may look at `words` at once on decode, and
+ * need nothing after encode. */
 template <typename CODE> __global__ void __launch_bounds__(THREADS, BLOCKS) encode(mm_chunk_work work, int turns) {
     __shared__ group_codes codes;
     const CODE code(work);
