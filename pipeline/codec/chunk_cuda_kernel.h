@@ -230,8 +230,8 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
  *
  *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
  *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the
- *          code, at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may be
- *          written
+ *          code, at most n - 1. Or n: `values`, as they now are, are the code. Any of SLOT words of shared memory may
+ *          be written
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
  *          count: less than n. `words` may be changed. False: damaged
  *

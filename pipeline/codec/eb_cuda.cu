@@ -3,8 +3,8 @@
  * Planes are made of, and into, numbers that lie at the end of the same slot of shared memory, group by group: from the
  * first on to encode, from the last on to decode. What is written never reaches numbers, or planes, that are yet to be
  * read: planes begin before word 1 + 32 + 5 and take at most 15 words a group, the k <= 1024 numbers begin after word
- * 1056 - k >= 32 and take 32; and 38 + 15 (g + 1) <= 32 + 32 (g + 1). Only the first words, which masks and widths take,
- * lie where numbers of group 0 may be: they are written last. */
+ * 1056 - k >= 32 and take 32; and 38 + 15 (g + 1) <= 32 + 32 (g + 1). Only the first words, which masks and widths
+ * take, lie where numbers of group 0 may be: they are written last. */
 #include "pipeline/codec/chunk_cuda_kernel.h"
 
 #include "pipeline/codec/eb_value.h"

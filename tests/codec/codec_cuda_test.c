@@ -149,7 +149,7 @@ static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *sha
 
 static uint8_t memory[5][AREA_BYTES];
 
-/* Gives the side a pool, whose last byte is its memory's, for a third of a map of that size, and a spill for all of it. */
+/* Gives the side a pool, whose last byte is its memory's, for a third of a map of that size, and a spill for it all. */
 static void put_body(side *s, int64_t bytes) {
     const int64_t pool_bytes = (bytes / 3 + 255) / 256 * 256;
     memset(s->spill, 0x5a, SPILL_BYTES);

@@ -76,8 +76,8 @@ static void lane_fini(lane *l, mm_device *device) {
         mm_device_release(device, i < DEVICE_AREAS ? MM_MEMORY_DEVICE : MM_MEMORY_PINNED, l->areas[i], AREA_BYTES);
 }
 
-/* What the suite runs with. Its devices, streams and memory are made once for all cases: emulated, they take longer than
- * most of these. */
+/* What the suite runs with. Its devices, streams and memory are made once for all cases: emulated, they take longer
+ * than most of these. */
 static suite_arg asked;
 
 static int suite_setup(void **state) {
