@@ -164,6 +164,11 @@ void nets_exec_destroy(nets_exec *exec) {
 
 const nets_lowered *nets_exec_lowered(const nets_exec *exec) { return exec->lowered; }
 
+const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass) {
+    if (pass < 0 || pass >= exec->n_passes) return NULL;
+    return pass == 0 ? exec->lowered : exec->pass[pass - 1].lowered;
+}
+
 int nets_exec_threads(const nets_exec *exec) { return exec->backend->threads; }
 
 /* ---------------------------------------------------------------- batches beside the computation */

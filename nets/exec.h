@@ -59,6 +59,10 @@ void nets_exec_destroy(nets_exec *exec);
 
 /* Its graph; with sub-batches that of the last one, which updates the weights. */
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
+/* All of its graphs, one for each pass: 0 is the one above, 1 and 2 those of the first and of the middle sub-batches. NULL:
+ * it has none of that number. */
+enum { NETS_PASSES = 3 };
+const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
 /* How many CPU threads it computes on (nets_backend_config.threads); 0: it computes on another device. The same number
  * of threads gives the same bits on every run, under every lossless policy and in every budget. */

@@ -16,14 +16,12 @@ typedef struct nets_exec_pass {
     void *recorded_images, *recorded_labels; /* where the recorded pass reads its batch */
 } nets_exec_pass;
 
-enum { NETS_PASSES = 3 }; /* most graphs of an executor: of a batch's first, middle and last sub-batches */
-
 struct nets_exec {
     const nets_net *net;
     mm_manager *manager;
     nets_backend *backend, *own_backend; /* own_backend NULL: the caller's */
     int64_t batch, sub_batch;            /* images of an iteration, and of each pass but the last */
-    nets_exec_pass pass[NETS_PASSES];    /* in this order; one: of the whole batch. Two: there is no middle one */
+    nets_exec_pass pass[NETS_PASSES];    /* first, middle, last; one: of the whole batch. Two: there is no middle one */
     int n_passes;
     const nets_lowered *lowered; /* of the last pass, which updates the weights */
     nets_optimizer optimizer;

@@ -1,7 +1,7 @@
 /* The state of a training as a safetensors file: parameters under torchvision's names, "<state>.<parameter>" for the
  * optimizer's states (nets/optimizer.h: "momentum.<parameter>"), counts; "bound.<map>" for error bounds that a policy has
- * chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch; as metadata how far it is, and the
- * options of its run. */
+ * chosen (mm/bounds.h), "bound.last.<map>" for those of an epoch's last, smaller batch, and with "first." or "next." before
+ * the map for those of sub-batches before the last; as metadata how far it is, and the options of its run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "nets/io/safetensors.h"
 #include "tools/session.h"
 
-enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 16, RNG_WORDS = 4, VERSION = 1 };
+enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 24, RNG_WORDS = 4, VERSION = 1 };
 
 /* Gradients are no state. */
 static const nets_part PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1};
@@ -50,31 +50,39 @@ static bool has_part(const session *s, int param, nets_part part) {
 
 /* The graphs that may have bounds. */
 typedef struct bounded {
-    const char *prefix; /* of its bounds' names */
-    const char *age;    /* key of how long ago it was sampled */
-    nets_exec *exec;    /* NULL: the session does not have it */
+    const char *prefix;    /* of its bounds' names */
+    const char *age;       /* key of how long ago it was sampled */
+    const mm_graph *graph; /* NULL: the session does not have it */
 } bounded;
 
-enum { BOUNDED = 2 };
+enum { BOUNDED = 2 * NETS_PASSES };
 
+/* In the order in which names are looked up: none of the prefixes begins with one before it. */
 static void list_bounded(const session *s, bounded list_out[BOUNDED]) {
-    list_out[0] = (bounded){"bound.", "sampled_age", s->train};
-    list_out[1] = (bounded){"bound.last.", "sampled_age_last", s->train_last};
+    static const char *const WORDS[BOUNDED][2] = {{"bound.last.first.", "sampled_age_last_first"},
+                                                  {"bound.last.next.", "sampled_age_last_next"},
+                                                  {"bound.last.", "sampled_age_last"},
+                                                  {"bound.first.", "sampled_age_first"},
+                                                  {"bound.next.", "sampled_age_next"},
+                                                  {"bound.", "sampled_age"}};
+    for (int i = 0; i < BOUNDED; i++) {
+        const nets_exec *exec = i < NETS_PASSES ? s->train_last : s->train;
+        const nets_lowered *lowered = exec ? nets_exec_lowered_pass(exec, (i + 1) % NETS_PASSES) : NULL;
+        list_out[i] = (bounded){WORDS[i][0], WORDS[i][1], lowered ? lowered->graph : NULL};
+    }
 }
 
 static nets_safetensors_tensor describe_bound(const bounded *b, mm_tensor tensor, char name[NAME_CAPACITY]) {
-    const mm_graph *graph = nets_exec_lowered(b->exec)->graph;
-    snprintf(name, NAME_CAPACITY, "%s%s", b->prefix, mm_graph_tensor(graph, tensor)->name);
+    snprintf(name, NAME_CAPACITY, "%s%s", b->prefix, mm_graph_tensor(b->graph, tensor)->name);
     return (nets_safetensors_tensor){.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {1}};
 }
 
 /* A bound of 0 is that of a tensor without. */
 static mm_status add_bounds_of(const session *s, const bounded *b, nets_safetensors_builder *builder) {
-    const mm_graph *graph = nets_exec_lowered(b->exec)->graph;
-    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(b->graph); t++) {
         char name[NAME_CAPACITY];
         float bound;
-        MM_TRY(mm_bound_get(s->manager, graph, t, &bound));
+        MM_TRY(mm_bound_get(s->manager, b->graph, t, &bound));
         if (bound == 0) continue;
         const nets_safetensors_tensor tensor = describe_bound(b, t, name);
         MM_TRY(nets_safetensors_add(builder, &tensor));
@@ -89,8 +97,8 @@ static mm_status add_bounds(const session *s, nets_safetensors_builder *builder)
     list_bounded(s, list);
     for (int i = 0; i < BOUNDED; i++) {
         int64_t age;
-        if (!list[i].exec) continue;
-        MM_TRY(mm_sampled_age(s->manager, nets_exec_lowered(list[i].exec)->graph, &age));
+        if (!list[i].graph) continue;
+        MM_TRY(mm_sampled_age(s->manager, list[i].graph, &age));
         if (age < 0) continue;
         MM_TRY(add_count(builder, list[i].age, age));
         MM_TRY(add_bounds_of(s, &list[i], builder));
@@ -102,20 +110,18 @@ static mm_status add_bounds(const session *s, nets_safetensors_builder *builder)
 static bool find_bound(const session *s, const char *name, float *bound_out) {
     bounded list[BOUNDED];
     list_bounded(s, list);
-    for (int i = BOUNDED - 1; i >= 0; i--) { /* the longer prefix first */
+    for (int i = 0; i < BOUNDED; i++) {
         const size_t length = strlen(list[i].prefix);
         mm_tensor tensor;
-        if (!list[i].exec || strncmp(name, list[i].prefix, length) != 0) continue;
-        const mm_graph *graph = nets_exec_lowered(list[i].exec)->graph;
-        return mm_graph_find_tensor(graph, name + length, &tensor) == MM_OK &&
-               mm_bound_get(s->manager, graph, tensor, bound_out) == MM_OK;
+        if (!list[i].graph || strncmp(name, list[i].prefix, length) != 0) continue;
+        return mm_graph_find_tensor(list[i].graph, name + length, &tensor) == MM_OK &&
+               mm_bound_get(s->manager, list[i].graph, tensor, bound_out) == MM_OK;
     }
     return false;
 }
 
 static mm_status take_bounds_of(const session *s, const bounded *b, const nets_safetensors_file *file) {
-    const mm_graph *graph = nets_exec_lowered(b->exec)->graph;
-    for (mm_tensor t = 0; t < mm_graph_tensors(graph); t++) {
+    for (mm_tensor t = 0; t < mm_graph_tensors(b->graph); t++) {
         char name[NAME_CAPACITY];
         const void *data;
         float bound = 0;
@@ -124,7 +130,7 @@ static mm_status take_bounds_of(const session *s, const bounded *b, const nets_s
             MM_TRY(nets_safetensors_get(file, &want, &data));
             MM_TRY(nets_safetensors_read(file, data, 0, &bound, sizeof bound));
         }
-        mm_status status = mm_bound_set(s->manager, graph, t, bound);
+        mm_status status = mm_bound_set(s->manager, b->graph, t, bound);
         if (status != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s", name);
     }
     return MM_OK;
@@ -266,10 +272,10 @@ static mm_status take_bounds(const session *s, const nets_safetensors_file *file
     list_bounded(s, list);
     for (int i = 0; i < BOUNDED && !s->config.reset_optimizer; i++) {
         int64_t age;
-        if (!list[i].exec || !nets_safetensors_metadata(file, list[i].age)) continue;
+        if (!list[i].graph || !nets_safetensors_metadata(file, list[i].age)) continue;
         MM_TRY(read_count(file, path, list[i].age, SESSION_ITERATIONS_MAX, &age));
         MM_TRY(take_bounds_of(s, &list[i], file));
-        MM_TRY(mm_sampled_age_set(s->manager, nets_exec_lowered(list[i].exec)->graph, age));
+        MM_TRY(mm_sampled_age_set(s->manager, list[i].graph, age));
     }
     return MM_OK;
 }

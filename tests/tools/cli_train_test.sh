@@ -390,6 +390,20 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
     done
 }
 
+# Each pass has bounds of its own: 6 = 2 + 2 + 2, and 3 = 2 + 1 at an epoch's end.
+bounds_of_sub_batches_go_on_bit_for_bit_() {
+    local comet=(train --net resnet8@8x8 --batch 6 --sub-batch 2 --data synthetic:samples=15 --quiet
+        --policy comet:every=3,when=always)
+    expect 0 "${comet[@]}" --epochs 3 --save whole
+    expect 0 "${comet[@]}" --epochs 1 --save part
+    expect 0 train --quiet --load part --epochs 3 --save resumed
+    equal_tensors whole resumed
+    expect 0 "${comet[@]}" --iterations 8 --save whole
+    expect 0 "${comet[@]}" --iterations 5 --save part
+    expect 0 train --quiet --load part --iterations 8 --save resumed
+    equal_tensors whole resumed
+}
+
 bounds_that_cannot_be_are_refused_() {
     refused 2 "must be a number above 0" "${net[@]}" --policy comet:sigma=0
     refused 2 "must be one of sum|eq9" "${net[@]}" --policy comet:bound=max
