@@ -97,8 +97,7 @@ static mm_status write_line(FILE *file, const mm_graph *graph, const mm_sampled 
     return text ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory for a line of the codecs' log");
 }
 
-mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec, int64_t iteration) {
-    const mm_graph *graph = nets_exec_lowered(exec)->graph;
+static mm_status write_graph(FILE *file, mm_manager *manager, const mm_graph *graph, int64_t iteration) {
     int64_t age;
     mm_sampled sampled;
     sizes all = {0};
@@ -108,4 +107,10 @@ mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec
     if (status == MM_OK) status = write_line(file, graph, &sampled, &all, iteration);
     free(all.code);
     return status;
+}
+
+mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec, int64_t iteration) {
+    for (int i = 0; nets_exec_lowered_pass(exec, i); i++)
+        MM_TRY(write_graph(file, manager, nets_exec_lowered_pass(exec, i)->graph, iteration));
+    return MM_OK;
 }

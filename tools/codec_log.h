@@ -6,7 +6,7 @@
 
 #include "nets/exec.h"
 
-/* Writes the line if the graph's last iteration, the run's `iteration`-th, sampled; else nothing. Between iterations.
+/* Writes a line for each pass of the run's `iteration`-th iteration, the last of this executor, if it sampled. Between iterations.
  * MM_ERR_NOMEM, or the failure of an iteration. */
 MM_CHECKED mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec, int64_t iteration);
 

@@ -176,8 +176,7 @@ static void residual_networks_do_too(void **state) {
 static void lossy_policies_give_the_same_bits_recorded_and_not(void **state) {
     (void)state;
     static const char *const policies[] = {"freelunch:rate=8,when=always", "hybrid:rate=8,when=always",
-                                           "rules:*=compress(group:bits=2),when=always",
-                                           "comet:every=2,when=always"};
+                                           "rules:*=compress(group:bits=2),when=always", "comet:every=2,when=always"};
     suite_net s;
     suite_net_init_dropped(&s, "cuda", BATCH);
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {

@@ -388,6 +388,9 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
         mapfile -t rest <resumed.log
         [[ ${#rest[@]} == 1 && ${rest[0]} == "${lines[2]}" ]] || fail "another log: ${rest[*]}"
     done
+    expect 0 "${comet[@]}" --iterations 4 --sub-batch 3 --codec-log passes.log # each pass is a graph of its own
+    mapfile -t lines <passes.log
+    ((${#lines[@]} == 6)) || fail "${#lines[@]} lines in the log, not those of two iterations of three passes"
 }
 
 # Each pass has bounds of its own: 6 = 2 + 2 + 2, and 3 = 2 + 1 at an epoch's end.
