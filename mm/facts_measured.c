@@ -57,6 +57,7 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
         mm_code_facts *code = coded ? code_of(m, node, facts) : NULL;
         mm_code_size size = {0};
         if (coded) mm_execution_code(m->execution, i, &size);
+        if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* it never ran: all iterations sampled */
         switch (cost) {
         case MM_COST_STEP:
         case MM_COST_MEMORY: /* a rate that is not measured */

@@ -495,6 +495,28 @@ static void what_a_manager_measured_is_saved_and_serves_another(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* What is taken for a body stays, where no code was made. */
+static void nothing_is_learned_of_bodies_without_an_iteration(void **state) {
+    (void)state;
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    mm_manager *m = rig_manager(&(mm_options){
+        .device_bytes = BUDGET, .measure_times = true, .policy = "rules:*=compress(zvc:reserve=100),when=always"});
+    mm_measured measured;
+    mm_copy_line copies[2] = {{0}};
+    int bodies = 0;
+    assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
+    assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
+    mm_measured_operations(&measured, 1, (mm_facts *)measured.facts, copies);
+    for (int t = 0; t < measured.facts->n_tensors; t++) {
+        const mm_code_facts *code = mm_facts_code(measured.facts, 0, t);
+        assert_true(code->body_bound_bytes == 0 || code->body_typical_bytes > 0);
+        bodies += code->body_bound_bytes > 0;
+    }
+    assert_true(bodies > 0);
+    mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
 /* With an eighth more in reserve, unless the codec's spec says how much. */
 static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
     (void)state;
@@ -563,6 +585,7 @@ int main(void) {
         cmocka_unit_test(plans_are_made_by_the_facts_that_the_manager_was_given),
         cmocka_unit_test(a_graph_without_measured_times_is_told_once_where_memory_is_short),
         cmocka_unit_test(what_a_manager_measured_is_saved_and_serves_another),
+        cmocka_unit_test(nothing_is_learned_of_bodies_without_an_iteration),
         cmocka_unit_test(what_bodies_of_codes_took_is_saved_and_planned_by),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
