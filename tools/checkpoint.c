@@ -346,8 +346,8 @@ mm_status session_state_tell(const nets_safetensors_file *file, const char *path
         char *now = args_text(a);
         if (!now) return mm_fail(MM_ERR_NOMEM, "no memory to compare %s", a->name);
         if (strcmp(now, then) != 0)
-            fprintf(stderr, "mm train: %s %s: %s was trained with%s%s\n", a->name, now, path, *then ? " " : "out",
-                    then);
+            fprintf(stderr, "mm train: %s%s%s: %s was trained with%s%s\n", a->name, *now ? " " : "", now, path,
+                    *then ? " " : "out", then);
         free(now);
     }
     return MM_OK;

@@ -188,6 +188,14 @@ static const char help_text[] =
     "  mm train --net resnet20 --iterations 300 --switch 100:freelunch --switch 200:liveness --save state\n"
     "  mm train --net resnet20 --iterations 400 --load state --save state";
 
+static void tell_of_plan(const train *t) {
+    char sub_batch[48] = "";
+    if (t->sub_batch > 0 && t->sub_batch < t->batch)
+        snprintf(sub_batch, sizeof sub_batch, " --sub-batch %lld", (long long)t->sub_batch);
+    fprintf(stderr, "'mm plan --net %s --batch %lld%s' tells what each policy needs\n", t->net, (long long)t->batch,
+            sub_batch);
+}
+
 int cmd_train(int argc, char **argv) {
     train t = {.net = "resnet32",
                .data = "synthetic",
@@ -275,9 +283,7 @@ int cmd_train(int argc, char **argv) {
     if (status != MM_OK) {
         texts_fini(&t.texts);
         int code = command_failed("train", status);
-        if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0)
-            fprintf(stderr, "'mm plan --net %s --batch %lld' tells what each policy needs\n", t.net,
-                    (long long)t.batch);
+        if (status == MM_ERR_INFEASIBLE && t.budget_bytes > 0) tell_of_plan(&t);
         session_state_close(t.state);
         return code;
     }

@@ -97,20 +97,30 @@ static mm_status write_line(FILE *file, const mm_graph *graph, const mm_sampled 
     return text ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory for a line of the codecs' log");
 }
 
-static mm_status write_graph(FILE *file, mm_manager *manager, const mm_graph *graph, int64_t iteration) {
+/* How often an iteration runs the pass. */
+static int64_t runs_of(const nets_lowered *pass) {
+    const bool is_middle = pass->pass.adds && pass->pass.goes_on;
+    return is_middle ? (pass->pass.whole + pass->batch - 1) / pass->batch - 2 : 1;
+}
+
+static mm_status write_pass(FILE *file, mm_manager *manager, const nets_lowered *pass, int64_t iteration) {
+    const mm_graph *graph = pass->graph;
     int64_t age;
     mm_sampled sampled;
     sizes all = {0};
     MM_TRY(mm_sampled_age(manager, graph, &age));
-    if (age != 1 || mm_sampled_get(manager, graph, &sampled) != MM_OK) return MM_OK;
+    if (age < 1 || age > runs_of(pass) || mm_sampled_get(manager, graph, &sampled) != MM_OK) return MM_OK;
     mm_status status = read_sizes(manager, graph, &all);
     if (status == MM_OK) status = write_line(file, graph, &sampled, &all, iteration);
     free(all.code);
     return status;
 }
 
+/* In the order in which an iteration runs them. */
 mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec, int64_t iteration) {
-    for (int i = 0; nets_exec_lowered_pass(exec, i); i++)
-        MM_TRY(write_graph(file, manager, nets_exec_lowered_pass(exec, i)->graph, iteration));
+    for (int i = 1; i <= NETS_PASSES; i++) {
+        const nets_lowered *pass = nets_exec_lowered_pass(exec, i % NETS_PASSES);
+        if (pass) MM_TRY(write_pass(file, manager, pass, iteration));
+    }
     return MM_OK;
 }

@@ -1,4 +1,5 @@
-/* The log of a policy that samples: a JSON object on a line for each iteration that does. */
+/* The log of a policy that samples: a JSON object on a line for each iteration that does; with sub-batches for each of their
+ * graphs, which sample on their own. */
 #ifndef TOOLS_CODEC_LOG_H
 #define TOOLS_CODEC_LOG_H
 
@@ -6,7 +7,7 @@
 
 #include "nets/exec.h"
 
-/* Writes a line for each pass of the run's `iteration`-th iteration, the last of this executor, if it sampled. Between iterations.
+/* Writes the lines of graphs that sampled in the last iteration, the run's `iteration`-th. Between iterations.
  * MM_ERR_NOMEM, or the failure of an iteration. */
 MM_CHECKED mm_status codec_log_write(FILE *file, mm_manager *manager, const nets_exec *exec, int64_t iteration);
 

@@ -60,6 +60,8 @@ void requirement_fini(requirement *r);
 /* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no
  * policy. */
 bool requirement_is_lossy(const char *policy);
+/* Whether it samples: it observes, and a codec that it names takes its bounds from that. False of what is no policy. */
+bool requirement_samples(const char *policy);
 /* What stands behind a policy's name in every table: " (lossy)", or "". */
 const char *requirement_mark(const char *policy);
 

@@ -117,12 +117,8 @@ static mm_status check_files(const train *t) {
 /* Once all policies are read. */
 static mm_status check_codec_log(const train *t) {
     bool samples = !t->codec_log_path;
-    for (int i = -1; i < t->n_switches && !samples; i++) {
-        mm_policy policy;
-        MM_TRY(mm_policy_parse(i < 0 ? t->policy : t->switches[i].policy, &policy));
-        samples = policy.ops->observer != NULL;
-        mm_policy_fini(&policy);
-    }
+    for (int i = -1; i < t->n_switches && !samples; i++)
+        samples = requirement_samples(i < 0 ? t->policy : t->switches[i].policy);
     if (samples) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--codec-log %s: --policy %s does not sample, as comet does", t->codec_log_path,
                    MM_BRIEF(t->policy));
@@ -136,15 +132,18 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 /* Batch norms see less of the batch, which other training loops of this kind leave their users to find out. */
 static void tell_of_batch_norms(const train *t) {
     int layer = 0;
     while (layer < nets_net_layers(t->network) && nets_net_layer(t->network, layer)->op != NETS_BATCH_NORM) layer++;
     if (layer < nets_net_layers(t->network))
         fprintf(stderr,
-                "mm train: --sub-batch %lld: the batch norms of %s normalise %lld images at a time, not the batch of "
+                "mm train: --sub-batch %lld: the batch norms of %s normalise %lld image%s at a time, not the batch of "
                 "%lld\n",
-                (long long)t->sub_batch, nets_net_name(t->network), (long long)t->sub_batch, (long long)t->batch);
+                (long long)t->sub_batch, nets_net_name(t->network), (long long)t->sub_batch, plural(t->sub_batch),
+                (long long)t->batch);
 }
 
 static mm_status choose_sub_batch(train *t) {
@@ -152,7 +151,8 @@ static mm_status choose_sub_batch(train *t) {
     if (t->budget_bytes == 0) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
     MM_TRY(sub_batch_choose(t->network, t->batch, &t->target, t->policy, t->budget_bytes, pinned, &t->sub_batch));
     if (t->sub_batch < t->batch)
-        fprintf(stderr, "mm train: --sub-batch auto: %lld images at a time\n", (long long)t->sub_batch);
+        fprintf(stderr, "mm train: --sub-batch auto: %lld image%s at a time\n", (long long)t->sub_batch,
+                plural(t->sub_batch));
     return MM_OK;
 }
 

@@ -62,6 +62,7 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     least=$(values plan.json minimum_bytes) whole=$(minimum $vgg 8 liveness)
     ((least < whole)) || fail "$least bytes in sub-batches, $whole as a whole"
     refused 1 "infeasible: needs at least $least bytes" "${net[@]}" "${sub[@]}" --budget $((least - 1))
+    says err "'mm plan --net $vgg --batch 8 --sub-batch 3' tells"
     trained state "${sub[@]}" --budget "$least"
     kept_its_budget state.json
     [[ $(values state.json sub_batch) == 3 ]] || fail "the row has another sub-batch"
@@ -75,6 +76,8 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     equal state on
     expect 0 "${net[@]}" --iterations 4 --load half --sub-batch 4
     says err "--sub-batch 4: half was trained with 3"
+    expect 0 "${net[@]}" --iterations 4 --load half --sub-batch 8
+    says err "mm train: --sub-batch: half was trained with 3"
 }
 
 # The state has the number that was chosen, and goes on with it in any budget.
@@ -401,10 +404,13 @@ bounds_of_sub_batches_go_on_bit_for_bit_() {
     expect 0 "${comet[@]}" --epochs 1 --save part
     expect 0 train --quiet --load part --epochs 3 --save resumed
     equal_tensors whole resumed
-    expect 0 "${comet[@]}" --iterations 8 --save whole
+    expect 0 "${comet[@]}" --iterations 8 --save whole --codec-log log
     expect 0 "${comet[@]}" --iterations 5 --save part
     expect 0 train --quiet --load part --iterations 8 --save resumed
     equal_tensors whole resumed
+    for graph in first next last; do
+        [[ $(grep -c "of 6, $graph\"" log) == 3 ]] || fail "$graph: not logged in iterations 1, 4 and 7"
+    done
 }
 
 bounds_that_cannot_be_are_refused_() {
@@ -412,6 +418,7 @@ bounds_that_cannot_be_are_refused_() {
     refused 2 "must be one of sum|eq9" "${net[@]}" --policy comet:bound=max
     refused 2 "has no error bound" "${net[@]}" --policy freelunch:codec=eb
     refused 2 "does not sample" "${net[@]}" --policy liveness --codec-log log
+    refused 2 "does not sample" "${net[@]}" --policy comet:codec=zvc --codec-log log
     refused 2 "name the same file" "${net[@]}" --policy comet --codec-log log --log log
     [[ ! -e log ]] || fail "a refused run wrote its log"
 }
