@@ -12,6 +12,7 @@ gradients=$(realpath "$7")
 figures=$(realpath "$8")
 cdma=$(realpath "$9")
 gist=$(realpath "${10}")
+comet=$(realpath "${11}")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -416,6 +417,21 @@ freelunchs_figures_come_in_the_published_order_() {
     says out "not in order: resnet152@227x227, batch 44: freelunch slower than recompute"
     ! python3 -S "$figures" "$mm" nothing >out 2>err || fail "without a machine it is in order too"
     [[ $(<err) == "nothing: "* && $(<err) != *Traceback* ]] || fail "$(<err)"
+}
+
+figures_without_a_program_or_a_machine_end_in_one_line_() {
+    local script lines
+    printf '{}' >empty
+    for script in "$figures" "$cdma" "$comet"; do
+        ! python3 -S "$script" ./nowhere >out 2>err || fail "$script: in order without mm"
+        mapfile -t lines <err
+        [[ ${#lines[@]} == 1 && ${lines[0]} == *"'./nowhere'"* ]] || fail "$script: $(<err)"
+    done
+    for script in "$figures" "$comet"; do
+        ! python3 -S "$script" "$mm" empty >out 2>err || fail "$script: in order on a machine without rates"
+        mapfile -t lines <err
+        ((${#lines[@]} == 1)) || fail "$script: $(<err)"
+    done
 }
 
 # trained SEED LIVENESS FREELUNCH: rows with these accuracies.

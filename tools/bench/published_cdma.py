@@ -320,4 +320,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except OSError as e:  # such as a program that is not there
+        sys.exit("tools/bench/published_cdma.py: %s" % e)
+    except KeyboardInterrupt:
+        sys.exit(130)

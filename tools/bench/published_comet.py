@@ -241,6 +241,8 @@ def main():
             machine = with_eb(json.load(f))
     except (OSError, ValueError) as e:
         sys.exit("%s: %s" % (options.machine, e))
+    except (KeyError, TypeError):
+        sys.exit("%s: names no rates of codecs, as tools/facts/titanx.json does" % options.machine)
     bench = Bench(options, machine)
     if options.long:
         os.makedirs(options.long, exist_ok=True)
@@ -256,4 +258,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except OSError as e:  # such as a program that is not there
+        sys.exit("tools/bench/published_comet.py: %s" % e)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -266,8 +266,13 @@ def main():
         sizes(bench)
     if not bench.failed:
         print("in order: as published" + ("" if a.figure3 else ", but for what is told as different"))
-    sys.exit(bench.failed)
+    return 1 if bench.failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except OSError as e:  # such as a program that is not there
+        sys.exit("tools/bench/published_freelunch.py: %s" % e)
+    except KeyboardInterrupt:
+        sys.exit(130)
