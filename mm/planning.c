@@ -17,9 +17,8 @@ static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, con
         if (planned->codecs[c]->flags.reads_bound && !policy->ops->observer)
             return mm_fail(
                 MM_ERR_INVALID,
-                "policy %s: codec '%s' has no error bound: give it one (%s:abs=0.001), or let the policy comet "
-                "choose them",
-                MM_BRIEF(policy->spec), specs_out[c], specs_out[c]);
+                "codec '%s' has no error bound: give it one (%s:abs=0.001), or let the policy comet choose them",
+                specs_out[c], specs_out[c]);
     }
     return MM_OK;
 }

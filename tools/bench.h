@@ -38,6 +38,8 @@ typedef struct bench {
 
 /* Reads all lists, and checks every name in them, so that a misspelt name does not end a long table. */
 MM_CHECKED mm_status bench_read_lists(bench *b);
+/* Checks that the target's device has the codecs of all policies. Once its name is known to be right. */
+MM_CHECKED mm_status bench_check_codecs(const bench *b);
 void bench_free_lists(bench *b);
 
 /* The batches of a network. */

@@ -187,6 +187,17 @@ static mm_status check_policies(bench *b) {
     return MM_OK;
 }
 
+mm_status bench_check_codecs(const bench *b) {
+    for (int i = 0; i < b->policies.n; i++) {
+        mm_policy policy;
+        MM_TRY(mm_policy_parse(b->policies.text[i], &policy));
+        mm_status status = mm_planned_try_codecs(&policy, b->target.device);
+        mm_policy_fini(&policy);
+        if (status != MM_OK) return mm_fail_in(status, "policy %s", b->policies.text[i]);
+    }
+    return MM_OK;
+}
+
 static mm_status check_number(const char *option, int n) {
     if (n <= BENCH_VALUES_MAX) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "%s: %d values, at most %d", option, n, BENCH_VALUES_MAX);

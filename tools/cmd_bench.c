@@ -281,6 +281,7 @@ static mm_status check_files(const bench *b) {
 static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
     MM_TRY(target_init(&b->target));
+    MM_TRY(bench_check_codecs(b));
     if (!b->simulate_list) MM_TRY(target_probe(&b->target));
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));

@@ -340,7 +340,7 @@ int64_t mm_plan_spill_bytes(const mm_plan *plan) {
 }
 
 const char *mm_plan_pinned_hint(const mm_plan *plan) {
-    return mm_plan_spill_bytes(plan) > 0 ? "; with reserve=100 in the spec of its codec, codes need none of that" : "";
+    return mm_plan_spill_bytes(plan) > 0 ? "; with reserve=100 in the spec of its codec, no spill is needed" : "";
 }
 
 mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {

@@ -99,6 +99,8 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "no net resnet33" plan --net resnet33
     refused 2 "no net nope" bench --net tiny,nope
     refused 2 "unknown policy 'nope': there are naive, liveness, freelunch" train --policy nope
+    refused 2 "policy freelunch:codec=nope: codec 'nope' for device 'host'" bench --policies liveness,freelunch:codec=nope
+    refused 2 "policy freelunch:codec=eb: codec 'eb' has no error bound" bench --policies liveness,freelunch:codec=eb
     refused 2 "unknown policy 'nope'" bench --policies liveness,nope
     refused 2 "unknown policy 'nope'" plan --policy nope
     refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"

@@ -122,7 +122,7 @@ a_spill_that_pinned_memory_has_no_room_for_is_refused_or_lies_on_the_device_() {
     expect 0 "${zvc[@]}" --pinned "$spill"
     expect 1 "${zvc[@]}" --pinned $((spill - 1))
     says err "needs $spill bytes ("
-    says err "with reserve=100 in the spec of its codec, codes need none of that"
+    says err "with reserve=100 in the spec of its codec, no spill is needed"
     expect 1 "${zvc[@]}" --pinned 0 --budget $((needed + 4096))
     says err "needs $spill bytes ("
     expect 0 "${zvc[@]}" --pinned 0 --budget $((needed + spill)) --json row.json
