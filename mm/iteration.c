@@ -93,7 +93,7 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
 void mm_iteration_note_end(mm_manager *m, mm_ready *r) {
     r->has_run = true;
     mm_sampling_note_end(r, m->now.ready == r && m->now.samples);
-    m->number++;
+    m->number = m->number == INT64_MAX ? 0 : m->number + 1;
     pthread_mutex_lock(&m->lock);
     m->iterations++;
     pthread_mutex_unlock(&m->lock);

@@ -452,11 +452,11 @@ enum {
  * the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
 MM_API MM_CHECKED mm_status mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
 
-/* Sets the number of the next iteration. Each iteration that ends, of whatever graph, makes it one more; it begins with
- * 0. Steps can read it (MM_VALUES_ITERATION), and codecs that round at random are keyed by it. So a loop that loads a
- * state sets the number that the state had, and a loop that also evaluates, or runs an iteration again, sets it before
- * each iteration: then a resumed run rounds as one that never stopped. Does not wait. Between iterations only.
- * MM_ERR_INVALID: a negative number. */
+/* Sets the number of the next iteration. Each iteration that ends, of whatever graph, makes it one more; it begins
+ * with 0, as it does again behind INT64_MAX. Steps can read it (MM_VALUES_ITERATION), and codecs that round at random
+ * are keyed by it. So a loop that loads a state sets the number that the state had, and a loop that also evaluates, or
+ * runs an iteration again, sets it before each iteration: then a resumed run rounds as one that never stopped. Does
+ * not wait. Between iterations only. MM_ERR_INVALID: a negative number. */
 MM_API MM_CHECKED mm_status mm_iteration_number_set(mm_manager *manager, int64_t number);
 
 /* Adds a persistent tensor that no graph declares, zeroed: device memory for the caller's own use. Every prepared

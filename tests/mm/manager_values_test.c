@@ -153,6 +153,17 @@ static void numbers_go_on_from_the_one_that_is_set(void **state) {
     }
 }
 
+static void numbers_begin_again_behind_the_largest(void **state) {
+    (void)state;
+    static const int64_t numbers[] = {INT64_MAX - 1, INT64_MAX, 0, 1};
+    fixture f;
+    start(&f, (mm_options){0});
+    assert_int_equal(mm_iteration_number_set(f.m, numbers[0]), MM_OK);
+    for (int i = 0; i < 4; i++) assert_int_equal(iterate(&f, DRAINED, false), MM_OK);
+    for (int i = 0; i < 4; i++) assert_true(entry_at(&f, i).iteration == numbers[i]);
+    finish(&f);
+}
+
 static void a_part_of_the_values_is_set_and_the_rest_stays(void **state) {
     (void)state;
     fixture f;
@@ -358,6 +369,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_iteration_sees_its_own_values),
         cmocka_unit_test(numbers_go_on_from_the_one_that_is_set),
+        cmocka_unit_test(numbers_begin_again_behind_the_largest),
         cmocka_unit_test(a_part_of_the_values_is_set_and_the_rest_stays),
         cmocka_unit_test(what_is_not_the_callers_is_refused),
         cmocka_unit_test(an_abort_does_not_hide_the_failure_of_an_iteration_ahead),
