@@ -17,6 +17,14 @@ static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
 /* ---------------------------------------------------------------- making */
 
+/* A batch that is smaller than a sub-batch is trained on as a whole. */
+static int64_t sub_batch_of(const session *s, int64_t batch) {
+    return s->config.sub_batch > 0 && s->config.sub_batch < batch ? s->config.sub_batch : batch;
+}
+
+/* Images are evaluated independently of each other, so in no more than are trained on at a time. */
+static int64_t eval_batch(const session *s) { return sub_batch_of(s, s->config.batch); }
+
 static mm_status open_data(session *s) {
     const session_config *c = &s->config;
     const nets_layer *data = nets_net_layer(c->net, 0);
@@ -40,6 +48,7 @@ static mm_status open_data(session *s) {
     if (!c->evaluate) return MM_OK;
     options.split = NETS_SPLIT_TEST;
     options.drop_last = false;
+    options.batch = eval_batch(s);
     MM_TRY(nets_reader_create(c->test_data ? c->test_data : c->data, &options, &s->test_data));
     nets_reader_size_get(s->test_data, &s->test_size);
     return MM_OK;
@@ -59,6 +68,7 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
     if (s->config.whole_epochs && s->train_size.last != batch)
         wanted[n++] = (graph_wanted){s->train_size.last, NETS_TRAIN, &s->train_last};
     if (!s->test_data) return n;
+    batch = eval_batch(s);
     if (s->test_size.batches > (s->test_size.last != batch)) wanted[n++] = (graph_wanted){batch, NETS_EVAL, &s->eval};
     if (s->test_size.last != batch) wanted[n++] = (graph_wanted){s->test_size.last, NETS_EVAL, &s->eval_last};
     return n;
@@ -68,11 +78,6 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
 static void say(void *ctx, mm_log_level level, const char *message) {
     (void)ctx, (void)level;
     fprintf(stderr, "%smm: %s\n", isatty(fileno(stderr)) ? "\r\033[K" : "", message);
-}
-
-/* A batch that is smaller than a sub-batch is trained on as a whole. */
-static int64_t sub_batch_of(const session *s, int64_t batch) {
-    return s->config.sub_batch > 0 && s->config.sub_batch < batch ? s->config.sub_batch : batch;
 }
 
 static mm_status create_exec(session *s, const graph_wanted *wanted) {
@@ -430,7 +435,7 @@ static mm_status evaluate_batch(session *s, score *all) {
     nets_batch batch;
     nets_result result;
     MM_TRY(nets_reader_next(s->test_data, &batch));
-    nets_exec *exec = batch.n == s->config.batch ? s->eval : s->eval_last;
+    nets_exec *exec = batch.n == eval_batch(s) ? s->eval : s->eval_last;
     MM_TRY(nets_exec_iteration(exec, batch.images, batch.labels, batch.n, 0, &result));
     all->images += batch.n;
     all->labels += labels_of(s, batch.n);

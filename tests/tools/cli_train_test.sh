@@ -80,6 +80,18 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     says err "mm train: --sub-batch: half was trained with 3"
 }
 
+# It needs no more than training does.
+an_evaluation_is_in_sub_batches_too_() {
+    local vgg=vgg11@32x32,classes=10,thin=16 least
+    local net=(train --net $vgg --batch 40 --data synthetic:samples=90 --iterations 3 --eval --quiet)
+    expect 0 plan --net $vgg --batch 40 --sub-batch 1 --policy liveness --json plan.json
+    least=$(values plan.json minimum_bytes)
+    expect 0 "${net[@]}" --sub-batch 1 --policy liveness --budget "$least" --json parts.json
+    kept_its_budget parts.json
+    expect 0 "${net[@]}" --policy liveness --json whole.json
+    [[ $(values parts.json test_accuracy) == "$(values whole.json test_accuracy)" ]] || fail "another accuracy"
+}
+
 # The state has the number that was chosen, and goes on with it in any budget.
 a_sub_batch_is_chosen_for_a_budget_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole one n
