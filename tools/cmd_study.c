@@ -7,6 +7,7 @@
 #include "nets/io/net_file.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/progress.h"
 #include "tools/session.h"
@@ -266,7 +267,18 @@ static mm_status study_drawn(study *s) {
 
 /* ---------------------------------------------------------------- the command */
 
+static mm_status check_files(const study *s) {
+    data_files data;
+    files_data(s->data, &data);
+    const named_file files[] = {{"--json", s->json, FILE_WRITTEN},
+                                {"--net", files_net(s->net_name), FILE_READ},
+                                {"--data", data.images, FILE_READ},
+                                {"--data", data.labels, FILE_READ}};
+    return files_check(files, sizeof files / sizeof *files);
+}
+
 static mm_status run(study *s) {
+    MM_TRY(check_files(s));
     if (s->zeros < 0) MM_TRY(args_rising("--iterations", s->iteration_list, s->iterations, &s->n_iterations));
     MM_TRY(nets_open(s->net_name, &s->net));
     s->sizes = calloc((size_t)nets_net_layers(s->net), sizeof *s->sizes);
