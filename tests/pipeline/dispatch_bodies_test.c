@@ -17,8 +17,7 @@ static const char *const POLICIES[] = {
     "rules:rules=*=compress(zvc),when=always",
     "rules:rules=*=compress(zvc:reserve=1),when=always",
     "rules:rules=*=compress-swap(zvc),when=always",
-    "rules:rules=conv=compress(zvc:reserve=50);*=compress-swap(zvc)"
-    ",when=always,depth=4",
+    "rules:rules=conv=compress(zvc:reserve=50);*=compress-swap(zvc),when=always,depth=4",
     "rules:rules=relu=swap;*=compress(zvc:reserve=100),when=always",
 };
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };

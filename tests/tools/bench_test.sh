@@ -462,6 +462,7 @@ gists_figures_come_out_as_published_() {
     says out "Figure 14: SSDC's ratio by layer"
     [[ $(tail -1 out) == "in order: Binarize ahead of SSDC"* ]] || fail "$(tail -1 out)"
     # Sparse rows that take as much as the map: encoding both kinds of maps takes more than Binarize alone.
+    # shellcheck disable=SC2016 # expands in the stand-in
     printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
     chmod +x dense
     ! "$gist" --fast "$PWD/dense" "$machine" >out 2>err || fail "dense maps are in order too"

@@ -57,7 +57,7 @@ evaluation_and_smaller_batches_stay_within_the_budget_() {
 # 8 = 3 + 3 + 2: what two sub-batches do not add up to, and what a resumed run would not.
 sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     local least whole policy vgg=vgg11@32x32,classes=10,thin=16
-    local net=(train --net $vgg --batch 8 --quiet) sub=(--sub-batch 3)
+    local net=(train --net "$vgg" --batch 8 --quiet) sub=(--sub-batch 3)
     expect 0 plan --net $vgg --batch 8 "${sub[@]}" --policy liveness --json plan.json
     least=$(values plan.json minimum_bytes) whole=$(minimum $vgg 8 liveness)
     ((least < whole)) || fail "$least bytes in sub-batches, $whole as a whole"
@@ -83,7 +83,7 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
 # It needs no more than training does.
 an_evaluation_is_in_sub_batches_too_() {
     local vgg=vgg11@32x32,classes=10,thin=16 least
-    local net=(train --net $vgg --batch 40 --data synthetic:samples=90 --iterations 3 --eval --quiet)
+    local net=(train --net "$vgg" --batch 40 --data synthetic:samples=90 --iterations 3 --eval --quiet)
     expect 0 plan --net $vgg --batch 40 --sub-batch 1 --policy liveness --json plan.json
     least=$(values plan.json minimum_bytes)
     expect 0 "${net[@]}" --sub-batch 1 --policy liveness --budget "$least" --json parts.json
@@ -95,7 +95,7 @@ an_evaluation_is_in_sub_batches_too_() {
 # The state has the number that was chosen, and goes on with it in any budget.
 a_sub_batch_is_chosen_for_a_budget_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole one n
-    local net=(train --net $vgg --batch 40 --quiet)
+    local net=(train --net "$vgg" --batch 40 --quiet)
     expect 0 plan --net $vgg --batch 40 --sub-batch 1 --policy liveness --json one
     whole=$(minimum $vgg 40 liveness) one=$(values one minimum_bytes)
     trained all --budget "$whole" --sub-batch auto
@@ -390,7 +390,7 @@ a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
 }
 
 comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
-    local comet=("${net[@]}" --policy comet:every=3,when=always) at lines rest
+    local comet=("${net[@]}" --policy "comet:every=3,when=always") at lines rest
     expect 0 "${comet[@]}" --iterations 8 --save whole --codec-log whole.log
     mapfile -t lines <whole.log
     ((${#lines[@]} == 3)) || fail "${#lines[@]} lines in the log, not those of iterations 1, 4 and 7"
@@ -411,7 +411,7 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
 # Each pass has bounds of its own: 6 = 2 + 2 + 2, and 3 = 2 + 1 at an epoch's end.
 bounds_of_sub_batches_go_on_bit_for_bit_() {
     local comet=(train --net resnet8@8x8 --batch 6 --sub-batch 2 --data synthetic:samples=15 --quiet
-        --policy comet:every=3,when=always)
+        --policy "comet:every=3,when=always")
     expect 0 "${comet[@]}" --epochs 3 --save whole
     expect 0 "${comet[@]}" --epochs 1 --save part
     expect 0 train --quiet --load part --epochs 3 --save resumed
