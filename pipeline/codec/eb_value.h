@@ -70,8 +70,7 @@ MM_HD bool mm_eb_is_finite(uint32_t bits) { return (bits & 0x7fffffff) < MM_EB_I
  * stored raw. */
 MM_HD uint32_t mm_eb_quantise(mm_eb_quantiser z, uint32_t bits) {
     const float steps = MM_EB_MUL(mm_eb_float(bits & 0x7fffffff), z.inverse);
-    const float above = steps + 0.5f; /* rounded; halves go up */
-    return steps < 2 * MM_EB_Q_MOST ? (uint32_t)(int32_t)above : 2 * MM_EB_Q_MOST;
+    return steps < 2 * MM_EB_Q_MOST ? (uint32_t)(int32_t)(steps + 0.5f) : 2 * MM_EB_Q_MOST; /* NOLINT: halves go up */
 }
 
 /* The element that u stands for. */
