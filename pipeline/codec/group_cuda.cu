@@ -20,7 +20,7 @@ template <> struct lane_code<2> {
     using word = uint16_t;
 };
 
-constexpr int64_t pack_bytes(int bits) { return MM_GROUP_HEADS + 2 * MM_GROUP_BYTES(bits); }
+__host__ __device__ constexpr int64_t pack_bytes(int bits) { return MM_GROUP_HEADS + 2 * MM_GROUP_BYTES(bits); }
 
 template <int BITS>
 __global__ void __launch_bounds__(THREADS)
