@@ -79,6 +79,17 @@ typedef enum mm_when {
     MM_WHEN_ALWAYS, /* act on all maps that the rules name, whatever the budget */
 } mm_when;
 
+/* By which of its variants (facts.h) a step is computed. Variants have ever smaller workspaces, the fastest first. */
+typedef enum mm_algorithms {
+    MM_ALGORITHMS_FASTEST, /* the first */
+    MM_ALGORITHMS_LEAST,   /* the one with the least workspace (vDNN's memory-optimal choice) */
+    MM_ALGORITHMS_GAIN, /* the one whose time, and that of the transfers which its workspace forces, is least (modnn) */
+} mm_algorithms;
+
+/* Images that are computed at a time, if not a number of them. A planner does not read it: whoever builds the graphs
+ * does (mm_policy_sub_batch). */
+enum { MM_SUB_BATCH_OFF = -1, /* the whole batch */ MM_SUB_BATCH_AUTO = 0 /* as many as the budget bears */ };
+
 /* How comet finds the error of a weight gradient (comet.h). */
 typedef enum mm_bound_rule { MM_BOUND_SUM, MM_BOUND_EQ9 } mm_bound_rule;
 
@@ -113,6 +124,8 @@ typedef struct mm_engine_config {
     mm_when when;
     mm_sharing sharing;
     mm_comet_config comet;
+    mm_algorithms algorithms;
+    int sub_batch;           /* images, or MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO */
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;
 

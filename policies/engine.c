@@ -334,6 +334,8 @@ static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine
                   .first_again = INT_MAX};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
     mm_status status = engine_init(e, survey->graph);
+    if (status == MM_OK && config->algorithms == MM_ALGORITHMS_LEAST)
+        status = mm_schedule_least_workspaces(&e->schedule);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
     if (status == MM_OK) status = build(e);
     if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);

@@ -5,8 +5,8 @@
  *             of papers: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's investigation
  *             baseline */
 #include "mm/core/status.h"
+#include "policies/option_tables.h"
 #include "policies/schedule.h"
-#include "policies/sharing_options.h"
 #include "policies/strategies.h"
 
 static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
@@ -41,6 +41,7 @@ static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, con
 const mm_policy_ops mm_policy_naive = {
     .name = "naive",
     .summary = "storage of its own for every tensor, nothing freed: the papers' baseline",
+    .config = {.sub_batch = MM_SUB_BATCH_OFF},
     .plan = naive_plan,
 };
 
@@ -50,5 +51,6 @@ const mm_policy_ops mm_policy_liveness = {
     .name = "liveness",
     .summary = "freed after the last use, in place and shared where the graph allows: the lean baseline",
     .options = liveness_options,
+    .config = {.sub_batch = MM_SUB_BATCH_OFF},
     .plan = liveness_plan,
 };

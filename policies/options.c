@@ -74,12 +74,14 @@ static int find_choice(const mm_option_desc *d, const char *value) {
 
 static void set_fields(const mm_policy_ops *ops, const mm_option_values *values, mm_engine_config *config) {
     for (const mm_option_desc *d = ops->options; d && d->key; d++) {
-        const char *given = values->given[d - ops->options], *value = given ? given : d->fallback, *c;
-        if (d->type == MM_OPTION_NUMBER) set_field(config, d, atoi(value));
+        const char *given = values->given[d - ops->options], *value = given ? given : d->fallback;
+        const int chosen = find_choice(d, value);
         if (d->type == MM_OPTION_REAL) set_real(config, d, strtod(value, NULL));
-        for (int i = 0; d->type == MM_OPTION_CHOICE && choice(d, i, &c) > 0; i++)
-            if (strlen(value) == choice(d, i, &c) && strncmp(c, value, strlen(value)) == 0)
-                set_field(config, d, d->values[i]);
+        if (d->type != MM_OPTION_NUMBER && d->type != MM_OPTION_CHOICE) continue;
+        if (chosen >= 0)
+            set_field(config, d, d->values[chosen]);
+        else if (d->type == MM_OPTION_NUMBER)
+            set_field(config, d, atoi(value));
     }
 }
 
@@ -191,14 +193,13 @@ static char *rule_set_text(const mm_option_desc *d, const mm_engine_config *conf
 static char *option_text(const mm_option_desc *d, const mm_engine_config *config) {
     const char *c = "";
     switch (d->type) {
-    case MM_OPTION_NUMBER:
-        return mm_text_format("%d", get_field(config, d));
     case MM_OPTION_REAL:
         return mm_text_format("%.12g", get_real(config, d));
+    case MM_OPTION_NUMBER:
     case MM_OPTION_CHOICE:
         for (int i = 0; choice(d, i, &c) > 0; i++)
             if (get_field(config, d) == d->values[i]) return strndup(c, choice(d, i, &c));
-        return strdup("");
+        return d->type == MM_OPTION_NUMBER ? mm_text_format("%d", get_field(config, d)) : strdup("");
     case MM_OPTION_CODEC:
         return strdup(mm_rules_codec(config));
     case MM_OPTION_ELIGIBLE:

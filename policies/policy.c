@@ -62,7 +62,8 @@ static bool is_choice(const char *choices, const char *value) {
 }
 
 static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *desc, const char *value) {
-    if (desc->choices && !is_choice(desc->choices, value))
+    if (desc->choices && is_choice(desc->choices, value)) return MM_OK;
+    if (desc->choices && desc->type != MM_OPTION_NUMBER)
         return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be one of %s", ops->name, desc->key, MM_BRIEF(value),
                        desc->choices);
     if (desc->type == MM_OPTION_REAL) {
@@ -84,8 +85,9 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
         errno = 0;
         long long number = strtoll(value, &end, 10);
         if (errno || end == value || *end != '\0' || number < desc->min || number > desc->max)
-            return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a whole number from %lld to %lld", ops->name,
-                           desc->key, MM_BRIEF(value), (long long)desc->min, (long long)desc->max);
+            return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be %s%sa whole number from %lld to %lld", ops->name,
+                           desc->key, MM_BRIEF(value), desc->choices ? desc->choices : "", desc->choices ? " or " : "",
+                           (long long)desc->min, (long long)desc->max);
     }
     if (*value == '\0')
         return mm_fail(MM_ERR_INVALID, "policy %s: %s= has no value: give one (%s), or leave it out", ops->name,

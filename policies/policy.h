@@ -14,7 +14,7 @@ enum {
 
 /* What an option sets. */
 typedef enum mm_option_type {
-    MM_OPTION_NUMBER,   /* a field of the configuration, to a number from min to max */
+    MM_OPTION_NUMBER,   /* a field of the configuration, to a number from min to max, or to the value of a choice */
     MM_OPTION_REAL,     /* a field of the configuration, to a number above 0 and at most max */
     MM_OPTION_CHOICE,   /* a field of the configuration, to the value of a choice */
     MM_OPTION_CODEC,    /* the codec of the rules */
@@ -32,7 +32,7 @@ typedef struct mm_option_desc {
     mm_option_type type;
     size_t field;         /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
     const char *choices;  /* "a|b|c", at most four; or NULL */
-    int values[4];        /* CHOICE: the value of each choice */
+    int values[4];        /* CHOICE, NUMBER: the value of each choice */
     const char *rules[4]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
     int64_t min, max;     /* NUMBER, RESERVE: inclusive; REAL: max alone */
 } mm_option_desc;
@@ -79,6 +79,10 @@ MM_CHECKED mm_status mm_policy_print(mm_policy *policy);
 
 /* Whether both have the same planner and configuration; specs are not compared. */
 bool mm_policy_equal(const mm_policy *a, const mm_policy *b);
+
+/* Images that the policy wants computed at a time, MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO (config.h). It is for whoever
+ * builds the graphs; plans do not depend on it. */
+static inline int mm_policy_sub_batch(const mm_policy *policy) { return policy->config.sub_batch; }
 
 /* Checks a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_check(const char *spec);

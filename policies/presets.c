@@ -28,7 +28,7 @@
 
 #include "policies/comet.h"
 #include "policies/engine.h"
-#include "policies/sharing_options.h"
+#include "policies/option_tables.h"
 #include "policies/strategies.h"
 
 #define FIELD(name) .field = offsetof(mm_engine_config, name)
@@ -98,6 +98,18 @@ static const mm_option_desc freelunch_options[] = {
     {0},
 };
 
+static const mm_option_desc vdnn_options[] = {
+    {.key = "algorithms",
+     .fallback = "fastest",
+     .type = MM_OPTION_CHOICE,
+     FIELD(algorithms),
+     .choices = "least|fastest",
+     .values = {MM_ALGORITHMS_LEAST, MM_ALGORITHMS_FASTEST},
+     .help = "of a layer's algorithms, the one with the least workspace (vDNN's m), or the fastest (its p)"},
+    MM_OPTION_SUB_BATCH("off"),
+    WHEN,
+    {0},
+};
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, RATIO, DEPTH, BUFFERS, WHEN, {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
@@ -204,7 +216,7 @@ static const mm_option_desc rules_options[] = {
 #define CONFIG(fetches, leaves, region)                                                                                \
     {                                                                                                                  \
         .fetch = fetches, .leave_steps = leaves, .buffers = region, .codes = MM_REGION_CODES,                          \
-        .recompute = MM_RECOMPUTE_COST                                                                                 \
+        .recompute = MM_RECOMPUTE_COST, .sub_batch = MM_SUB_BATCH_OFF                                                  \
     }
 #define AHEAD     CONFIG(MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS)
 #define LAYERWISE CONFIG(MM_FETCH_LAYER, 2, MM_REGION_GENERAL)
@@ -225,10 +237,10 @@ PRESET(mm_policy_hybrid, "hybrid", "convolutions' outputs compressed, other maps
        hybrid_options, "conv=compress(%s);*=swap", AHEAD);
 PRESET(mm_policy_swap, "swap", "maps used longest ago leave for host memory; the computation waits (SuperNeurons)",
        plain_options, "*=swap", CONFIG(MM_FETCH_DEMAND, 1, MM_REGION_GENERAL));
-PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", plain_options,
+PRESET(mm_policy_vdnn_all, "vdnn-all", "every map offloaded at once, prefetched one layer ahead", vdnn_options,
        "*=swap", LAYERWISE);
 PRESET(mm_policy_vdnn_conv, "vdnn-conv", "what convolutions read offloaded at once, prefetched one layer ahead",
-       plain_options, "conv-in=swap", LAYERWISE);
+       vdnn_options, "conv-in=swap", LAYERWISE);
 PRESET(mm_policy_recompute, "recompute", "outputs of cheap layers, or all of a segment, dropped and made again",
        recompute_options, "*=recompute", CONFIG(MM_FETCH_DEMAND, 0, MM_REGION_GENERAL));
 PRESET(mm_policy_recompute_swap, "recompute-swap",
@@ -250,7 +262,8 @@ const mm_policy_ops mm_policy_gist = {.name = "gist",
                                       .config = {.fetch = MM_FETCH_DEPTH,
                                                  .buffers = MM_REGION_GENERAL,
                                                  .codes = MM_REGION_GENERAL,
-                                                 .recompute = MM_RECOMPUTE_COST},
+                                                 .recompute = MM_RECOMPUTE_COST,
+                                                 .sub_batch = MM_SUB_BATCH_OFF},
                                       .plan = mm_engine_plan};
 const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",

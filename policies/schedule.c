@@ -110,6 +110,7 @@ void mm_schedule_fini(mm_schedule *s) {
     free(s->sign);
     free(s->value_node);
     free(s->sign_node);
+    free(s->variant);
     free(s->segment_group);
     free(s->groups);
     free(s->lives);
@@ -183,8 +184,21 @@ static int bind_use(mm_schedule *s, int node, const mm_use *use, int32_t *bindin
     return 0;
 }
 
+mm_status mm_schedule_least_workspaces(mm_schedule *s) {
+    const int32_t *first = s->facts->variant_first;
+    s->variant = filled((size_t)s->facts->n_steps, 0);
+    if (!s->variant) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    for (int step = 0; step < s->facts->n_steps; step++)
+        for (int v = first[step]; v < first[step + 1]; v++)
+            if (s->facts->variants[v].workspace_bytes <
+                s->facts->variants[first[step] + s->variant[step]].workspace_bytes)
+                s->variant[step] = v - first[step];
+    return MM_OK;
+}
+
 static int make_workspace(mm_schedule *s, int node, int step) {
-    int64_t bytes = s->facts->variants[s->facts->variant_first[step]].workspace_bytes;
+    const int variant = s->plan->nodes[node].variant = s->variant ? s->variant[step] : 0;
+    int64_t bytes = s->facts->variants[s->facts->variant_first[step] + variant].workspace_bytes;
     if (bytes == 0) return 0;
     int group = s->workspace_group >= 0 ? s->workspace_group : mm_schedule_group(s, MM_REGION_GENERAL, bytes);
     if (group < 0) return -1;

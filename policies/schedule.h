@@ -36,7 +36,8 @@ typedef struct mm_schedule {
     mm_layout_algorithm layout; /* for regions that are placed by lifetime */
     mm_inplace inplace;         /* which tensors are written in place, and share storage */
     bool apart;                 /* MM_STASH_APART */
-    int32_t workspace_group;    /* one for all steps; -1: each step has its own */
+    int32_t *variant;        /* per step: which of its variants (facts.h) it runs by; owned; NULL: the first of each */
+    int32_t workspace_group; /* one for all steps; -1: each step has its own */
     /* after mm_schedule_close */
     struct mm_interval *lives;        /* per group: its lifetime, and its offset in its region */
     int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
@@ -50,6 +51,9 @@ void mm_schedule_fini(mm_schedule *schedule);
 
 /* Undoes an in-place pair: `tensor` gets storage of its own. */
 static inline void mm_schedule_split(mm_schedule *schedule, mm_tensor tensor) { schedule->over[tensor] = -1; }
+
+/* Lets each step that is appended from now on run by its variant with the least workspace. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_least_workspaces(mm_schedule *schedule);
 
 /* Adds a group; returns it, or -1 (out of memory). */
 int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);

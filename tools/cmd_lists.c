@@ -84,8 +84,8 @@ int cmd_codecs(int argc, char **argv) {
 static void print_option(const mm_option_desc *o) {
     char range[64] = "", text[256];
     if (o->min < o->max) snprintf(range, sizeof range, "%lld..%lld", (long long)o->min, (long long)o->max);
-    snprintf(text, sizeof text, "%s (%s; %s)", o->help, o->choices ? o->choices : text_or(range, "text"),
-             *o->fallback ? o->fallback : "not set");
+    snprintf(text, sizeof text, "%s (%s%s%s; %s)", o->help, text_or(o->choices, ""), o->choices && *range ? "|" : "",
+             o->choices ? range : text_or(range, "text"), *o->fallback ? o->fallback : "not set");
     print_entry(4, 10, o->key, text);
 }
 

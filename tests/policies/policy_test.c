@@ -105,6 +105,10 @@ static void wrong_specs_are_refused_with_what_would_be_right(void **state) {
     refuse("cdma:ratio=5x", MM_ERR_INVALID, "ratio=5x", "must be a number from 1 to 60");
     refuse("freelunch:ratio=nan", MM_ERR_INVALID, "ratio=nan", "must be a number from 1 to 60");
     refuse("freelunch:ratio=", MM_ERR_INVALID, "ratio= has no value", "rate=6.4");
+    refuse("vdnn-all:subbatch=some", MM_ERR_INVALID, "subbatch=some",
+           "auto|off or a whole number from 1 to 1073741824");
+    refuse("vdnn-all:subbatch=0", MM_ERR_INVALID, "subbatch=0", "auto|off or a whole number from 1");
+    refuse("vdnn-conv:algorithms=gain", MM_ERR_INVALID, "algorithms=gain", "least|fastest");
     refuse("swap-async:ratio=5", MM_ERR_INVALID, "no option 'ratio'", "depth");
     refuse("cdma:codec=raw,rate=4", MM_ERR_INVALID, "codec=zfp:rate=4", "one of codec, rate and ratio");
     refuse("freelunch:codec=0123456789012345678901234567890123456789012345678901234567890123456789", MM_ERR_INVALID,
@@ -164,6 +168,9 @@ static void a_policy_is_printed_as_it_is_parsed(void **state) {
         {"freelunch:workspace=naive,eligible=all,depth=5,buffers=naive",
          "freelunch:eligible=all,depth=5,buffers=naive,workspace=naive"},
         {"cdma:throttle=0,codec=zfp:rate=4,when=always", "cdma:codec=zfp:rate=4,throttle=0,when=always"},
+        {"vdnn-all:subbatch=off,algorithms=fastest", "vdnn-all"},
+        {"vdnn-all:subbatch=16,algorithms=least", "vdnn-all:algorithms=least,subbatch=16"},
+        {"vdnn-conv:subbatch=auto", "vdnn-conv:subbatch=auto"},
         {"recompute:mode=sqrt", "recompute:mode=sqrt"},
         {"recompute:mode=cost,when=needed", "recompute"},
         {"recompute-swap:mode=speed", "recompute-swap:mode=speed"},
@@ -191,6 +198,24 @@ static void a_policy_is_printed_as_it_is_parsed(void **state) {
         mm_policy_fini(&again);
     }
     mm_policy_fini(&other);
+}
+
+static void a_policy_says_how_many_images_it_wants_computed_at_a_time(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        int sub_batch;
+    } cases[] = {{"naive", MM_SUB_BATCH_OFF},        {"liveness:layout=groups", MM_SUB_BATCH_OFF},
+                 {"swap-async", MM_SUB_BATCH_OFF},   {"gist:lossless", MM_SUB_BATCH_OFF},
+                 {"rules:*=swap", MM_SUB_BATCH_OFF}, {"comet", MM_SUB_BATCH_OFF},
+                 {"vdnn-all", MM_SUB_BATCH_OFF},     {"vdnn-all:subbatch=auto", MM_SUB_BATCH_AUTO},
+                 {"vdnn-conv:subbatch=1", 1},        {"vdnn-conv:subbatch=off", MM_SUB_BATCH_OFF}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mm_policy p;
+        assert_int_equal(mm_policy_parse(cases[i].spec, &p), MM_OK);
+        assert_int_equal(mm_policy_sub_batch(&p), cases[i].sub_batch);
+        mm_policy_fini(&p);
+    }
 }
 
 /* ---------------------------------------------------------------- storage shared */
@@ -400,6 +425,53 @@ static void storage_has_one_heir(void **state) {
     mm_graph_destroy(graph);
 }
 
+/* A convolution that can run with 6, 2 or no units of workspace, and a product with one choice. */
+static mm_graph *with_algorithms(void) {
+    terse_graph g;
+    terse_init(&g, "algorithms");
+    terse_map(&g, "x", MM_FEATURE_MAP, 4);
+    terse_map(&g, "y", MM_FEATURE_MAP, 4);
+    terse_map(&g, "dy", MM_GRADIENT_MAP, 4);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x");
+    g.workspace_bytes = 6 * UNIT;
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_FORWARD, "x =y");
+    assert_int_equal(mm_graph_allow_workspace(g.graph, 2 * UNIT), MM_OK);
+    assert_int_equal(mm_graph_allow_workspace(g.graph, 0), MM_OK);
+    g.workspace_bytes = 1 * UNIT;
+    terse_step(&g, "fc", MM_LAYER_LINEAR, MM_FORWARD, "y");
+    g.workspace_bytes = 5 * UNIT;
+    terse_step(&g, "fc", MM_LAYER_LINEAR, MM_BACKWARD, "y =dy");
+    assert_int_equal(mm_graph_allow_workspace(g.graph, 3 * UNIT), MM_OK);
+    g.workspace_bytes = 0;
+    terse_step(&g, "conv", MM_LAYER_CONV, MM_BACKWARD, "x dy");
+    return terse_freeze(&g);
+}
+
+static void each_step_runs_by_the_algorithm_that_the_policy_asks_for(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        int variants[5], units[5]; /* per step: its variant, its workspace */
+    } cases[] = {{"liveness", {0, 0, 0, 0, 0}, {0, 6, 1, 5, 0}},
+                 {"vdnn-all", {0, 0, 0, 0, 0}, {0, 6, 1, 5, 0}},
+                 {"vdnn-all:algorithms=least", {0, 2, 0, 1, 0}, {0, 0, 1, 3, 0}},
+                 {"vdnn-conv:algorithms=least,when=needed", {0, 2, 0, 1, 0}, {0, 0, 1, 3, 0}}};
+    mm_graph *graph = with_algorithms();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        planned p;
+        plan_terse(&p, graph, cases[i].spec, 0);
+        for (int n = 0; n < p.plan->n_nodes; n++) {
+            const mm_node *node = &p.plan->nodes[n];
+            if (node->kind != MM_NODE_STEP) continue;
+            assert_int_equal(node->variant, cases[i].variants[node->step]);
+            assert_int_equal(node->work >= 0 ? p.plan->segments[node->work].bytes / UNIT : 0,
+                             cases[i].units[node->step]);
+        }
+        planned_done(&p);
+    }
+    mm_graph_destroy(graph);
+}
+
 static void the_plan_says_whose_it_is(void **state) {
     (void)state;
     mm_graph *graph = residual(false);
@@ -419,6 +491,8 @@ int main(void) {
         cmocka_unit_test(every_listed_option_has_a_fallback_that_it_accepts),
         cmocka_unit_test(each_number_and_choice_counts_when_policies_are_compared),
         cmocka_unit_test(a_policy_is_printed_as_it_is_parsed),
+        cmocka_unit_test(a_policy_says_how_many_images_it_wants_computed_at_a_time),
+        cmocka_unit_test(each_step_runs_by_the_algorithm_that_the_policy_asks_for),
         cmocka_unit_test(naive_takes_the_sum_of_all_tensors),
         cmocka_unit_test(naive_has_one_workspace_as_large_as_the_largest),
         cmocka_unit_test(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs),

@@ -1,6 +1,7 @@
-/* Entries of tables of options: which storages share bytes (mm_sharing). */
-#ifndef POLICIES_SHARING_OPTIONS_H
-#define POLICIES_SHARING_OPTIONS_H
+/* Entries of tables of options that several policies have: which storages share bytes (mm_sharing), and how many
+ * images are computed at a time. */
+#ifndef POLICIES_OPTION_TABLES_H
+#define POLICIES_OPTION_TABLES_H
 
 #include <stddef.h>
 
@@ -26,6 +27,14 @@
         .field = offsetof(mm_engine_config, sharing.stash), .choices = "shared|apart",                                 \
         .values = {MM_STASH_SHARED, MM_STASH_APART},                                                                   \
         .help = "whether maps that wait for the backward pass share bytes (apart: Gist's investigation baseline)"      \
+    }
+
+#define MM_OPTION_SUB_BATCH(otherwise)                                                                                 \
+    {                                                                                                                  \
+        .key = "subbatch", .fallback = otherwise, .type = MM_OPTION_NUMBER,                                            \
+        .field = offsetof(mm_engine_config, sub_batch), .choices = "auto|off",                                         \
+        .values = {MM_SUB_BATCH_AUTO, MM_SUB_BATCH_OFF}, .min = 1, .max = 1 << 30,                                     \
+        .help = "images computed at a time: as many as the budget bears (auto), the whole batch (off), or a number"    \
     }
 
 #endif
