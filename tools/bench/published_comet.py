@@ -2,16 +2,14 @@
 """The figures of Jin et al. (error-bounded compression) beside what was published; and whether they come in the published
 order. Exits with 1 if one does not.
 
-    published_comet.py [MM [MACHINE]] [--data SPEC] [--iterations N] [--every W] [--long FOLDER]
+    published_comet.py [MM [MACHINE]] [--data SPEC] [--iterations N] [--every W]
 
 Trains short runs of small networks: their figures are judged by order only, because the paper's are of ImageNet. Figure 8:
 predicted and measured deviation of weights' gradients. Figure 6: the share of errors within it, and what zeros that are
 kept make of it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Then the overhead and larger
 batches, simulated on MACHINE (tools/facts/titanx.json).
 
---long FOLDER also trains for Table 1, with --data cifar10:DIR: eight epochs of each of its networks with liveness and with
-comet, whose accuracies may differ by 0.3 points or by two standard errors of the difference. It takes hours; rows that
-FOLDER has already are not trained again.
+Table 1, whose networks train for hours: tools/bench/published_accuracy.py --policies comet.
 """
 import argparse
 import json
@@ -27,10 +25,6 @@ LIVENESS = "liveness:inplace=off"  # a framework's allocator, which writes nothi
 NEAR = 0.15
 SHARE = 0.682  # of a normal distribution within its deviation
 NETS = ("resnet20", "vgg16@32x32,classes=10,thin=4")
-# Table 1: theirs, and the ratio of their convolutions' inputs; ours in its place on images of 32 x 32.
-TABLE_1 = (("AlexNet", 13.5, None), ("VGG-16", 11.1, "vgg16@32x32,classes=10,thin=4"),
-           ("ResNet-18", 10.7, "resnet18@32x32,classes=10,thin=2"), ("ResNet-50", 11.0, "resnet20"))
-EPOCHS = 8
 
 
 class Bench:
@@ -187,41 +181,6 @@ def larger_batches(bench):
     bench.judge("a larger batch is slower", speeds[-1] >= speeds[0] * 0.999)
 
 
-# ---------------------------------------------------------------- Table 1
-
-
-def table_1_row(bench, net, policy):
-    o = bench.options
-    path = os.path.join(o.long, "%s-%s.json" % (net.replace("/", "_"), policy.split(":")[0]))
-    if not os.path.exists(path):
-        logs = ["--codec-log", path + ".log"] if policy.startswith("comet") else []
-        bench.run(o.mm, "train", "--net", net, "--data", o.data, "--batch", "128", "--epochs", str(EPOCHS), "--lr-schedule",
-                  "cosine", "--eval", "--policy", policy, "--json", path, "--quiet", *logs)
-    with open(path) as f:
-        row = json.load(f)[0]
-    ratio = None
-    if policy.startswith("comet"):
-        with open(path + ".log") as f:
-            ratio = [json.loads(line) for line in f][-1]["ratio"]
-    return row["test_accuracy"], ratio
-
-
-def table_1(bench):
-    print("Table 1, %d epochs of %s: test accuracy and ratio" % (EPOCHS, bench.options.data))
-    images = 10000
-    for theirs, published, net in TABLE_1:
-        if not net:
-            print("  %-10s published %4.1f; no such network for images of 32 x 32" % (theirs, published))
-            continue
-        exact, _ = table_1_row(bench, net, "liveness")
-        ours, ratio = table_1_row(bench, net, comet(bench.options))
-        error = math.sqrt((exact * (1 - exact) + ours * (1 - ours)) / images)
-        print("  %-34s liveness %.2f %%  comet %.2f %%  ratio %4.1f  (%s: %.1f, at most 0.31 points worse)" %
-              (net, 100 * exact, 100 * ours, ratio, theirs, published))
-        bench.judge("%s: accuracy" % net, ours >= exact - max(0.003, 2 * error))
-        bench.judge("%s: convolutions' inputs are not compressed to an eighth" % net, ratio >= 8)
-
-
 def main():
     if "--version" in sys.argv[1:]:
         sys.exit(subprocess.run([os.path.join(HERE, "..", "version")]).returncode)
@@ -233,7 +192,6 @@ def main():
     parser.add_argument("--data", default="synthetic", help="as mm train takes it (synthetic)")
     parser.add_argument("--iterations", type=int, default=61, help="of each short run (61)")
     parser.add_argument("--every", type=int, default=20, help="iterations from one that samples to the next (20)")
-    parser.add_argument("--long", help="a folder: trains for Table 1 too, and keeps its rows there")
     parser.add_argument("--version", action="store_true", help="the version")
     options = parser.parse_args()
     try:
@@ -244,14 +202,10 @@ def main():
     except (KeyError, TypeError):
         sys.exit("%s: names no rates of codecs, as tools/facts/titanx.json does" % options.machine)
     bench = Bench(options, machine)
-    if options.long:
-        os.makedirs(options.long, exist_ok=True)
-        table_1(bench)
-    else:
-        short_runs(bench)
-        figure_9(bench)
-        overhead(bench)
-        larger_batches(bench)
+    short_runs(bench)
+    figure_9(bench)
+    overhead(bench)
+    larger_batches(bench)
     if not bench.failed:
         print("in order: as published")
     return 1 if bench.failed else 0

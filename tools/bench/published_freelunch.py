@@ -1,21 +1,17 @@
 #!/usr/bin/env python3
-"""FreeLunch's Figures 2 and 3, its larger batches and its sizes, beside what was published; and whether they come in
+"""FreeLunch's Figure 2, its larger batches and its sizes, beside what was published; and whether they come in
 the published order. Exits with 1 if one does not. Tables I to III: tools/bench/published_orders.
 
     published_freelunch.py [MM [MACHINE]]
-    published_freelunch.py --figure3 DATA --rows FOLDER [MM]
 
-The first form plans and simulates, on a GPU of the paper's class (tools/facts/titanx.json), without fused layers. A
+Plans and simulates, on a GPU of the paper's class (tools/facts/titanx.json), without fused layers. A
 figure that is more than 15 % off has a second line: the one assumption that differs, and the run with it changed. Two
 orders of Figure 2 differ; a line says which, and why.
 
-The second form trains, with each of --seeds seeds, --net under liveness and under freelunch:ratio=8, convolutions'
-outputs compressed to an eighth as there, and compares their test accuracies: they may differ by 0.3 points or by two
-standard errors of the difference. Rows that FOLDER has already are not trained again.
+Figure 3, which is trained: tools/bench/published_accuracy.py --policies freelunch:ratio=8,when=always.
 """
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -189,51 +185,6 @@ def sizes(bench):
         bench.judge("%s: more than 15 %% off" % what.strip(), changed is not None and is_near(changed[1] / MIB, theirs))
 
 
-# ---------------------------------------------------------------- Figure 3
-
-
-def accuracies(bench, a, policy):
-    found = []
-    for seed in range(1, a.seeds + 1):
-        name = "%s-%s-%d.json" % (a.net, policy.split(":")[0], seed)
-        path = os.path.join(a.rows, name)
-        if not os.path.exists(path):
-            print("training %s under %s, seed %d" % (a.net, policy, seed), flush=True)
-            row = bench.table("train", "--net", a.net, "--data", a.figure3, "--batch", str(a.batch), "--epochs",
-                              str(a.epochs), "--lr-schedule", "cosine", "--eval", "--no-measure", "--seed", str(seed),
-                              "--policy", policy, "--quiet")
-            with open(path, "w") as f:
-                json.dump(row, f)
-        with open(path) as f:
-            row = json.load(f)[0]
-        if row["status"] != "ok":
-            sys.exit("%s: %s" % (path, row["status"]))
-        found.append(100 * row["test_accuracy"])
-    return found
-
-
-def mean(values):
-    return sum(values) / len(values)
-
-
-def error_squared(values):
-    """Of the mean; 0 if it cannot be told."""
-    n = len(values)
-    return sum((v - mean(values))**2 for v in values) / (n - 1) / n if n > 1 else 0.0
-
-
-def figure_3(bench, a):
-    os.makedirs(a.rows, exist_ok=True)
-    plain, coded = (accuracies(bench, a, p) for p in ("liveness", "freelunch:ratio=8,when=always"))
-    error = math.sqrt(error_squared(plain) + error_squared(coded))
-    print("Figure 3, %s, %d epochs: test accuracy in %%, by seed" % (a.net, a.epochs))
-    for name, values in (("liveness", plain), ("freelunch:ratio=8", coded)):
-        print("  %-18s %6.2f  (%s)" % (name, mean(values), ", ".join("%.2f" % v for v in values)))
-    print("  difference %.2f, standard error %.2f; published: the curves lie on one another" %
-          (mean(coded) - mean(plain), error))
-    bench.judge("freelunch:ratio=8 trains worse", mean(coded) >= mean(plain) - max(0.3, 2 * error))
-
-
 # ---------------------------------------------------------------- the command
 
 
@@ -243,29 +194,18 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("mm", nargs="?", default=os.path.join(HERE, "..", "..", "bazel-bin", "tools", "mm"))
     p.add_argument("machine", nargs="?", default=os.path.join(HERE, "..", "facts", "titanx.json"))
-    p.add_argument("--figure3", metavar="DATA", help="train on this, as mm train --data takes it")
-    p.add_argument("--rows", metavar="FOLDER", help="where --figure3 keeps its rows")
-    p.add_argument("--net", default="resnet32")
-    p.add_argument("--batch", type=int, default=128)
-    p.add_argument("--epochs", type=int, default=8)
-    p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--version", action="store_true", help="the version")
     a = p.parse_args()
-    if (a.figure3 is None) != (a.rows is None):
-        p.error("--figure3 and --rows go together")
     try:
         with open(a.machine) as f:
             bench = Bench(a.mm, json.load(f))
     except (OSError, ValueError) as e:
         sys.exit("%s: %s" % (a.machine, e))
-    if a.figure3:
-        figure_3(bench, a)
-    else:
-        larger_batches(bench)
-        figure_2(bench)
-        sizes(bench)
+    larger_batches(bench)
+    figure_2(bench)
+    sizes(bench)
     if not bench.failed:
-        print("in order: as published" + ("" if a.figure3 else ", but for what is told as different"))
+        print("in order: as published, but for what is told as different")
     return 1 if bench.failed else 0
 
 
