@@ -54,13 +54,13 @@ static mm_status check_device(const nets_exec *exec) {
 int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_out[NETS_PASSES]) {
     const int64_t last = batch - (batch - 1) / sub_batch * sub_batch;
     if (last == batch) {
-        graphs_out[0] = (nets_exec_graph){batch, {0}};
+        graphs_out[0] = (nets_exec_graph){batch, {0}, 1};
         return 1;
     }
-    const bool middle = batch > sub_batch + last;
-    graphs_out[0] = (nets_exec_graph){sub_batch, {.whole = batch, .goes_on = true}};
-    graphs_out[1] = (nets_exec_graph){sub_batch, {.whole = batch, .adds = true, .goes_on = true}};
-    graphs_out[middle ? 2 : 1] = (nets_exec_graph){last, {.whole = batch, .adds = true}};
+    const int64_t middle = nets_exec_passes(batch, sub_batch) - 2;
+    graphs_out[0] = (nets_exec_graph){sub_batch, {.whole = batch, .goes_on = true}, 1};
+    graphs_out[1] = (nets_exec_graph){sub_batch, {.whole = batch, .adds = true, .goes_on = true}, middle};
+    graphs_out[middle ? 2 : 1] = (nets_exec_graph){last, {.whole = batch, .adds = true}, 1};
     return middle ? 3 : 2;
 }
 
@@ -82,7 +82,7 @@ static int64_t label_bytes(const nets_exec *exec) {
 }
 
 static mm_status create(nets_exec *exec, nets_mode mode) {
-    nets_exec_graph graphs[NETS_PASSES] = {{exec->batch, {0}}};
+    nets_exec_graph graphs[NETS_PASSES] = {{exec->batch, {0}, 1}};
     exec->n_passes = 1;
     MM_TRY(check_device(exec));
     if (exec->sub_batch != exec->batch) {

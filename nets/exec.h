@@ -1,8 +1,8 @@
 /* The executor: runs a net's iterations under a manager.
  *
  * One executor is for one batch size and mode: training, training on an epoch's smaller last batch, or evaluation. It
- * has one graph, or up to three if it trains in sub-batches. Executors of one net share their persistent tensors through the manager, by name. They may be called only
- * by the thread that drives the manager.
+ * has one graph, or up to three if it trains in sub-batches. Executors of one net share their persistent tensors through
+ * the manager, by name. They may be called only by the thread that drives the manager.
  *
  * Each executor reserves pinned memory beside the manager's pinned_bytes: for NETS_AHEAD batches and, in training, for
  * NETS_AHEAD copies of the running statistics from before an iteration. */
@@ -51,8 +51,11 @@ MM_CHECKED mm_status nets_exec_create_sub(const nets_net *net, int64_t batch, in
 typedef struct nets_exec_graph {
     int64_t batch;
     nets_pass pass;
+    int64_t passes; /* how many of an iteration's are of this graph */
 } nets_exec_graph;
 int nets_exec_graphs(int64_t batch, int64_t sub_batch, nets_exec_graph graphs_out[3]);
+/* How many passes an iteration has. */
+static inline int64_t nets_exec_passes(int64_t batch, int64_t sub_batch) { return (batch + sub_batch - 1) / sub_batch; }
 /* Destroys the executor; the manager forgets its graph. Call it between iterations and before the manager is destroyed.
  * NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);

@@ -27,7 +27,7 @@ mm_status explain_bound_of(const nets_net *net, const target *target, int64_t ba
 
 static explain_bound bound_of_case(const plan_case *c) {
     explain_bound bound;
-    name_bound(plan_case_plan(c)->graph, c->batch, c->r.planned.facts, &bound);
+    name_bound(plan_case_plan(c)->graph, c->batch, plan_case_need(c)->planned.facts, &bound);
     return bound;
 }
 
@@ -50,7 +50,7 @@ typedef struct explained {
 
 static mm_status explained_init(explained *e, const plan_case *c) {
     memset(e, 0, sizeof *e);
-    e->facts = c->r.planned.facts;
+    e->facts = plan_case_need(c)->planned.facts;
     if (e->facts->n_codecs == 0) {
         mm_policy policy;
         MM_TRY(mm_policy_parse("freelunch", &policy));
@@ -181,7 +181,7 @@ enum { CASES_MAX = 64 };
 static mm_status print_classes(FILE *file, const plan_case *c, const explained *e) {
     mm_map_account account;
     char whole[32], held[32], placed[32];
-    MM_TRY(mm_map_account_init(plan_case_plan(c), c->r.planned.facts, &e->stash, &account));
+    MM_TRY(mm_map_account_init(plan_case_plan(c), plan_case_need(c)->planned.facts, &e->stash, &account));
     fprintf(file, "%s, batch %lld, %s: stashed maps by who writes and reads them, and what is held of them\n", c->net,
             (long long)c->batch, plan_case_plan(c)->policy);
     for (int i = 0; i < MM_STASH_CLASSES; i++)
@@ -296,7 +296,7 @@ static json_t *maps_json(const mm_graph *graph, const explained *e) {
 
 static mm_status add_map_account(json_t *row, const plan_case *c, const explained *e) {
     mm_map_account account;
-    MM_TRY(mm_map_account_init(plan_case_plan(c), c->r.planned.facts, &e->stash, &account));
+    MM_TRY(mm_map_account_init(plan_case_plan(c), plan_case_need(c)->planned.facts, &e->stash, &account));
     json_t *object =
         json_pack("{sI sI sI}", "placed_bytes", (json_int_t)account.placed_bytes, "dynamic_bytes",
                   (json_int_t)account.dynamic_bytes, "undecoded_bytes", (json_int_t)account.undecoded_bytes);

@@ -3,50 +3,36 @@
 #include "tools/simulated.h"
 
 /* As a session does: in the budget, around room for the next batch where there is any. */
-static mm_status plan_in_budget(plan_case *c, const nets_net *net) {
-    MM_TRY(requirement_limit_pinned(&c->r, c->pinned_bytes));
-    c->staged_bytes = target_staged_bytes(&c->target, net, c->sub_batch);
-    if (c->budget_bytes > 0 && c->budget_bytes < c->r.minimum_bytes + c->staged_bytes) c->staged_bytes = 0;
-    if (c->budget_bytes <= c->r.minimum_bytes && c->staged_bytes == 0) return MM_OK;
-    return requirement_limit(&c->r, c->budget_bytes, c->pinned_bytes, c->staged_bytes);
+static mm_status plan_in_budget(plan_case *c, requirement *r) {
+    if (c->budget_bytes <= r->minimum_bytes && c->staged_bytes == 0) return MM_OK;
+    return requirement_limit(r, c->budget_bytes, c->pinned_bytes, c->staged_bytes);
 }
 
-/* How many passes of an iteration are of graph i of n. */
-static int64_t passes_of(const plan_case *c, int i, int n) {
-    const int64_t all = (c->batch + c->sub_batch - 1) / c->sub_batch;
-    return n == 3 && i == 1 ? all - 2 : 1;
+/* Adds the time of the passes that are of graph i. That of the one that needs most is told in detail. */
+static mm_status simulate_pass(plan_case *c, int i) {
+    const mm_planned *planned = &c->passes.r[i].planned;
+    mm_simulation sim;
+    if (!c->untimed) c->untimed = simulated_untimed(planned->plan, planned->facts);
+    MM_TRY(mm_program_simulate(planned->program, planned->facts, &sim));
+    c->iteration_ns += c->passes.graphs[i].passes * sim.iteration_ns;
+    if (i == c->passes.most)
+        c->sim = sim;
+    else
+        mm_simulation_fini(&sim);
+    return MM_OK;
 }
 
-/* Plans the pass in the case's place, and simulates it. */
-static mm_status plan_pass(plan_case *c, const nets_net *net, nets_exec_graph graph, const char *policy,
-                           int64_t base_bytes) {
-    MM_TRY(requirement_init(&c->r, net, graph, NETS_TRAIN, &c->target, policy, base_bytes, c->facts));
-    MM_TRY(plan_in_budget(c, net));
-    if (!c->facts) return MM_OK;
-    const char *untimed = simulated_untimed(plan_case_plan(c), c->r.planned.facts);
-    if (untimed) c->untimed = untimed;
-    return mm_program_simulate(c->r.planned.program, c->r.planned.facts, &c->sim);
-}
-
-/* The graph that updates the weights comes first: it has all persistent tensors of the others. */
 static mm_status plan_passes(plan_case *c, const nets_net *net, const char *policy) {
-    nets_exec_graph graphs[3];
-    const int n = nets_exec_graphs(c->batch, c->sub_batch, graphs);
-    plan_case most = {0};
-    mm_status status = MM_OK;
-    int64_t base_bytes = 0, ns = 0;
-    for (int i = n - 1; status == MM_OK && i >= 0; i--) {
-        plan_case pass = *c;
-        status = plan_pass(&pass, net, graphs[i], policy, base_bytes);
-        base_bytes = pass.r.base_bytes;
-        ns += passes_of(c, i, n) * pass.sim.iteration_ns;
-        const bool larger = i == n - 1 || pass.r.minimum_bytes > most.r.minimum_bytes;
-        plan_case_fini(larger ? &most : &pass);
-        if (larger) most = pass;
+    MM_TRY(requirement_passes_init(&c->passes, net, c->batch, c->sub_batch, NETS_TRAIN, &c->target, policy, 0,
+                                   c->pinned_bytes, c->facts));
+    c->staged_bytes = target_staged_bytes(&c->target, net, c->sub_batch);
+    if (c->budget_bytes > 0 && c->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
+        c->staged_bytes = 0;
+    for (int i = 0; i < c->passes.n; i++) {
+        MM_TRY(plan_in_budget(c, &c->passes.r[i]));
+        if (c->facts) MM_TRY(simulate_pass(c, i));
     }
-    *c = most;
-    c->iteration_ns = ns;
-    return status;
+    return MM_OK;
 }
 
 mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) {
@@ -59,12 +45,13 @@ mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy) 
 void plan_case_fini(plan_case *c) {
     mm_account_fini(&c->account);
     mm_simulation_fini(&c->sim);
-    requirement_fini(&c->r);
+    requirement_passes_fini(&c->passes);
 }
 
 bool plan_case_fits(const plan_case *c) {
-    if (plan_case_plan(c)->pinned_bytes > c->pinned_bytes) return false;
-    return c->budget_bytes == 0 || c->r.minimum_bytes <= c->budget_bytes;
+    for (int i = 0; i < c->passes.n; i++)
+        if (c->passes.r[i].planned.plan->pinned_bytes > c->pinned_bytes) return false;
+    return c->budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= c->budget_bytes;
 }
 
 /* ---------------------------------------------------------------- text */
@@ -160,12 +147,12 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     fprintf(file, "%s, batch %lld, %s%s\n", c->net, (long long)c->batch, plan->policy, requirement_mark(plan->policy));
     if (c->sub_batch < c->batch)
         fprintf(file, "  %-22s %14lld  images, %lld passes; the plan is of the one that needs most, %s\n", "sub-batch",
-                (long long)c->sub_batch, (long long)((c->batch + c->sub_batch - 1) / c->sub_batch),
+                (long long)c->sub_batch, (long long)nets_exec_passes(c->batch, c->sub_batch),
                 mm_graph_name(plan->graph));
     if (c->searched) print_search(file, c);
-    print_size(file, "minimum budget", c->r.minimum_bytes);
+    print_size(file, "minimum budget", plan_case_need(c)->minimum_bytes);
     if (c->staged_bytes > 0) print_size(file, "room for the next batch", c->staged_bytes);
-    if (plan->peak_bytes != c->r.minimum_bytes)
+    if (plan->peak_bytes != plan_case_need(c)->minimum_bytes)
         print_size(file, c->budget_bytes > 0 ? "planned in the budget" : "planned", plan->peak_bytes);
     print_size(file, "live bytes at the peak", plan->live_peak_bytes);
     fprintf(file, "  %-22s %s, step %d of %d\n", "held by",
@@ -214,7 +201,7 @@ json_t *plan_case_row(const plan_case *c) {
         "{ss sI sI ss ss sb sI sI sI sI sI ss so sI sI si sI so ss}", "net", c->net, "batch", (json_int_t)c->batch,
         "sub_batch", (json_int_t)c->sub_batch, "device", c->target.device, "policy", plan->policy, "lossy",
         (int)requirement_is_lossy(plan->policy), "budget_bytes", (json_int_t)c->budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->r.minimum_bytes, "staged_bytes",
+        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)plan_case_need(c)->minimum_bytes, "staged_bytes",
         (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",

@@ -20,11 +20,11 @@ typedef struct plan_case {
     bool searched;            /* `batch` is found.batch, the largest that fits; 1 if none fits */
     max_batch found;
     /* set by plan_case_init */
-    requirement r;        /* of the batch; with sub-batches, of the pass whose plan needs the most */
-    int64_t iteration_ns; /* with facts; of all passes */
-    int64_t staged_bytes; /* bytes of the plan for staging the next batch; minimum_bytes is without */
-    mm_simulation sim;    /* with facts; valid if `untimed` is NULL */
-    const char *untimed;  /* an operation that the facts have no time of; NULL: none */
+    requirement_passes passes; /* of a whole batch there is one */
+    int64_t iteration_ns;      /* with facts; of all passes */
+    int64_t staged_bytes;      /* bytes of the plan for staging the next batch; minimum_bytes is without */
+    mm_simulation sim;         /* with facts; of the pass that needs most; valid if `untimed` is NULL */
+    const char *untimed;       /* an operation that the facts have no time of; NULL: none */
     mm_account account;
 } plan_case;
 
@@ -32,7 +32,9 @@ typedef struct plan_case {
 MM_CHECKED mm_status plan_case_init(plan_case *c, const nets_net *net, const char *policy);
 void plan_case_fini(plan_case *c);
 
-static inline const mm_plan *plan_case_plan(const plan_case *c) { return c->r.planned.plan; }
+/* Of the pass that needs most. */
+static inline const requirement *plan_case_need(const plan_case *c) { return requirement_most(&c->passes); }
+static inline const mm_plan *plan_case_plan(const plan_case *c) { return plan_case_need(c)->planned.plan; }
 bool plan_case_fits(const plan_case *c);
 
 /* Prints the plan's figures. by_kind: also the declared bytes and the live bytes at the peak by kind, and the largest

@@ -42,6 +42,7 @@ static mm_status make(requirement *r, const nets_net *net, nets_exec_graph graph
                         .base_bytes = r->base_bytes};
     MM_TRY(mm_planned_make(&r->planned, &r->policy, r->lowered->graph, &limits));
     r->minimum_bytes = r->planned.plan->peak_bytes;
+    r->free = (requirement_free){r->minimum_bytes, r->planned.plan->pinned_bytes};
     return MM_OK;
 }
 
@@ -116,6 +117,35 @@ void requirement_fini(requirement *r) {
     mm_policy_fini(&r->policy);
     nets_lowered_destroy(r->lowered);
     memset(r, 0, sizeof *r);
+}
+
+/* The graph that updates the weights comes first: it has all persistent tensors of the others. */
+static mm_status make_passes(requirement_passes *p, const nets_net *net, nets_mode mode, const target *target,
+                             const char *policy, int64_t base_bytes, int64_t pinned_bytes, const facts_source *facts) {
+    for (int i = p->n - 1; i >= 0; i--) {
+        requirement *r = &p->r[i];
+        MM_TRY(requirement_init(r, net, p->graphs[i], mode, target, policy, base_bytes, facts));
+        MM_TRY(requirement_limit_pinned(r, pinned_bytes));
+        base_bytes = r->base_bytes;
+        if (r->minimum_bytes > p->r[p->most].minimum_bytes) p->most = i;
+    }
+    return MM_OK;
+}
+
+mm_status requirement_passes_init(requirement_passes *p, const nets_net *net, int64_t batch, int64_t sub_batch,
+                                  nets_mode mode, const target *target, const char *policy, int64_t base_bytes,
+                                  int64_t pinned_bytes, const facts_source *facts) {
+    memset(p, 0, sizeof *p);
+    p->n = nets_exec_graphs(batch, sub_batch, p->graphs);
+    p->most = p->n - 1;
+    mm_status status = make_passes(p, net, mode, target, policy, base_bytes, pinned_bytes, facts);
+    if (status != MM_OK) requirement_passes_fini(p);
+    return status;
+}
+
+void requirement_passes_fini(requirement_passes *p) {
+    for (int i = 0; i < p->n; i++) requirement_fini(&p->r[i]);
+    memset(p, 0, sizeof *p);
 }
 
 /* Whether a codec that the policy names is of a kind. */

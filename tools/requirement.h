@@ -7,18 +7,19 @@
 #include "tools/facts_source.h"
 #include "tools/target.h"
 
+/* What a policy's smallest plan takes if pinned memory has no limit. */
+typedef struct requirement_free {
+    int64_t device_bytes, pinned_bytes;
+} requirement_free;
+
 typedef struct requirement {
     nets_lowered *lowered;
     mm_planned planned;
     mm_policy policy;
     int64_t base_bytes;    /* bytes of persistent tensors */
     int64_t minimum_bytes; /* the lowest peak of the policy's plans */
+    requirement_free free;
 } requirement;
-
-/* What a policy's smallest plan takes if pinned memory has no limit. */
-typedef struct requirement_free {
-    int64_t device_bytes, pinned_bytes;
-} requirement_free;
 
 /* Returns MM_ERR_INFEASIBLE; the message has the minimum with this much pinned memory, the step that holds it, and, if
  * that is less, the minimum with more pinned memory (`free`). */
@@ -32,7 +33,9 @@ MM_CHECKED mm_status requirement_init(requirement *r, const nets_net *net, nets_
                                       const facts_source *facts);
 /* A graph of whole batches; the graph that ends a training in sub-batches (0: in whole batches), which has the most
  * persistent tensors. */
-static inline nets_exec_graph requirement_whole(int64_t batch) { return (nets_exec_graph){.batch = batch}; }
+static inline nets_exec_graph requirement_whole(int64_t batch) {
+    return (nets_exec_graph){.batch = batch, .passes = 1};
+}
 static inline nets_exec_graph requirement_last(int64_t batch, int64_t sub_batch) {
     nets_exec_graph graphs[3];
     return graphs[nets_exec_graphs(batch, sub_batch ? sub_batch : batch, graphs) - 1];
@@ -56,6 +59,23 @@ MM_CHECKED mm_status requirement_advise(const nets_net *net, nets_exec_graph gra
 int64_t requirement_pinned_most(void);
 
 void requirement_fini(requirement *r);
+
+/* What training a batch needs: that of each pass of an iteration (nets_exec_graphs). */
+typedef struct requirement_passes {
+    nets_exec_graph graphs[NETS_PASSES];
+    requirement r[NETS_PASSES];
+    int n;
+    int most; /* the one whose minimum is the minimum of all: they run one after the other in the same memory */
+} requirement_passes;
+
+/* Plans all passes within the pinned memory, as requirement_init and requirement_limit_pinned do. sub_batch: the batch,
+ * for whole batches. base_bytes 0: bytes of the persistent tensors of all passes. */
+MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const nets_net *net, int64_t batch,
+                                             int64_t sub_batch, nets_mode mode, const target *target,
+                                             const char *policy, int64_t base_bytes, int64_t pinned_bytes,
+                                             const facts_source *facts);
+void requirement_passes_fini(requirement_passes *p);
+static inline const requirement *requirement_most(const requirement_passes *p) { return &p->r[p->most]; }
 
 /* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no
  * policy. */

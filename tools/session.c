@@ -89,13 +89,9 @@ static mm_status create_exec(session *s, const graph_wanted *wanted) {
                                wanted->exec);
 }
 
-/* The graph that updates the weights comes first: it has all persistent tensors of the others. */
 static mm_status raise_memory(session *s, const graph_wanted *wanted, int64_t *base) {
-    nets_exec_graph graphs[3] = {{.batch = wanted->batch}};
-    int n = 1;
-    if (wanted->mode == NETS_TRAIN) n = nets_exec_graphs(wanted->batch, sub_batch_of(s, wanted->batch), graphs);
-    for (int i = n - 1; i >= 0; i--) MM_TRY(session_memory_raise(s, graphs[i], wanted->mode, base));
-    return MM_OK;
+    const int64_t parts = wanted->mode == NETS_TRAIN ? sub_batch_of(s, wanted->batch) : wanted->batch;
+    return session_memory_raise(s, wanted->batch, parts, wanted->mode, base);
 }
 
 static mm_status open_manager(session *s) {
@@ -234,7 +230,7 @@ static mm_status start_iteration(session *s, const session_run *run, tally *t) {
     flight *next = &t->flight[t->flying];
     *next = (flight){.exec = exec, .n = batch.n};
     /* Of the first pass; evaluations are not counted. */
-    const int64_t passes = (s->config.batch + sub_batch_of(s, s->config.batch) - 1) / sub_batch_of(s, s->config.batch);
+    const int64_t passes = nets_exec_passes(s->config.batch, sub_batch_of(s, s->config.batch));
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
     int64_t host = host_ns(s, exec);
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)

@@ -13,56 +13,53 @@ mm_status session_go_on(const session *s) {
     return mm_fail(MM_ERR_ORDER, "interrupted before the first iteration");
 }
 
-/* What the requirement's policy takes at the least, within the pinned memory that there is. */
-static mm_status raise_by(session *s, int p, requirement *r) {
-    const requirement_free free = {r->minimum_bytes, r->planned.plan->pinned_bytes};
-    if (free.pinned_bytes > s->pinned_most_bytes) {
-        MM_TRY(requirement_limit(r, 0, s->pinned_most_bytes, 0));
-        r->minimum_bytes = r->planned.plan->peak_bytes;
-    }
+/* What a policy takes at the least, within the pinned memory that there is. */
+static void raise_by(session *s, int p, const requirement *r) {
     const mm_plan *plan = r->planned.plan;
     if (plan->peak_bytes > s->need_bytes[p]) s->need_bytes[p] = plan->peak_bytes;
-    if (p > 0 || plan->peak_bytes <= s->minimum_bytes) return MM_OK;
+    if (p > 0 || plan->peak_bytes <= s->minimum_bytes) return;
     s->minimum_bytes = plan->peak_bytes;
-    s->free = free;
+    s->free = r->free;
     mm_graph_step_name(plan->graph, plan->peak_step, s->holder, sizeof s->holder);
-    return MM_OK;
 }
 
 /* One more, for each policy. */
 static mm_status make_room(session *s) {
     int n = s->n_requirements + s->config.policies.n;
-    requirement *more = realloc(s->requirements, (size_t)n * sizeof *more);
+    requirement_passes *more = realloc(s->requirements, (size_t)n * sizeof *more);
     if (!more) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", n);
     s->requirements = more;
     return MM_OK;
 }
 
 /* Facts are of the first graph, the one to train with. Others are planned without, as the manager does. */
-static mm_status require(const session *s, nets_exec_graph graph, nets_mode mode, int p, int64_t base_bytes,
-                         requirement *r) {
+static mm_status require(const session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int p, int64_t base_bytes,
+                         requirement_passes *passes) {
     const session_config *c = &s->config;
-    const char *policy = c->policies.text[p];
-    mm_status status = requirement_init(r, c->net, graph, mode, &c->target, policy, base_bytes, c->facts);
-    if (!c->facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
-    return requirement_init(r, c->net, graph, mode, &c->target, policy, base_bytes, NULL);
+    const facts_source *facts = c->facts;
+    mm_status status;
+    for (;; facts = NULL) {
+        status = requirement_passes_init(passes, c->net, batch, sub_batch, mode, &c->target, c->policies.text[p],
+                                         base_bytes, s->pinned_most_bytes, facts);
+        if (!facts || status != MM_ERR_FORMAT || s->n_requirements < c->policies.n) return status;
+    }
 }
 
-mm_status session_memory_raise(session *s, nets_exec_graph graph, nets_mode mode, int64_t *base_bytes) {
+mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, nets_mode mode, int64_t *base_bytes) {
     MM_TRY(make_room(s));
     for (int p = 0; p < s->config.policies.n; p++) {
-        requirement *r = &s->requirements[s->n_requirements];
+        requirement_passes *passes = &s->requirements[s->n_requirements];
         MM_TRY(session_go_on(s));
-        MM_TRY(require(s, graph, mode, p, *base_bytes, r));
+        MM_TRY(require(s, batch, sub_batch, mode, p, *base_bytes, passes));
         s->n_requirements++;
-        *base_bytes = r->base_bytes;
-        MM_TRY(raise_by(s, p, r));
+        *base_bytes = passes->r[0].base_bytes;
+        raise_by(s, p, requirement_most(passes));
     }
     return MM_OK;
 }
 
 void session_memory_end(session *s) {
-    for (int i = 0; i < s->n_requirements; i++) requirement_fini(&s->requirements[i]);
+    for (int i = 0; i < s->n_requirements; i++) requirement_passes_fini(&s->requirements[i]);
     free(s->requirements);
     s->requirements = NULL;
     s->n_requirements = 0;
@@ -81,18 +78,21 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
 
 /* A plan may need more of it in a smaller budget, and in a larger one. A batch that is staged may take its part of the
  * budget at any time. */
-mm_status session_memory_pin(session *s) {
-    for (int i = 0; i < s->n_requirements; i++) {
-        requirement *r = &s->requirements[i];
-        for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
-            int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;
-            if (room < r->minimum_bytes) continue;
-            MM_TRY(session_go_on(s));
-            if (staged || room > r->minimum_bytes)
-                MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes, bytes));
-            MM_TRY(raise_pinned(s, r->planned.plan));
-        }
+static mm_status pin(session *s, requirement *r) {
+    for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
+        int64_t bytes = staged * s->staged_bytes, room = s->config.budget_bytes - bytes;
+        if (room < r->minimum_bytes) continue;
+        MM_TRY(session_go_on(s));
+        if (staged || room > r->minimum_bytes)
+            MM_TRY(requirement_limit(r, s->config.budget_bytes, s->pinned_most_bytes, bytes));
+        MM_TRY(raise_pinned(s, r->planned.plan));
     }
+    return MM_OK;
+}
+
+mm_status session_memory_pin(session *s) {
+    for (int i = 0; i < s->n_requirements; i++)
+        for (int k = 0; k < s->requirements[i].n; k++) MM_TRY(pin(s, &s->requirements[i].r[k]));
     return MM_OK;
 }
 

@@ -11,9 +11,10 @@ MM_CHECKED mm_status session_go_on(const session *s);
 /* Finds the limit of pinned memory, and the bytes for staging batches. */
 void session_memory_begin(session *s);
 
-/* Raises the minimum of each policy to that of the plans of one more graph. *base_bytes: bytes of the persistent
- * tensors of all graphs; 0: not known, and set to those of this graph. */
-MM_CHECKED mm_status session_memory_raise(session *s, nets_exec_graph graph, nets_mode mode, int64_t *base_bytes);
+/* Raises the minimum of each policy to that of the plans of one more batch; sub_batch: the batch, for a whole one.
+ * *base_bytes: bytes of the persistent tensors of all graphs; 0: not known, and set to those of this one's. */
+MM_CHECKED mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, nets_mode mode,
+                                          int64_t *base_bytes);
 
 /* Finds the pinned memory that all policies need in the budget; the manager gets just that. MM_ERR_INFEASIBLE: there is
  * not so much. */

@@ -28,7 +28,7 @@ mm_status sub_batch_parse(const char *text, int64_t batch, int64_t *sub_batch_ou
 /* Whether runs of steps fit together, in each pass. */
 static mm_status windows_fit(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
                              int64_t budget_bytes, bool *fit_out) {
-    nets_exec_graph graphs[3];
+    nets_exec_graph graphs[NETS_PASSES];
     *fit_out = true;
     for (int i = nets_exec_graphs(batch, sub_batch, graphs) - 1; *fit_out && i >= 0; i--) {
         nets_lowered *lowered;
@@ -67,22 +67,12 @@ static int64_t rounded(int64_t n) {
 /* What the plans of all passes need at least, and the step that holds it. */
 static mm_status need_of(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
                          const char *policy, int64_t pinned_bytes, int64_t *bytes_out, char holder[256]) {
-    nets_exec_graph graphs[3];
-    int64_t base_bytes = 0;
-    *bytes_out = 0;
-    for (int i = nets_exec_graphs(batch, sub_batch, graphs) - 1; i >= 0; i--) {
-        requirement r;
-        MM_TRY(requirement_init(&r, net, graphs[i], NETS_TRAIN, target, policy, base_bytes, NULL));
-        mm_status status = requirement_limit_pinned(&r, pinned_bytes);
-        base_bytes = r.base_bytes;
-        if (status == MM_OK && r.minimum_bytes > *bytes_out) {
-            const mm_plan *plan = r.planned.plan;
-            *bytes_out = r.minimum_bytes;
-            mm_graph_step_name(plan->graph, plan->peak_step, holder, 256);
-        }
-        requirement_fini(&r);
-        MM_TRY(status);
-    }
+    requirement_passes p;
+    MM_TRY(requirement_passes_init(&p, net, batch, sub_batch, NETS_TRAIN, target, policy, 0, pinned_bytes, NULL));
+    const mm_plan *plan = requirement_most(&p)->planned.plan;
+    *bytes_out = requirement_most(&p)->minimum_bytes;
+    mm_graph_step_name(plan->graph, plan->peak_step, holder, 256);
+    requirement_passes_fini(&p);
     return MM_OK;
 }
 
