@@ -91,7 +91,7 @@ mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, m
     size_t i;
     json_t *row;
     if (source->is_machine)
-        machine_facts(&source->machine, graph, facts);
+        MM_TRY(machine_facts(&source->machine, graph, facts));
     else
         MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
     json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);

@@ -1,5 +1,8 @@
 #include "tools/machine.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/graph.h"
@@ -89,6 +92,40 @@ static mm_status read_codecs(const reader *r, const json_t *codecs, machine *m) 
     return MM_OK;
 }
 
+/* Nothing is changed where the object has no such key. */
+static mm_status get_if_there(const reader *r, const json_t *object, const char *where, const char *key, double low,
+                              double high, double *out) {
+    return json_object_get(object, key) ? get_number(r, object, where, key, low, high, out) : MM_OK;
+}
+
+static mm_status read_workspace(const reader *r, const json_t *formula, const char *where, machine_algorithm *a) {
+    static const double MOST_TILE = 4096, MOST_TILE_BYTES = 1e9;
+    if (!formula || json_object_get(formula, "im2col"))
+        return get_if_there(r, formula, where, "im2col", 0, 100, &a->im2col);
+    MM_TRY(get_number(r, formula, where, "tile", 2, MOST_TILE, &a->tile));
+    return get_number(r, formula, where, "tile_bytes", 1, MOST_TILE_BYTES, &a->tile_bytes);
+}
+
+static mm_status read_algorithms(const reader *r, const json_t *algorithms, machine *m) {
+    static const double MOST_KERNEL = 4096;
+    const char *name;
+    json_t *entry;
+    json_object_foreach((json_t *)algorithms, name, entry) {
+        char where[128];
+        if (m->n_algorithms == MACHINE_ALGORITHMS)
+            return mm_fail(MM_ERR_FORMAT, "machine file %s: algorithms: there are %zu, must be at most %d", r->path,
+                           json_object_size(algorithms), MACHINE_ALGORITHMS);
+        machine_algorithm *a = &m->algorithms[m->n_algorithms++];
+        snprintf(where, sizeof where, "algorithms: %.64s: ", name);
+        MM_TRY(get_rate(r, entry, where, "flops_per_s", &a->flops_per_s));
+        MM_TRY(get_if_there(r, entry, where, "kernel", 1, MOST_KERNEL, &a->kernel));
+        MM_TRY(get_if_there(r, entry, where, "stride", 1, MOST_KERNEL, &a->stride));
+        snprintf(where, sizeof where, "algorithms: %.64s: workspace: ", name);
+        MM_TRY(read_workspace(r, json_object_get(entry, "workspace"), where, a));
+    }
+    return MM_OK;
+}
+
 mm_status machine_read(const char *path, const json_t *root, machine *machine_out) {
     static const double MOST_NS = 1e9;
     const reader r = {.path = path};
@@ -114,6 +151,8 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
     MM_TRY(get_integer(&r, root, "", "alloc_ns", MOST_NS, &m.alloc_ns));
     MM_TRY(read_codecs(&r, json_object_get(root, "codecs"), &m));
+    MM_TRY(read_algorithms(&r, json_object_get(root, "algorithms"), &m));
+    MM_TRY(get_if_there(&r, root, "", "half_rate_elems", 0, MOST_RATE, &m.half_rate_elems));
     *machine_out = m;
     return MM_OK;
 }
@@ -135,7 +174,10 @@ static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info 
 
 typedef struct product {
     double multiply_adds; /* of the forward pass; 0: the layer multiplies nothing */
-    bool winograd;
+    double outputs;       /* elements that it makes */
+    bool linear, winograd;
+    const mm_tensor_info *x, *w, *y;
+    const mm_tensor_info *filtered; /* of a convolution: each of its elements takes a filter's multiply-adds */
 } product;
 
 /* A convolution's multiply-adds: each element of the output times a filter. A transposed one's: each of the input,
@@ -145,24 +187,31 @@ static product product_of(const mm_graph *graph, mm_layer layer) {
     int forward = info->step[MM_FORWARD];
     if (forward < 0 || (info->kind != MM_LAYER_CONV && info->kind != MM_LAYER_LINEAR)) return (product){0};
     const mm_step_info *step = mm_graph_step(graph, forward);
-    const mm_tensor_info *w = find_use(graph, step, MM_WEIGHT, MM_READ);
-    const mm_tensor_info *y = find_use(graph, step, MM_FEATURE_MAP, MM_WRITE);
-    const mm_tensor_info *x = find_use(graph, step, MM_FEATURE_MAP, MM_READ);
-    if (!x) x = find_use(graph, step, MM_INPUT, MM_READ);
-    if (!w || !x || !y) return (product){0};
-    bool transposed = info->kind == MM_LAYER_CONV && w->dims[0] != y->dims[3];
-    bool winograd = info->kind == MM_LAYER_CONV && w->dims[2] == 3 && w->dims[3] == 3 && y->dims[1] == x->dims[1] &&
-                    y->dims[2] == x->dims[2];
-    return (product){elems(transposed ? x : y) * elems(w) / (double)w->dims[0], winograd};
+    product p = {.w = find_use(graph, step, MM_WEIGHT, MM_READ),
+                 .y = find_use(graph, step, MM_FEATURE_MAP, MM_WRITE),
+                 .x = find_use(graph, step, MM_FEATURE_MAP, MM_READ)};
+    if (!p.x) p.x = find_use(graph, step, MM_INPUT, MM_READ);
+    if (!p.w || !p.x || !p.y) return (product){0};
+    p.linear = info->kind == MM_LAYER_LINEAR;
+    p.filtered = !p.linear && p.w->dims[0] != p.y->dims[3] ? p.x : p.y;
+    p.outputs = elems(p.y);
+    p.multiply_adds = elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
+    p.winograd = !p.linear && p.w->dims[2] == 3 && p.w->dims[3] == 3 && p.y->dims[1] == p.x->dims[1] &&
+                 p.y->dims[2] == p.x->dims[2];
+    return p;
 }
 
-static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step) {
-    product p = product_of(graph, step->layer);
-    if (p.multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
-    bool linear = mm_graph_layer(graph, step->layer)->kind == MM_LAYER_LINEAR;
-    double rate = linear ? m->linear_flops_per_s : p.winograd ? m->winograd_flops_per_s : m->conv_flops_per_s;
+/* algorithm NULL: at the machine's own rate. */
+static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
+                           const machine_algorithm *algorithm) {
+    if (p->multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
+    double rate = algorithm     ? algorithm->flops_per_s
+                  : p->linear   ? m->linear_flops_per_s
+                  : p->winograd ? m->winograd_flops_per_s
+                                : m->conv_flops_per_s;
+    if (!p->linear) rate *= p->outputs / (p->outputs + m->half_rate_elems);
     bool by_input = step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
-    return 2 * p.multiply_adds * (1 + by_input) / rate;
+    return 2 * p->multiply_adds * (1 + by_input) / rate;
 }
 
 /* Whether the step only passes it on: it is given its input's storage, and writes nothing. */
@@ -186,12 +235,87 @@ static double traffic_bytes(const mm_graph *graph, const mm_step_info *step) {
 
 static int64_t nanoseconds(double seconds) { return seconds < 1e3 ? (int64_t)(seconds * 1e9) : INT64_C(1000000000000); }
 
-static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_info *step) {
+static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
+                       const machine_algorithm *algorithm) {
     if (mm_graph_layer(graph, step->layer)->kind == MM_LAYER_DATA) return 0; /* beside the training */
-    double arithmetic = arithmetic_s(m, graph, step);
+    double arithmetic = arithmetic_s(m, graph, step, p, algorithm);
     double passes = m->passes[mm_graph_layer(graph, step->layer)->kind];
     double traffic = passes * traffic_bytes(graph, step) / m->memory_bytes_per_s;
     return nanoseconds(arithmetic > traffic ? arithmetic : traffic) + m->launch_ns;
+}
+
+/* ---------------------------------------------------------------- algorithms */
+
+static bool computes(const machine_algorithm *a, const product *p) {
+    const double height = (double)p->w->dims[2], width = (double)p->w->dims[3];
+    if (a->kernel > 0 && (a->kernel != height || a->kernel != width)) return false;
+    if (a->tile > 0 && (a->tile < height || a->tile < width)) return false;
+    return a->stride == 0 || a->stride == fmax(1, round((double)p->x->dims[1] / (double)p->y->dims[1]));
+}
+
+static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
+    static const double MOST = 0x1p61;
+    const mm_tensor_info *w = p->w, *y = p->y;
+    const double filters = elems(w) / (double)(w->dims[2] * w->dims[3]);
+    double bytes = a->im2col * (double)mm_dtype_bytes(w->dtype) * p->multiply_adds / (double)p->filtered->dims[3];
+    if (a->tile > 0) {
+        double tiles = ceil((double)y->dims[1] / (a->tile - (double)w->dims[2] + 1)) *
+                       ceil((double)y->dims[2] / (a->tile - (double)w->dims[3] + 1));
+        double maps = (double)y->dims[0] * (double)(p->x->dims[3] + y->dims[3]);
+        bytes = a->tile_bytes * (tiles * maps + filters);
+    }
+    return (int64_t)fmin(ceil(bytes), MOST);
+}
+
+static int by_time(const void *a, const void *b) {
+    const mm_variant *x = a, *y = b;
+    if (x->ns != y->ns) return x->ns < y->ns ? -1 : 1;
+    return (x->workspace_bytes > y->workspace_bytes) - (x->workspace_bytes < y->workspace_bytes);
+}
+
+/* The algorithms that a convolution's step may take: each slower than the one before, with less workspace. Returns how
+ * many. 0: the machine names none for it. */
+static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
+                         mm_variant out[MACHINE_ALGORITHMS]) {
+    int n = 0, kept = 0;
+    if (p->multiply_adds == 0 || p->linear || step->phase == MM_UPDATE) return 0;
+    for (int i = 0; i < m->n_algorithms; i++)
+        if (computes(&m->algorithms[i], p))
+            out[n++] = (mm_variant){.deterministic = true,
+                                    .workspace_bytes = workspace_bytes(&m->algorithms[i], p),
+                                    .ns = step_ns(m, graph, step, p, &m->algorithms[i])};
+    qsort(out, (size_t)n, sizeof *out, by_time);
+    for (int i = 0; i < n; i++)
+        if (kept == 0 || out[i].workspace_bytes < out[kept - 1].workspace_bytes) {
+            out[kept] = out[i];
+            out[kept].id = kept;
+            kept++;
+        }
+    return kept;
+}
+
+/* Gives each step its variants, with their times. */
+static mm_status set_variants(const machine *m, const mm_graph *graph, mm_facts *facts) {
+    const size_t most = (size_t)facts->variant_first[facts->n_steps] + (size_t)facts->n_steps * MACHINE_ALGORITHMS;
+    mm_variant *variants = malloc((most + 1) * sizeof *variants);
+    if (!variants) return mm_fail(MM_ERR_NOMEM, "out of memory for %zu variants of steps", most);
+    int n = 0;
+    for (int s = 0; s < facts->n_steps; s++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        const product p = product_of(graph, step->layer);
+        const int first = facts->variant_first[s], end = facts->variant_first[s + 1];
+        facts->variant_first[s] = n;
+        const int found = algorithms_of(m, graph, step, &p, &variants[n]);
+        n += found;
+        for (int v = first; found == 0 && v < end; v++) {
+            variants[n] = facts->variants[v];
+            variants[n++].ns = step_ns(m, graph, step, &p, NULL);
+        }
+    }
+    facts->variant_first[facts->n_steps] = n;
+    free(facts->variants);
+    facts->variants = variants;
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- codecs */
@@ -207,10 +331,8 @@ static const machine_codec *find_codec(const machine *m, const char *spec) {
     return NULL;
 }
 
-void machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts) {
-    for (int s = 0; s < facts->n_steps; s++)
-        for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++)
-            facts->variants[v].ns = step_ns(m, graph, mm_graph_step(graph, s));
+mm_status machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts) {
+    MM_TRY(set_variants(m, graph, facts));
     for (int c = 0; c < facts->n_codecs; c++) {
         const machine_codec *codec = find_codec(m, facts->codecs[c].spec);
         for (int t = 0; codec && t < facts->n_tensors; t++) {
@@ -228,4 +350,5 @@ void machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts) {
     facts->link_contention_permille = (int)m->link_contention_permille;
     facts->issue_ns = m->issue_ns;
     facts->alloc_ns = m->alloc_ns;
+    return MM_OK;
 }

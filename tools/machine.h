@@ -7,7 +7,11 @@
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
- *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } } }
+ *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
+ *     "half_rate_elems": ...,
+ *     "algorithms": { "implicit GEMM": { "flops_per_s": ... },
+ *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col": 1 } },
+ *       "Winograd": { "kernel": 3, "stride": 1, "flops_per_s": ..., "workspace": { "tile": 6, "tile_bytes": 144 } } } }
  *
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
  *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate;
@@ -16,7 +20,19 @@
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
  *                layer's kind (default 1; bn-relu has those of bn): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
- * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name. */
+ * at its rate, plus a launch. Codecs are looked up by their whole spec, then by name.
+ *
+ * half_rate_elems (default 0) makes convolutions that are too small to fill the device slower: one with n elements of
+ * output has n / (n + half_rate_elems) of its rate.
+ *
+ * algorithms (default none): ways to compute a convolution. Each has a rate in the place of conv_flops_per_s and
+ * winograd_flops_per_s, counted as if computed directly; may be for one kernel size or stride (of the input's height
+ * over the output's, rounded); and has a workspace, none by default:
+ *   im2col             so many times the matrix whose rows are what each filter reads, for all images
+ *   tile, tile_bytes   all maps and filters in transformed tiles: a map of h x h elements of output and a kernel of k
+ *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel
+ * A convolution's step, forward or backward, then has the variants of the facts that are worth having: each slower than
+ * the one before, with less workspace. What the graph declares for it is of the device at hand, and does not count. */
 #ifndef TOOLS_MACHINE_H
 #define TOOLS_MACHINE_H
 
@@ -24,12 +40,19 @@
 
 #include "mm/core/facts.h"
 
-enum { MACHINE_CODECS = 16 };
+enum { MACHINE_CODECS = 16, MACHINE_ALGORITHMS = 16 };
 
 typedef struct machine_codec {
     char spec[MM_SPEC_CAPACITY]; /* or name */
     double encode_bytes_per_s, decode_bytes_per_s;
 } machine_codec;
+
+typedef struct machine_algorithm {
+    double kernel, stride; /* of the convolutions that it computes; 0: any */
+    double flops_per_s;
+    double im2col;           /* workspace: so many times im2col's matrix */
+    double tile, tile_bytes; /* or transformed tiles; 0: none */
+} machine_algorithm;
 
 typedef struct machine {
     char name[16];
@@ -42,6 +65,9 @@ typedef struct machine {
     int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
+    double half_rate_elems;
+    machine_algorithm algorithms[MACHINE_ALGORITHMS];
+    int n_algorithms;
 } machine;
 
 /* Whether a file's content describes a machine. */
@@ -50,7 +76,8 @@ bool machine_is(const json_t *root);
 /* Reads a machine. path: for messages. MM_ERR_FORMAT: the message says what is wrong. */
 MM_CHECKED mm_status machine_read(const char *path, const json_t *root, machine *machine_out);
 
-/* Sets all times in the facts. Codecs and sizes of codes must be there already. */
-void machine_facts(const machine *machine, const mm_graph *graph, mm_facts *facts);
+/* Sets all times in the facts, and the variants of steps that the machine has algorithms for. Codecs and sizes of codes
+ * must be there already. MM_ERR_NOMEM: nothing is changed. */
+MM_CHECKED mm_status machine_facts(const machine *machine, const mm_graph *graph, mm_facts *facts);
 
 #endif

@@ -332,6 +332,69 @@ a_links_speed_counts_more_than_that_of_the_facts_() {
         fail "over such a link: $(value row iteration_seconds_predicted) s, with --link ${seconds[0]} s"
 }
 
+# with_algorithms FILE ALGORITHMS: the machine, with these. Its memory and launches take no time, and 8192 elements of
+# output have half of a rate.
+with_algorithms() {
+    sed 's/"launch_ns": [0-9]*/"launch_ns": 0/; s/"memory_bytes_per_s": [0-9.e]*/"memory_bytes_per_s": 1e18/
+        s/"codecs": {/"half_rate_elems": 8192, "algorithms": {'"${2//$'\n'/}"'}, &/' "$machine" >"$1"
+}
+
+# variants FILE LAYER PHASE: a line for each of the step's: workspace, ns.
+variants() {
+    awk -F '[:,]' -v layer="\"$2\"" -v phase="\"$3\"" '
+        /"layer"/ { here = index($2, layer) }
+        /"phase"/ { here = here && index($2, phase) }
+        here && /"workspace_bytes"/ { workspace = $2 + 0 }
+        here && /"ns"/ { print workspace, $2 + 0 }' "$1"
+}
+
+# The second convolution of tiny: 8 channels of 16 x 16, 16 filters of 3 x 3, for 8 images 2359296 multiply-adds and
+# 32768 elements of output, which 4/5 of a rate are for. In tiles of 6 x 6 each map of 16 x 16 has 16.
+a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
+    local any='"waste": {"flops_per_s": 3e9, "workspace": {"im2col": 1}}, "least": {"flops_per_s": 1e9},
+        "some": {"flops_per_s": 2e9, "workspace": {"im2col": 0.25}}, "slow": {"flops_per_s": 9e8}'
+    local large='"large": {"kernel": 5, "flops_per_s": 8e9}, "strided": {"stride": 2, "flops_per_s": 9e9}'
+    local tiled='"tiled": {"kernel": 3, "stride": 1, "flops_per_s": 4e9, "workspace": {"tile": 6, "tile_bytes": 144}}'
+    local wide='"wide": {"flops_per_s": 3.9e9, "workspace": {"tile": 4, "tile_bytes": 64}}' expected facts
+    with_algorithms fast "$any, $large, $tiled, $wide"
+    expect 0 bench --simulate fast --net tiny --batch 8 --fuse off --policies liveness --facts facts --quiet
+    expected="460800 1474560 147456 2949120 0 5898240"
+    [[ $(variants facts conv2 forward | xargs) == "$expected" ]] || fail "forward: $(variants facts conv2 forward)"
+    expected="460800 2949120 147456 5898240 0 11796480" # both gradients
+    [[ $(variants facts conv2 backward | xargs) == "$expected" ]] || fail "backward: $(variants facts conv2 backward)"
+    [[ $(variants facts conv1 forward) == "0 1382400" ]] || fail "other kernel: $(variants facts conv1 forward)"
+    # Facts that were written out give the same plans, and the bound counts the least workspaces.
+    for facts in fast facts; do
+        expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts $facts --explain --json $facts.rows
+    done
+    equal fast.rows facts.rows
+    with_algorithms least '"least": {"flops_per_s": 1e9}'
+    expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts least --json least.rows
+    [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "no workspace is in no plan"
+    # A machine without algorithms takes what the graph declares, as ever.
+    expect 0 plan --net tiny --batch 8 --fuse off --policy naive --facts "$machine" --json plain
+    expect 0 plan --net tiny --batch 8 --fuse off --policy naive --json declared
+    [[ $(value plain minimum_bytes) == "$(value declared minimum_bytes)" ]] || fail "other workspaces"
+}
+
+bad_algorithms_are_refused_() {
+    of() { # ALGORITHMS TEXT
+        with_algorithms bad "$1"
+        refused 1 "machine file bad: $2" plan --net tiny --policy naive --facts bad
+    }
+    of '"fft": {}' "algorithms: fft: flops_per_s is missing"
+    of '"fft": {"flops_per_s": 1}' "algorithms: fft: flops_per_s is 1, must be 1000 to 1e+18"
+    of '"fft": {"flops_per_s": 1e9, "kernel": "3x3"}' "algorithms: fft: kernel is not a number"
+    of '"fft": {"flops_per_s": 1e9, "stride": 0}' "algorithms: fft: stride is 0, must be 1 to 4096"
+    of '"fft": {"flops_per_s": 1e9, "workspace": {}}' "algorithms: fft: workspace: tile is missing"
+    of '"fft": {"flops_per_s": 1e9, "workspace": {"tile": 32}}' "algorithms: fft: workspace: tile_bytes is missing"
+    of '"fft": {"flops_per_s": 1e9, "workspace": {"im2col": -1}}' "algorithms: fft: workspace: im2col is -1, must be 0 to"
+    of "$(for i in {1..16}; do printf '"a%d": {"flops_per_s": 1e9}, ' "$i"; done)\"a17\": {\"flops_per_s\": 1e9}" \
+        "algorithms: there are 17, must be at most 16"
+    sed 's/"codecs": {/"half_rate_elems": -1, &/' "$machine" >bad
+    refused 1 "machine file bad: half_rate_elems is -1, must be 0 to" plan --net tiny --policy naive --facts bad
+}
+
 a_plan_for_a_link_is_that_which_runs_over_it_() {
     local link policy key options=(--net resnet8 --batch 8)
     for link in 30MB 12GB; do
