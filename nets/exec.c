@@ -258,7 +258,9 @@ static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered
 static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
                             mm_stream *stream, bool again) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
-    args.at[NETS_WORKSPACE] = mm_workspace_data(exec->manager);
+    char *workspace = mm_workspace_data(exec->manager);
+    args.workspace_bytes = (int64_t)mm_workspace_bytes(exec->manager) - step->op_workspace_at;
+    args.at[NETS_WORKSPACE] = args.workspace_bytes > 0 ? workspace + step->op_workspace_at : NULL;
     for (int r = 0; r < NETS_ROLES; r++) {
         mm_tensor tensor = step->tensors[r];
         if (tensor < 0 || (again && step->modified_roles & NETS_ROLE_BIT(r))) continue;
@@ -269,7 +271,7 @@ static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, 
         if (again && mm_tensor_given(exec->manager, tensor)) args.given_roles |= NETS_ROLE_BIT(r);
     }
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
-        if (step->addend[i] >= 0) args.at[NETS_DPARAM + i] = (char *)args.at[NETS_WORKSPACE] + step->addend[i];
+        if (step->addend[i] >= 0) args.at[NETS_DPARAM + i] = workspace + step->addend[i];
     MM_TRY(nets_op_enqueue(step->op, step->phase, &args, stream));
     return enqueue_sums(exec, lowered, step, stream);
 }

@@ -187,17 +187,25 @@ static bool is_added_to(nets_role role) {
     return (role >= NETS_DPARAM && role <= NETS_DPARAM_LAST) || role == NETS_LOSS_VALUE || role == NETS_CORRECT;
 }
 
-/* Bytes of the step's workspace: the op's own, and behind it what it leaves there to be added. */
-static int64_t lay_out_workspace(const lowering *lo, nets_step *step) {
-    int64_t bytes = step->op ? nets_op_workspace_bytes(step->op, step->phase) : 0;
+/* Places in the step's workspace what the op leaves there to be added; behind it is the op's own. */
+static void place_addends(const lowering *lo, nets_step *step) {
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         step->addend[i] = -1;
         if (gradient < 0 || !lo->out->pass.adds || step->op->adds) continue;
-        step->addend[i] = nets_aligned(bytes);
-        bytes = step->addend[i] + mm_graph_tensor(lo->out->graph, gradient)->bytes;
+        step->addend[i] = step->op_workspace_at;
+        step->op_workspace_at += nets_aligned(mm_graph_tensor(lo->out->graph, gradient)->bytes);
     }
-    return bytes;
+}
+
+/* Adds the step to the graph, with each size of workspace that the op runs with. */
+static mm_status add_to_graph(const lowering *lo, const nets_step *step, const mm_use *uses, size_t n_uses) {
+    const nets_workspaces own = step->op ? nets_op_workspaces(step->op, step->phase) : (nets_workspaces){1, {0}};
+    MM_TRY(mm_graph_add_step(lo->out->graph, step->graph_layer, step->phase, uses, n_uses,
+                             (size_t)(step->op_workspace_at + own.bytes[0])));
+    for (int i = 1; i < own.n; i++)
+        MM_TRY(mm_graph_allow_workspace(lo->out->graph, (size_t)(step->op_workspace_at + own.bytes[i])));
+    return MM_OK;
 }
 
 /* Adds the step that `spec` describes over the tensors by role, and forgets those that it does not use. */
@@ -221,8 +229,8 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(use->role);
         uses[n_uses++] = (mm_use){tensors[use->role], access, use->form};
     }
-    const int64_t workspace = lay_out_workspace(lo, step);
-    MM_TRY(mm_graph_add_step(out->graph, state->graph_layer, phase, uses, n_uses, (size_t)workspace));
+    place_addends(lo, step);
+    MM_TRY(add_to_graph(lo, step, uses, n_uses));
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++)
         MM_TRY(add_pair(out->graph, step, &spec->pairs[p]));
     out->n_steps++;

@@ -31,6 +31,7 @@ typedef struct nets_step {
     /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
      * (nets_pass.adds); -1: it writes to the tensor itself. */
     int64_t addend[NETS_MAX_PARAMS];
+    int64_t op_workspace_at; /* where the op's own workspace begins: behind the addends */
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. */

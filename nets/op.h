@@ -20,8 +20,9 @@
 #include "nets/role.h"
 
 typedef struct nets_op_args {
-    void *at[NETS_ROLES]; /* NULL: absent */
-    uint64_t sign_roles;  /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
+    void *at[NETS_ROLES];    /* NULL: absent */
+    int64_t workspace_bytes; /* at NETS_WORKSPACE: what the op runs by is the largest of its sizes that fits in them */
+    uint64_t sign_roles;     /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
     /* Bit r: this is a recomputation, and role r, an output, still has its value; the op reads it and must not write
      * it. Set for all saved tensors with nets_saved_spec.given, or for none. */
     uint64_t given_roles;
@@ -86,7 +87,7 @@ typedef struct nets_op_impl {
     uint32_t maps; /* bit d: it takes maps of mm_dtype d */
     mm_status (*create)(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
     void (*destroy)(nets_op *op);
-    int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none */
+    int64_t (*workspace_bytes)(const nets_op *op, mm_phase phase); /* NULL: none, or nets_op.workspaces has them */
     mm_status (*forward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
     mm_status (*backward)(nets_op *op, const nets_op_args *args, mm_stream *stream);
 } nets_op_impl;
@@ -109,6 +110,15 @@ typedef struct nets_backend_ops {
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
 } nets_backend_ops;
 
+/* The sizes of workspace with which a phase of an op runs, each by another algorithm: the fastest first, strictly
+ * decreasing. Algorithms round differently. At most four; chosen: the fastest, the one with the least workspace, and two
+ * between. */
+enum { NETS_WORKSPACES = 4 };
+typedef struct nets_workspaces {
+    int n; /* at least 1 */
+    int64_t bytes[NETS_WORKSPACES];
+} nets_workspaces;
+
 /* The first member of every backend's and every op's struct. */
 struct nets_backend {
     const nets_backend_ops *ops;
@@ -122,6 +132,7 @@ struct nets_op {
     /* With pass.adds: its backward adds what it computes to DPARAM, in blocks, because the parameters may be large. Of
      * other ops the backward writes gradients as ever, whole, to where the executor adds them from. */
     bool adds;
+    nets_workspaces workspaces[2]; /* of MM_FORWARD and MM_BACKWARD; n 0: the one of workspace_bytes */
 };
 
 /* Opens the backend for a device by the device's name ("cuda:1"). `config` NULL: all zero; it is copied with its
@@ -142,8 +153,12 @@ MM_CHECKED mm_status nets_backend_open_bound(const nets_backend *backend, nets_b
 MM_CHECKED mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out);
 void nets_op_destroy(nets_op *op);
 
-/* Bytes of scratch that a phase needs, MM_FORWARD or MM_BACKWARD. */
+/* The sizes of scratch with which a phase runs, MM_FORWARD or MM_BACKWARD. */
+nets_workspaces nets_op_workspaces(const nets_op *op, mm_phase phase);
+/* The first of them. */
 int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase);
+/* The largest of them that fits in `bytes`; -1: none does. */
+int64_t nets_op_workspace_within(const nets_op *op, mm_phase phase, int64_t bytes);
 
 /* Enqueues a phase. */
 MM_CHECKED mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream);

@@ -129,7 +129,8 @@ static void make_op(op_rig *rig) {
     if (nets_op_create(rig->backend, &rig->desc, &rig->op) != MM_OK) fail_msg("%s", mm_last_error());
     int64_t forward = nets_op_workspace_bytes(rig->op, MM_FORWARD);
     int64_t backward = rig->desc.training ? nets_op_workspace_bytes(rig->op, MM_BACKWARD) : 0;
-    give(rig, NETS_WORKSPACE, (forward > backward ? forward : backward) + GUARD_BYTES);
+    rig->args.workspace_bytes = forward > backward ? forward : backward;
+    give(rig, NETS_WORKSPACE, rig->args.workspace_bytes + GUARD_BYTES);
 }
 
 /* Storage, op and inputs of what the description says. */

@@ -132,6 +132,7 @@ static void run_op(ref_exec *ref, const nets_step *step) {
     if (ref->options.exact) args.exact_roles = UINT64_MAX;
     memset(ref->workspace, 0xff, (size_t)ref->workspace_bytes);
     args.at[NETS_WORKSPACE] = ref->workspace;
+    args.workspace_bytes = ref->workspace_bytes;
     for (int r = 0; r < NETS_ROLES; r++) {
         if (step->tensors[r] < 0) continue;
         args.at[r] = data_of(ref, step->tensors[r]);

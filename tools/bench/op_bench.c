@@ -129,7 +129,7 @@ static void count_bytes(rig *r) {
     of[NETS_LOSS_VALUE] = of[NETS_CORRECT] = 4;
     int64_t forward = nets_op_workspace_bytes(r->op, MM_FORWARD),
             backward = nets_op_workspace_bytes(r->op, MM_BACKWARD);
-    of[NETS_WORKSPACE] = forward > backward ? forward : backward;
+    of[NETS_WORKSPACE] = r->args.workspace_bytes = forward > backward ? forward : backward;
 }
 
 static mm_status take_places(bench *b, rig *r) {
