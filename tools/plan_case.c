@@ -22,6 +22,13 @@ static mm_status simulate_pass(plan_case *c, int i) {
     return MM_OK;
 }
 
+static void add_moves(mm_moves *sum, const mm_plan *plan, int64_t passes) {
+    const mm_moves of_pass = mm_account_moves(plan);
+    sum->offloads += passes * of_pass.offloads;
+    sum->prefetches += passes * of_pass.prefetches;
+    sum->bytes += passes * of_pass.bytes;
+}
+
 static mm_status plan_passes(plan_case *c, const nets_net *net, const char *policy) {
     MM_TRY(requirement_passes_init(&c->passes, net, c->batch, c->sub_batch, NETS_TRAIN, &c->target, policy, 0,
                                    c->pinned_bytes, c->facts));
@@ -30,6 +37,7 @@ static mm_status plan_passes(plan_case *c, const nets_net *net, const char *poli
         c->staged_bytes = 0;
     for (int i = 0; i < c->passes.n; i++) {
         MM_TRY(plan_in_budget(c, &c->passes.r[i]));
+        add_moves(&c->moves, c->passes.r[i].planned.plan, c->passes.graphs[i].passes);
         if (c->facts) MM_TRY(simulate_pass(c, i));
     }
     return MM_OK;
@@ -131,6 +139,13 @@ static void print_search(FILE *file, const plan_case *c) {
                 mm_size_format(c->found.next_bytes - c->budget_bytes, next, sizeof next));
 }
 
+static void print_moves(FILE *file, const mm_moves *moves) {
+    char size[32];
+    fprintf(file, "  %-22s %14lld  %s, in %lld offloads and %lld prefetches\n", "moved over the link",
+            (long long)moves->bytes, mm_size_format(moves->bytes, size, sizeof size), (long long)moves->offloads,
+            (long long)moves->prefetches);
+}
+
 static void print_prediction(FILE *file, const plan_case *c) {
     if (c->untimed)
         fprintf(file, "  %-22s none: %s has no times of %s; 'mm bench --facts' with this policy measures them\n",
@@ -177,6 +192,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         print_size(file, label, plan->buffer_region_bytes);
     }
     if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
+    if (c->moves.bytes > 0) print_moves(file, &c->moves);
     if (c->facts) print_prediction(file, c);
     if (plan->pinned_bytes > c->pinned_bytes)
         fprintf(file, "  %-22s no: more than --pinned%s\n", "fits pinned memory", mm_plan_pinned_hint(plan));
@@ -214,6 +230,10 @@ json_t *plan_case_row(const plan_case *c) {
                             json_pack("{sI sI sI sI}", "reserve_bytes", (json_int_t)pools.reserve_bytes, "spill_bytes",
                                       (json_int_t)pools.spill_bytes, "pinned_bytes", (json_int_t)pools.pinned_bytes,
                                       "bound_bytes", (json_int_t)pools.bound_bytes));
+    if (row)
+        json_object_update_new(row,
+                               json_pack("{sI sI sI}", "offloads", (json_int_t)c->moves.offloads, "prefetches",
+                                         (json_int_t)c->moves.prefetches, "moved_bytes", (json_int_t)c->moves.bytes));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

@@ -202,6 +202,17 @@ mm_pool_sums mm_account_pools(const mm_plan *plan) {
     return sums;
 }
 
+mm_moves mm_account_moves(const mm_plan *plan) {
+    mm_moves moves = {0};
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node_cost cost = mm_node_table[plan->nodes[i].kind].cost;
+        if (cost != MM_COST_LINK_OUT && cost != MM_COST_LINK_IN) continue;
+        *(cost == MM_COST_LINK_OUT ? &moves.offloads : &moves.prefetches) += 1;
+        moves.bytes += plan->segments[plan->nodes[i].dst].bytes;
+    }
+    return moves;
+}
+
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity) {
     const mm_segment *s = &plan->segments[segment];
     const mm_node *user = s->first_node >= 0 ? &plan->nodes[s->first_node] : NULL;

@@ -63,6 +63,15 @@ typedef struct mm_pool_sums {
 
 mm_pool_sums mm_account_pools(const mm_plan *plan);
 
+/* What a plan moves over the link in one iteration. */
+typedef struct mm_moves {
+    int64_t offloads, prefetches; /* copies to and from pinned memory */
+    int64_t bytes; /* of all of them. What encoders write to pinned memory themselves, bodies of codes of variable size,
+                      is not counted: nobody knows its size beforehand */
+} mm_moves;
+
+mm_moves mm_account_moves(const mm_plan *plan);
+
 /* ---------------------------------------------------------------- stash */
 
 /* Ways to save the memory of a map between its last forward and its first backward use. */

@@ -71,6 +71,21 @@ pools_of_codes_are_told_with_their_spill_() {
     done
 }
 
+what_moves_over_the_link_is_told_of_all_passes_() {
+    local once
+    expect 0 plan --net vgg11@32x32,classes=10,thin=4 --batch 8 --policy swap:when=always --json row.json
+    says out "moved over the link"
+    once=$(value row.json moved_bytes)
+    (($(value row.json offloads) > 0 && $(value row.json prefetches) == $(value row.json offloads))) ||
+        fail "$(value row.json offloads) offloads, $(value row.json prefetches) prefetches"
+    ((once == 2 * $(value row.json pinned_bytes))) || fail "$once bytes of $(value row.json pinned_bytes) pinned"
+    expect 0 plan --net vgg11@32x32,classes=10,thin=4 --batch 40 --sub-batch 8 --policy swap:when=always --json row.json
+    (($(value row.json moved_bytes) == 5 * once)) || fail "$(value row.json moved_bytes) bytes in 5 passes"
+    expect 0 plan --net tiny --batch 8 --policy liveness --json row.json
+    (($(value row.json moved_bytes) == 0 && $(value row.json offloads) == 0)) || fail "liveness moves maps"
+    [[ $(<out) != *"over the link"* ]] || fail "says so, and moves nothing"
+}
+
 every_network_can_be_explained_() {
     local name rest names=()
     expect 0 nets
