@@ -99,9 +99,9 @@ static mm_status get_if_there(const reader *r, const json_t *object, const char 
 }
 
 static mm_status read_workspace(const reader *r, const json_t *formula, const char *where, machine_algorithm *a) {
-    static const double MOST_TILE = 4096, MOST_TILE_BYTES = 1e9;
-    if (!formula || json_object_get(formula, "im2col"))
-        return get_if_there(r, formula, where, "im2col", 0, 100, &a->im2col);
+    static const double MOST_IMAGES = 1e9, MOST_TILE = 4096, MOST_TILE_BYTES = 1e9;
+    if (!formula || json_object_get(formula, "im2col_images"))
+        return get_if_there(r, formula, where, "im2col_images", 0, MOST_IMAGES, &a->im2col_images);
     MM_TRY(get_number(r, formula, where, "tile", 2, MOST_TILE, &a->tile));
     return get_number(r, formula, where, "tile_bytes", 1, MOST_TILE_BYTES, &a->tile_bytes);
 }
@@ -257,11 +257,13 @@ static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
     static const double MOST = 0x1p61;
     const mm_tensor_info *w = p->w, *y = p->y;
     const double filters = elems(w) / (double)(w->dims[2] * w->dims[3]);
-    double bytes = a->im2col * (double)mm_dtype_bytes(w->dtype) * p->multiply_adds / (double)p->filtered->dims[3];
+    const double batch = (double)y->dims[0];
+    double bytes = fmin(a->im2col_images / batch, 1) * (double)mm_dtype_bytes(w->dtype) * p->multiply_adds /
+                   (double)p->filtered->dims[3];
     if (a->tile > 0) {
         double tiles = ceil((double)y->dims[1] / (a->tile - (double)w->dims[2] + 1)) *
                        ceil((double)y->dims[2] / (a->tile - (double)w->dims[3] + 1));
-        double maps = (double)y->dims[0] * (double)(p->x->dims[3] + y->dims[3]);
+        double maps = batch * (double)(p->x->dims[3] + y->dims[3]);
         bytes = a->tile_bytes * (tiles * maps + filters);
     }
     return (int64_t)fmin(ceil(bytes), MOST);

@@ -366,8 +366,8 @@ variants() {
 # The second convolution of tiny: 8 channels of 16 x 16, 16 filters of 3 x 3, for 8 images 2359296 multiply-adds and
 # 32768 elements of output, which 4/5 of a rate are for. In tiles of 6 x 6 each map of 16 x 16 has 16.
 a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
-    local any='"waste": {"flops_per_s": 3e9, "workspace": {"im2col": 1}}, "least": {"flops_per_s": 1e9},
-        "some": {"flops_per_s": 2e9, "workspace": {"im2col": 0.25}}, "slow": {"flops_per_s": 9e8}'
+    local any='"waste": {"flops_per_s": 3e9, "workspace": {"im2col_images": 100}}, "least": {"flops_per_s": 1e9},
+        "some": {"flops_per_s": 2e9, "workspace": {"im2col_images": 2}}, "slow": {"flops_per_s": 9e8}'
     local large='"large": {"kernel": 5, "flops_per_s": 8e9}, "strided": {"stride": 2, "flops_per_s": 9e9}'
     local tiled='"tiled": {"kernel": 3, "stride": 1, "flops_per_s": 4e9, "workspace": {"tile": 6, "tile_bytes": 144}}'
     local wide='"wide": {"flops_per_s": 3.9e9, "workspace": {"tile": 4, "tile_bytes": 64}}' expected facts
@@ -403,7 +403,7 @@ bad_algorithms_are_refused_() {
     of '"fft": {"flops_per_s": 1e9, "stride": 0}' "algorithms: fft: stride is 0, must be 1 to 4096"
     of '"fft": {"flops_per_s": 1e9, "workspace": {}}' "algorithms: fft: workspace: tile is missing"
     of '"fft": {"flops_per_s": 1e9, "workspace": {"tile": 32}}' "algorithms: fft: workspace: tile_bytes is missing"
-    of '"fft": {"flops_per_s": 1e9, "workspace": {"im2col": -1}}' "algorithms: fft: workspace: im2col is -1, must be 0 to"
+    of '"fft": {"flops_per_s": 1e9, "workspace": {"im2col_images": -1}}' "algorithms: fft: workspace: im2col_images is -1, must be 0 to"
     of "$(for i in {1..16}; do printf '"a%d": {"flops_per_s": 1e9}, ' "$i"; done)\"a17\": {\"flops_per_s\": 1e9}" \
         "algorithms: there are 17, must be at most 16"
     sed 's/"codecs": {/"half_rate_elems": -1, &/' "$machine" >bad
