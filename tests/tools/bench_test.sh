@@ -102,6 +102,8 @@ rows_in_sub_batches_are_of_whole_updates_() {
     says out "8/3  liveness"
     says err "the batch norms of tiny normalise 3 images at a time"
     [[ $(values rows sub_batch) == $'3\n3' && $(rows_with rows status ok) == 2 ]] || fail "rows: $(values rows status)"
+    expect 0 plan --net tiny --batch 8 --sub-batch 3 --policy liveness,swap --json plan
+    [[ $(values rows stash_bytes | head -1) == "$(values plan stash_bytes | head -1)" ]] || fail "the last pass's stash"
 }
 
 # Of --sub-batch for all, else of each policy; by each budget, where it is auto.
