@@ -30,7 +30,8 @@
  * over the output's, rounded); and has a workspace, none by default:
  *   im2col_images      the matrix whose rows are what each filter reads, of so many images, or of all if they are fewer
  *   tile, tile_bytes   all maps and filters in transformed tiles: a map of h x h elements of output and a kernel of k
- *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel
+ *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel.
+ *                      They are written and read once; the rate is that of tiles of which nothing is cut off
  * A convolution's step, forward or backward, then has the variants of the facts that are worth having: each slower than
  * the one before, with less workspace. What the graph declares for it is of the device at hand, and does not count. */
 #ifndef TOOLS_MACHINE_H
