@@ -29,14 +29,18 @@ typedef struct plan_command {
 /* ---------------------------------------------------------------- planning */
 
 /* Where none would do, the plan of one image at a time tells what it needs. */
+static sub_batch_case case_of(const plan_command *c, const char *policy) {
+    return (sub_batch_case){.net = c->network,
+                            .batch = c->batch,
+                            .target = &c->target,
+                            .policy = policy,
+                            .budget_bytes = c->budget_bytes,
+                            .pinned_bytes = c->pinned_bytes,
+                            .facts = c->facts ? &c->source : NULL};
+}
+
 static mm_status find_sub_batch(const plan_command *c, const char *policy, int64_t *sub_batch_out) {
-    const sub_batch_case one = {.net = c->network,
-                                .batch = c->batch,
-                                .target = &c->target,
-                                .policy = policy,
-                                .budget_bytes = c->budget_bytes,
-                                .pinned_bytes = c->pinned_bytes,
-                                .facts = c->facts ? &c->source : NULL};
+    const sub_batch_case one = case_of(c, policy);
     mm_status status = sub_batch_find(c->sub_batch, &one, sub_batch_out);
     if (status != MM_ERR_INFEASIBLE) MM_TRY(status);
     return c->facts ? sub_batch_check_facts("--facts", &c->source, c->batch, *sub_batch_out) : MM_OK;
@@ -188,12 +192,19 @@ static mm_status check(plan_command *c) {
 static mm_status advise(const plan_command *c) {
     for (int i = 0; i < c->n_cases; i++)
         if (plan_case_fits(&c->cases[i])) return MM_OK;
-    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, c->n_cases > 1 ? "none of these fits" : "this does not fit");
+    const plan_case *first = &c->cases[0];
+    const bool least = first->sub_batch == 1 && c->batch > 1;
+    char bound[320];
+    mm_status misfit =
+        mm_fail(MM_ERR_INFEASIBLE, "%s%s%s", c->n_cases > 1 ? "none of these fits" : "this does not fit",
+                least ? "; " : "", least ? requirement_bound_text(&first->passes, bound, sizeof bound) : "");
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
-    return requirement_advise(c->network, requirement_last(c->batch, c->cases[0].sub_batch), &c->target,
-                              c->budget_bytes, c->pinned_bytes, c->facts ? &c->source : NULL);
+    misfit = requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
+                                c->pinned_bytes, c->facts ? &c->source : NULL);
+    const sub_batch_case whole = case_of(c, c->policies.text[0]);
+    return first->sub_batch > 1 ? sub_batch_advise(&whole) : misfit;
 }
 
 static mm_status run_plan(plan_command *c) {

@@ -122,43 +122,49 @@ static int64_t rounded(int64_t n) {
     return n / power * power;
 }
 
-/* What the plans of all passes need at least, and the step that holds it. */
-static mm_status need_of(const sub_batch_case *c, int64_t sub_batch, const char *policy, int64_t pinned_bytes,
-                         int64_t *bytes_out, char holder[256]) {
-    requirement_passes p;
-    MM_TRY(requirement_passes_init(&p, c->net, c->batch, sub_batch, NETS_TRAIN, c->target, policy, 0, pinned_bytes,
-                                   c->facts));
-    const mm_plan *plan = requirement_most(&p)->planned.plan;
-    *bytes_out = requirement_most(&p)->minimum_bytes;
-    mm_graph_step_name(plan->graph, plan->peak_step, holder, 256);
-    requirement_passes_fini(&p);
-    return MM_OK;
+static mm_status plan_passes(const sub_batch_case *c, int64_t sub_batch, const char *policy, int64_t pinned_bytes,
+                             requirement_passes *p) {
+    return requirement_passes_init(p, c->net, c->batch, sub_batch, NETS_TRAIN, c->target, policy, 0, pinned_bytes,
+                                   c->facts);
 }
 
 /* Larger ones are as good where all maps fit: then none has to leave. */
 static mm_status climb(const sub_batch_case *c, int64_t *n) {
-    char holder[256];
     while (*n < c->batch) {
-        int64_t more = *n < 64 ? 2 * *n : *n + 64, bytes;
+        int64_t more = *n < 64 ? 2 * *n : *n + 64;
+        requirement_passes p;
         if (more > c->batch) more = c->batch;
-        MM_TRY(need_of(c, more, "liveness", INT64_MAX, &bytes, holder));
-        if (bytes > c->budget_bytes) return MM_OK;
+        MM_TRY(plan_passes(c, more, "liveness", INT64_MAX, &p));
+        const bool fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        requirement_passes_fini(&p);
+        if (!fits) return MM_OK;
         *n = more;
     }
     return MM_OK;
 }
 
+static mm_status refuse(const requirement_passes *p) {
+    const requirement *most = requirement_most(p);
+    const mm_plan *plan = most->planned.plan;
+    char holder[256], bound[320];
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s; %s",
+                   MM_SIZE_TOLD(most->minimum_bytes),
+                   mm_graph_step_name(plan->graph, plan->peak_step, holder, sizeof holder),
+                   requirement_bound_text(p, bound, sizeof bound));
+}
+
 /* Until the policy's plans fit. */
 static mm_status halve(const sub_batch_case *c, int64_t *n) {
-    int64_t bytes;
-    char holder[256] = "";
-    for (;; *n = rounded(*n / 2)) {
-        MM_TRY(need_of(c, *n, c->policy, c->pinned_bytes, &bytes, holder));
-        if (bytes <= c->budget_bytes) return MM_OK;
-        if (*n == 1)
-            return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s",
-                           MM_SIZE_TOLD(bytes), holder);
+    mm_status status = MM_OK;
+    for (bool fits = false; status == MM_OK && !fits;) {
+        requirement_passes p;
+        MM_TRY(plan_passes(c, *n, c->policy, c->pinned_bytes, &p));
+        fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        if (!fits && *n == 1) status = refuse(&p);
+        if (!fits) *n = rounded(*n > 1 ? *n / 2 : 1);
+        requirement_passes_fini(&p);
     }
+    return status;
 }
 
 static mm_status choose(const sub_batch_case *c, int64_t *n) {
@@ -182,4 +188,19 @@ mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) 
     target_fini(&untimed);
     c.target = given->target;
     return status == MM_OK ? halve(&c, sub_batch_out) : status;
+}
+
+/* What is found at all is found for one image, too. */
+mm_status sub_batch_advise(const sub_batch_case *c) {
+    requirement_passes p;
+    mm_failure refusal;
+    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
+    bool fits = false;
+    if (plan_passes(c, 1, c->policy, c->pinned_bytes, &p) == MM_OK) {
+        fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        requirement_passes_fini(&p);
+    }
+    if (!fits) return mm_failure_tell(&refusal);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
+                   MM_BRIEF(c->policy));
 }

@@ -35,6 +35,10 @@ MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batc
 MM_CHECKED mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch,
                                            int64_t sub_batch);
 
+/* Adds to the refusal in mm_last_error that the policy would fit in smaller sub-batches, if it does with one image at a
+ * time. Returns MM_ERR_INFEASIBLE. */
+MM_CHECKED mm_status sub_batch_advise(const sub_batch_case *c);
+
 /* Prints a line on stderr if a batch norm of the net normalises each sub-batch by itself. */
 void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch);
 

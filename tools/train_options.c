@@ -140,15 +140,23 @@ static void tell_of_sub_batch(const train *t) {
     sub_batch_warn("train", t->network, t->batch, t->sub_batch);
 }
 
+void train_sub_batch_case(const train *t, sub_batch_case *c) {
+    *c = (sub_batch_case){.net = t->network,
+                          .batch = t->batch,
+                          .target = &t->target,
+                          .policy = t->policy,
+                          .budget_bytes = t->budget_bytes,
+                          .pinned_bytes = t->pinned_bytes > 0 ? t->pinned_bytes : requirement_pinned_most()};
+}
+
 static mm_status read_sub_batch(train *t) {
-    const sub_batch_case one = {.net = t->network,
-                                .batch = t->batch,
-                                .target = &t->target,
-                                .policy = t->policy,
-                                .budget_bytes = t->budget_bytes,
-                                .pinned_bytes = t->pinned_bytes > 0 ? t->pinned_bytes : requirement_pinned_most()};
-    MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy",
-                               sub_batch_find(t->sub_batch_text, &one, &t->sub_batch)));
+    sub_batch_case c;
+    train_sub_batch_case(t, &c);
+    mm_status status = sub_batch_find(t->sub_batch_text, &c, &t->sub_batch);
+    if (status == MM_ERR_INFEASIBLE)
+        return requirement_advise(t->network, requirement_last(t->batch, 1), &t->target, c.budget_bytes, c.pinned_bytes,
+                                  NULL);
+    MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
     if (t->facts) MM_TRY(sub_batch_check_facts("--facts", &t->source, t->batch, t->sub_batch));
     if (t->sub_batch == t->batch) return MM_OK;
     tell_of_sub_batch(t);
