@@ -14,6 +14,8 @@ static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, con
     *n_out = mm_policy_list_codecs(policy, specs_out);
     for (int c = 0; c < *n_out; c++) {
         MM_TRY(mm_codec_create(specs_out[c], device, &planned->codecs[c]));
+        const mm_codec_facts facts = mm_codec_facts_of(planned->codecs[c], specs_out[c]);
+        MM_TRY(mm_policy_check_codec(policy, &facts));
         if (planned->codecs[c]->flags.reads_bound && !policy->ops->observer)
             return mm_fail(
                 MM_ERR_INVALID,

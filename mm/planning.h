@@ -22,7 +22,8 @@ typedef struct mm_rates {
     int64_t memory_bytes_per_s, link_bytes_per_s;
 } mm_rates;
 
-/* Checks that `device` has the codecs that the policy needs. Errors of mm_codec_create. */
+/* Checks that `device` has the codecs that the policy needs, and that the policy can use them. Errors of mm_codec_create
+ * and mm_policy_check_codec. */
 MM_CHECKED mm_status mm_planned_try_codecs(const mm_policy *policy, const char *device);
 
 /* Creates the codecs that the policy needs on `device`, and facts with their sizes and no times. A caller may then add

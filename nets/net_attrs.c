@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/number.h"
 #include "nets/net_ops.h"
 
 /* ---------------------------------------------------------------- lists */
@@ -56,13 +57,6 @@ bool nets_attr_is_told(const nets_attr *attr, const nets_attrs *told) {
     return !nets_attr_equal(attr, told, &(nets_attrs){0});
 }
 
-/* The fewest digits that read back as the same float: 0.1, not 0.100000001. */
-static int print_real(float value, char *at, size_t capacity) {
-    int digits = 1, n = snprintf(at, capacity, "%.*g", digits, (double)value);
-    while (digits < 9 && strtof(at, NULL) != value) n = snprintf(at, capacity, "%.*g", ++digits, (double)value);
-    return n;
-}
-
 /* An element, as a whole number (a flag: 0 or 1) or a real one: the other is 0. */
 typedef struct elem {
     int64_t whole;
@@ -90,7 +84,9 @@ static elem read_elem(const nets_attr *attr, const nets_attrs *attrs, size_t i) 
 
 static int print_elem(const nets_attr *attr, const nets_attrs *attrs, size_t i, char *at, size_t capacity) {
     const elem e = read_elem(attr, attrs, i);
-    if (attr->type == NETS_ATTR_REAL) return print_real(e.real, at, capacity);
+    char real[MM_NUMBER_CAPACITY];
+    if (attr->type == NETS_ATTR_REAL)
+        return snprintf(at, capacity, "%s", mm_number_format_float(e.real, real)); /* 0.1, not 0.100000001 */
     if (attr->type == NETS_ATTR_FLAG) return snprintf(at, capacity, "%s", e.whole ? "true" : "false");
     return snprintf(at, capacity, "%lld", (long long)e.whole);
 }

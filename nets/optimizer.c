@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/number.h"
+
 #define AT(member) offsetof(nets_optimizer, member)
 
 /* Defaults are torch.optim's; SGD's momentum and decay are those of He et al. 2015 for CIFAR-10. */
@@ -81,7 +83,7 @@ static mm_status find(const char *text, size_t length, nets_optimizer *out) {
 static mm_status read_option(nets_optimizer *optimizer, const char *text, size_t length) {
     const char *equals = memchr(text, '=', length);
     char *end = NULL;
-    double value = equals ? strtod(equals + 1, &end) : 0;
+    double value = equals ? mm_number_parse(equals + 1, &end) : 0;
     if (!equals || end == equals + 1 || end != text + length)
         return mm_fail(MM_ERR_INVALID, "optimizer %s: '%.*s': must be OPTION=NUMBER", TABLE[optimizer->id].name,
                        (int)length, text);
@@ -107,11 +109,8 @@ void nets_optimizer_text(const nets_optimizer *optimizer, char text[NETS_OPTIMIZ
     const nets_optimizer_option *option;
     size_t n = (size_t)snprintf(text, NETS_OPTIMIZER_TEXT_CAPACITY, "%s", TABLE[copy.id].name);
     for (int i = 0; (option = option_at(&copy, i)); i++) {
-        char number[32];
-        for (int digits = 6; digits <= 17; digits++) { /* as short as it can be */
-            snprintf(number, sizeof number, "%.*g", digits, *place(&copy, option));
-            if (strtod(number, NULL) == *place(&copy, option)) break;
-        }
-        n += (size_t)snprintf(text + n, NETS_OPTIMIZER_TEXT_CAPACITY - n, ",%s=%s", option->name, number);
+        char number[MM_NUMBER_CAPACITY];
+        n += (size_t)snprintf(text + n, NETS_OPTIMIZER_TEXT_CAPACITY - n, ",%s=%s", option->name,
+                              mm_number_format(*place(&copy, option), number));
     }
 }

@@ -34,7 +34,6 @@ typedef enum mm_recompute_mode {
                             SuperNeurons keeps all of them, because MEMORY takes quadratic time along a chain of
                             residual blocks */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
-    MM_RECOMPUTE_NESTED, /* the same, in segments of segments: as many levels as pay (nested.h) */
 } mm_recompute_mode;
 
 typedef struct mm_rule {
@@ -158,6 +157,9 @@ MM_CHECKED mm_status mm_rules_add(mm_engine_config *config, mm_action action, co
 /* A copy with rules of its own, which the caller frees with mm_rules_fini. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_out);
 bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b);
+
+/* Whether the rules can use one of their codecs, by what it makes. MM_ERR_INVALID. */
+MM_CHECKED mm_status mm_rules_check_codec(const mm_engine_config *config, const mm_codec_facts *codec);
 
 /* The first codec that the rules name, masks aside; "" if they name none. */
 const char *mm_rules_codec(const mm_engine_config *config);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/number.h"
 #include "mm/core/status.h"
 
 static mm_status no_memory(const mm_policy_ops *ops) {
@@ -76,7 +77,7 @@ static void set_fields(const mm_policy_ops *ops, const mm_option_values *values,
     for (const mm_option_desc *d = ops->options; d && d->key; d++) {
         const char *given = values->given[d - ops->options], *value = given ? given : d->fallback;
         const int chosen = find_choice(d, value);
-        if (d->type == MM_OPTION_REAL) set_real(config, d, strtod(value, NULL));
+        if (d->type == MM_OPTION_REAL) set_real(config, d, mm_number_parse(value, NULL));
         if (d->type != MM_OPTION_NUMBER && d->type != MM_OPTION_CHOICE) continue;
         if (chosen >= 0)
             set_field(config, d, d->values[chosen]);
@@ -89,7 +90,7 @@ enum { RATE_CAPACITY = 24 };
 
 /* The bits of a value that are that part of the 32 of a float, to six decimals, without needless zeros. */
 static void rate_of_ratio(const char *ratio, char rate_out[RATE_CAPACITY]) {
-    const long long millionths = (long long)(32e6 / strtod(ratio, NULL) + 0.5);
+    const long long millionths = (long long)(32e6 / mm_number_parse(ratio, NULL) + 0.5);
     int n = snprintf(rate_out, RATE_CAPACITY, "%lld.%06lld", millionths / 1000000, millionths % 1000000);
     while (rate_out[n - 1] == '0') rate_out[--n] = '\0';
     if (rate_out[n - 1] == '.') rate_out[n - 1] = '\0';
@@ -192,9 +193,10 @@ static char *rule_set_text(const mm_option_desc *d, const mm_engine_config *conf
 /* The value of an option as text. The caller frees it. NULL: out of memory. */
 static char *option_text(const mm_option_desc *d, const mm_engine_config *config) {
     const char *c = "";
+    char real[MM_NUMBER_CAPACITY];
     switch (d->type) {
     case MM_OPTION_REAL:
-        return mm_text_format("%.12g", get_real(config, d));
+        return mm_text_format("%s", mm_number_format(get_real(config, d), real));
     case MM_OPTION_NUMBER:
     case MM_OPTION_CHOICE:
         for (int i = 0; choice(d, i, &c) > 0; i++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/number.h"
 #include "mm/core/status.h"
 #include "policies/options.h"
 #include "policies/strategies.h"
@@ -68,14 +69,14 @@ static mm_status check_value(const mm_policy_ops *ops, const mm_option_desc *des
                        desc->choices);
     if (desc->type == MM_OPTION_REAL) {
         char *end;
-        const double number = strtod(value, &end);
+        const double number = mm_number_parse(value, &end);
         if (end == value || *end != '\0' || !(number > 0 && number <= (double)desc->max))
             return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a number above 0 and at most %lld", ops->name,
                            desc->key, MM_BRIEF(value), (long long)desc->max);
     }
     if (desc->type == MM_OPTION_RATIO && *value != '\0') {
         char *end;
-        const double number = strtod(value, &end);
+        const double number = mm_number_parse(value, &end);
         if (end == value || *end != '\0' || !(number >= desc->min && number <= desc->max))
             return mm_fail(MM_ERR_INVALID, "policy %s: %s=%s: must be a number from %lld to %lld", ops->name, desc->key,
                            MM_BRIEF(value), (long long)desc->min, (long long)desc->max);
@@ -181,6 +182,10 @@ void mm_policy_fini(mm_policy *policy) {
 
 int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY]) {
     return mm_engine_codecs(&policy->config, specs_out, MM_MAX_CODECS);
+}
+
+mm_status mm_policy_check_codec(const mm_policy *policy, const mm_codec_facts *codec) {
+    return mm_rules_check_codec(&policy->config, codec);
 }
 
 mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out) {

@@ -31,9 +31,9 @@ typedef struct mm_option_desc {
     const char *key, *fallback, *help; /* fallback: the default, as text */
     mm_option_type type;
     size_t field;         /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
-    const char *choices;  /* "a|b|c", at most five; or NULL */
-    int values[5];        /* CHOICE, NUMBER: the value of each choice */
-    const char *rules[5]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
+    const char *choices;  /* "a|b|c", at most four; or NULL */
+    int values[4];        /* CHOICE, NUMBER: the value of each choice */
+    const char *rules[4]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
     int64_t min, max;     /* NUMBER, RESERVE: inclusive; REAL: max alone */
 } mm_option_desc;
 
@@ -93,6 +93,9 @@ int mm_policy_list_codecs(const mm_policy *policy, char specs_out[MM_MAX_CODECS]
 
 /* The same for a spec. Errors of mm_policy_parse. */
 MM_CHECKED mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CODECS][MM_SPEC_CAPACITY], int *n_out);
+
+/* Whether the policy can use one of these codecs, by what it makes. MM_ERR_INVALID. */
+MM_CHECKED mm_status mm_policy_check_codec(const mm_policy *policy, const mm_codec_facts *codec);
 
 /* Plans, and sets plan->policy to the spec. The caller destroys the plan. Errors name the policy. */
 MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,

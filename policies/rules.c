@@ -79,13 +79,20 @@ static bool is_same_action(const mm_rule *a, const mm_rule *b) {
     return a->action == b->action && a->mask == b->mask && strcmp(a->codec, b->codec) == 0;
 }
 
+/* Whether both serve the same maps: which ones a codec takes does not depend on its options. */
+static bool serves_the_same(const mm_rule *a, const mm_rule *b) {
+    const size_t name = strcspn(a->codec, ":");
+    return a->action == b->action && a->mask == b->mask && name == strcspn(b->codec, ":") &&
+           memcmp(a->codec, b->codec, name) == 0;
+}
+
 /* The rule that leaves nothing to one behind it: it names all that the other names, and serves whatever it names, or
- * does the same. NULL: none does. */
+ * what the other serves. NULL: none does. */
 static const mm_rule *find_covering(const mm_engine_config *config, int n, const mm_rule *rule) {
     for (int r = 0; r < n; r++) {
         const mm_rule *before = &config->rules[r];
         bool serves_all = before->action == MM_ACTION_KEEP || before->action == MM_ACTION_SWAP;
-        if (mm_selector_covers(&before->selector, &rule->selector) && (serves_all || is_same_action(before, rule)))
+        if (mm_selector_covers(&before->selector, &rule->selector) && (serves_all || serves_the_same(before, rule)))
             return before;
     }
     return NULL;
@@ -194,6 +201,23 @@ bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b) {
                  is_same_comet(&a->comet, &b->comet) && memcmp(a->own, b->own, sizeof a->own) == 0;
     for (int r = 0; equal && r < a->n_rules; r++) equal = is_same_rule(&a->rules[r], &b->rules[r]);
     return equal;
+}
+
+mm_status mm_rules_check_codec(const mm_engine_config *config, const mm_codec_facts *codec) {
+    for (int r = 0; r < config->n_rules; r++) {
+        const mm_rule *rule = &config->rules[r];
+        if (strcmp(rule->codec, codec->spec) != 0) continue;
+        if (!codec->gives_value && !rule->mask)
+            return mm_fail(MM_ERR_INVALID,
+                           "codec '%s' does not give the elements back: choose one that does, as zfp or raw",
+                           codec->spec);
+        if (config->codes == MM_REGION_HEAP && !codec->fixed_size)
+            return mm_fail(MM_ERR_INVALID,
+                           "codec '%s' has codes of variable size, which workspace=naive cannot allocate: their sizes "
+                           "are known on the device alone. Choose workspace=sliding",
+                           codec->spec);
+    }
+    return MM_OK;
 }
 
 const char *mm_rules_codec(const mm_engine_config *config) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/number.h"
+
 static void print_help(const arg *table, const char *usage, const char *text) {
     printf("usage: %s\n\n%s\n\noptions:\n", usage, text);
     for (const arg *a = table; a->kind != ARG_END; a++) {
@@ -229,16 +231,6 @@ mm_status args_set(const arg *a, const char *text) {
     return args_split(a->name, text, a->target);
 }
 
-/* As short as it can be to be read back. */
-static char *number_text(double number) {
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) break;
-    }
-    return strdup(text);
-}
-
 static char *join(const arg_texts *texts) {
     size_t length = 1;
     for (int i = 0; i < texts->n; i++) length += strlen(texts->text[i]) + 1;
@@ -251,16 +243,16 @@ static char *join(const arg_texts *texts) {
 }
 
 char *args_text(const arg *a) {
-    char *text = NULL;
+    char *text = NULL, number[MM_NUMBER_CAPACITY];
     switch (a->kind) {
     case ARG_TEXTS:
         return join(a->target);
     case ARG_NUMBER:
-        return *(const double *)a->target < a->min ? strdup("") : number_text(*(const double *)a->target);
+        return strdup(*(const double *)a->target < a->min ? "" : mm_number_format(*(const double *)a->target, number));
     case ARG_COUNT:
     case ARG_SIZE: {
-        long long count = *(const int64_t *)a->target,
-                  least = a->kind == ARG_SIZE && a->min < 1 ? 1 : (long long)a->min;
+        long long count = *(const int64_t *)a->target, least = (long long)a->min;
+        if (a->kind == ARG_SIZE && least < 1) least = least < 0 ? 0 : 1;
         return count < least ? strdup("") : asprintf(&text, "%lld", count) < 0 ? NULL : text;
     }
     default:

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "tools/bench.h"
-#include "tools/sub_batch.h"
 
 static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts *facts) {
     return facts_source_fill(source, graph, facts);
@@ -12,7 +11,7 @@ static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts 
 static mm_status does_not_fit(const bench *b, const row *r, const simulated_run *run) {
     if (r->asked_bytes > 0 && run->peak_bytes > r->asked_bytes) {
         simulated_run more; /* as if nothing limited pinned memory */
-        MM_TRY(simulated_policy(&b->subject, r->policy, 0, 0, NULL, &more));
+        MM_TRY(simulated_policy(&b->subject, r->policy, 0, PINNED_OPEN, NULL, &more));
         const requirement_free free = {more.peak_bytes, more.pinned_bytes};
         return requirement_refuse(r->minimum_bytes, run->holder, b->pinned_bytes, &free);
     }
@@ -24,14 +23,11 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     simulated_run run;
     time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
     r->simulated = true;
-    MM_TRY(sub_batch_check_facts("--simulate", b->source, r->batch, r->sub_batch));
-    MM_TRY(bench_subject(b, r->sub_batch));
-    if (b->least[policy].sub_batch != r->sub_batch) {
+    if (b->least_bytes[policy] == 0) {
         MM_TRY(simulated_policy(&b->subject, r->policy, 0, b->pinned_bytes, &times, &run));
-        b->least[policy].sub_batch = r->sub_batch;
-        b->least[policy].bytes = run.peak_bytes;
+        b->least_bytes[policy] = run.peak_bytes;
     }
-    r->minimum_bytes = b->least[policy].bytes;
+    r->minimum_bytes = b->least_bytes[policy];
     MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
     if (!run.fits) return does_not_fit(b, r, &run);
@@ -44,6 +40,6 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     r->pinned_bytes = run.pinned_bytes;
     r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
-    if (run.codec_ns > 0) r->codec_hidden_share = run.hidden_ns / (double)run.codec_ns;
+    if (run.codec_ns > 0) r->codec_hidden_share = run.codec_hidden_permille / 1000.0;
     return MM_OK;
 }

@@ -150,6 +150,7 @@ static mm_status measure_policy(const options *o, const nets_net *net, const cha
                              .data = "synthetic",
                              .batch = o->batch,
                              .target = o->target,
+                             .pinned_bytes = PINNED_OPEN,
                              .seed = 1,
                              .same_batches = true,
                              .measure_times = true};

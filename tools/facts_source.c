@@ -1,5 +1,6 @@
 #include "tools/facts_source.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +59,10 @@ mm_status facts_source_study(facts_source *source, const char *text) {
     size_t known = 0;
     while (known < 3 && strcmp(layout, layouts[known]) != 0) known++;
     if (known == 3) return mm_fail(MM_ERR_INVALID, "--study %s: the layout must be nhwc, nchw or chwn", text);
-    json_t *rows = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    json_error_t error;
+    json_t *rows = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!rows && json_error_code(&error) == json_error_cannot_open_file)
+        return mm_fail(MM_ERR_IO, "study file %s: %s", path, strerror(errno));
     const json_t *last = rows && json_is_array(rows) ? json_array_get(rows, json_array_size(rows) - 1) : NULL;
     if (!(ratio_of(last, "zvc", layout) > 0)) {
         json_decref(rows);

@@ -23,7 +23,7 @@ typedef struct session_config {
     int64_t sub_batch;    /* train in sub-batches of so many images (nets_exec_create_sub); 0: in whole batches */
     target target;        /* borrowed */
     int64_t budget_bytes; /* 0: what the first policy needs */
-    int64_t pinned_bytes; /* 0: what the policies need, at most half of the free memory */
+    int64_t pinned_bytes; /* PINNED_OPEN: what the policies need, at most half of the free memory */
     arg_texts policies;   /* the first runs first; the session may be switched to the others */
     uint64_t seed;
     bool reset_optimizer; /* do not load the optimizer's states and count: they begin at zero */

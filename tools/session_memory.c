@@ -70,7 +70,7 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned_most_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, %s are %s%s", plan->policy,
                        MM_SIZE_TOLD(plan->pinned_bytes), MM_SIZE_TOLD(s->pinned_most_bytes),
-                       s->config.pinned_bytes > 0 ? "given" : "half of what is free; --pinned sets it",
+                       s->config.pinned_bytes != PINNED_OPEN ? "given" : "half of what is free; --pinned sets it",
                        mm_plan_pinned_hint(plan));
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
@@ -106,7 +106,7 @@ static mm_status look_at_device(const session *s, const mm_device_ops **ops_out,
 }
 
 void session_memory_begin(session *s) {
-    s->pinned_most_bytes = s->config.pinned_bytes > 0 ? s->config.pinned_bytes : requirement_pinned_most();
+    s->pinned_most_bytes = pinned_limit(s->config.pinned_bytes, requirement_pinned_most());
     s->staged_bytes = target_staged_bytes(&s->config.target, s->config.net,
                                           s->config.sub_batch > 0 ? s->config.sub_batch : s->config.batch);
 }

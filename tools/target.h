@@ -20,6 +20,12 @@ typedef struct target {
     mm_rates rates;        /* of the device; plans without a manager use them as a manager does */
 } target;
 
+/* Pinned memory as options have it: bytes, or PINNED_OPEN, no limit of the user's: then it is `otherwise`. */
+enum { PINNED_OPEN = -1 };
+static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
+    return option == PINNED_OPEN ? otherwise : option;
+}
+
 #define TARGET_DEFAULTS                                                                                                \
     { .device = "host", .precision = "fp32", .fuse = "on" }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/number.h"
+
 static _Thread_local char last_message[MM_MESSAGE_CAPACITY];
 
 const char *mm_status_name(mm_status status) {
@@ -171,7 +173,7 @@ mm_status mm_size_parse(const char *text, int64_t *bytes_out) {
     size_t digits = strspn(text, "0123456789."), letters = strcspn(text + digits, "0123456789.");
     if (text[digits + letters] != '\0' || strspn(text + digits, "xXeE") > 0)
         return mm_fail(MM_ERR_INVALID, "size '%s' is not understood: %s", text, help);
-    double value = strtod(text, &end);
+    double value = mm_number_parse(text, &end);
     while (*end == ' ') end++;
     double factor = unit_factor(end);
     if (factor == 0) return mm_fail(MM_ERR_INVALID, "size '%s' is not understood: %s", text, help);

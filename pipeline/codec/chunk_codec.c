@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/dtype.h"
+#include "mm/core/number.h"
 #include "mm/core/plan.h"
 #include "pipeline/codec/deflate_chunk.h"
 #include "pipeline/codec/dpr_value.h"
@@ -140,16 +141,13 @@ const mm_chunk_kind mm_deflate_kind = {
 
 static mm_status take_bound(mm_chunk_codec *codec, const char *value, char canonical_out[MM_CHUNK_VALUE_CAPACITY]) {
     char *end;
-    const float bound = strtof(value, &end);
+    const float bound = (float)mm_number_parse(value, &end);
     if (!*value || *end || !(bound >= MM_EB_LEAST && bound <= MM_EB_MOST))
         return mm_fail(MM_ERR_INVALID, "codec %s: 'abs=%s': the error bound must be a number from %g to %g",
                        codec->base.ops->name, value, (double)MM_EB_LEAST, (double)MM_EB_MOST);
     codec->params.bound = bound;
     codec->base.flags.reads_bound = false;
-    for (int digits = 1; digits <= 9; digits++) { /* 9 always do */
-        snprintf(canonical_out, MM_CHUNK_VALUE_CAPACITY, "%.*g", digits, (double)bound);
-        if (strtof(canonical_out, NULL) == bound) break;
-    }
+    mm_number_format_float(bound, canonical_out);
     return MM_OK;
 }
 

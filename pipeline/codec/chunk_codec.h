@@ -9,7 +9,7 @@
 #include "pipeline/codec/chunk_code.h"
 #include "pipeline/codec/codec_impl.h"
 
-enum { MM_CHUNK_SMS_MOST = 1 << 16, MM_CHUNK_VALUE_CAPACITY = 24, MM_CHUNK_FORMATS = 4 };
+enum { MM_CHUNK_SMS_MOST = 1 << 16, MM_CHUNK_VALUE_CAPACITY = 32, MM_CHUNK_FORMATS = 4 };
 
 /* A codec's own parameters, for kernels of all devices. What an entry does not have is 0. */
 typedef struct mm_chunk_params {

@@ -33,17 +33,22 @@ static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_co
     facts->split_bytes = facts->split_rows > 0 ? bytes : 0;
 }
 
+mm_codec_facts mm_codec_facts_of(const mm_codec *codec, const char *spec) {
+    const mm_codec_flags *flags = &codec->flags;
+    mm_codec_facts facts = {.lossless = flags->lossless,
+                            .fixed_size = flags->fixed_size,
+                            .gives_value = flags->gives_value,
+                            .gives_sign = flags->gives_sign};
+    strcpy(facts.spec, spec);
+    return facts;
+}
+
 mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs, const char (*specs)[MM_SPEC_CAPACITY],
                                 int n_codecs, mm_facts **facts_out) {
     mm_facts *facts;
     MM_TRY(mm_facts_create(graph, n_codecs, &facts));
     for (int c = 0; c < n_codecs; c++) {
-        const mm_codec_flags *flags = &codecs[c]->flags;
-        facts->codecs[c] = (mm_codec_facts){.lossless = flags->lossless,
-                                            .fixed_size = flags->fixed_size,
-                                            .gives_value = flags->gives_value,
-                                            .gives_sign = flags->gives_sign};
-        strcpy(facts->codecs[c].spec, specs[c]);
+        facts->codecs[c] = mm_codec_facts_of(codecs[c], specs[c]);
         for (int t = 0; t < facts->n_tensors; t++)
             fill_code(codecs[c], mm_graph_tensor(graph, t), &facts->codes[(size_t)c * (size_t)facts->n_tensors + t]);
     }

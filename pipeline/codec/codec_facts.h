@@ -5,6 +5,9 @@
 #include "mm/core/facts.h"
 #include "pipeline/codec/codec.h"
 
+/* What is known of a codec itself. spec: as the policy has it. */
+mm_codec_facts mm_codec_facts_of(const mm_codec *codec, const char *spec);
+
 /* Creates facts of a graph with these codecs: sizes of codes and of scratch, no times. specs: as the policy has them.
  * The caller destroys them. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs,

@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "mm/core/number.h"
 #include "mm/core/status.h"
+#include "tests/core/comma_locale.h"
 
 static void fail_keeps_the_message_and_gives_the_status(void **state) {
     (void)state;
@@ -188,6 +190,32 @@ static void sizes_are_read_in_every_unit(void **state) {
     }
 }
 
+static void numbers_have_a_point_in_every_locale(void **state) {
+    (void)state;
+    char text[MM_NUMBER_CAPACITY], *end;
+    int64_t bytes = 0;
+    comma_locale_enter();
+    assert_true(mm_number_parse("0.5x", &end) == 0.5);
+    assert_string_equal(end, "x");
+    (void)mm_number_parse("0,5", &end);
+    assert_string_equal(end, ",5");
+    assert_string_equal(mm_number_format(0.5, text), "0.5");
+    assert_int_equal(mm_size_parse("1.5KiB", &bytes), MM_OK);
+    assert_int_equal(bytes, 1536);
+    snprintf(text, sizeof text, "%.1f", 0.5);
+    assert_string_equal(text, "0,5"); /* the program's own numbers are left as they are */
+    comma_locale_leave();
+}
+
+static void numbers_are_as_short_as_they_can_be_to_be_read_back(void **state) {
+    (void)state;
+    char text[MM_NUMBER_CAPACITY];
+    assert_string_equal(mm_number_format(10, text), "10");
+    assert_string_equal(mm_number_format(1.0 / 3, text), "0.3333333333333333");
+    assert_string_equal(mm_number_format_float(0.1f, text), "0.1");
+    assert_string_equal(mm_number_format_float(1.0f / 3, text), "0.33333334");
+}
+
 static void what_is_no_size_is_refused(void **state) {
     (void)state;
     static const char *const texts[] = {"", "-1", "GiB", "1XB", "1GiBs", "1e30", "9223372036854775808", " 1", "nan"};
@@ -225,6 +253,8 @@ int main(void) {
         cmocka_unit_test(log_drops_what_is_above_its_level),
         cmocka_unit_test(sizes_are_written_for_people),
         cmocka_unit_test(sizes_are_read_in_every_unit),
+        cmocka_unit_test(numbers_have_a_point_in_every_locale),
+        cmocka_unit_test(numbers_are_as_short_as_they_can_be_to_be_read_back),
         cmocka_unit_test(what_is_no_size_is_refused),
         cmocka_unit_test(what_is_written_exactly_is_read_back),
     };

@@ -12,6 +12,8 @@
 
 #include "mm/core/account.h"
 #include "mm/measured.h"
+#include "tests/core/comma_locale.h"
+#include "tests/core/expect.h"
 #include "tests/mm/manager_rig.h"
 
 enum { SEED = 21, LAYERS = 10, BUDGET = 1 << 20 };
@@ -34,6 +36,29 @@ static void assert_same_addresses(const mm_graph *graph, mm_manager *m, void **b
     void **now = addresses(graph, m);
     assert_memory_equal(now, before, (size_t)mm_graph_tensors(graph) * sizeof *now);
     free(now);
+}
+
+/* ---------------------------------------------------------------- specs */
+
+static void numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma(void **state) {
+    (void)state;
+    static const char *const specs[] = {"rules:*=compress(eb:abs=0.5),when=always", "freelunch:ratio=2.5,when=always",
+                                        "comet:sigma=0.02,when=always"};
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        mm_stats stats[2];
+        for (int comma = 0; comma < 2; comma++) {
+            mm_options options = {.device_bytes = BUDGET, .pinned_bytes = BUDGET, .policy = specs[i]};
+            if (comma) comma_locale_enter();
+            mm_manager *m = rig_manager(&options);
+            expect_ok(mm_manager_prepare(m, graph));
+            if (comma) comma_locale_leave();
+            mm_stats_get(m, &stats[comma]);
+            mm_manager_destroy(m);
+        }
+        assert_int_equal(stats[0].predicted_peak_bytes, stats[1].predicted_peak_bytes);
+    }
+    mm_graph_destroy(graph);
 }
 
 /* ---------------------------------------------------------------- switching */
@@ -572,6 +597,7 @@ static void what_bodies_of_codes_took_is_saved_and_planned_by(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_in_specs_have_a_point_in_programs_whose_locale_has_a_comma),
         cmocka_unit_test(a_switch_keeps_persistents_in_place_and_the_results_right),
         cmocka_unit_test(a_refused_switch_leaves_the_old_policy_at_work),
         cmocka_unit_test(before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused),

@@ -54,7 +54,7 @@ static void more_codecs_than_a_plan_may_have_are_refused(void **state) {
     char spec[MM_MAX_CODECS * 64] = "rules:";
     mm_policy p;
     for (int i = 1; i < MM_MAX_CODECS; i++)
-        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "conv=compress(zfp:rate=%d);", i);
+        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "layer%d=compress(zfp:rate=%d);", i, i);
     assert_int_equal(mm_policy_parse(spec, &p), MM_OK);
     mm_policy_fini(&p);
     strcat(spec, "*=compress(zfp:rate=30)");

@@ -376,6 +376,10 @@ codes_of_variable_size_are_refused_where_they_cannot_be_() {
         --policy "rules:*=compress(zvc:reserve=0)"
     refused 2 "codec 'zvc' has codes of variable size, which workspace=naive cannot allocate" "${train[@]}" \
         --policy freelunch:codec=zvc,workspace=naive
+    refused 2 "policy freelunch:codec=zvc,workspace=naive: codec 'zvc' has codes of variable size" bench --net tiny \
+        --policies liveness,freelunch:codec=zvc,workspace=naive
+    refused 2 "policy rules:*=compress(mask): codec 'mask' does not give the elements back" bench --net tiny \
+        --policies "liveness,rules:*=compress(mask)"
     refused 1 "with reserve=100 in the spec of its codec" "${train[@]}" \
         --policy "rules:*=compress(zvc),when=always" --pinned 1KiB
 }

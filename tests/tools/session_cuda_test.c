@@ -39,6 +39,7 @@ static session_config config_of(const subject *u, int64_t budget_bytes, const ch
                              .target = u->target,
                              .budget_bytes = budget_bytes,
                              .no_ladder = true,
+                             .pinned_bytes = PINNED_OPEN,
                              .seed = 3};
     config.policies.text[config.policies.n++] = policy;
     if (other) config.policies.text[config.policies.n++] = other;

@@ -8,7 +8,12 @@
 #include "tools/session.h"
 
 static session_config config_of(const nets_net *net, int64_t batch, const target *target, const char *policy) {
-    session_config config = {.net = net, .data = "synthetic:samples=24", .batch = batch, .target = *target, .seed = 3};
+    session_config config = {.net = net,
+                             .data = "synthetic:samples=24",
+                             .batch = batch,
+                             .target = *target,
+                             .seed = 3,
+                             .pinned_bytes = PINNED_OPEN};
     config.policies.text[config.policies.n++] = policy;
     return config;
 }

@@ -11,7 +11,12 @@
 enum { ITERATIONS = 6, BATCH = 4 };
 
 static session_config config_of(const nets_net *net, const target *target) {
-    session_config config = {.net = net, .data = "synthetic:samples=24", .batch = BATCH, .target = *target, .seed = 3};
+    session_config config = {.net = net,
+                             .data = "synthetic:samples=24",
+                             .batch = BATCH,
+                             .target = *target,
+                             .seed = 3,
+                             .pinned_bytes = PINNED_OPEN};
     config.policies.text[config.policies.n++] = "liveness";
     return config;
 }
