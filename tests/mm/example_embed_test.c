@@ -50,6 +50,21 @@ static void every_lossless_policy_trains_to_the_same_loss(void **state) {
     }
 }
 
+/* The sums have the same order, so not even rounding differs. */
+static void sub_batches_train_to_the_same_loss_in_less(void **state) {
+    (void)state;
+    const outcome whole = train("liveness"), halves = train("liveness 400000 2");
+    const char *const arguments[] = {"naive 400000 2", "liveness 400000 4",
+                                     "freelunch:eligible=all,codec=raw,when=always 400000 2"};
+    assert_string_equal(halves.first, whole.first);
+    assert_string_equal(halves.last, whole.last);
+    assert_true(halves.peak < whole.peak);
+    for (int i = 0; i < 3; i++) assert_string_equal(train(arguments[i]).last, whole.last);
+    char output[1024];
+    assert_int_equal(run("liveness 400000 3", output, sizeof output), 1);
+    assert_non_null(strstr(output, "must be 1, 2 or 4"));
+}
+
 static void a_lossy_policy_gives_relu_exact_signs_and_trains(void **state) {
     (void)state;
     outcome o = train("freelunch:eligible=all,rate=8,when=always"), exact = train("liveness");
@@ -84,6 +99,7 @@ static void what_makes_no_sense_is_refused_in_one_line(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_lossless_policy_trains_to_the_same_loss),
+        cmocka_unit_test(sub_batches_train_to_the_same_loss_in_less),
         cmocka_unit_test(a_lossy_policy_gives_relu_exact_signs_and_trains),
         cmocka_unit_test(the_least_budget_trains_and_a_byte_less_is_refused),
         cmocka_unit_test(what_makes_no_sense_is_refused_in_one_line),
