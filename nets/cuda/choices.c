@@ -14,13 +14,13 @@ typedef struct nets_kept_choice {
     int precision;
     nets_conv_terms terms;
     nets_conv_shape shape;
-    nets_conv_choice choice;
+    nets_conv_front front;
 } nets_kept_choice;
 
-enum { SHAPE_NUMBERS = sizeof(nets_conv_shape) / sizeof(int), LINE_CAPACITY = 2048 };
+enum { SHAPE_NUMBERS = sizeof(nets_conv_shape) / sizeof(int), LINE_CAPACITY = 8192 };
 _Static_assert(sizeof(nets_conv_shape) == 19 * sizeof(int), "a shape is read and written as its numbers");
 
-static const char HEADER[] = "mm: algorithms of convolutions, 4\n";
+static const char HEADER[] = "mm: algorithms of convolutions, 5\n";
 
 /* ---------------------------------------------------------------- text */
 
@@ -35,9 +35,22 @@ static int format_number(char line[LINE_CAPACITY], int at, int64_t number) {
     return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), " %" PRId64, number);
 }
 
-/* At most 1939 bytes: the device's name and all numbers with all their digits. */
+static int format_choice(const nets_conv_choice *c, char line[LINE_CAPACITY], int at) {
+    at = format_number(line, at, c->api);
+    at = format_number(line, at, c->algorithm);
+    at = format_number(line, at, c->math);
+    at = format_number(line, at, c->workspace_bytes);
+    at = format_number(line, at, c->ns);
+    at = format_number(line, at, c->n_knobs);
+    for (int i = 0; i < c->n_knobs; i++) {
+        at = format_number(line, at, c->knobs[i].type);
+        at = format_number(line, at, c->knobs[i].value);
+    }
+    return at;
+}
+
+/* At most 6500 bytes: the device's name and all numbers with all their digits. */
 static int format_line(const nets_kept_choice *k, char line[LINE_CAPACITY]) {
-    const nets_conv_choice *c = &k->choice;
     const int *numbers = (const int *)&k->shape;
     int at = snprintf(line, LINE_CAPACITY, "%s", k->device);
     at = format_number(line, at, k->precision);
@@ -45,15 +58,8 @@ static int format_line(const nets_kept_choice *k, char line[LINE_CAPACITY]) {
     at = format_number(line, at, k->terms.limit_bytes);
     at = format_number(line, at, k->terms.tensor_core_limit_bytes);
     for (int i = 0; i < SHAPE_NUMBERS; i++) at = format_number(line, at, numbers[i]);
-    at = format_number(line, at, c->api);
-    at = format_number(line, at, c->algorithm);
-    at = format_number(line, at, c->math);
-    at = format_number(line, at, c->workspace_bytes);
-    at = format_number(line, at, c->n_knobs);
-    for (int i = 0; i < c->n_knobs; i++) {
-        at = format_number(line, at, c->knobs[i].type);
-        at = format_number(line, at, c->knobs[i].value);
-    }
+    at = format_number(line, at, k->front.n);
+    for (int i = 0; i < k->front.n; i++) at = format_choice(&k->front.of[i], line, at);
     return at + snprintf(line + at, (size_t)(LINE_CAPACITY - at), "\n");
 }
 
@@ -76,12 +82,22 @@ static bool read_int(const char **at, int *number_out) {
 
 static bool read_choice(const char **at, nets_conv_choice *c) {
     if (!read_int(at, &c->api) || !read_int(at, &c->algorithm) || !read_int(at, &c->math) ||
-        !read_number(at, 0, INT64_MAX, &c->workspace_bytes) || !read_int(at, &c->n_knobs) ||
-        c->n_knobs > NETS_CONV_KNOBS)
+        !read_number(at, 0, INT64_MAX, &c->workspace_bytes) || !read_number(at, 0, INT64_MAX, &c->ns) ||
+        !read_int(at, &c->n_knobs) || c->n_knobs > NETS_CONV_KNOBS)
         return false;
     for (int i = 0; i < c->n_knobs; i++)
         if (!read_int(at, &c->knobs[i].type) || !read_number(at, INT64_MIN, INT64_MAX, &c->knobs[i].value))
             return false;
+    return true;
+}
+
+static bool read_front(const char **at, nets_conv_front *front) {
+    if (!read_int(at, &front->n) || front->n < 1 || front->n > NETS_WORKSPACES) return false;
+    for (int i = 0; i < front->n; i++) {
+        const nets_conv_choice *before = i ? &front->of[i - 1] : NULL, *c = &front->of[i];
+        if (!read_choice(at, &front->of[i])) return false;
+        if (before && (c->workspace_bytes >= before->workspace_bytes || c->ns <= before->ns)) return false;
+    }
     return true;
 }
 
@@ -105,7 +121,7 @@ static bool parse_line(const char *line, nets_kept_choice *k) {
     if (!read_int(&at, &k->precision) || !read_terms(&at, &k->terms)) return false;
     for (int i = 0; i < SHAPE_NUMBERS; i++)
         if (!read_int(&at, &numbers[i])) return false;
-    if (!read_choice(&at, &k->choice)) return false;
+    if (!read_front(&at, &k->front)) return false;
     char again[LINE_CAPACITY];
     int written = format_line(k, again);
     return strncmp(again, line, (size_t)written) == 0;
@@ -259,16 +275,16 @@ static nets_kept_choice *find(const nets_cuda_choices *choices, const nets_conv_
     return NULL;
 }
 
-const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
-                                               const nets_conv_terms *terms) {
+const nets_conv_front *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
+                                              const nets_conv_terms *terms) {
     const nets_kept_choice *k = find(choices, shape, terms);
-    return k ? &k->choice : NULL;
+    return k ? &k->front : NULL;
 }
 
 mm_status nets_cuda_choices_keep(nets_cuda_choices *choices, const nets_conv_shape *shape, const nets_conv_terms *terms,
-                                 const nets_conv_choice *choice) {
+                                 const nets_conv_front *front) {
     nets_kept_choice *k = find(choices, shape, terms), fresh = key_of(choices, shape, terms);
-    fresh.choice = *choice;
+    fresh.front = *front;
     if (k)
         *k = fresh;
     else

@@ -1,11 +1,10 @@
-/* The choices of what computes each convolution: an algorithm of cuDNN's legacy API, an engine of its graph API or,
- * for a convolution that is a product of matrices, an algorithm of cuBLAS. Each is chosen once by timing and kept in a
- * file.
+/* The choices of what computes each convolution: algorithms of cuDNN's legacy API, engines of its graph API or, for a
+ * convolution that is a product of matrices, algorithms of cuBLAS. They are chosen once by timing and kept in a file.
  *
- * The file is text. It has a line for each choice, with the device, the libraries' versions and everything that the
- * choice depends on. Its last line has the number of choices and a checksum of all lines before. A file of another form
- * is ignored with a warning, and later overwritten. Writers replace the whole file at once, so a reader never sees half
- * of it; of two writers, the last one's choices remain. */
+ * The file is text. It has a line for each convolution, with the device, the libraries' versions, everything that the
+ * choices depend on, and the choices with their times. Its last line has the number of lines and a checksum of all
+ * before. A file of another form is ignored with a warning, and later overwritten. Writers replace the whole file at
+ * once, so a reader never sees half of it; of two writers, the last one's choices remain. */
 #ifndef NETS_CUDA_CHOICES_H
 #define NETS_CUDA_CHOICES_H
 
@@ -42,12 +41,19 @@ typedef struct nets_conv_choice {
     int api;                 /* nets_conv_api */
     int algorithm, math;     /* graph API: the engine's index and 0; cuBLAS: the algorithm's number and 0 */
     int64_t workspace_bytes; /* of the library */
+    int64_t ns;              /* as timed, at least 1; 0: it was not */
     int n_knobs;             /* an engine's knobs; cuBLAS: the algorithm's configuration attributes */
     struct nets_conv_knob {
         int type;
         int64_t value;
     } knobs[NETS_CONV_KNOBS];
 } nets_conv_choice;
+
+/* The Pareto front of time and workspace: the fastest choice first; each next one takes more time and less workspace. */
+typedef struct nets_conv_front {
+    int n; /* at least 1 */
+    nets_conv_choice of[NETS_WORKSPACES];
+} nets_conv_front;
 
 typedef struct nets_cuda_choices {
     char device[128]; /* device and libraries whose choices are used; "": any, since there is no device */
@@ -64,12 +70,12 @@ MM_CHECKED mm_status nets_cuda_choices_init(nets_cuda_choices *choices, const ne
                                             const char *device);
 void nets_cuda_choices_fini(nets_cuda_choices *choices);
 
-/* The choice for a shape and terms; NULL: there is none yet. Valid until nets_cuda_choices_keep. */
-const nets_conv_choice *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
-                                               const nets_conv_terms *terms);
+/* The choices for a shape and terms; NULL: there are none yet. Valid until nets_cuda_choices_keep. */
+const nets_conv_front *nets_cuda_choices_find(const nets_cuda_choices *choices, const nets_conv_shape *shape,
+                                              const nets_conv_terms *terms);
 
-/* Keeps a choice, replaces an older one, and writes the file. A failure to write is only a warning. MM_ERR_NOMEM. */
+/* Keeps choices, replaces older ones, and writes the file. A failure to write is only a warning. MM_ERR_NOMEM. */
 MM_CHECKED mm_status nets_cuda_choices_keep(nets_cuda_choices *choices, const nets_conv_shape *shape,
-                                            const nets_conv_terms *terms, const nets_conv_choice *choice);
+                                            const nets_conv_terms *terms, const nets_conv_front *front);
 
 #endif

@@ -7,6 +7,8 @@
  *
  *   0               weights_bytes
  *   | weights, OHWI | the library's own |
+ *
+ * The library's own may have several sizes; a part runs by the fastest algorithm that fits.
  */
 #include <stdlib.h>
 
@@ -23,8 +25,11 @@ typedef struct conv_op {
 
 static bool reorders(const conv_op *op) { return op->weights_bytes > 0; }
 
-static void *library_workspace(const conv_op *op, const nets_op_args *args) {
-    return (char *)args->at[NETS_WORKSPACE] + op->weights_bytes;
+static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x, void *y, void *weights,
+                         const nets_op_args *args, mm_phase phase, mm_stream *stream) {
+    const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes) - op->weights_bytes;
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->weights_bytes, bytes,
+                                   stream);
 }
 
 /* The weights as cuDNN wants them. */
@@ -39,8 +44,8 @@ static void *get_weights(const conv_op *op, const nets_op_args *args, mm_stream 
 static mm_status apply(const conv_op *op, const nets_cudnn_conv *part, const nets_op_args *args, nets_role in,
                        nets_role out, mm_stream *stream) {
     bool forward = part->shape.direction == NETS_CONV_FORWARD;
-    return nets_cudnn_conv_enqueue(part, args->at[forward ? in : out], args->at[forward ? out : in],
-                                   get_weights(op, args, stream), library_workspace(op, args), stream);
+    return enqueue(op, part, args->at[forward ? in : out], args->at[forward ? out : in], get_weights(op, args, stream),
+                   args, out == NETS_Y ? MM_FORWARD : MM_BACKWARD, stream);
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
@@ -54,7 +59,7 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
 static mm_status backward_weights(const conv_op *op, const nets_op_args *args, mm_stream *stream) {
     void *gradient = args->at[reorders(op) ? NETS_WORKSPACE : NETS_DW];
     void *from = args->at[op->transposed ? NETS_DY : NETS_X], *to = args->at[op->transposed ? NETS_X : NETS_DY];
-    MM_TRY(nets_cudnn_conv_enqueue(&op->dw, from, to, gradient, library_workspace(op, args), stream));
+    MM_TRY(enqueue(op, &op->dw, from, to, gradient, args, MM_BACKWARD, stream));
     if (reorders(op))
         nets_cuda_transpose(gradient, args->at[NETS_DW], op->outer, op->window, op->inner, mm_cuda_stream(stream));
     if (args->at[NETS_DB])
@@ -87,14 +92,6 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
         MM_TRY(apply(op, &op->dx, args, NETS_DY, NETS_DX, stream));
     }
     return nets_cuda_launched("a convolution's gradients");
-}
-
-static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
-    const conv_op *op = (const conv_op *)base;
-    if (phase == MM_FORWARD) return op->weights_bytes + op->y.choice.workspace_bytes;
-    int64_t library = nets_larger(op->dx.choice.workspace_bytes, op->dw.choice.workspace_bytes);
-    int64_t sums = op->bias ? nets_cuda_reduction_bytes(op->y_rows, op->y_channels) : 0;
-    return nets_larger(op->weights_bytes + library, sums);
 }
 
 static void destroy(nets_op *base) {
@@ -141,6 +138,14 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
     return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, &cuda->terms);
 }
 
+static void set_workspaces(conv_op *op) {
+    const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dx};
+    nets_conv_room room = {.before = op->weights_bytes};
+    nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
+    if (op->bias) room.least = nets_cuda_reduction_bytes(op->y_rows, op->y_channels);
+    if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 2, room);
+}
+
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, const nets_op_impl *impl, nets_op **op_out) {
     bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
     MM_TRY(nets_cuda_check_dims(desc));
@@ -166,6 +171,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
         destroy(&op->base);
         return status;
     }
+    set_workspaces(op);
     *op_out = &op->base;
     return MM_OK;
 }
@@ -178,7 +184,6 @@ static mm_status create_conv_transpose(nets_backend *backend, const nets_op_desc
     return create(backend, desc, &nets_cuda_op_conv_transpose, op_out);
 }
 
-const nets_op_impl nets_cuda_op_conv = {NETS_DTYPE_BIT(MM_F32), create_conv, destroy,
-                                        workspace_bytes,        forward,     backward};
+const nets_op_impl nets_cuda_op_conv = {NETS_DTYPE_BIT(MM_F32), create_conv, destroy, NULL, forward, backward};
 const nets_op_impl nets_cuda_op_conv_transpose = {
-    NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, workspace_bytes, forward, backward};
+    NETS_DTYPE_BIT(MM_F32), create_conv_transpose, destroy, NULL, forward, backward};

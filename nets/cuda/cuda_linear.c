@@ -7,9 +7,11 @@
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  *
+ * The library's own may have several sizes; a product runs by the fastest algorithm that fits.
+ *
  * A pass that adds to the gradients of earlier ones (nets_pass) computes those by the weights in blocks of the output's
- * features. The block's columns of dy, copied together, and its gradients lie behind the library's workspace; so does
- * the bias's gradient after the products.
+ * features. The block's columns of dy, copied together, and its gradients lie behind the library's workspace, at the
+ * workspace's end; so does the bias's gradient after the products.
  */
 #include <stdlib.h>
 
@@ -27,7 +29,7 @@ typedef struct linear_op {
     nets_cudnn_conv y, dx, dw; /* what gives these; dx and dw are not made where they are not wanted */
     nets_cudnn_conv dw_rest;   /* dw of the last block, if that is smaller */
     int block;                 /* features of the output whose weights' gradients are computed at a time */
-    int64_t added_at;          /* with adds: where a block's columns of dy lie, and behind them its gradients */
+    int64_t added_bytes;       /* with adds: of a block's columns of dy, and behind them its gradients; else 0 */
     int batch, in, out;
     int64_t pixels, channels; /* of an image */
     int64_t planes_bytes;     /* of the workspace */
@@ -36,9 +38,17 @@ typedef struct linear_op {
 
 static void *planes(const nets_op_args *args) { return args->at[NETS_WORKSPACE]; }
 
+/* Of the workspace of a phase, but for what is added. */
+static int64_t products_bytes(const linear_op *op, mm_phase phase, const nets_op_args *args) {
+    const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes);
+    return phase == MM_FORWARD ? bytes : bytes - op->added_bytes;
+}
+
 static mm_status multiply(const linear_op *op, const nets_cudnn_conv *part, const nets_op_args *args, void *x, void *y,
                           void *weights, mm_stream *stream) {
-    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->planes_bytes, stream);
+    const mm_phase phase = part == &op->y ? MM_FORWARD : MM_BACKWARD;
+    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + op->planes_bytes,
+                                   products_bytes(op, phase, args) - op->planes_bytes, stream);
 }
 
 /* The batch with its features in torch's order. */
@@ -71,7 +81,7 @@ static int64_t columns_bytes(const linear_op *op) {
 }
 
 static float *added(const linear_op *op, const nets_op_args *args) {
-    return (float *)((char *)args->at[NETS_WORKSPACE] + op->added_at);
+    return (float *)((char *)args->at[NETS_WORKSPACE] + products_bytes(op, MM_BACKWARD, args));
 }
 
 static mm_status add_weights_gradient(const linear_op *op, const nets_op_args *args, void *features,
@@ -105,23 +115,18 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
     return nets_cuda_launched("a linear layer's gradients");
 }
 
-/* Of the backward, but for what is added. */
-static int64_t products_bytes(const linear_op *op) {
-    int64_t library = nets_larger(op->dx.choice.workspace_bytes, op->dw.choice.workspace_bytes);
-    library = nets_larger(library, op->dw_rest.choice.workspace_bytes);
-    int64_t sums = op->bias ? nets_cuda_reduction_bytes(op->batch, op->out) : 0;
-    return nets_larger(op->planes_bytes + library, sums);
-}
-
 static int64_t added_bytes(const linear_op *op) {
     const int64_t bias = op->bias ? op->out * (int64_t)sizeof(float) : 0;
     return nets_larger(columns_bytes(op) + (int64_t)op->block * op->in * (int64_t)sizeof(float), bias);
 }
 
-static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
-    const linear_op *op = (const linear_op *)base;
-    if (phase == MM_FORWARD) return op->planes_bytes + op->y.choice.workspace_bytes;
-    return op->base.adds ? op->added_at + added_bytes(op) : products_bytes(op);
+static void set_workspaces(linear_op *op) {
+    const nets_cudnn_conv *const forward[] = {&op->y}, *const backward[] = {&op->dw, &op->dw_rest, &op->dx};
+    nets_conv_room room = {.before = op->planes_bytes};
+    nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
+    if (op->bias) room.least = nets_cuda_reduction_bytes(op->batch, op->out);
+    room.behind = op->added_bytes = op->base.adds ? added_bytes(op) : 0;
+    if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 3, room);
 }
 
 static void destroy(nets_op *base) {
@@ -158,7 +163,7 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
     if (op->out % op->block)
         MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->out % op->block, &of_gradients, &op->dw_rest));
     if (op->wants_dx) MM_TRY(make_part(op, cuda, NETS_CONV_BY_INPUT, op->out, &of_gradients, &op->dx));
-    op->added_at = nets_aligned(products_bytes(op));
+    set_workspaces(op);
     return MM_OK;
 }
 
@@ -197,4 +202,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_op_impl nets_cuda_op_linear = {NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, forward, backward};
+const nets_op_impl nets_cuda_op_linear = {NETS_DTYPE_BIT(MM_F32), create, destroy, NULL, forward, backward};

@@ -1,7 +1,7 @@
-/* Choosing what computes a convolution. The candidates are the legacy API's best algorithm by its own timing, the
+/* Choosing what computes a convolution. The candidates are the legacy API's best algorithms by its own timing, the
  * algorithms that cuBLAS proposes for a product, and the engines that the graph API proposes. They are run one after
  * the other in memory that is allocated for that time. This is the only work of this backend that allocates and waits;
- * it happens when an op is created.
+ * it happens when an op is created. Chosen are the fastest, and those that take more time and less workspace.
  *
  * A candidate that fails only means that there are fewer. The log lists, at level debug, each candidate and the reason
  * why another proposal is none. The numbers below are chosen. */
@@ -11,9 +11,10 @@
 #include "nets/cuda/cudnn_conv.h"
 
 enum {
+    LEGACY = 8,   /* algorithms of the legacy API, which has no more for a direction */
     PRODUCTS = 8, /* algorithms of cuBLAS */
     ENGINES = 9,
-    CANDIDATES = 1 + PRODUCTS + ENGINES,
+    CANDIDATES = LEGACY + PRODUCTS + ENGINES,
     BEYOND = 6,    /* candidates that take more workspace than the limit */
     PROPOSED = 64, /* engines that are considered from each heuristic */
     COMPILED = 4,  /* candidates whose kernel is compiled when their plan is made, which can take seconds */
@@ -22,12 +23,7 @@ enum {
     TEXT = 1200,
 };
 
-typedef struct candidate {
-    nets_conv_choice choice;
-    nets_cudnn_plan plan;             /* of an engine */
-    nets_product_algorithm algorithm; /* of a product */
-    float ms;
-} candidate;
+typedef nets_conv_algorithm candidate;
 
 typedef struct selection {
     nets_cudnn_trial memory;
@@ -39,6 +35,7 @@ typedef struct selection {
     int n, n_beyond, compiled;
     bool timed, tensor_core /* one of the candidates is */, incomplete /* not all that should be timed were */;
 } selection;
+_Static_assert(CANDIDATES + BEYOND <= NETS_FRONT_POINTS, "one front of all");
 
 /* ---------------------------------------------------------------- the log */
 
@@ -70,7 +67,7 @@ static void tell(const nets_cudnn_conv *c, const nets_conv_choice *choice, const
 
 static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *what) {
     char verdict[128];
-    snprintf(verdict, sizeof verdict, "%s%.4f ms, %lld bytes", what, (double)a->ms,
+    snprintf(verdict, sizeof verdict, "%s%.4f ms, %lld bytes", what, (double)a->choice.ns / 1e6,
              (long long)a->choice.workspace_bytes);
     tell(c, &a->choice, verdict);
 }
@@ -123,18 +120,19 @@ static void end(const nets_cudnn_conv *c, selection *s) {
     s->begin = s->end = NULL;
 }
 
-static mm_status launch(const nets_cudnn_conv *c, const selection *s) {
+static mm_status launch(const nets_cudnn_conv *c, const selection *s, const candidate *a) {
     const nets_cudnn_trial *t = &s->memory;
-    return nets_cudnn_conv_launch(c, t->x, t->y, t->weights, t->workspace, s->stream);
+    return nets_cudnn_conv_launch(c, a, t->x, t->y, t->weights, t->workspace, s->stream);
 }
 
-static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, float *ms_out) {
+static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int n, candidate *a) {
+    float ms;
     MM_TRY(mm_cuda_check(cudaEventRecord(s->begin, s->stream), "cudaEventRecord"));
-    for (int i = 0; i < n; i++) MM_TRY(launch(c, s));
+    for (int i = 0; i < n; i++) MM_TRY(launch(c, s, a));
     MM_TRY(mm_cuda_check(cudaEventRecord(s->end, s->stream), "cudaEventRecord"));
     MM_TRY(mm_cuda_check(cudaEventSynchronize(s->end), "cudaEventSynchronize"));
-    MM_TRY(mm_cuda_check(cudaEventElapsedTime(ms_out, s->begin, s->end), "cudaEventElapsedTime"));
-    *ms_out /= (float)n;
+    MM_TRY(mm_cuda_check(cudaEventElapsedTime(&ms, s->begin, s->end), "cudaEventElapsedTime"));
+    a->choice.ns = 1 + (int64_t)((double)ms * 1e6 / n);
     return MM_OK;
 }
 
@@ -142,49 +140,49 @@ static mm_status time_launches(const nets_cudnn_conv *c, const selection *s, int
 static const candidate *fastest_of(const selection *s) {
     const candidate *fastest = NULL;
     for (int i = 0; i < s->n; i++)
-        if (!fastest || s->of[i].ms < fastest->ms) fastest = &s->of[i];
+        if (!fastest || s->of[i].choice.ns < fastest->choice.ns) fastest = &s->of[i];
     return fastest;
 }
 
 /* The first run is not timed: it loads the kernel. */
-static mm_status run(const nets_cudnn_conv *c, const selection *s, float *ms_out) {
+static mm_status run(const nets_cudnn_conv *c, const selection *s, candidate *a) {
     const candidate *fastest = fastest_of(s);
-    MM_TRY(launch(c, s));
-    MM_TRY(time_launches(c, s, 1, ms_out));
-    if (fastest && *ms_out > SLOW * fastest->ms) return MM_OK;
-    return time_launches(c, s, RUNS, ms_out);
+    MM_TRY(launch(c, s, a));
+    MM_TRY(time_launches(c, s, 1, a));
+    if (fastest && a->choice.ns > SLOW * fastest->choice.ns) return MM_OK;
+    return time_launches(c, s, RUNS, a);
 }
 
-static mm_status time_candidate(nets_cudnn_conv *c, const selection *s, candidate *a) {
-    c->choice = a->choice;
-    c->plan = a->plan;
-    c->algorithm = a->algorithm;
-    mm_status status = run(c, s, &a->ms);
-    c->choice = (nets_conv_choice){.api = NETS_CONV_UNCHOSEN};
-    c->plan = (nets_cudnn_plan){.plan = NULL};
-    if (status == MM_OK) tell_time(c, a, "");
-    return status;
+static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, candidate *a) {
+    MM_TRY(run(c, s, a));
+    tell_time(c, a, "");
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- candidates */
 
 static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
 
-/* A failure here leaves the other candidates. */
-static void add_legacy(nets_cudnn_conv *c, selection *s) {
-    candidate *a = &s->of[s->n];
+/* At most `most`. A failure here leaves the other candidates. */
+static void add_legacy(nets_cudnn_conv *c, selection *s, int most) {
+    nets_conv_choice proposed[LEGACY];
+    int n = 0;
     if (!has_legacy(c)) return;
-    if (nets_cudnn_legacy_choose(c, s->timed ? &s->memory : NULL, &a->choice) != MM_OK)
+    if (nets_cudnn_legacy_propose(c, s->timed ? &s->memory : NULL, most, proposed, &n) != MM_OK)
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no algorithm: %s", mm_last_error());
-    else if (s->timed && time_candidate(c, s, a) != MM_OK)
-        tell(c, &a->choice, mm_last_error());
-    else
-        s->n++;
+    for (int i = 0; i < n; i++) {
+        candidate *a = &s->of[s->n];
+        *a = (candidate){.choice = proposed[i]};
+        if (s->timed && time_candidate(c, s, a) != MM_OK)
+            tell(c, &a->choice, mm_last_error());
+        else
+            s->n++;
+    }
 }
 
 static mm_status make_product(nets_cudnn_conv *c, selection *s, candidate *a) {
-    MM_TRY(nets_product_make(&c->product, &a->choice, &a->algorithm));
-    a->choice.workspace_bytes = a->algorithm.workspace_bytes;
+    MM_TRY(nets_product_make(&c->product, &a->choice, &a->product));
+    a->choice.workspace_bytes = a->product.workspace_bytes;
     if (a->choice.workspace_bytes > c->terms.limit_bytes)
         return mm_fail(MM_ERR_UNSUPPORTED, "takes %lld bytes of workspace, more than the limit",
                        (long long)a->choice.workspace_bytes);
@@ -206,7 +204,7 @@ static void add_products(nets_cudnn_conv *c, selection *s, int most) {
             tell(c, &a->choice, mm_last_error());
         } else {
             s->n++;
-            s->tensor_core |= a->algorithm.tensor_core;
+            s->tensor_core |= a->product.tensor_core;
         }
     }
 }
@@ -322,7 +320,7 @@ static void add_beyond(nets_cudnn_conv *c, selection *s) {
         candidate *a = &s->beyond[i];
         if (time_candidate(c, s, a) != MM_OK)
             tell(c, &a->choice, mm_last_error());
-        else if (fastest && a->ms > NETS_CUDNN_MUCH_FASTER * fastest->ms)
+        else if (fastest && (double)a->choice.ns > NETS_CUDNN_MUCH_FASTER * (double)fastest->choice.ns)
             tell(c, &a->choice, "not so much faster that it may take more than the limit");
         else
             move(a, &s->of[s->n++]);
@@ -334,7 +332,7 @@ static void add_beyond(nets_cudnn_conv *c, selection *s) {
 static mm_status time_all(nets_cudnn_conv *c, selection *s) {
     s->timed = true;
     MM_TRY(start(c, s));
-    add_legacy(c, s);
+    add_legacy(c, s, LEGACY);
     add_products(c, s, s->n + PRODUCTS);
     add_engines(c, s, s->n + ENGINES);
     add_beyond(c, s);
@@ -345,38 +343,32 @@ static mm_status time_all(nets_cudnn_conv *c, selection *s) {
 static void guess(nets_cudnn_conv *c, selection *s) {
     s->timed = false;
     add_products(c, s, 1);
-    if (!s->n) add_legacy(c, s);
+    if (!s->n) add_legacy(c, s, 1);
     if (!s->n) add_engines(c, s, 1);
 }
 
-static candidate *best_of(selection *s) {
-    const candidate *fastest = fastest_of(s);
-    candidate *best = NULL;
-    for (int i = 0; i < s->n; i++) {
-        candidate *a = &s->of[i];
-        bool as_fast = a->ms <= NETS_CUDNN_NO_SLOWER * fastest->ms;
-        if (as_fast && (!best || a->choice.workspace_bytes < best->choice.workspace_bytes)) best = a;
-    }
-    return best;
-}
-
+/* Of the candidates those that are best with some workspace. */
 static mm_status take_best(nets_cudnn_conv *c, selection *s) {
-    candidate *best = best_of(s);
-    if (!best)
+    nets_front_point points[CANDIDATES + BEYOND];
+    int chosen[NETS_WORKSPACES];
+    for (int i = 0; i < s->n; i++) points[i] = (nets_front_point){s->of[i].choice.workspace_bytes, s->of[i].choice.ns};
+    c->n = nets_front_of(points, s->n, NETS_CUDNN_NO_SLOWER, NETS_WORKSPACES, chosen);
+    if (!c->n)
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "there is no %salgorithm for this convolution within %lld bytes of workspace; the log says at "
                        "level debug why each is none%s",
                        c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes,
                        has_legacy(c) ? "" : "; with a smaller batch there are more");
-    c->choice = best->choice;
-    c->algorithm = best->algorithm;
-    if (best->choice.api == NETS_CONV_GRAPH) {
-        c->plan = best->plan;
+    bool engines = false;
+    for (int i = 0; i < c->n; i++) {
+        move(&s->of[chosen[i]], &c->of[i]);
+        engines |= c->of[i].choice.api == NETS_CONV_GRAPH;
+        tell_time(c, &c->of[i], "taken: ");
+    }
+    if (engines) {
         c->graph = s->graph;
-        best->plan = (nets_cudnn_plan){.plan = NULL};
         s->graph = (nets_cudnn_graph){.graph = NULL};
     }
-    tell_time(c, best, "taken: ");
     return MM_OK;
 }
 

@@ -187,29 +187,30 @@ static void tell(const nets_cudnn_conv *c, const candidate *a) {
                 a->determinism == CUDNN_DETERMINISTIC ? "" : ", not deterministic");
 }
 
-/* Of the algorithms that are as fast as the fastest within the timing's precision, the one with the least workspace. */
-static mm_status choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed,
-                             nets_conv_choice *choice_out) {
-    const candidate *fastest = NULL, *best = NULL;
+/* The best of the list. Without times they are as fast as their order says. */
+static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool timed, int capacity,
+                       nets_conv_choice *choices) {
+    nets_front_point points[CANDIDATES];
+    int n = 0, allowed_at[CANDIDATES], chosen[CANDIDATES];
     for (int i = 0; i < list->n; i++) {
         const candidate *a = &list->of[i];
         if (!allowed(c, a)) continue;
-        if (!fastest) fastest = best = a;
-        if (timed && a->time <= NETS_CUDNN_NO_SLOWER * fastest->time && a->memory < best->memory) best = a;
+        points[n] = (nets_front_point){(int64_t)a->memory, timed ? (int64_t)((double)a->time * 1e6) : i};
+        allowed_at[n++] = i;
     }
-    if (!best)
-        return mm_fail(MM_ERR_UNSUPPORTED,
-                       "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace",
-                       c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes);
-    *choice_out = (nets_conv_choice){.api = NETS_CONV_LEGACY,
-                                     .algorithm = best->algorithm,
-                                     .math = best->math,
-                                     .workspace_bytes = (int64_t)best->memory};
-    return MM_OK;
+    n = nets_front_of(points, n, NETS_CUDNN_NO_SLOWER, CANDIDATES, chosen);
+    if (n > capacity) n = capacity;
+    for (int i = 0; i < n; i++) {
+        const candidate *a = &list->of[allowed_at[chosen[i]]];
+        choices[i] = (nets_conv_choice){
+            .api = NETS_CONV_LEGACY, .algorithm = a->algorithm, .math = a->math, .workspace_bytes = (int64_t)a->memory};
+    }
+    return n;
 }
 
 /* Timed twice, and only the second counts: the first run loads the kernel. */
-mm_status nets_cudnn_legacy_choose(nets_cudnn_conv *c, const nets_cudnn_trial *t, nets_conv_choice *choice_out) {
+mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *c, const nets_cudnn_trial *t, int capacity,
+                                    nets_conv_choice *choices, int *n_out) {
     candidates list;
     MM_TRY(set_math(c, widest_math(c->cuda)));
     if (t) MM_TRY(list_candidates(c, t, &list));
@@ -218,19 +219,23 @@ mm_status nets_cudnn_legacy_choose(nets_cudnn_conv *c, const nets_cudnn_trial *t
         round_as_configured(c, &list.of[i]);
         tell(c, &list.of[i]);
     }
-    MM_TRY(choose_from(c, &list, t != NULL, choice_out));
-    return set_math(c, choice_out->math);
+    *n_out = choose_from(c, &list, t != NULL, capacity, choices);
+    if (*n_out) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "cuDNN has no %salgorithm for this convolution within %lld bytes of workspace",
+                   c->terms.deterministic ? "deterministic " : "", (long long)c->terms.limit_bytes);
 }
 
 /* ---------------------------------------------------------------- running one */
 
-mm_status nets_cudnn_legacy_launch(const nets_cudnn_conv *c, void *x, void *y, void *weights, void *workspace) {
+mm_status nets_cudnn_legacy_launch(const nets_cudnn_conv *c, const nets_conv_choice *choice, void *x, void *y,
+                                   void *weights, void *workspace) {
     const nets_cudnn_legacy *l = &c->legacy;
     const float one = 1, beta = c->shape.adds ? 1 : 0;
-    size_t bytes = (size_t)c->choice.workspace_bytes;
-    int algorithm = c->choice.algorithm;
+    size_t bytes = (size_t)choice->workspace_bytes;
+    int algorithm = choice->algorithm;
     cudnnHandle_t dnn = c->cuda->dnn;
     cudnnStatus_t status = CUDNN_STATUS_BAD_PARAM;
+    MM_TRY(set_math(c, choice->math)); /* of the descriptor that all choices share */
     switch ((nets_direction)c->shape.direction) {
     case NETS_CONV_FORWARD:
         status = cudnnConvolutionForward(dnn, &one, l->x, x, l->weights, weights, l->conv,

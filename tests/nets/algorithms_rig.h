@@ -53,7 +53,7 @@ static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_o
     return bytes;
 }
 
-/* Replaces the file's choice for an output (deterministic, with the configuration's limit) by another. */
+/* Replaces the file's choices for an output (deterministic, with the configuration's limit) by a single one. */
 static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_conv_shape *shape,
                                            const nets_conv_choice *choice) {
     const int64_t limit = f->config.workspace_limit_bytes;
@@ -67,7 +67,8 @@ static inline void algorithms_keep_instead(const algorithms_rig *f, const nets_c
     line[strcspn(line, " ")] = '\0'; /* the device's name */
     assert_int_equal(nets_cuda_choices_init(&choices, &f->config, line), MM_OK);
     assert_non_null(nets_cuda_choices_find(&choices, shape, &terms));
-    assert_int_equal(nets_cuda_choices_keep(&choices, shape, &terms, choice), MM_OK);
+    const nets_conv_front front = {1, {*choice}};
+    assert_int_equal(nets_cuda_choices_keep(&choices, shape, &terms, &front), MM_OK);
     nets_cuda_choices_fini(&choices);
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "nets/cuda/choices.h"
+#include "nets/cuda/front.h"
 
 static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .y = {2, 4, 3, 8},
@@ -19,11 +20,15 @@ static const nets_conv_shape SHAPE = {.x = {2, 7, 6, 5},
                                       .pad = {1, 1},
                                       .dilation = {1, 1},
                                       .groups = 1};
-static const nets_conv_choice CHOICE = {.api = NETS_CONV_GRAPH,
-                                        .algorithm = 31,
-                                        .workspace_bytes = INT64_C(5000000000),
-                                        .n_knobs = 2,
-                                        .knobs = {{2, 130}, {14, -1}}};
+static const nets_conv_front FRONT = {
+    .n = 2,
+    .of = {{.api = NETS_CONV_GRAPH,
+            .algorithm = 31,
+            .workspace_bytes = INT64_C(5000000000),
+            .ns = 70,
+            .n_knobs = 2,
+            .knobs = {{2, 130}, {14, -1}}},
+           {.api = NETS_CONV_LEGACY, .algorithm = 1, .math = 3, .workspace_bytes = INT64_C(4999999999), .ns = 71}}};
 static const char DEVICE[] = "NVIDIA_H200/cudnn-91900/cublas-130100";
 
 typedef struct fixture {
@@ -66,15 +71,15 @@ static void open_choices(fixture *f, nets_cuda_choices *choices, const char *dev
 static void keep_one(fixture *f) {
     nets_cuda_choices choices;
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &CHOICE), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
     nets_cuda_choices_fini(&choices);
 }
 
 static bool finds(fixture *f, const char *device, const nets_conv_shape *shape) {
     nets_cuda_choices choices;
     open_choices(f, &choices, device);
-    const nets_conv_choice *found = nets_cuda_choices_find(&choices, shape, &f->terms);
-    if (found) assert_memory_equal(found, &CHOICE, sizeof CHOICE);
+    const nets_conv_front *found = nets_cuda_choices_find(&choices, shape, &f->terms);
+    if (found) assert_memory_equal(found, &FRONT, sizeof FRONT);
     nets_cuda_choices_fini(&choices);
     return found != NULL;
 }
@@ -87,37 +92,46 @@ static void what_was_kept_is_found_in_the_file(void **state) {
     assert_int_equal(f->warnings, 0);
 }
 
-static void check_kept(fixture *f, const nets_conv_choice *choice) {
+static void check_kept(fixture *f, const nets_conv_front *front) {
     nets_cuda_choices choices;
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, choice), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, front), MM_OK);
     nets_cuda_choices_fini(&choices);
     open_choices(f, &choices, DEVICE);
-    const nets_conv_choice *found = nets_cuda_choices_find(&choices, &SHAPE, &f->terms);
+    const nets_conv_front *found = nets_cuda_choices_find(&choices, &SHAPE, &f->terms);
     assert_non_null(found);
-    assert_memory_equal(found, choice, sizeof *choice);
+    assert_memory_equal(found, front, sizeof *front);
     assert_int_equal(f->warnings, 0);
     nets_cuda_choices_fini(&choices);
 }
 
-static void an_algorithm_a_product_and_an_engine_with_the_most_and_longest_knobs_are_found(void **state) {
-    nets_conv_choice longest;
+static void
+an_algorithm_a_product_and_as_many_engines_as_can_be_with_the_most_and_longest_knobs_are_found(void **state) {
+    nets_conv_front longest;
     memset(&longest, 0, sizeof longest);
-    longest.api = NETS_CONV_GRAPH;
-    longest.algorithm = INT32_MAX;
-    longest.workspace_bytes = INT64_MAX;
-    longest.n_knobs = NETS_CONV_KNOBS;
-    for (int i = 0; i < NETS_CONV_KNOBS; i++) {
-        longest.knobs[i].type = INT32_MAX - i;
-        longest.knobs[i].value = INT64_MIN + i;
+    longest.n = NETS_WORKSPACES;
+    for (int a = 0; a < NETS_WORKSPACES; a++) {
+        nets_conv_choice *c = &longest.of[a];
+        c->api = NETS_CONV_GRAPH;
+        c->algorithm = INT32_MAX;
+        c->workspace_bytes = INT64_MAX - a;
+        c->ns = INT64_MAX - NETS_WORKSPACES + a;
+        c->n_knobs = NETS_CONV_KNOBS;
+        for (int i = 0; i < NETS_CONV_KNOBS; i++) {
+            c->knobs[i].type = INT32_MAX - i;
+            c->knobs[i].value = INT64_MIN + i;
+        }
     }
     check_kept(*state, &longest);
-    check_kept(*state, &(nets_conv_choice){.api = NETS_CONV_LEGACY, .algorithm = 5, .math = 3, .workspace_bytes = 7});
-    check_kept(*state, &(nets_conv_choice){.api = NETS_CONV_PRODUCT,
-                                           .algorithm = 21,
-                                           .workspace_bytes = 7,
-                                           .n_knobs = 3,
-                                           .knobs = {{1, 20}, {2, 4}, {8, 65535}}});
+    check_kept(*state, &(nets_conv_front){
+                           1, {{.api = NETS_CONV_LEGACY, .algorithm = 5, .math = 3, .workspace_bytes = 7, .ns = 1}}});
+    check_kept(*state, &(nets_conv_front){1,
+                                          {{.api = NETS_CONV_PRODUCT,
+                                            .algorithm = 21,
+                                            .workspace_bytes = 7,
+                                            .ns = 9,
+                                            .n_knobs = 3,
+                                            .knobs = {{1, 20}, {2, 4}, {8, 65535}}}}});
 }
 
 static void each_part_of_the_key_counts(void **state) {
@@ -150,10 +164,10 @@ static void without_a_device_those_of_any_count(void **state) {
 static void a_choice_takes_the_place_of_the_one_before(void **state) {
     fixture *f = *state;
     nets_cuda_choices choices;
-    const nets_conv_choice before = {.api = NETS_CONV_LEGACY, .algorithm = 7};
+    const nets_conv_front before = {1, {{.api = NETS_CONV_LEGACY, .algorithm = 7}}};
     open_choices(f, &choices, DEVICE);
     assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &before), MM_OK);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &CHOICE), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
     assert_int_equal(choices.n, 1);
     nets_cuda_choices_fini(&choices);
     assert_true(finds(f, DEVICE, &SHAPE));
@@ -183,7 +197,7 @@ static void check_ignored(fixture *f) {
 
 static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
-    char text[2048], damaged[2048];
+    char text[4096], damaged[4096];
     keep_one(f);
     size_t n = read_text(f, text, sizeof text);
     for (size_t i = 0; i < n; i++) {
@@ -198,7 +212,8 @@ static void a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning(void **
     assert_true(finds(f, DEVICE, &SHAPE));
 }
 
-/* As it was before engines were choices, before products were, and before what is allowed was that of each. */
+/* As it was before engines were choices, before products were, before what is allowed was that of each, and before
+ * there were several. */
 static void an_older_file_is_ignored_with_a_warning(void **state) {
     fixture *f = *state;
     static const char *const OLD[] = {
@@ -211,9 +226,29 @@ static void an_older_file_is_ignored_with_a_warning(void **state) {
         "mm: algorithms of convolutions, 3\n"
         "NVIDIA_H200/cudnn-91900/cublas-130100 0 0 1000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 0 2 1 0 5000 0\n"
         "end 1 a8a5c4502a461545\n",
+        "mm: algorithms of convolutions, 4\n"
+        "NVIDIA_H200/cudnn-91900/cublas-130100 0 0 1000 9000 0 2 7 6 5 2 4 3 8 3 3 2 2 1 1 1 1 1 0 2 1 0 5000 0\n"
+        "end 1 c3491190490735db\n",
     };
     for (size_t i = 0; i < sizeof OLD / sizeof OLD[0]; i++) {
         write_text(f, OLD[i], strlen(OLD[i]));
+        check_ignored(f);
+    }
+}
+
+/* None; as much workspace as the one before; as much time. */
+static void a_file_whose_choices_are_no_front_is_ignored_with_a_warning(void **state) {
+    fixture *f = *state;
+    nets_conv_front none[3] = {FRONT, FRONT, FRONT};
+    none[0].n = 0;
+    none[1].of[1].workspace_bytes = none[1].of[0].workspace_bytes;
+    none[2].of[1].ns = none[2].of[0].ns;
+    for (int i = 0; i < 3; i++) {
+        nets_cuda_choices choices;
+        unlink(f->path);
+        open_choices(f, &choices, DEVICE);
+        assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &none[i]), MM_OK);
+        nets_cuda_choices_fini(&choices);
         check_ignored(f);
     }
 }
@@ -232,7 +267,7 @@ static void a_file_that_cannot_be_written_is_a_warning(void **state) {
     nets_cuda_choices choices;
     f->config.algorithms_path = "/nowhere/at/all";
     open_choices(f, &choices, DEVICE);
-    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &CHOICE), MM_OK);
+    assert_int_equal(nets_cuda_choices_keep(&choices, &SHAPE, &f->terms, &FRONT), MM_OK);
     assert_int_equal(f->warnings, 1);
     assert_non_null(nets_cuda_choices_find(&choices, &SHAPE, &f->terms));
     nets_cuda_choices_fini(&choices);
@@ -246,11 +281,43 @@ static void without_a_file_choices_are_kept_in_memory(void **state) {
     for (int i = 1; i < 200; i++) {
         nets_conv_shape shape = SHAPE;
         shape.x[0] = i;
-        assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &f->terms, &CHOICE), MM_OK);
+        assert_int_equal(nets_cuda_choices_keep(&choices, &shape, &f->terms, &FRONT), MM_OK);
         assert_non_null(nets_cuda_choices_find(&choices, &shape, &f->terms));
     }
     assert_int_equal(f->warnings, 0);
     nets_cuda_choices_fini(&choices);
+}
+
+/* ---------------------------------------------------------------- fronts */
+
+static void check_front(const nets_front_point *points, int n, double slack, const char *expected) {
+    int chosen[4];
+    char text[16] = "";
+    const int n_chosen = nets_front_of(points, n, slack, 4, chosen);
+    for (int i = 0; i < n_chosen; i++) snprintf(text + i, sizeof text - (size_t)i, "%d", chosen[i]);
+    assert_string_equal(text, expected);
+}
+
+static void a_front_has_the_fastest_within_each_workspace(void **state) {
+    (void)state;
+    /* In no order: 3 is fastest, 0 and 4 take less, each more time; 1 is slower than 0 and takes more; 2 is as 0. */
+    static const nets_front_point POINTS[] = {{500, 20}, {600, 30}, {500, 20}, {900, 10}, {0, 40}};
+    check_front(POINTS, 5, 1, "304");
+    check_front(POINTS, 3, 1, "0");
+    check_front(POINTS, 0, 1, "");
+    check_front(POINTS, 5, 1.5, "304");
+    check_front(POINTS, 5, 2, "04"); /* 0 takes twice the time of 3, 4 twice that of 0, and more than of 3 */
+    check_front(POINTS, 5, 4, "4");
+}
+
+/* Of 0 to 5 the first and the last stay. Without 1, 0's size less 1's is served by 2, and so on: 1 loses 10 * 1,
+ * 2 100 * 1, 3 10 * 90, 4 1 * 10, where what is gone counts no more. */
+static void a_front_of_too_many_keeps_its_ends_and_what_is_worth_most(void **state) {
+    (void)state;
+    static const nets_front_point POINTS[] = {{1000, 1}, {990, 2}, {890, 3}, {880, 4}, {790, 94}, {0, 95}};
+    check_front(POINTS, 6, 1, "0235");
+    static const nets_front_point EVEN[] = {{50, 10}, {40, 11}, {30, 13}, {20, 14}, {0, 15}};
+    check_front(EVEN, 5, 1, "0134");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -258,15 +325,18 @@ static void without_a_file_choices_are_kept_in_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(what_was_kept_is_found_in_the_file),
-        CASE(an_algorithm_a_product_and_an_engine_with_the_most_and_longest_knobs_are_found),
+        CASE(an_algorithm_a_product_and_as_many_engines_as_can_be_with_the_most_and_longest_knobs_are_found),
         CASE(each_part_of_the_key_counts),
         CASE(without_a_device_those_of_any_count),
         CASE(a_choice_takes_the_place_of_the_one_before),
         CASE(a_file_cut_off_or_changed_anywhere_is_ignored_with_a_warning),
         CASE(an_older_file_is_ignored_with_a_warning),
+        CASE(a_file_whose_choices_are_no_front_is_ignored_with_a_warning),
         CASE(a_damaged_file_is_written_anew),
         CASE(a_file_that_cannot_be_written_is_a_warning),
         CASE(without_a_file_choices_are_kept_in_memory),
+        cmocka_unit_test(a_front_has_the_fastest_within_each_workspace),
+        cmocka_unit_test(a_front_of_too_many_keeps_its_ends_and_what_is_worth_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

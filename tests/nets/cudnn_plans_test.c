@@ -259,9 +259,9 @@ static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
 static void check_choice(nets_cuda_backend *cuda, const nets_conv_shape *s, int64_t limit) {
     nets_cudnn_conv conv;
     if (nets_cudnn_conv_init(&conv, cuda, s, &cuda->terms) != MM_OK) fail_for(s, "nothing is chosen");
-    assert_int_equal(conv.choice.api, NETS_CONV_GRAPH); /* the other needs a handle */
-    assert_int_equal(conv.choice.workspace_bytes, conv.plan.workspace_bytes);
-    assert_in_range(conv.choice.workspace_bytes, 0, limit);
+    assert_int_equal(conv.of[0].choice.api, NETS_CONV_GRAPH); /* the other needs a handle */
+    assert_int_equal(conv.of[0].choice.workspace_bytes, conv.of[0].plan.workspace_bytes);
+    assert_in_range(conv.of[0].choice.workspace_bytes, 0, limit);
     nets_cudnn_conv_fini(&conv);
 }
 
@@ -318,8 +318,9 @@ static int keep_choices(fixture *f, const nets_backend_config *config, nets_conv
             const nets_conv_shape s = part_of(&f->convs[i], part);
             nets_cudnn_conv conv;
             assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, &cuda->terms), MM_OK);
-            kept[n] = conv.choice;
-            assert_int_equal(nets_cuda_choices_keep(&choices, &s, &cuda->terms, &kept[n++]), MM_OK);
+            kept[n] = conv.of[0].choice;
+            const nets_conv_front front = {1, {kept[n++]}};
+            assert_int_equal(nets_cuda_choices_keep(&choices, &s, &cuda->terms, &front), MM_OK);
             nets_cudnn_conv_fini(&conv);
         }
     nets_cuda_choices_fini(&choices);
@@ -340,8 +341,8 @@ static void a_kept_engine_is_planned_from_its_line_of_text(void **state) {
             const nets_conv_shape s = part_of(&f->convs[i], part);
             nets_cudnn_conv conv;
             assert_int_equal(nets_cudnn_conv_init(&conv, cuda, &s, &cuda->terms), MM_OK);
-            assert_memory_equal(&conv.choice, &kept[k], sizeof kept[k]);
-            assert_int_equal(conv.plan.workspace_bytes, kept[k].workspace_bytes);
+            assert_memory_equal(&conv.of[0].choice, &kept[k], sizeof kept[k]);
+            assert_int_equal(conv.of[0].plan.workspace_bytes, kept[k].workspace_bytes);
             nets_cudnn_conv_fini(&conv);
         }
     nets_backend_close(&cuda->base);
