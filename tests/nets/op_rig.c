@@ -219,7 +219,8 @@ void op_rig_run(op_rig *rig, mm_phase phase) {
     mm_status status = mm_stream_sync(rig->stream);
     if (status != MM_OK) fail_msg("%s", mm_last_error());
     const unsigned char *workspace = rig->args.at[NETS_WORKSPACE];
-    for (int64_t i = nets_op_workspace_bytes(rig->op, phase); i < rig->bytes[NETS_WORKSPACE]; i++)
+    const int64_t own = nets_op_workspace_within(rig->op, phase, rig->args.workspace_bytes);
+    for (int64_t i = own; i < rig->bytes[NETS_WORKSPACE]; i++)
         if (workspace[i] != 0xff) fail_msg("%s: wrote behind its workspace", nets_op_name(rig->desc.kind));
 }
 

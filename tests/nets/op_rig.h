@@ -71,8 +71,8 @@ void *op_rig_mask(op_rig *rig, const float *y, int64_t n);
 /* Fills a role with numbers in [-1, 1] that depend only on the seed. */
 void op_rig_fill(op_rig *rig, nets_role role, uint32_t seed);
 
-/* Fills the workspace with NaN and runs a phase to its end. Fails the test if anything was written behind the workspace
- * that the op declares for the phase. */
+/* Fills the workspace with NaN and runs a phase to its end, in the largest of its workspaces that args.workspace_bytes
+ * allow (at first: any). Fails the test if anything was written behind it. */
 void op_rig_run(op_rig *rig, mm_phase phase);
 
 /* Compares the gradient `by` (DX, DW, DB, DX2), as the backward computed it for the output's gradient DY, with central
