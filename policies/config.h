@@ -8,6 +8,7 @@
 /* Regions of the arena and of pinned memory. */
 typedef enum mm_region {
     MM_REGION_GENERAL, /* placed by lifetime */
+    MM_REGION_GIVEN,   /* placed by the planner (mm_group.offset) */
     MM_REGION_CODES,   /* the sliding workspace */
     MM_REGION_BUFFERS, /* the tensor buffers */
     MM_REGION_HEAP,    /* placed at run time */

@@ -256,21 +256,6 @@ static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_byte
     return MM_OK;
 }
 
-/* A copy of the facts with nominal times. Its variants and codes are its own; the rest is borrowed. */
-static mm_status nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal) {
-    size_t variants = (size_t)facts->variant_first[facts->n_steps] * sizeof *facts->variants;
-    size_t codes = (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes;
-    *nominal = *facts;
-    nominal->variants = malloc(variants + 1);
-    nominal->codes = malloc(codes + 1);
-    if (!nominal->variants || !nominal->codes)
-        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
-    memcpy(nominal->variants, facts->variants, variants);
-    memcpy(nominal->codes, facts->codes, codes);
-    mm_nominal_times(graph, nominal);
-    return MM_OK;
-}
-
 /* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same
  * if the limit is set to just what it takes. */
 static mm_status hold(contest *c, const mm_limits *limits) {
@@ -291,7 +276,7 @@ mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, co
     mm_status status = MM_OK;
     near.far_ps_per_byte = 0; /* a smaller memory is faster (mm/core/far.h), but that shall not favour evictions */
     if (mm_nominal_is_due(facts)) {
-        status = nominal_init(graph, &near, &nominal);
+        status = mm_nominal_init(graph, &near, &nominal);
         c.facts = &nominal;
     }
     if (status == MM_OK) status = hold(&c, limits);
@@ -302,7 +287,6 @@ mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, co
     mm_survey_destroy(c.survey);
     free(c.candidates);
     free(c.of_rule);
-    free(nominal.variants);
-    free(nominal.codes);
+    mm_nominal_fini(&nominal);
     return status;
 }

@@ -2,6 +2,9 @@
  * link of 12 GB/s, codecs of 25 GB/s, 8 us for a launch. tools/facts/README.md says where these come from. */
 #include "policies/nominal.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "mm/core/graph.h"
 
 /* In bytes per ns (GB/s). Dear layers (convolutions, products) take as long as if their tensors moved at
@@ -61,4 +64,24 @@ void mm_nominal_times(const mm_graph *graph, mm_facts *facts) {
     time_link(&facts->in_bytes_per_s, &facts->in_both_bytes_per_s);
     facts->issue_ns = LAUNCH_NS;
     facts->contention_permille = CONTENTION_PERMILLE;
+}
+
+mm_status mm_nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal) {
+    size_t variants = (size_t)facts->variant_first[facts->n_steps] * sizeof *facts->variants;
+    size_t codes = (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes;
+    *nominal = *facts;
+    nominal->variants = malloc(variants + 1);
+    nominal->codes = malloc(codes + 1);
+    if (!nominal->variants || !nominal->codes)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    memcpy(nominal->variants, facts->variants, variants);
+    memcpy(nominal->codes, facts->codes, codes);
+    mm_nominal_times(graph, nominal);
+    return MM_OK;
+}
+
+void mm_nominal_fini(mm_facts *nominal) {
+    free(nominal->variants);
+    free(nominal->codes);
+    *nominal = (mm_facts){0};
 }

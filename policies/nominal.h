@@ -3,6 +3,7 @@
 #define POLICIES_NOMINAL_H
 
 #include "mm/core/facts.h"
+#include "mm/core/status.h"
 
 /* Whether the facts have no step's time. */
 bool mm_nominal_is_due(const mm_facts *facts);
@@ -11,5 +12,10 @@ bool mm_nominal_is_due(const mm_facts *facts);
  * have a rate of the memory, all times but the link's scale with it. Rates of the link that the facts have stay. The
  * ratios matter, not the times: a plan chosen by them is seldom far from the fastest on another machine. */
 void mm_nominal_times(const mm_graph *graph, mm_facts *facts);
+
+/* A copy of the facts with nominal times, to plan by; it borrows all but variants and codes. MM_ERR_NOMEM. The caller
+ * frees it with mm_nominal_fini, even after a failure. */
+MM_CHECKED mm_status mm_nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal_out);
+void mm_nominal_fini(mm_facts *nominal);
 
 #endif

@@ -186,12 +186,15 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     return MM_OK;
 }
 
-/* Puts the regions one after the other, and sets the segments' offsets. */
+/* Puts the regions one after the other, and sets the segments' offsets. What the planner has placed lies from the end of
+ * the base on: a planner that places one device segment places all. */
 static void stack_regions(mm_schedule *s) {
     enum { PAGE = 4096 };
     mm_plan *plan = s->plan;
+    for (int g = 0; g < s->n_groups; g++)
+        if (s->groups[g].region == MM_REGION_GIVEN) s->lives[g].offset = s->groups[g].offset;
     const mm_region order[] = {MM_REGION_GENERAL, MM_REGION_CODES, MM_REGION_BUFFERS};
-    int64_t base[MM_REGIONS] = {0}, end = mm_align(plan->base_bytes);
+    int64_t base[MM_REGIONS] = {[MM_REGION_GIVEN] = mm_align(plan->base_bytes)}, end = mm_align(plan->base_bytes);
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         base[order[i]] = end;
         end += s->region_bytes[order[i]];

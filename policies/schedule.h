@@ -13,8 +13,9 @@
 typedef struct mm_group {
     mm_region region;
     int64_t bytes;
-    int32_t hold; /* lives at least to this node, because an operation in flight may still use it; -1: none */
-    int32_t rank; /* CODES: first backward use, by which codes are ordered */
+    int32_t hold;   /* lives at least to this node, because an operation in flight may still use it; -1: none */
+    int64_t offset; /* GIVEN: from the end of the base */
+    int32_t rank;   /* CODES: first backward use, by which codes are ordered */
 } mm_group;
 
 typedef struct mm_schedule {

@@ -38,6 +38,7 @@ static mm_status plan_passes(plan_case *c, const nets_net *net, const char *poli
     for (int i = 0; i < c->passes.n; i++) {
         MM_TRY(plan_in_budget(c, &c->passes.r[i]));
         add_moves(&c->moves, c->passes.r[i].planned.plan, c->passes.graphs[i].passes);
+        c->defragmentations += c->passes.graphs[i].passes * c->passes.r[i].planned.plan->defragmentations;
         if (c->facts) MM_TRY(simulate_pass(c, i));
     }
     return MM_OK;
@@ -193,6 +194,9 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     }
     if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
     if (c->moves.bytes > 0) print_moves(file, &c->moves);
+    if (c->defragmentations > 0)
+        fprintf(file, "  %-22s %14lld  times all is put out, and what a step needs fetched again\n", "defragmented",
+                (long long)c->defragmentations);
     if (c->facts) print_prediction(file, c);
     if (plan->pinned_bytes > c->pinned_bytes)
         fprintf(file, "  %-22s no: more than --pinned%s\n", "fits pinned memory", mm_plan_pinned_hint(plan));
@@ -232,8 +236,9 @@ json_t *plan_case_row(const plan_case *c) {
                                       "bound_bytes", (json_int_t)pools.bound_bytes));
     if (row)
         json_object_update_new(row,
-                               json_pack("{sI sI sI}", "offloads", (json_int_t)c->moves.offloads, "prefetches",
-                                         (json_int_t)c->moves.prefetches, "moved_bytes", (json_int_t)c->moves.bytes));
+                               json_pack("{sI sI sI sI}", "offloads", (json_int_t)c->moves.offloads, "prefetches",
+                                         (json_int_t)c->moves.prefetches, "moved_bytes", (json_int_t)c->moves.bytes,
+                                         "defragmentations", (json_int_t)c->defragmentations));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

@@ -23,6 +23,7 @@ typedef struct plan_case {
     requirement_passes passes; /* of a whole batch there is one */
     int64_t iteration_ns;      /* with facts; of all passes */
     mm_moves moves;            /* of all passes */
+    int64_t defragmentations;  /* of all passes */
     int64_t staged_bytes;      /* bytes of the plan for staging the next batch; minimum_bytes is without */
     mm_simulation sim;         /* with facts; of the pass that needs most; valid if `untimed` is NULL */
     const char *untimed;       /* an operation that the facts have no time of; NULL: none */

@@ -232,6 +232,7 @@ typedef struct mm_plan {
     int64_t code_region_bytes;   /* size of the sliding workspace */
     int64_t buffer_region_bytes; /* size of all tensor buffers */
     int buffers;                 /* number of tensor buffers */
+    int defragmentations; /* how often all was put out, and what a step needs fetched again (modnn); for people */
     /* filled by mm_plan_finish */
     int64_t extent_bytes;    /* highest end of a device segment or the heap; at least base_bytes */
     int64_t external_bytes;  /* external tensors of the graph */

@@ -26,6 +26,7 @@ static const char *const POLICIES[] = {
     "vdnn-all",
     "vdnn-conv",
     "cdma",
+    "modnn",
     "cdma:rate=4",
     "recompute",
     "recompute:mode=speed",

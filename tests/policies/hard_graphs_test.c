@@ -26,9 +26,13 @@ static void assert_planned(terse_graph *g, const char *const *policies) {
     mm_graph_destroy(graph);
 }
 
-static const char *const RECOMPUTING[] = {"recompute:mode=speed,when=always", "recompute:mode=memory,when=always",
-                                          "recompute:mode=cost,when=always", "recompute:mode=sqrt,when=always", NULL};
-static const char *const SHARING[] = {"liveness", "swap-async:when=always", "recompute:when=always", NULL};
+static const char *const RECOMPUTING[] = {"recompute:mode=speed,when=always",
+                                          "recompute:mode=memory,when=always",
+                                          "recompute:mode=cost,when=always",
+                                          "recompute:mode=sqrt,when=always",
+                                          "modnn",
+                                          NULL};
+static const char *const SHARING[] = {"liveness", "swap-async:when=always", "recompute:when=always", "modnn", NULL};
 
 /* relu reads u before the sum is accumulated into it: u as relu saw it is gone. */
 static void what_was_made_of_a_map_changed_since_is_not_recomputed(void **state) {

@@ -171,6 +171,8 @@ static void a_policy_is_printed_as_it_is_parsed(void **state) {
         {"vdnn-all:subbatch=off,algorithms=fastest", "vdnn-all"},
         {"vdnn-all:subbatch=16,algorithms=least", "vdnn-all:algorithms=least,subbatch=16"},
         {"vdnn-conv:subbatch=auto", "vdnn-conv:subbatch=auto"},
+        {"modnn:algorithms=gain,offload=on,subbatch=auto", "modnn"},
+        {"modnn:offload=off,subbatch=8,algorithms=least", "modnn:subbatch=8,algorithms=least,offload=off"},
         {"recompute:mode=sqrt", "recompute:mode=sqrt"},
         {"recompute:mode=cost,when=needed", "recompute"},
         {"recompute-swap:mode=speed", "recompute-swap:mode=speed"},
@@ -205,11 +207,18 @@ static void a_policy_says_how_many_images_it_wants_computed_at_a_time(void **sta
     static const struct {
         const char *spec;
         int sub_batch;
-    } cases[] = {{"naive", MM_SUB_BATCH_OFF},        {"liveness:layout=groups", MM_SUB_BATCH_OFF},
-                 {"swap-async", MM_SUB_BATCH_OFF},   {"gist:lossless", MM_SUB_BATCH_OFF},
-                 {"rules:*=swap", MM_SUB_BATCH_OFF}, {"comet", MM_SUB_BATCH_OFF},
-                 {"vdnn-all", MM_SUB_BATCH_OFF},     {"vdnn-all:subbatch=auto", MM_SUB_BATCH_AUTO},
-                 {"vdnn-conv:subbatch=1", 1},        {"vdnn-conv:subbatch=off", MM_SUB_BATCH_OFF}};
+    } cases[] = {{"naive", MM_SUB_BATCH_OFF},
+                 {"liveness:layout=groups", MM_SUB_BATCH_OFF},
+                 {"swap-async", MM_SUB_BATCH_OFF},
+                 {"gist:lossless", MM_SUB_BATCH_OFF},
+                 {"rules:*=swap", MM_SUB_BATCH_OFF},
+                 {"comet", MM_SUB_BATCH_OFF},
+                 {"vdnn-all", MM_SUB_BATCH_OFF},
+                 {"vdnn-all:subbatch=auto", MM_SUB_BATCH_AUTO},
+                 {"vdnn-conv:subbatch=1", 1},
+                 {"modnn", MM_SUB_BATCH_AUTO},
+                 {"modnn:subbatch=off", MM_SUB_BATCH_OFF},
+                 {"vdnn-conv:subbatch=off", MM_SUB_BATCH_OFF}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mm_policy p;
         assert_int_equal(mm_policy_parse(cases[i].spec, &p), MM_OK);

@@ -42,6 +42,7 @@ static const suite_policy POLICIES[] = {
     {"vdnn-all", true, false, false},
     {"vdnn-conv", true, false, false},
     {"cdma", true, false, false},
+    {"modnn", false, false, false},
     {"cdma:codec=rle,signs=whole", true, false, true},
     {"cdma:codec=csr", true, false, true},
     {"recompute:mode=speed", true, false, false},

@@ -1,0 +1,257 @@
+/* modnn: moDNN (Chen et al., TPDS 2019), section 5.2. Trains in whatever memory there is: what does not fit leaves for
+ * pinned memory when an allocation fails, and comes back ahead of its use.
+ *
+ * Where all maps fit, they stay. Else there are up to two plans, of which the one that is predicted to be faster is
+ * taken: one that keeps all maps and runs steps by algorithms with less workspace, and that of Algorithm 1
+ * (modnn.h). */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "mm/core/simulate.h"
+#include "mm/core/status.h"
+#include "policies/modnn.h"
+#include "policies/nominal.h"
+#include "policies/option_tables.h"
+#include "policies/strategies.h"
+
+enum { OFFLOAD }; /* elements of mm_engine_config.own */
+
+static const mm_sharing sharing = {0}; /* the lean choices */
+
+/* ---------------------------------------------------------------- plans that keep all maps */
+
+/* variant: per step; taken over. */
+static mm_status plan_kept(const modnn *m, const mm_limits *limits, int32_t *variant, mm_plan **plan_out) {
+    mm_schedule s;
+    mm_bounds ignored;
+    mm_status status = mm_schedule_init(&s, m->graph, m->facts, limits, &sharing);
+    if (status != MM_OK) {
+        free(variant);
+        return status;
+    }
+    s.variant = variant;
+    for (int step = 0; status == MM_OK && step < m->n_steps; step++)
+        if (mm_schedule_step(&s, step, NULL) < 0) status = MM_ERR_NOMEM;
+    if (status == MM_OK) status = mm_schedule_close(&s, 0, false, &ignored);
+    if (status == MM_OK) status = mm_schedule_finish(&s, plan_out);
+    mm_schedule_fini(&s);
+    return status;
+}
+
+/* For each step the first of its variants whose workspace takes at most room[step]; where none does, the one with the
+ * least. NULL: out of memory. */
+static int32_t *variants_within(const modnn *m, const int64_t *room) {
+    int32_t *variant = calloc((size_t)m->n_steps + 1, sizeof *variant);
+    for (int step = 0; variant && step < m->n_steps; step++) {
+        int from, to;
+        mm_modnn_choice(m, step, &from, &to);
+        variant[step] = from;
+        while (variant[step] < to - 1 && mm_modnn_variant(m, step, variant[step])->workspace_bytes > room[step])
+            variant[step]++;
+    }
+    return variant;
+}
+
+static mm_status plan_within(const modnn *m, const mm_limits *limits, const int64_t *room, mm_plan **plan_out) {
+    int32_t *variant = variants_within(m, room);
+    if (!variant) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(m->graph));
+    return plan_kept(m, limits, variant, plan_out);
+}
+
+/* Per step, the bytes that are left beside the maps that are alive then. */
+static void find_room(const mm_plan *kept, const mm_limits *limits, int64_t *room) {
+    for (int i = 0; i < kept->n_nodes; i++) {
+        int64_t live[MM_CATEGORIES];
+        mm_plan_live_at(kept, i, live);
+        room[kept->nodes[i].step] = limits->device_bytes + live[MM_CAT_WORKSPACE];
+        for (int c = 0; c < MM_CATEGORIES; c++) room[kept->nodes[i].step] -= live[c];
+    }
+}
+
+/* Makes the plan that keeps all maps fit by algorithms with less workspace, if these suffice; else the smallest. */
+static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
+    enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once */
+    find_room(*kept, limits, room);
+    for (int i = 0; i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
+        mm_plan *plan;
+        MM_TRY(plan_within(m, limits, room, &plan));
+        mm_plan_destroy(*kept);
+        *kept = plan;
+        for (int s = 0; s < m->n_steps; s++)
+            room[s] -= i + 1 < TRIES ? plan->peak_bytes - limits->device_bytes : room[s];
+    }
+    return MM_OK;
+}
+
+/* Keeps all maps: by the algorithms that come first, or in the limits. */
+static mm_status keep_all(const modnn *m, const mm_limits *limits, mm_plan **plan_out) {
+    int64_t *room = malloc(((size_t)m->n_steps + 1) * sizeof *room);
+    if (!room) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(m->graph));
+    mm_plan *kept = NULL;
+    for (int s = 0; s < m->n_steps; s++) room[s] = INT64_MAX;
+    mm_status status = plan_within(m, limits, room, &kept);
+    if (status == MM_OK && m->algorithms == MM_ALGORITHMS_GAIN) status = trim(m, limits, room, &kept);
+    free(room);
+    if (status == MM_OK)
+        *plan_out = kept;
+    else
+        mm_plan_destroy(kept);
+    return status;
+}
+
+/* ---------------------------------------------------------------- Algorithm 1 */
+
+/* A schedule, and what the simulation knows of the graph. */
+typedef struct work {
+    mm_schedule schedule;
+    modnn m;
+    int64_t least_bytes;
+} work;
+
+static void work_fini(work *w) {
+    mm_modnn_fini(&w->m);
+    mm_schedule_fini(&w->schedule);
+}
+
+static mm_status work_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           mm_algorithms algorithms, work *w) {
+    MM_TRY(mm_schedule_init(&w->schedule, graph, facts, limits, &sharing));
+    const mm_status status = mm_modnn_init(&w->m, &w->schedule, facts, algorithms, &w->least_bytes);
+    if (status != MM_OK) work_fini(w);
+    return status;
+}
+
+/* Plans in so many bytes above the base, or in the least. */
+static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                         mm_algorithms algorithms, modnn_way way, int64_t bytes, mm_plan **plan_out) {
+    work w;
+    MM_TRY(work_init(graph, facts, limits, algorithms, &w));
+    mm_status status = mm_modnn_run(&w.m, bytes > w.least_bytes ? bytes : w.least_bytes, way);
+    if (status == MM_OK) status = mm_modnn_write(&w.m, plan_out);
+    work_fini(&w);
+    return status;
+}
+
+static bool fits(const mm_plan *plan, const mm_limits *limits) {
+    return plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
+}
+
+/* Blocks are aligned, so the last one may end beyond its tensor, and then beyond the limit: hence two tries. */
+static mm_status plan_offloading(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                                 mm_algorithms algorithms, modnn_way way, int64_t external_bytes, mm_plan **plan_out) {
+    const int64_t bytes = limits->device_bytes - mm_align(limits->base_bytes) - external_bytes;
+    MM_TRY(plan_in(graph, facts, limits, algorithms, way, bytes > 0 ? mm_align(bytes) : 0, plan_out));
+    if (bytes <= 0 || bytes % MM_ALIGN == 0 || (*plan_out)->peak_bytes <= limits->device_bytes) return MM_OK;
+    mm_plan_destroy(*plan_out);
+    return plan_in(graph, facts, limits, algorithms, way, bytes / MM_ALIGN * MM_ALIGN, plan_out);
+}
+
+/* ---------------------------------------------------------------- the policy */
+
+static mm_status time_of(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+    mm_simulation simulation;
+    MM_TRY(mm_simulate(plan, facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+/* Whether the plan that offloads is to be taken. A plan within the pinned memory goes before one that is not; of two
+ * that do not fit, the smaller. */
+static mm_status is_better(const mm_plan *offloading, const mm_plan *kept, const mm_facts *facts,
+                           const mm_limits *limits, bool *better_out) {
+    int64_t ns, kept_ns;
+    if (fits(offloading, limits) != fits(kept, limits)) {
+        *better_out = fits(offloading, limits);
+        return MM_OK;
+    }
+    if (!fits(kept, limits)) {
+        *better_out = offloading->pinned_bytes <= limits->pinned_bytes && offloading->peak_bytes < kept->peak_bytes;
+        return MM_OK;
+    }
+    MM_TRY(time_of(offloading, facts, &ns));
+    MM_TRY(time_of(kept, facts, &kept_ns));
+    *better_out = ns < kept_ns;
+    return MM_OK;
+}
+
+/* Whether the plan fits, and runs each step by its first variant: nothing is faster. */
+static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
+    for (int i = 0; i < kept->n_nodes; i++)
+        if (kept->nodes[i].variant > 0) return false;
+    return fits(kept, limits);
+}
+
+enum { LARGE_STEPS = 4000 }; /* chosen: above, one way takes seconds */
+
+/* Compares the plan that keeps all maps with those of Algorithm 1. */
+static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                        const mm_engine_config *config, mm_plan **best) {
+    static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
+    const int n = mm_graph_steps(graph) > LARGE_STEPS ? 1 : sizeof ways / sizeof *ways;
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < n; i++) {
+        bool better = false;
+        mm_plan *plan;
+        MM_TRY(plan_offloading(graph, facts, limits, config->algorithms, ways[i], (*best)->external_bytes, &plan));
+        status = is_better(plan, *best, facts, limits, &better);
+        mm_plan_destroy(better ? *best : plan);
+        if (better) *best = plan;
+    }
+    return status;
+}
+
+static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                            const mm_engine_config *config, mm_plan **plan_out) {
+    work w;
+    mm_plan *plan;
+    MM_TRY(work_init(graph, facts, limits, config->algorithms, &w));
+    mm_status status = keep_all(&w.m, limits, &plan);
+    work_fini(&w);
+    if (status != MM_OK) return status;
+    const bool best = config->algorithms == MM_ALGORITHMS_GAIN ? keeps_fastest(plan, limits) : fits(plan, limits);
+    if (config->own[OFFLOAD] && !best) status = choose(graph, facts, limits, config, &plan);
+    if (status == MM_OK)
+        *plan_out = plan;
+    else
+        mm_plan_destroy(plan);
+    return status;
+}
+
+static mm_status modnn_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                            const mm_engine_config *config, mm_plan **plan_out) {
+    mm_facts nominal = {0};
+    mm_status status = MM_OK;
+    const bool due = mm_nominal_is_due(facts);
+    if (due) status = mm_nominal_init(graph, facts, &nominal);
+    if (status == MM_OK) status = plan_timed(graph, due ? &nominal : facts, limits, config, plan_out);
+    mm_nominal_fini(&nominal);
+    return status;
+}
+static const mm_option_desc modnn_options[] = {
+    MM_OPTION_SUB_BATCH("auto"),
+    {.key = "algorithms",
+     .fallback = "gain",
+     .type = MM_OPTION_CHOICE,
+     .field = offsetof(mm_engine_config, algorithms),
+     .choices = "gain|fastest|least",
+     .values = {MM_ALGORITHMS_GAIN, MM_ALGORITHMS_FASTEST, MM_ALGORITHMS_LEAST},
+     .help = "of a layer's algorithms, the one that pays in the memory that there is, the fastest, or the one with the "
+             "least workspace. Another algorithm rounds otherwise"},
+    {.key = "offload",
+     .fallback = "on",
+     .type = MM_OPTION_CHOICE,
+     .field = offsetof(mm_engine_config, own[OFFLOAD]),
+     .choices = "on|off",
+     .values = {1, 0},
+     .help = "copy maps to host memory and back, or keep all"},
+    {0},
+};
+
+const mm_policy_ops mm_policy_modnn = {
+    .name = "modnn",
+    .summary = "what does not fit leaves when its bytes are needed, and comes back in time (moDNN)",
+    .options = modnn_options,
+    .config = {.sub_batch = MM_SUB_BATCH_AUTO, .algorithms = MM_ALGORITHMS_GAIN, .own = {[OFFLOAD] = 1}},
+    .plan = modnn_plan,
+};
