@@ -58,27 +58,40 @@ static mm_status plan_within(const modnn *m, const mm_limits *limits, const int6
     return plan_kept(m, limits, variant, plan_out);
 }
 
-/* Per step, the bytes that are left beside the maps that are alive then. */
-static void find_room(const mm_plan *kept, const mm_limits *limits, int64_t *room) {
+/* Per step, the bytes that are left beside the maps that are alive then. Returns whether the least workspaces fit. */
+static bool find_room(const modnn *m, const mm_plan *kept, const mm_limits *limits, int64_t *room) {
+    bool enough = true;
     for (int i = 0; i < kept->n_nodes; i++) {
         int64_t live[MM_CATEGORIES];
         mm_plan_live_at(kept, i, live);
         room[kept->nodes[i].step] = limits->device_bytes + live[MM_CAT_WORKSPACE];
         for (int c = 0; c < MM_CATEGORIES; c++) room[kept->nodes[i].step] -= live[c];
+        enough &= mm_modnn_least_work(m, kept->nodes[i].step) <= mm_align(room[kept->nodes[i].step]);
     }
+    return enough;
+}
+
+static bool has_choice(const modnn *m) {
+    for (int step = 0; step < m->n_steps; step++) {
+        int from, to;
+        mm_modnn_choice(m, step, &from, &to);
+        if (to - from > 1) return true;
+    }
+    return false;
 }
 
 /* Makes the plan that keeps all maps fit by algorithms with less workspace, if these suffice; else the smallest. */
 static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
     enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once */
-    find_room(*kept, limits, room);
-    for (int i = 0; i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
+    if (!has_choice(m)) return MM_OK;
+    for (int i = find_room(m, *kept, limits, room) ? 0 : TRIES;
+         i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
         mm_plan *plan;
+        const int64_t less = (*kept)->peak_bytes - limits->device_bytes;
+        for (int s = 0; s < m->n_steps && i > 0; s++) room[s] = i < TRIES ? room[s] - less : 0;
         MM_TRY(plan_within(m, limits, room, &plan));
         mm_plan_destroy(*kept);
         *kept = plan;
-        for (int s = 0; s < m->n_steps; s++)
-            room[s] -= i + 1 < TRIES ? plan->peak_bytes - limits->device_bytes : room[s];
     }
     return MM_OK;
 }

@@ -93,6 +93,16 @@ static void try_budgets(const mm_graph *graph, const mm_facts *facts, const char
     mm_plan_destroy(kept);
 }
 
+/* Of a step's variants the first is the fastest, and has the largest workspace. */
+static void order_variants(mm_facts *facts, uint64_t seed) {
+    for (int s = 0; s < facts->n_steps; s++)
+        for (int v = facts->variant_first[s], end = facts->variant_first[s + 1], i = 0; v < end; v++, i++) {
+            const int64_t first_ns = facts->variants[facts->variant_first[s]].ns;
+            facts->variants[v].ns = first_ns + first_ns * i / (1 + (int64_t)(seed % 7));
+            facts->variants[v].workspace_bytes += (int64_t)(end - v) * 1000 * (1 + (int64_t)(seed % 9));
+        }
+}
+
 static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state) {
     (void)state;
     static const char *const specs[] = {"modnn", "modnn:algorithms=fastest", "modnn:algorithms=least"};
@@ -104,6 +114,7 @@ static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state)
         random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 20, .max_channels = 6};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        order_variants(facts, seed);
         if (seed % 4 == 0) /* then nominal times */
             for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = 0;
         else
@@ -112,8 +123,7 @@ static void plans_fit_from_their_minimum_to_what_keeping_all_takes(void **state)
         mm_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
-    printf("%d moved, %d defragmented, %d slowed\n", sum.moved, sum.defragmented, sum.slowed);
-    assert_true(sum.moved > GRAPHS && sum.defragmented > 10 && sum.slowed > GRAPHS);
+    assert_true(sum.moved > 4 * GRAPHS && sum.defragmented > GRAPHS && sum.slowed > GRAPHS);
 }
 
 int main(void) {
