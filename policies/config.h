@@ -103,7 +103,7 @@ typedef struct mm_comet_config {
     double a;     /* of MM_BOUND_EQ9 */
 } mm_comet_config;
 
-enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own; no policy has any yet */
+enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own */
 
 /* Configuration of the engine, which plans for all policies but the two baselines; of liveness, `sharing` alone. A policy
  * with a planner of its own has its numbers and choices in `own`, and ignores the rest. */
