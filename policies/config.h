@@ -35,6 +35,7 @@ typedef enum mm_recompute_mode {
                             SuperNeurons keeps all of them, because MEMORY takes quadratic time along a chain of
                             residual blocks */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
+    MM_RECOMPUTE_NESTED, /* the same, in segments of segments: as many levels as pay (nested.h) */
 } mm_recompute_mode;
 
 typedef struct mm_rule {

@@ -21,10 +21,11 @@ typedef struct engine {
      * wait for an eviction in flight. */
     int32_t holding[3];
     int n_holding;
-    uint8_t *made;    /* per tensor: it was made again, and is there */
-    uint8_t *wanted;  /* per tensor: it is to be made again for the next step */
-    uint8_t *again;   /* per step: it is to run again for that */
-    int first_again;  /* the first such step */
+    uint8_t *made;               /* per tensor: it was made again, and is there */
+    uint8_t *wanted;             /* per tensor: it is to be made again for the next step */
+    uint8_t *again;              /* per step: it is to run again for that */
+    int first_again, last_again; /* the first and the last such step */
+    uint8_t *low;     /* RECOMPUTE_NESTED: per step of them, the smallest level of the cuts between it and the last */
     mm_tensor *wants; /* the wanted tensors */
     int n_wants;
     /* Per step: the last node of an eviction that it must wait for (leave_steps); -1: none. */
@@ -211,6 +212,7 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
     int producer = mm_maps_producer(s->graph, tensor);
     e->again[producer] = true;
     if (producer < e->first_again) e->first_again = producer;
+    if (producer > e->last_again) e->last_again = producer;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
     want_along(e, step, when);
     for (int u = 0; u < step->n_uses; u++) {
@@ -220,10 +222,27 @@ static mm_status want(engine *e, mm_tensor tensor, int when) {
     return MM_OK;
 }
 
+/* Fills in, for the steps that are to run again, the smallest level of a cut between them and the last of them. */
+static void find_lows(engine *e) {
+    uint8_t low = MM_LEVEL_STAGE;
+    if (!e->maps.cut) return;
+    for (int step = e->last_again; step >= e->first_again; step--) {
+        if (step < e->last_again && e->maps.cut[step] < low) low = e->maps.cut[step];
+        e->low[step] = low;
+    }
+}
+
+/* Whether a map that is made again now is kept until its last use. */
+static bool is_kept_on(const engine *e, const mm_map *m) {
+    if (e->maps.cut) return m->level <= e->low[mm_maps_producer(e->schedule.graph, m->tensor)];
+    return !m->anew;
+}
+
 /* Adds the steps that make the wanted tensors. They keep their order, so that outputs can be written in place as they
  * were the first time. */
 static mm_status make_wanted(engine *e, int when) {
-    for (int step = e->first_again; step < when; step++) {
+    find_lows(e);
+    for (int step = e->first_again; step <= e->last_again && step < when; step++) {
         if (!e->again[step]) continue;
         e->again[step] = false;
         if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
@@ -231,10 +250,11 @@ static mm_status make_wanted(engine *e, int when) {
     for (int i = 0; i < e->n_wants; i++) {
         int index = e->maps.map_of[e->wants[i]];
         e->wanted[e->wants[i]] = false;
-        e->made[e->wants[i]] = index >= 0 && !e->maps.maps[index].anew;
+        e->made[e->wants[i]] = index >= 0 && is_kept_on(e, &e->maps.maps[index]);
     }
     e->n_wants = 0;
     e->first_again = INT_MAX;
+    e->last_again = -1;
     return MM_OK;
 }
 
@@ -308,7 +328,8 @@ static mm_status engine_init(engine *e, const mm_graph *graph) {
     e->wanted = calloc(n_tensors, sizeof *e->wanted);
     e->wants = malloc(n_tensors * sizeof *e->wants);
     e->again = calloc(n_steps, sizeof *e->again);
-    if (!e->leaving || !e->made || !e->wanted || !e->wants || !e->again)
+    e->low = calloc(n_steps, sizeof *e->low);
+    if (!e->leaving || !e->made || !e->wanted || !e->wants || !e->again || !e->low)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     for (size_t i = 0; i < n_steps; i++) e->leaving[i] = -1;
     return MM_OK;
@@ -322,6 +343,7 @@ static void engine_fini(engine *e) {
     free(e->wanted);
     free(e->wants);
     free(e->again);
+    free(e->low);
 }
 
 /* Makes the plan without placing the regions that are placed by lifetime. */
@@ -331,7 +353,8 @@ static mm_status engine_make(engine *e, const mm_survey *survey, const mm_engine
                   .mask = mm_facts_codec(survey->facts, mm_mask_spec),
                   .pinned_bytes = survey->limits->pinned_bytes,
                   .pools = {.pool = {{.segment = -1}, {.segment = -1}}},
-                  .first_again = INT_MAX};
+                  .first_again = INT_MAX,
+                  .last_again = -1};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
     mm_status status = engine_init(e, survey->graph);
     if (status == MM_OK && config->algorithms == MM_ALGORITHMS_LEAST)

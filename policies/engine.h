@@ -22,6 +22,7 @@ typedef struct mm_selection {
     const int *of_rule; /* per rule, its number of eligible maps: all maps of a rule are selected before any of the next
                            rule's. Of the last rule that is reached, maps are spread evenly, or the first ones if it
                            recomputes. NULL: selected whatever their rule */
+    int nesting; /* RECOMPUTE_NESTED: number of the choice, from 0, by which maps are kept (mm_survey_nestings) */
 } mm_selection;
 
 /* What all plans of a graph by one set of rules and one recompute mode have in common, whatever is selected, and
@@ -30,6 +31,8 @@ typedef struct mm_selection {
 typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                       const mm_engine_config *config, mm_survey **survey_out);
+/* Number of choices that RECOMPUTE_NESTED has, the one with the least memory first; 0: another mode. */
+int mm_survey_nestings(const mm_survey *survey);
 /* NULL is legal. */
 void mm_survey_destroy(mm_survey *survey);
 

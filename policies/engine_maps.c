@@ -92,6 +92,11 @@ static bool settle(const mm_schedule *s, mm_maps *maps, const mm_engine_config *
     return !m->sign || takes(s->facts, mask, m->tensor);
 }
 
+/* Whether recomputation keeps the map, and makes others of it. */
+static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
+    return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
+}
+
 static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
                         mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
@@ -109,7 +114,8 @@ static bool is_eligible(const mm_schedule *s, mm_maps *maps, const mm_engine_con
         if (rule->action == MM_ACTION_KEEP) return false;
         *m = found;
         m->rule = r;
-        if (rule->action == MM_ACTION_RECOMPUTE && maps->survey->kept[tensor]) continue;
+        if (maps->level) m->level = maps->level[tensor];
+        if (rule->action == MM_ACTION_RECOMPUTE && is_checkpoint(maps, tensor)) continue;
         if (settle(s, maps, config, rule, m)) return true;
     }
     return false;
@@ -155,26 +161,27 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
-/* Whether a saved tensor (a pool's index map) comes along when another output of its step is recomputed, so that it
- * need not be kept. A tensor that the step is given when it runs again (mm_graph_allow_given) is not made. */
-static bool comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
+/* The recomputed map with which a saved tensor (a pool's index map) comes along, because their step writes both, so that
+ * it need not be kept; -1: there is none. A tensor that the step is given when it runs again (mm_graph_allow_given) is
+ * not made. */
+static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
-    if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return false;
-    if (s->plan->alias[tensor] != tensor || info->first_backward <= info->last_forward) return false;
+    if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;
+    if (s->plan->alias[tensor] != tensor || info->first_backward <= info->last_forward) return -1;
     int producer = mm_maps_producer(s->graph, tensor);
-    if (producer < 0 || info->last_forward != producer) return false;
+    if (producer < 0 || info->last_forward != producer) return -1;
     const mm_step_info *step = mm_graph_step(s->graph, producer);
-    bool comes = false;
+    int with = -1;
     for (int u = 0; u < step->n_uses; u++) {
         if (step->uses[u].access != MM_WRITE) continue;
-        if (step->uses[u].tensor == tensor && u < MM_GIVEN_USES && step->given >> u & 1) return false;
+        if (step->uses[u].tensor == tensor && u < MM_GIVEN_USES && step->given >> u & 1) return -1;
         int other = maps->map_of[step->uses[u].tensor];
-        comes |= other >= 0 && maps->maps[other].action == MM_ACTION_RECOMPUTE && maps->maps[other].exact;
+        if (other >= 0 && maps->maps[other].action == MM_ACTION_RECOMPUTE && maps->maps[other].exact) with = other;
     }
-    return comes;
+    return with;
 }
 
-static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor) {
+static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor, int with) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     maps->maps[maps->n] = (mm_map){.tensor = tensor,
                                    .action = MM_ACTION_RECOMPUTE,
@@ -186,6 +193,7 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor) {
                                    .value = true,
                                    .exact = true,
                                    .along = true,
+                                   .level = maps->maps[with].level,
                                    .segment = maps->n};
     maps->map_of[tensor] = maps->n++;
 }
@@ -195,8 +203,9 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor) {
 static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
                        mm_tensor t) {
     mm_map *m = &maps->maps[maps->n];
-    if (comes_along(s, maps, t)) {
-        add_along(maps, s, t);
+    const int with = comes_along(s, maps, t);
+    if (with >= 0) {
+        add_along(maps, s, t, with);
         return;
     }
     if (!is_eligible(s, maps, config, t, m)) return;
@@ -246,6 +255,10 @@ mm_status mm_maps_init(mm_maps *maps, const mm_survey *survey, mm_schedule *s, c
         mm_maps_fini(maps);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     }
+    if (mm_survey_nestings(survey) > 0) {
+        maps->level = mm_nesting_levels(&survey->nesting, selection->nesting);
+        maps->cut = mm_nesting_cuts(&survey->nesting, selection->nesting);
+    }
     choose(maps, s, config, selection);
     return MM_OK;
 }
@@ -276,6 +289,9 @@ static mm_status order_tensors(mm_survey *survey) {
     return MM_OK;
 }
 
+/* Most choices of RECOMPUTE_NESTED; chosen as LIMITS of needed.c is. */
+enum { NESTINGS = 32 };
+
 static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {
     mm_schedule s;
     const mm_recompute_mode mode = config->recompute;
@@ -287,6 +303,7 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
     MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
     if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
     mm_status status = mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
+    if (mode == MM_RECOMPUTE_NESTED) status = mm_nesting_init(&survey->nesting, &s, NESTINGS);
     mm_schedule_fini(&s);
     return status;
 }
@@ -318,5 +335,8 @@ void mm_survey_destroy(mm_survey *survey) {
     free(survey->order);
     free(survey->kept);
     free(survey->named);
+    mm_nesting_fini(&survey->nesting);
     free(survey);
 }
+
+int mm_survey_nestings(const mm_survey *survey) { return survey->nesting.n; }

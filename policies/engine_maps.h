@@ -3,6 +3,7 @@
 #define POLICIES_ENGINE_MAPS_H
 
 #include "policies/engine.h"
+#include "policies/nested.h"
 
 /* See engine.h. */
 struct mm_survey {
@@ -11,6 +12,7 @@ struct mm_survey {
     const mm_limits *limits;
     mm_tensor *order;   /* all tensors, in order of first use */
     uint8_t *kept;      /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps of it */
+    mm_nesting nesting; /* RECOMPUTE_NESTED */
     uint8_t *named;     /* [rule][term][layer]: that term of the rule's selector names the layer */
     int64_t layer_peak; /* RECOMPUTE_COST: bytes of the largest layer's step */
 };
@@ -27,6 +29,7 @@ typedef struct mm_map {
     int last_value;        /* last backward step that reads its elements; -1: only its sign is read */
     bool value, sign;      /* forms that must be there in the backward pass: elements, mask */
     bool anew;             /* RECOMPUTE: made again for each backward step; else once, and then kept */
+    uint8_t level;         /* RECOMPUTE: kept until the backward pass is past a cut of a smaller level (nested.h) */
     bool exact;            /* RECOMPUTE: comes back bit for bit */
     bool along;            /* RECOMPUTE: only made together with another output of its step, like a pool's index map */
     int segment;           /* RECOMPUTE: union-find link towards the last map of its segment (mm_recompute_mode) */
@@ -48,6 +51,7 @@ typedef struct mm_maps {
     int eligible;       /* number of eligible maps so far */
     int *of_rule;       /* number of them by rule */
     const mm_survey *survey;
+    const uint8_t *level, *cut; /* RECOMPUTE_NESTED: per tensor and step, as in nested.h; NULL: another mode */
     int *mark, marks; /* mark: per tensor, the number of the last search that reached it; marks: searches so far */
     mm_tensor *met;   /* tensors that the last search reached */
     int n_met;

@@ -174,7 +174,18 @@ static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rul
     return pass_over_refused(c, status);
 }
 
+/* RECOMPUTE_NESTED: the choices stand for numbers of maps. */
+static mm_status enter_nestings(contest *c, const way *w) {
+    int ignored;
+    for (int i = 0; i < mm_survey_nestings(c->survey); i++) {
+        candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
+        MM_TRY(enter(c, some, &ignored, NULL));
+    }
+    return MM_OK;
+}
+
 static mm_status enter_way(contest *c, const way *w) {
+    if (mm_survey_nestings(c->survey) > 0) return enter_nestings(c, w);
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible) limits = c->eligible;

@@ -31,9 +31,9 @@ typedef struct mm_option_desc {
     const char *key, *fallback, *help; /* fallback: the default, as text */
     mm_option_type type;
     size_t field;         /* in mm_engine_config: NUMBER, CHOICE: offset of an int or enumeration; REAL: of a double */
-    const char *choices;  /* "a|b|c", at most four; or NULL */
-    int values[4];        /* CHOICE, NUMBER: the value of each choice */
-    const char *rules[4]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
+    const char *choices;  /* "a|b|c", at most five; or NULL */
+    int values[5];        /* CHOICE, NUMBER: the value of each choice */
+    const char *rules[5]; /* RULE_SET: the rules of each choice, with %s twice for the codecs' reserve */
     int64_t min, max;     /* NUMBER, RESERVE: inclusive; REAL: max alone */
 } mm_option_desc;
 

@@ -64,9 +64,11 @@
 #define MODE(otherwise)                                                                                                \
     {                                                                                                                  \
         .key = "mode", .fallback = otherwise, .type = MM_OPTION_CHOICE, FIELD(recompute),                              \
-        .choices = "speed|memory|cost|sqrt",                                                                           \
-        .values = {MM_RECOMPUTE_SPEED, MM_RECOMPUTE_MEMORY, MM_RECOMPUTE_COST, MM_RECOMPUTE_SQRT},                     \
-        .help = "cheap layers once, anew for each use, or by what it takes; or all of about sqrt(n) segments"          \
+        .choices = "speed|memory|cost|sqrt|nested",                                                                    \
+        .values = {MM_RECOMPUTE_SPEED, MM_RECOMPUTE_MEMORY, MM_RECOMPUTE_COST, MM_RECOMPUTE_SQRT,                      \
+                   MM_RECOMPUTE_NESTED},                                                                               \
+        .help = "cheap layers once, anew for each use, or by what it takes; all of about sqrt(n) segments, or of "     \
+                "segments of segments"                                                                                 \
     }
 
 static const mm_option_desc freelunch_options[] = {

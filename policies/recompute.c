@@ -165,7 +165,7 @@ static bool is_join(const mm_schedule *s, mm_tensor tensor) {
 
 bool mm_recompute_settle(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
     query q = {
-        .schedule = s, .maps = maps, .all = mode == MM_RECOMPUTE_SQRT, .when = s->last_step[m->tensor], .exact = true};
+        .schedule = s, .maps = maps, .all = mode >= MM_RECOMPUTE_SQRT, .when = s->last_step[m->tensor], .exact = true};
     maps->marks++;
     maps->n_met = 0;
     m->codec = -1;

@@ -6,32 +6,24 @@
  *
  * Chen et al. close a segment when its maps exceed a size (their algorithm 3), and search for the size. A map that
  * branches around a cut is read across it too, so a cut is put where little is: not within a residual block. */
+#include "policies/segments.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/status.h"
 #include "policies/recompute.h"
 
-typedef struct cutter {
-    const mm_schedule *schedule;
-    int n;             /* steps */
-    int64_t *weight;   /* per step: bytes of the maps that it makes and that the backward pass reads */
-    int64_t *crossing; /* per step: bytes that later forward steps read across a cut after it */
-    bool *open; /* per step: a cut after it is allowed, because the backward pass reads all crossing maps anyway */
-    int *cuts, n_cuts; /* the cuts for the present size of segments: after these steps */
-    int *before;       /* per step: number of cuts before it */
-    int64_t total_weight;
-} cutter;
-
-static bool is_map(const mm_schedule *s, mm_tensor t) {
+bool mm_is_forward_map(const mm_schedule *s, mm_tensor t) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, t);
     return info->kind == MM_FEATURE_MAP && info->ownership == MM_MANAGED && mm_maps_producer(s->graph, t) >= 0;
 }
 
-static void weigh(cutter *c) {
+static void weigh(mm_cutter *c) {
     const mm_schedule *s = c->schedule;
     for (int i = 0; i < c->n; i++) c->open[i] = mm_graph_step(s->graph, i)->phase == MM_FORWARD;
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
-        if (!is_map(s, t)) continue;
+        if (!mm_is_forward_map(s, t)) continue;
         int made = mm_maps_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
         bool stashed = s->last_step[t] > last;
         int64_t bytes = mm_align(mm_graph_tensor(s->graph, t)->bytes);
@@ -43,15 +35,33 @@ static void weigh(cutter *c) {
     }
 }
 
-/* Cuts so that segments have at most `size` bytes, if there are allowed places. Each cut is at the place with the least
- * crossing bytes among those that leave its segment at least half of `size`. */
-static void cut_at(cutter *c, int64_t size) {
+mm_status mm_cutter_init(mm_cutter *c, const mm_schedule *s) {
+    *c = (mm_cutter){.schedule = s, .n = mm_graph_steps(s->graph)};
+    size_t n = (size_t)c->n + 1;
+    c->weight = calloc(n, sizeof *c->weight);
+    c->crossing = calloc(n, sizeof *c->crossing);
+    c->open = calloc(n, sizeof *c->open);
+    if (!c->weight || !c->crossing || !c->open) {
+        mm_cutter_fini(c);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    }
+    weigh(c);
+    return MM_OK;
+}
+
+void mm_cutter_fini(mm_cutter *c) {
+    free(c->weight);
+    free(c->crossing);
+    free(c->open);
+    memset(c, 0, sizeof *c);
+}
+
+int mm_cutter_cut(const mm_cutter *c, int from, int to, int64_t size, int *cuts) {
     int64_t weight = 0, since_best = 0;
-    int best = -1;
-    c->n_cuts = 0;
-    for (int i = 0; i < c->n; i++) {
+    int best = -1, n = 0;
+    for (int i = from; i < to; i++) {
         if (weight + c->weight[i] > size && best >= 0) {
-            c->cuts[c->n_cuts++] = best;
+            cuts[n++] = best;
             weight = since_best;
             since_best = 0;
             best = -1;
@@ -63,29 +73,39 @@ static void cut_at(cutter *c, int64_t size) {
         best = i;
         since_best = 0;
     }
+    return n;
 }
 
+/* ---------------------------------------------------------------- about sqrt(n) segments */
+
+typedef struct cutter {
+    mm_cutter all;
+    int *cuts, n_cuts; /* the cuts for the present size of segments: after these steps */
+    int *before;       /* per step: number of cuts before it */
+} cutter;
+
 static void cut(cutter *c, int64_t size) {
-    cut_at(c, size);
-    for (int i = 0, n = 0; i < c->n; i++) {
+    c->n_cuts = mm_cutter_cut(&c->all, 0, c->all.n, size, c->cuts);
+    for (int i = 0, n = 0; i < c->all.n; i++) {
         c->before[i] = n;
         n += n < c->n_cuts && c->cuts[n] == i;
     }
 }
 
 static bool is_read_across(const cutter *c, mm_tensor t) {
-    if (!is_map(c->schedule, t)) return false;
-    int made = mm_maps_producer(c->schedule->graph, t), last = mm_graph_tensor(c->schedule->graph, t)->last_forward;
+    const mm_schedule *s = c->all.schedule;
+    if (!mm_is_forward_map(s, t)) return false;
+    int made = mm_maps_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
     return last > made && c->before[last] > c->before[made];
 }
 
 /* The cuts' peak: bytes of all kept maps, and of the largest segment's maps. */
 static int64_t estimate(const cutter *c) {
     int64_t kept = 0, largest = 0, weight = 0;
-    for (int t = 0; t < mm_graph_tensors(c->schedule->graph); t++)
-        if (is_read_across(c, t)) kept += mm_align(mm_graph_tensor(c->schedule->graph, t)->bytes);
-    for (int i = 0, next = 0; i < c->n; i++) {
-        weight += c->weight[i];
+    for (int t = 0; t < mm_graph_tensors(c->all.schedule->graph); t++)
+        if (is_read_across(c, t)) kept += mm_align(mm_graph_tensor(c->all.schedule->graph, t)->bytes);
+    for (int i = 0, next = 0; i < c->all.n; i++) {
+        weight += c->all.weight[i];
         if (weight > largest) largest = weight;
         if (next < c->n_cuts && c->cuts[next] == i) weight = 0, next++;
     }
@@ -94,38 +114,32 @@ static int64_t estimate(const cutter *c) {
 
 static void cut_best(cutter *c) {
     int layers = 0;
-    for (int i = 0; i < c->n; i++) layers += mm_graph_step(c->schedule->graph, i)->phase == MM_FORWARD;
+    for (int i = 0; i < c->all.n; i++) layers += mm_graph_step(c->all.schedule->graph, i)->phase == MM_FORWARD;
     int root = 1, best_segments = 1;
     while ((root + 1) * (root + 1) <= layers) root++;
     int64_t least = INT64_MAX;
     for (int segments = root / 2 + 1; segments <= 2 * root; segments++) {
-        cut(c, c->total_weight / segments);
+        cut(c, c->all.total_weight / segments);
         int64_t bytes = estimate(c);
         if (bytes >= least) continue;
         least = bytes;
         best_segments = segments;
     }
-    cut(c, c->total_weight / best_segments);
+    cut(c, c->all.total_weight / best_segments);
 }
 
 mm_status mm_recompute_cut(const mm_schedule *s, uint8_t *kept) {
-    cutter c = {.schedule = s, .n = mm_graph_steps(s->graph)};
-    size_t n = (size_t)c.n + 1;
-    c.weight = calloc(n, sizeof *c.weight);
-    c.crossing = calloc(n, sizeof *c.crossing);
-    c.open = calloc(n, sizeof *c.open);
-    c.cuts = calloc(n, sizeof *c.cuts);
-    c.before = calloc(n, sizeof *c.before);
+    cutter c = {0};
+    MM_TRY(mm_cutter_init(&c.all, s));
+    c.cuts = calloc((size_t)c.all.n + 1, sizeof *c.cuts);
+    c.before = calloc((size_t)c.all.n + 1, sizeof *c.before);
     mm_status status = MM_OK;
-    if (c.weight && c.crossing && c.open && c.cuts && c.before) {
-        weigh(&c);
+    if (c.cuts && c.before) {
         cut_best(&c);
         for (int t = 0; t < mm_graph_tensors(s->graph); t++) kept[t] = is_read_across(&c, t);
     } else
         status = mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    free(c.weight);
-    free(c.crossing);
-    free(c.open);
+    mm_cutter_fini(&c.all);
     free(c.cuts);
     free(c.before);
     return status;

@@ -15,7 +15,7 @@ enum {
 typedef struct bench {
     /* as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *facts, *study,
-        *issue_text, *link;
+        *issue_text, *link, *sub_batch;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes;
     target target;
     mm_issue issue;
@@ -23,15 +23,20 @@ typedef struct bench {
     /* read */
     arg_texts nets, batches, policies, budgets, sources;
     /* of the present network and batch */
-    simulated subject;
-    int64_t least_bytes[ARG_TEXTS_MAX]; /* minimum of each policy, if it was simulated; else 0 */
-    const facts_source *source;         /* times to simulate by; NULL: policies are trained */
-    collector *collector;               /* collects facts; NULL: they are not wanted */
-    FILE *out;                          /* where tables go: standard output, unless JSON goes there */
+    const nets_net *net;
+    int64_t batch;
+    simulated subject; /* as bench_subject has lowered it last */
+    struct {
+        int64_t sub_batch, bytes;
+    } least[ARG_TEXTS_MAX];     /* minimum of each policy, and of which sub-batch; 0: it was not simulated yet */
+    const facts_source *source; /* times to simulate by; NULL: policies are trained */
+    collector *collector;       /* collects facts; NULL: they are not wanted */
+    FILE *out;                  /* where tables go: standard output, unless JSON goes there */
     /* made */
     texts texts; /* texts that rows point to */
     row *rows;
     int n_rows, capacity;
+    bool warned; /* of batch norms in sub-batches, of the present network and batch */
     bool failed; /* some run failed, other than by its budget */
     const volatile sig_atomic_t *interrupted;
 } bench;
@@ -42,10 +47,18 @@ MM_CHECKED mm_status bench_read_lists(bench *b);
 MM_CHECKED mm_status bench_check_codecs(const bench *b);
 void bench_free_lists(bench *b);
 
+/* How many images of the batch the policy computes at a time, if that does not depend on a budget; else 0. MM_ERR_INVALID:
+ * what is asked for cannot be. */
+MM_CHECKED mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out);
+/* Checks that for all policies, and for all batches that are listed by number (batch > 0: for this one). */
+MM_CHECKED mm_status bench_check_sub_batches(const bench *b, int64_t batch);
+/* Makes the present network and batch ready to be simulated in sub-batches of so many images. */
+MM_CHECKED mm_status bench_subject(bench *b, int64_t sub_batch);
+
 /* The batches of a network. */
 MM_CHECKED mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out);
 /* The budgets of the present network and batch; 0: what each policy needs. */
-MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out);
+MM_CHECKED mm_status bench_budgets(bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out);
 
 /* Adds a row with its run's names. Valid until the next one is added. NULL: out of memory. */
 row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget);

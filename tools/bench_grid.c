@@ -34,15 +34,20 @@ static int find_policy(grid *g, const char *policy) {
     return g->n_policies++;
 }
 
-/* What a row is of, but for the policy and for what a table is over. */
-static void name_case(const row *r, bool with_batch, bool with_budget, char *text, size_t capacity) {
-    char size[32], batch[32] = "", budget[64] = "";
+enum { MIXED = -1 };
+
+/* What a row is of, but for the policy and for what a table is over. sub_batch: of all rows; 0: they are of whole
+ * batches; MIXED: they differ. */
+static void name_case(const row *r, bool with_batch, int64_t sub_batch, bool with_budget, char *text, size_t capacity) {
+    char size[32], batch[32] = "", parts[48] = "", budget[64] = "";
+    if (sub_batch > 0) snprintf(parts, sizeof parts, ", sub-batch %lld", (long long)sub_batch);
+    if (sub_batch == MIXED) snprintf(parts, sizeof parts, ", in sub-batches");
     if (with_batch) snprintf(batch, sizeof batch, ", batch %lld", (long long)r->batch);
     if (with_budget && r->asked_bytes > 0)
         snprintf(budget, sizeof budget, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     else if (with_budget)
         snprintf(budget, sizeof budget, ", each in its own budget");
-    snprintf(text, capacity, "%s%s%s", r->net, batch, budget);
+    snprintf(text, capacity, "%s%s%s%s", r->net, batch, parts, budget);
 }
 
 static void note_need(grid *g, int p, const row *r) {
@@ -52,10 +57,21 @@ static void note_need(grid *g, int p, const row *r) {
     g->needs_batch[p] = r->batch;
 }
 
+static int64_t split_of(const row *r) { return r->sub_batch < r->batch ? r->sub_batch : 0; }
+
+/* That of all rows of a table. */
+static int64_t common_split(const row *rows, int n, int first, bool over_batch) {
+    int64_t split = split_of(&rows[first]);
+    for (int i = first; i < n; i++)
+        if (is_together(&rows[first], &rows[i], over_batch) && split_of(&rows[i]) != split) return MIXED;
+    return split;
+}
+
 static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
     memset(g, 0, sizeof *g);
     g->over_batch = over_batch;
-    name_case(&rows[first], !over_batch, over_batch, g->title, sizeof g->title);
+    name_case(&rows[first], !over_batch, common_split(rows, n, first, over_batch), over_batch, g->title,
+              sizeof g->title);
     for (int i = first; i < n; i++)
         if (is_together(&rows[first], &rows[i], over_batch)) find_value(g, value_of(&rows[i], over_batch));
     for (int i = first; i < n; i++) {
@@ -162,7 +178,10 @@ static mm_status print_order(FILE *file, const row *rows, int n, int first) {
     if (n_ran < 2) return MM_OK;
     qsort(ran, (size_t)n_ran, sizeof *ran, by_speed_falling);
     char title[GRID_TITLE];
-    name_case(&rows[first], true, true, title, sizeof title);
+    int64_t split = split_of(&rows[first]);
+    for (int i = 0; i < n_ran; i++)
+        if (split_of(ran[i]) != split) split = MIXED;
+    name_case(&rows[first], true, split, true, title, sizeof title);
     fprintf(file, "\n%s: images/s, fastest first\n", title);
     return print_ran(file, ran, n_ran);
 }

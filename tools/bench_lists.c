@@ -7,6 +7,7 @@
 #include "nets/io/net_file.h"
 #include "tools/bench.h"
 #include "tools/max_batch.h"
+#include "tools/sub_batch.h"
 
 enum { SWEEP = 6, SWEEP_MAX = 32, BATCH_SPAN = 16, BATCHES_MAX = SWEEP_MAX + ARG_TEXTS_MAX };
 
@@ -38,6 +39,41 @@ static int spread(int64_t low, int64_t high, int n, int64_t *values) {
         if (found == 0 || value > values[found - 1]) values[found++] = value;
     }
     return found;
+}
+
+/* ---------------------------------------------------------------- sub-batches */
+
+/* Facts are of whole batches, so a policy that chooses keeps them whole for those. */
+mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out) {
+    const bool whole = b->facts || b->predict;
+    MM_TRY(sub_batch_read(b->sub_batch, policy, batch, sub_batch_out));
+    if (whole && *sub_batch_out == 0 && !b->sub_batch) *sub_batch_out = batch;
+    if (!whole || *sub_batch_out == batch) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--%s: measures whole batches; it cannot go with %s", b->facts ? "facts" : "predict",
+                   b->sub_batch ? "--sub-batch" : policy);
+}
+
+static mm_status check_sub_batches_of(const bench *b, int64_t batch) {
+    for (int p = 0; p < b->policies.n; p++) {
+        int64_t n;
+        MM_TRY(bench_sub_batch(b, b->policies.text[p], batch, &n));
+        for (int i = 0; n == 0 && b->sub_batch && i < b->budgets.n; i++)
+            if (strcmp(b->budgets.text[i], "own") == 0)
+                return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs sizes in --budgets to fit into, not 'own'");
+    }
+    return MM_OK;
+}
+
+mm_status bench_check_sub_batches(const bench *b, int64_t batch) {
+    if (batch > 0) return check_sub_batches_of(b, batch);
+    for (int i = 0; i < b->batches.n; i++) {
+        int sweep;
+        MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
+        if (sweep > 0 && b->sub_batch)
+            return mm_fail(MM_ERR_INVALID, "--batch sweep: is of whole batches; it cannot go with --sub-batch");
+        if (sweep == 0) MM_TRY(check_sub_batches_of(b, strtoll(b->batches.text[i], NULL, 10)));
+    }
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- batches */
@@ -114,20 +150,24 @@ static mm_status read_budget(const char *text, int64_t *bytes_out) {
 /* What runs has room for the next batch, too: see session_memory_default. */
 static int64_t room(const bench *b) { return b->source ? 0 : b->subject.staged_bytes; }
 
-static mm_status needs(const bench *b, const char *policy, int64_t *bytes_out) {
+/* otherwise: the sub-batch of a policy that chooses it by the budget. */
+static mm_status needs(bench *b, const char *policy, int64_t otherwise, int64_t *bytes_out) {
     simulated_run run;
+    int64_t sub_batch;
+    MM_TRY(bench_sub_batch(b, policy, b->batch, &sub_batch));
+    MM_TRY(bench_subject(b, sub_batch ? sub_batch : otherwise));
     MM_TRY(simulated_policy(&b->subject, policy, 0, b->pinned_bytes, NULL, &run));
     *bytes_out = run.peak_bytes;
     return MM_OK;
 }
 
 /* From the least that any policy needs to what liveness needs, where nothing has to be done. */
-static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX], int *n_out) {
+static mm_status sweep_budgets(bench *b, int n, int64_t budgets[SWEEP_MAX], int *n_out) {
     int64_t low = INT64_MAX, high;
-    MM_TRY(needs(b, "liveness", &high));
+    MM_TRY(needs(b, "liveness", b->batch, &high));
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
         int64_t bytes;
-        MM_TRY(needs(b, b->policies.text[p], &bytes));
+        MM_TRY(needs(b, b->policies.text[p], 1, &bytes));
         if (bytes < low) low = bytes;
     }
     *n_out = spread(low, high + room(b), n, budgets);
@@ -135,17 +175,17 @@ static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX]
 }
 
 /* What the plan of each policy needs, falling. */
-static mm_status plan_budgets(const bench *b, int64_t budgets[ARG_TEXTS_MAX], int *n_out) {
+static mm_status plan_budgets(bench *b, int64_t budgets[ARG_TEXTS_MAX], int *n_out) {
     *n_out = b->policies.n;
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
-        MM_TRY(needs(b, b->policies.text[p], &budgets[p]));
+        MM_TRY(needs(b, b->policies.text[p], b->batch, &budgets[p]));
         budgets[p] += room(b);
     }
     qsort(budgets, (size_t)b->policies.n, sizeof *budgets, by_size_falling);
     return MM_OK;
 }
 
-mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out) {
+mm_status bench_budgets(bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out) {
     int n = 0;
     for (int i = 0; i < b->budgets.n; i++) {
         const char *text = b->budgets.text[i];

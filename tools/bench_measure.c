@@ -76,6 +76,7 @@ static mm_status profile(const session_config *measured, row *r) {
 mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     session s;
     session_config config = configure(b, net, r->batch, r->policy);
+    config.sub_batch = r->sub_batch;
     config.budget_bytes = r->asked_bytes;
     config.no_ladder = b->no_ladder;
     config.measure = true;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tools/bench.h"
+#include "tools/sub_batch.h"
 
 static mm_status fill_times(const void *source, const mm_graph *graph, mm_facts *facts) {
     return facts_source_fill(source, graph, facts);
@@ -23,11 +24,14 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     simulated_run run;
     time_source times = {.fill = fill_times, .ctx = b->source, .planned_with = true};
     r->simulated = true;
-    if (b->least_bytes[policy] == 0) {
+    MM_TRY(sub_batch_check_facts("--simulate", b->source, r->batch, r->sub_batch));
+    MM_TRY(bench_subject(b, r->sub_batch));
+    if (b->least[policy].sub_batch != r->sub_batch) {
         MM_TRY(simulated_policy(&b->subject, r->policy, 0, b->pinned_bytes, &times, &run));
-        b->least_bytes[policy] = run.peak_bytes;
+        b->least[policy].sub_batch = r->sub_batch;
+        b->least[policy].bytes = run.peak_bytes;
     }
-    r->minimum_bytes = b->least_bytes[policy];
+    r->minimum_bytes = b->least[policy].bytes;
     MM_TRY(simulated_policy(&b->subject, r->policy, r->asked_bytes, b->pinned_bytes, &times, &run));
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : run.peak_bytes;
     if (!run.fits) return does_not_fit(b, r, &run);
@@ -40,6 +44,6 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     r->pinned_bytes = run.pinned_bytes;
     r->iteration_seconds_predicted = (double)run.iteration_ns * 1e-9;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
-    if (run.codec_ns > 0) r->codec_hidden_share = run.codec_hidden_permille / 1000.0;
+    if (run.codec_ns > 0) r->codec_hidden_share = run.hidden_ns / (double)run.codec_ns;
     return MM_OK;
 }

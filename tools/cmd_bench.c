@@ -10,6 +10,7 @@
 #include "tools/files.h"
 #include "tools/json_file.h"
 #include "tools/requirement.h"
+#include "tools/sub_batch.h"
 
 static row *next_row(bench *b) {
     if (b->n_rows == b->capacity) {
@@ -70,7 +71,8 @@ static void compare_with_liveness(bench *b) {
         for (int j = 0; r->iteration_seconds_median > 0 && j < b->n_rows; j++) {
             const row *base = &b->rows[j];
             if (strcmp(base->policy, "liveness") != 0 || strcmp(base->net, r->net) != 0 || base->batch != r->batch ||
-                base->simulated != r->simulated || base->iteration_seconds_median <= 0)
+                base->sub_batch != r->sub_batch || base->simulated != r->simulated ||
+                base->iteration_seconds_median <= 0)
                 continue;
             compare(r, base);
             break;
@@ -84,14 +86,50 @@ static mm_status save_rows(bench *b) {
     return b->json ? rows_save(b->json, b->rows, b->n_rows) : MM_OK;
 }
 
+mm_status bench_subject(bench *b, int64_t sub_batch) {
+    if (b->subject.n > 0 && b->subject.sub_batch == sub_batch) return MM_OK;
+    simulated_fini(&b->subject);
+    return simulated_init(&b->subject, b->net, b->batch, sub_batch, &b->target);
+}
+
+/* Where no sub-batch would do, the run in those of one image tells what it needs. */
+static mm_status choose_sub_batch(bench *b, row *r) {
+    const int64_t most = b->source ? INT64_MAX : requirement_pinned_most();
+    const sub_batch_case one = {.net = b->net,
+                                .batch = r->batch,
+                                .target = &b->target,
+                                .policy = r->policy,
+                                .budget_bytes = r->asked_bytes,
+                                .pinned_bytes = pinned_limit(b->pinned_bytes, most),
+                                .facts = b->source};
+    MM_TRY(bench_sub_batch(b, r->policy, r->batch, &r->sub_batch));
+    if (r->sub_batch > 0) return MM_OK;
+    mm_status status = sub_batch_find(b->sub_batch, &one, &r->sub_batch);
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+}
+
 /* One cell of the table. What cannot run becomes a row that says why. */
 static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
     row *r = bench_row(b, net, batch, b->policies.text[index], budget);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
-    bench_end_row(b, r, b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r));
+    mm_status status = choose_sub_batch(b, r);
+    if (status == MM_OK && r->sub_batch < batch && !b->source && !b->warned) {
+        sub_batch_warn("bench", net, batch, r->sub_batch);
+        b->warned = true;
+    }
+    if (status == MM_OK) status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
+    bench_end_row(b, r, status);
     if (b->source) return MM_OK;
     bench_show_row(b, r);
     return json_file_is_output(b->json) ? MM_OK : save_rows(b);
+}
+
+static void show_progress(const bench *b, progress *p, int done) {
+    const row *r = &b->rows[b->n_rows - 1];
+    if (r->sub_batch < r->batch)
+        progress_show(p, done, "%s, sub-batch %lld", r->policy, (long long)r->sub_batch);
+    else
+        progress_show(p, done, "%s", r->policy);
 }
 
 static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
@@ -106,7 +144,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     for (int i = 0; i < n; i++)
         for (int j = 0; status == MM_OK && !*b->interrupted && j < b->policies.n; j++) {
             status = run_one(b, net, batch, j, budgets[i]);
-            if (b->source) progress_show(&p, ++done, "%s", b->policies.text[j]);
+            if (b->source) show_progress(b, &p, ++done);
         }
     progress_end(&p);
     return status;
@@ -130,9 +168,12 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
 }
 
 static mm_status run_batch(bench *b, const nets_net *net, int64_t batch) {
-    MM_TRY(simulated_init(&b->subject, net, batch, &b->target));
-    memset(b->least_bytes, 0, sizeof b->least_bytes);
-    mm_status status = run_collecting(b, net, batch);
+    b->net = net;
+    b->batch = batch;
+    b->warned = false;
+    memset(b->least, 0, sizeof b->least);
+    mm_status status = bench_subject(b, batch);
+    if (status == MM_OK) status = run_collecting(b, net, batch);
     simulated_fini(&b->subject);
     return status;
 }
@@ -229,12 +270,19 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
                        source->path);
     if (!source->net[0])
         return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
-    return MM_OK;
+    for (int i = 0; i < b->policies.n; i++) {
+        int64_t n;
+        MM_TRY(bench_sub_batch(b, b->policies.text[i], source->batch, &n));
+        if (n > 0) MM_TRY(sub_batch_check_facts("--simulate", source, source->batch, n));
+    }
+    return bench_check_sub_batches(b, source->batch);
 }
 
-static mm_status check_source(const bench *b, const char *path) {
+/* *of_lists is set where the networks and batches are those of the lists. */
+static mm_status check_source(const bench *b, const char *path, bool *of_lists) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
+    *of_lists |= source.is_machine;
     mm_status status = check_subject(b, &source);
     if (status == MM_OK) status = facts_source_study(&source, b->study);
     facts_source_close(&source);
@@ -242,11 +290,12 @@ static mm_status check_source(const bench *b, const char *path) {
 }
 
 static mm_status check_sources(const bench *b) {
+    bool of_lists = b->sources.n == 0;
     if (b->sources.n > 0 && (b->predict || b->link || b->alloc_cost_us > 0))
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
     if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
-    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i]));
-    return MM_OK;
+    for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i], &of_lists));
+    return of_lists ? bench_check_sub_batches(b, 0) : MM_OK;
 }
 
 static bool are_several(const arg_texts *texts) {
@@ -303,6 +352,11 @@ static const char help_text[] =
     "largest of\n"
     "each policy).\n"
     "\n"
+    "--sub-batch computes N images of a batch at a time, and adds up gradients; auto: as many as each budget bears.\n"
+    "Without, a policy's own subbatch= counts. img/s are of whole updates. With auto, 'plans' are of whole batches, "
+    "and\n"
+    "a sweep begins at what single images need. Facts are of whole batches (--facts, --predict).\n"
+    "\n"
     "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts' (of\n"
     "one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json, for "
     "any\n"
@@ -320,6 +374,7 @@ static const char help_text[] =
     "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are "
     "through.\n"
     "Columns:\n"
+    "  batch                 images of an update; 128/32: 32 of them at a time\n"
     "  predicted, touched    peak bytes on the device: of the plan, and measured as touched\n"
     "  outside               bytes that libraries took elsewhere\n"
     "  stash                 bytes held from the forward to the backward pass\n"
@@ -333,7 +388,7 @@ static const char help_text[] =
     "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
-    "  net, batch, device, precision, fuse, codec\n"
+    "  net, batch, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time\n"
     "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
     "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
     "  lossy                        true: a codec of the policy gives other values back; tables say (lossy)\n"
@@ -380,6 +435,9 @@ int cmd_bench(int argc, char **argv) {
         {"--net", "A,B", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
         {"--batch", "N,M", "batch sizes, or sweep[:N] (128)", ARG_TEXT, &b.batch_list, 0, 0},
         {"--batches", "N,M", "the same", ARG_TEXT, &b.batch_list, 0, 0},
+        {"--sub-batch", "N|auto",
+         "compute so many images at a time; auto: by the budget (as a policy's subbatch= says)", ARG_TEXT, &b.sub_batch,
+         0, 0},
         {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},

@@ -29,12 +29,21 @@ typedef struct plan_command {
 /* ---------------------------------------------------------------- planning */
 
 /* Where none would do, the plan of one image at a time tells what it needs. */
+static sub_batch_case case_of(const plan_command *c, const char *policy) {
+    return (sub_batch_case){.net = c->network,
+                            .batch = c->batch,
+                            .target = &c->target,
+                            .policy = policy,
+                            .budget_bytes = c->budget_bytes,
+                            .pinned_bytes = c->pinned_bytes,
+                            .facts = c->facts ? &c->source : NULL};
+}
+
 static mm_status find_sub_batch(const plan_command *c, const char *policy, int64_t *sub_batch_out) {
-    MM_TRY(sub_batch_parse(c->sub_batch, c->batch, sub_batch_out));
-    if (*sub_batch_out > 0) return MM_OK;
-    mm_status status =
-        sub_batch_choose(c->network, c->batch, &c->target, policy, c->budget_bytes, c->pinned_bytes, sub_batch_out);
-    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+    const sub_batch_case one = case_of(c, policy);
+    mm_status status = sub_batch_find(c->sub_batch, &one, sub_batch_out);
+    if (status != MM_ERR_INFEASIBLE) MM_TRY(status);
+    return c->facts ? sub_batch_check_facts("--facts", &c->source, c->batch, *sub_batch_out) : MM_OK;
 }
 
 static mm_status plan_one(plan_command *c, const char *policy) {
@@ -155,14 +164,12 @@ static mm_status open_facts(plan_command *c, const char *path) {
 
 static mm_status check_sub_batch(const plan_command *c) {
     int64_t n;
-    MM_TRY(sub_batch_parse(c->sub_batch, c->batch, &n));
-    if (c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
-    if (n == 0 && c->budget_bytes == 0)
-        return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
-    if (!c->facts || c->source.is_machine || n == c->batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID,
-                   "--facts %s: are of whole batches; they cannot go with --sub-batch, a machine's rates can",
-                   c->facts);
+    if (c->sub_batch && c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
+    for (int i = 0; !c->max_batch && i < c->policies.n; i++) {
+        MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, &n));
+        if (n > 0 && c->facts) MM_TRY(sub_batch_check_facts("--facts", &c->source, c->batch, n));
+    }
+    return MM_OK;
 }
 
 static mm_status check(plan_command *c) {
@@ -172,7 +179,7 @@ static mm_status check(plan_command *c) {
         return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: goes with --facts only");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
-    if (c->sub_batch) MM_TRY(check_sub_batch(c));
+    MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--facts", c->facts, FILE_READ},
@@ -185,12 +192,19 @@ static mm_status check(plan_command *c) {
 static mm_status advise(const plan_command *c) {
     for (int i = 0; i < c->n_cases; i++)
         if (plan_case_fits(&c->cases[i])) return MM_OK;
-    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, c->n_cases > 1 ? "none of these fits" : "this does not fit");
+    const plan_case *first = &c->cases[0];
+    const bool least = first->sub_batch == 1 && c->batch > 1;
+    char bound[320];
+    mm_status misfit =
+        mm_fail(MM_ERR_INFEASIBLE, "%s%s%s", c->n_cases > 1 ? "none of these fits" : "this does not fit",
+                least ? "; " : "", least ? requirement_bound_text(&first->passes, bound, sizeof bound) : "");
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
     if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(&c->cases[0]), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
-    return requirement_advise(c->network, requirement_last(c->batch, c->cases[0].sub_batch), &c->target,
-                              c->budget_bytes, c->pinned_bytes, c->facts ? &c->source : NULL);
+    misfit = requirement_advise(c->network, requirement_last(c->batch, first->sub_batch), &c->target, c->budget_bytes,
+                                c->pinned_bytes, c->facts ? &c->source : NULL);
+    const sub_batch_case whole = case_of(c, c->policies.text[0]);
+    return first->sub_batch > 1 ? sub_batch_advise(&whole) : misfit;
 }
 
 static mm_status run_plan(plan_command *c) {
@@ -229,8 +243,9 @@ int cmd_plan(int argc, char **argv) {
     const arg table[] = {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
-        {"--sub-batch", "N|auto", "compute so many of them at a time (all): plans the pass that needs most", ARG_TEXT,
-         &c.sub_batch, 0, 0},
+        {"--sub-batch", "N|auto",
+         "compute so many of them at a time (as the policy's subbatch= says, else all): plans the pass that needs most",
+         ARG_TEXT, &c.sub_batch, 0, 0},
         {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
         {"--budget", "SIZE", "plan for it; does it fit?", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},

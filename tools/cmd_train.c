@@ -136,8 +136,11 @@ static mm_status check_log(const char *path, FILE *log) {
 /* A budget, if one is given, that is too small for the policy may do for another. */
 static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
-    return requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target, s->config.budget_bytes,
-                              s->pinned_most_bytes, s->config.facts);
+    status = requirement_advise(t->network, requirement_last(t->batch, t->sub_batch), &t->target,
+                                s->config.budget_bytes, s->pinned_most_bytes, s->config.facts);
+    sub_batch_case c;
+    train_sub_batch_case(t, &c);
+    return t->sub_batch > 1 ? sub_batch_advise(&c) : status;
 }
 
 static mm_status run_train(train *t, row *r) {
@@ -214,7 +217,9 @@ int cmd_train(int argc, char **argv) {
          &t.data, 0, 0},
         {"--test-data", "SPEC", "what --eval evaluates on (the test set of --data)", ARG_TEXT, &t.test_data, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &t.batch, 1, 1 << 20},
-        {"--sub-batch", "N|auto", "compute so many of them at a time, and add up gradients; auto: by --budget (all)",
+        {"--sub-batch", "N|auto",
+         "compute so many of them at a time, and add up gradients; auto: by --budget (as subbatch= of the policy "
+         "says, else all)",
          ARG_TEXT, &t.sub_batch_text, 0, 0},
         {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t.iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t.epochs, 1, 1e6},

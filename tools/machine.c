@@ -99,9 +99,9 @@ static mm_status get_if_there(const reader *r, const json_t *object, const char 
 }
 
 static mm_status read_workspace(const reader *r, const json_t *formula, const char *where, machine_algorithm *a) {
-    static const double MOST_TILE = 4096, MOST_TILE_BYTES = 1e9;
-    if (!formula || json_object_get(formula, "im2col"))
-        return get_if_there(r, formula, where, "im2col", 0, 100, &a->im2col);
+    static const double MOST_IMAGES = 1e9, MOST_TILE = 4096, MOST_TILE_BYTES = 1e9;
+    if (!formula || json_object_get(formula, "im2col_images"))
+        return get_if_there(r, formula, where, "im2col_images", 0, MOST_IMAGES, &a->im2col_images);
     MM_TRY(get_number(r, formula, where, "tile", 2, MOST_TILE, &a->tile));
     return get_number(r, formula, where, "tile_bytes", 1, MOST_TILE_BYTES, &a->tile_bytes);
 }
@@ -201,6 +201,37 @@ static product product_of(const mm_graph *graph, mm_layer layer) {
     return p;
 }
 
+/* Tiles that an algorithm cuts an image's map of one channel into. */
+static double tiles_of(const machine_algorithm *a, const product *p) {
+    return ceil((double)p->y->dims[1] / (a->tile - (double)p->w->dims[2] + 1)) *
+           ceil((double)p->y->dims[2] / (a->tile - (double)p->w->dims[3] + 1));
+}
+
+/* The share of those tiles' results that are elements of the output. */
+static double used_share(const machine_algorithm *a, const product *p) {
+    const double results = (a->tile - (double)p->w->dims[2] + 1) * (a->tile - (double)p->w->dims[3] + 1);
+    return (double)(p->y->dims[1] * p->y->dims[2]) / (tiles_of(a, p) * results);
+}
+
+static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
+    static const double MOST = 0x1p61;
+    const mm_tensor_info *w = p->w, *y = p->y;
+    const double batch = (double)y->dims[0];
+    double bytes = fmin(a->im2col_images / batch, 1) * (double)mm_dtype_bytes(w->dtype) * p->multiply_adds /
+                   (double)p->filtered->dims[3];
+    if (a->tile > 0) {
+        double maps = batch * (double)(p->x->dims[3] + y->dims[3]);
+        double filters = elems(w) / (double)(w->dims[2] * w->dims[3]);
+        bytes = a->tile_bytes * (tiles_of(a, p) * maps + filters);
+    }
+    return (int64_t)fmin(ceil(bytes), MOST);
+}
+
+/* Whether it is a backward step that computes two gradients. */
+static bool is_twice(const mm_graph *graph, const mm_step_info *step) {
+    return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
+}
+
 /* algorithm NULL: at the machine's own rate. */
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
@@ -210,8 +241,8 @@ static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_ste
                   : p->winograd ? m->winograd_flops_per_s
                                 : m->conv_flops_per_s;
     if (!p->linear) rate *= p->outputs / (p->outputs + m->half_rate_elems);
-    bool by_input = step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
-    return 2 * p->multiply_adds * (1 + by_input) / rate;
+    if (algorithm && algorithm->tile > 0) rate *= used_share(algorithm, p);
+    return 2 * p->multiply_adds * (1 + is_twice(graph, step)) / rate;
 }
 
 /* Whether the step only passes it on: it is given its input's storage, and writes nothing. */
@@ -240,7 +271,10 @@ static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_in
     if (mm_graph_layer(graph, step->layer)->kind == MM_LAYER_DATA) return 0; /* beside the training */
     double arithmetic = arithmetic_s(m, graph, step, p, algorithm);
     double passes = m->passes[mm_graph_layer(graph, step->layer)->kind];
-    double traffic = passes * traffic_bytes(graph, step) / m->memory_bytes_per_s;
+    double bytes = passes * traffic_bytes(graph, step);
+    if (algorithm && algorithm->tile > 0)
+        bytes += 2.0 * (1 + is_twice(graph, step)) * (double)workspace_bytes(algorithm, p);
+    double traffic = bytes / m->memory_bytes_per_s;
     return nanoseconds(arithmetic > traffic ? arithmetic : traffic) + m->launch_ns;
 }
 
@@ -251,20 +285,6 @@ static bool computes(const machine_algorithm *a, const product *p) {
     if (a->kernel > 0 && (a->kernel != height || a->kernel != width)) return false;
     if (a->tile > 0 && (a->tile < height || a->tile < width)) return false;
     return a->stride == 0 || a->stride == fmax(1, round((double)p->x->dims[1] / (double)p->y->dims[1]));
-}
-
-static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
-    static const double MOST = 0x1p61;
-    const mm_tensor_info *w = p->w, *y = p->y;
-    const double filters = elems(w) / (double)(w->dims[2] * w->dims[3]);
-    double bytes = a->im2col * (double)mm_dtype_bytes(w->dtype) * p->multiply_adds / (double)p->filtered->dims[3];
-    if (a->tile > 0) {
-        double tiles = ceil((double)y->dims[1] / (a->tile - (double)w->dims[2] + 1)) *
-                       ceil((double)y->dims[2] / (a->tile - (double)w->dims[3] + 1));
-        double maps = (double)y->dims[0] * (double)(p->x->dims[3] + y->dims[3]);
-        bytes = a->tile_bytes * (tiles * maps + filters);
-    }
-    return (int64_t)fmin(ceil(bytes), MOST);
 }
 
 static int by_time(const void *a, const void *b) {

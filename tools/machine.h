@@ -10,7 +10,7 @@
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
  *     "half_rate_elems": ...,
  *     "algorithms": { "implicit GEMM": { "flops_per_s": ... },
- *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col": 1 } },
+ *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col_images": 1 } },
  *       "Winograd": { "kernel": 3, "stride": 1, "flops_per_s": ..., "workspace": { "tile": 6, "tile_bytes": 144 } } } }
  *
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
@@ -28,9 +28,10 @@
  * algorithms (default none): ways to compute a convolution. Each has a rate in the place of conv_flops_per_s and
  * winograd_flops_per_s, counted as if computed directly; may be for one kernel size or stride (of the input's height
  * over the output's, rounded); and has a workspace, none by default:
- *   im2col             so many times the matrix whose rows are what each filter reads, for all images
+ *   im2col_images      the matrix whose rows are what each filter reads, of so many images, or of all if they are fewer
  *   tile, tile_bytes   all maps and filters in transformed tiles: a map of h x h elements of output and a kernel of k
- *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel
+ *                      has ceil(h / (tile - k + 1)) tiles each way, of tile_bytes each, and a filter has one a channel.
+ *                      They are written and read once; the rate is that of tiles of which nothing is cut off
  * A convolution's step, forward or backward, then has the variants of the facts that are worth having: each slower than
  * the one before, with less workspace. What the graph declares for it is of the device at hand, and does not count. */
 #ifndef TOOLS_MACHINE_H
@@ -50,7 +51,7 @@ typedef struct machine_codec {
 typedef struct machine_algorithm {
     double kernel, stride; /* of the convolutions that it computes; 0: any */
     double flops_per_s;
-    double im2col;           /* workspace: so many times im2col's matrix */
+    double im2col_images;    /* workspace: im2col's matrix of so many */
     double tile, tile_bytes; /* or transformed tiles; 0: none */
 } machine_algorithm;
 

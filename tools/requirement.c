@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/account.h"
 #include "mm/core/status.h"
 #include "mm/refusal.h"
 #include "tools/facts_source.h"
@@ -146,6 +147,22 @@ mm_status requirement_passes_init(requirement_passes *p, const nets_net *net, in
 void requirement_passes_fini(requirement_passes *p) {
     for (int i = 0; i < p->n; i++) requirement_fini(&p->r[i]);
     memset(p, 0, sizeof *p);
+}
+
+const char *requirement_bound_text(const requirement_passes *p, char *buffer, size_t capacity) {
+    mm_lower_bound most = {0};
+    const mm_graph *graph = NULL;
+    char step[256];
+    for (int i = 0; i < p->n; i++) {
+        const mm_lower_bound bound = mm_lower_bound_of(p->r[i].lowered->graph, p->r[i].planned.facts);
+        if (bound.bytes <= most.bytes || bound.step < 0) continue;
+        most = bound;
+        graph = p->r[i].lowered->graph;
+    }
+    snprintf(buffer, capacity, "no policy needs less than %s: %lld stay on the device, %s uses the rest",
+             MM_SIZE_TOLD(most.bytes), (long long)most.persistent_bytes,
+             graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
+    return buffer;
 }
 
 /* Whether a codec that the policy names is of a kind. */

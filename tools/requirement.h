@@ -75,6 +75,9 @@ MM_CHECKED mm_status requirement_passes_init(requirement_passes *p, const nets_n
                                              const char *policy, int64_t base_bytes, int64_t pinned_bytes,
                                              const facts_source *facts);
 void requirement_passes_fini(requirement_passes *p);
+/* What no policy can undercut in these passes (mm_lower_bound_of), as text: the bytes, what of them stays on the device,
+ * and the step that uses the rest. Returns buffer. */
+const char *requirement_bound_text(const requirement_passes *p, char *buffer, size_t capacity);
 static inline const requirement *requirement_most(const requirement_passes *p) { return &p->r[p->most]; }
 
 /* Whether training under a policy is lossy: a codec that it names gives other values back. False of what is no

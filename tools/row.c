@@ -74,7 +74,15 @@ static void size_cell(table *t, int64_t bytes) {
 }
 
 static void net_cell(table *t, const row *r) { table_cell(t, "%s", r->net); }
-static void batch_cell(table *t, const row *r) { table_cell(t, "%lld", (long long)r->batch); }
+static bool is_split(const row *r) { return r->sub_batch > 0 && r->sub_batch < r->batch; }
+
+static void batch_cell(table *t, const row *r) {
+    if (is_split(r))
+        table_cell(t, "%lld/%lld", (long long)r->batch, (long long)r->sub_batch);
+    else
+        table_cell(t, "%lld", (long long)r->batch);
+}
+
 static void budget_cell(table *t, const row *r) { size_cell(t, r->budget_bytes); }
 static void predicted_cell(table *t, const row *r) { size_cell(t, r->predicted_peak_bytes); }
 static void touched_cell(table *t, const row *r) { size_cell(t, r->peak_bytes); }
@@ -178,7 +186,9 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
 
 void row_print_line(FILE *file, const row *r) {
     char size[32], *name = row_policy(r);
-    fprintf(file, "%s, batch %lld, %s", r->net, (long long)r->batch, name ? name : r->policy);
+    fprintf(file, "%s, batch %lld, ", r->net, (long long)r->batch);
+    if (is_split(r)) fprintf(file, "sub-batch %lld, ", (long long)r->sub_batch);
+    fprintf(file, "%s", name ? name : r->policy);
     free(name);
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     if (has_speed(r)) fprintf(file, ": %.1f img/s, %.1f ms", r->images_per_second, 1e3 * r->iteration_seconds_median);

@@ -353,9 +353,19 @@ static void fill_code_bytes(const mm_stats *before, const mm_stats *after, row *
     r->spilled_bytes = (double)(after->spilled_bytes - before->spilled_bytes) / n;
 }
 
+/* The most that a pass over a sub-batch of the full batches holds, whatever ran last. */
+static int64_t stash_of(const session *s) {
+    int64_t most = 0;
+    const nets_lowered *pass;
+    for (int i = 0; (pass = nets_exec_lowered_pass(s->train, i)); i++) {
+        const int64_t bytes = mm_plan_now(s->manager, pass->graph)->stash_bytes;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 static mm_status fill_row(session *s, tally *t, row *r) {
     const mm_graph *graph = nets_exec_lowered(s->train)->graph;
-    const mm_plan *plan = mm_plan_now(s->manager, graph); /* of whole batches, whatever ran last */
     mm_stats after;
     mm_stats_get(s->manager, &after);
     row_times(r, t->full_images, t->seconds, t->host_seconds, t->full < TIMES ? t->full : TIMES);
@@ -363,7 +373,7 @@ static mm_status fill_row(session *s, tally *t, row *r) {
     r->layers = mm_graph_layers(graph);
     r->predicted_peak_bytes = after.predicted_peak_bytes;
     r->outside_bytes = after.outside_bytes;
-    r->stash_bytes = plan->stash_bytes;
+    r->stash_bytes = stash_of(s);
     r->pinned_bytes = after.pinned_bytes;
     fill_host_memory(s, r);
     r->codec_hidden_share = hidden_share(&t->before, &after);

@@ -45,15 +45,26 @@ const char *simulated_untimed(const mm_plan *plan, const mm_facts *facts) {
     return NULL;
 }
 
-mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target) {
-    *s = (simulated){.target = target, .staged_bytes = target_staged_bytes(target, net, batch)};
-    mm_status status = nets_lower(net, target->backend, batch, NETS_TRAIN, target->optimizer.id, &s->lowered);
+static mm_status lower(simulated *s, const nets_net *net) {
+    const int n = nets_exec_graphs(s->batch, s->sub_batch, s->graphs);
+    for (s->n = 0; s->n < n; s->n++)
+        MM_TRY(nets_lower_pass(net, s->target->backend, s->graphs[s->n].batch, NETS_TRAIN, s->graphs[s->n].pass,
+                               s->target->optimizer.id, &s->lowered[s->n]));
+    return MM_OK;
+}
+
+mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, int64_t sub_batch, const target *target) {
+    *s = (simulated){.batch = batch,
+                     .sub_batch = sub_batch,
+                     .target = target,
+                     .staged_bytes = target_staged_bytes(target, net, sub_batch)};
+    mm_status status = lower(s, net);
     if (status != MM_OK) simulated_fini(s);
     return status;
 }
 
 void simulated_fini(simulated *s) {
-    nets_lowered_destroy(s->lowered);
+    for (int i = 0; i < s->n; i++) nets_lowered_destroy(s->lowered[i]);
     *s = (simulated){0};
 }
 
@@ -62,8 +73,7 @@ static uint64_t add_hash(uint64_t hash, int64_t value) {
     return hash;
 }
 
-static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts, uint64_t hash) {
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         hash = add_hash(add_hash(add_hash(hash, n->kind), n->step), n->tensor);
@@ -77,47 +87,72 @@ static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
     return hash;
 }
 
-static mm_status run_plan(const mm_planned *planned, const mm_limits *limits, bool timed, simulated_run *run) {
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Adds a pass that is run `times` times. */
+static mm_status add_pass(const mm_planned *planned, const mm_limits *limits, int64_t times, bool timed,
+                          simulated_run *run) {
     const mm_plan *plan = planned->plan;
-    *run = (simulated_run){
-        .peak_bytes = plan->peak_bytes, .stash_bytes = plan->stash_bytes, .pinned_bytes = plan->pinned_bytes};
-    run->nodes_hash = hash_nodes(plan, planned->facts);
-    run->pinned_hint = mm_plan_pinned_hint(plan);
-    run->fits = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
-    mm_graph_step_name(plan->graph, plan->peak_step, run->holder, sizeof run->holder);
+    if (plan->peak_bytes > run->peak_bytes)
+        mm_graph_step_name(plan->graph, plan->peak_step, run->holder, sizeof run->holder);
+    run->peak_bytes = larger(run->peak_bytes, plan->peak_bytes);
+    run->stash_bytes = larger(run->stash_bytes, plan->stash_bytes);
+    run->pinned_bytes = larger(run->pinned_bytes, plan->pinned_bytes);
+    run->nodes_hash = hash_nodes(plan, planned->facts, run->nodes_hash);
+    if (!run->pinned_hint || !run->pinned_hint[0]) run->pinned_hint = mm_plan_pinned_hint(plan);
+    run->fits &= plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes;
     if (!timed) return MM_OK;
     const char *untimed = simulated_untimed(plan, planned->facts);
     if (untimed) strcpy(run->untimed, untimed);
     mm_simulation simulation;
     MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-    run->iteration_ns = simulation.iteration_ns;
-    run->codec_hidden_permille = simulation.codec_hidden_permille;
-    run->codec_ns = simulation.busy_ns[MM_STREAM_ENCODE] + simulation.busy_ns[MM_STREAM_DECODE];
+    const int64_t codec_ns = simulation.busy_ns[MM_STREAM_ENCODE] + simulation.busy_ns[MM_STREAM_DECODE];
+    run->iteration_ns += times * simulation.iteration_ns;
+    run->codec_ns += times * codec_ns;
+    run->hidden_ns += (double)(times * codec_ns) * simulation.codec_hidden_permille / 1000;
     mm_simulation_fini(&simulation);
     return MM_OK;
 }
 
+static mm_status plan_pass(const simulated *s, int i, const mm_policy *policy, const mm_limits *limits,
+                           const time_source *source, simulated_run *run) {
+    mm_planned planned;
+    const mm_graph *graph = s->lowered[i]->graph;
+    mm_status status = mm_planned_init(&planned, policy, graph, s->target->device);
+    if (status != MM_OK) return mm_fail_in(status, "policy %s", policy->spec);
+    const bool planned_with = source && source->planned_with;
+    if (!planned_with) mm_planned_tell(&planned, &s->target->rates);
+    if (planned_with) status = source->fill(source->ctx, graph, planned.facts);
+    if (status == MM_OK) status = mm_planned_make(&planned, policy, graph, limits);
+    if (status == MM_OK && source && !planned_with) status = source->fill(source->ctx, graph, planned.facts);
+    const mm_limits within = {.device_bytes = limits->device_bytes > 0 ? limits->device_bytes : INT64_MAX,
+                              .pinned_bytes = limits->pinned_bytes};
+    if (status == MM_OK) status = add_pass(&planned, &within, s->graphs[i].passes, source != NULL, run);
+    mm_planned_fini(&planned);
+    return status;
+}
+
+static mm_status plan_passes(const simulated *s, const mm_policy *policy, const mm_limits *limits,
+                             const time_source *source, simulated_run *run) {
+    *run = (simulated_run){.fits = true, .nodes_hash = UINT64_C(0xcbf29ce484222325)};
+    for (int i = 0; i < s->n; i++) MM_TRY(plan_pass(s, i, policy, limits, source, run));
+    return MM_OK;
+}
+
+/* The last pass updates the weights: it has all persistent tensors. Where the budget is what the policy needs, the pass
+ * that needs most gives it to the others. */
 mm_status simulated_policy(const simulated *s, const char *policy_spec, int64_t budget_bytes, int64_t pinned_bytes,
                            const time_source *source, simulated_run *run_out) {
     mm_policy policy;
-    mm_planned planned;
-    const mm_graph *graph = s->lowered->graph;
     mm_limits limits = {.device_bytes = budget_bytes,
                         .pinned_bytes = pinned_limit(pinned_bytes, INT64_MAX),
-                        .base_bytes = mm_plan_base(graph)};
+                        .base_bytes = mm_plan_base(s->lowered[s->n - 1]->graph)};
     MM_TRY(mm_policy_parse(policy_spec, &policy));
-    mm_status status = mm_planned_init(&planned, &policy, graph, s->target->device);
-    if (status != MM_OK) {
-        mm_policy_fini(&policy);
-        return mm_fail_in(status, "policy %s", policy_spec);
+    mm_status status = plan_passes(s, &policy, &limits, source, run_out);
+    if (status == MM_OK && budget_bytes == 0 && source && s->n > 1) {
+        limits.device_bytes = run_out->peak_bytes;
+        status = plan_passes(s, &policy, &limits, source, run_out);
     }
-    if (!source || !source->planned_with) mm_planned_tell(&planned, &s->target->rates);
-    if (source && source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
-    if (status == MM_OK) status = mm_planned_make(&planned, &policy, graph, &limits);
-    if (status == MM_OK && source && !source->planned_with) status = source->fill(source->ctx, graph, planned.facts);
-    if (budget_bytes == 0) limits.device_bytes = INT64_MAX;
-    if (status == MM_OK) status = run_plan(&planned, &limits, source != NULL, run_out);
-    mm_planned_fini(&planned);
     mm_policy_fini(&policy);
     return status;
 }

@@ -1,20 +1,25 @@
-/* A network at a batch, lowered once, to simulate policies and budgets on. */
+/* A network at a batch, in sub-batches or whole, lowered once, to simulate policies and budgets on. */
 #ifndef TOOLS_SIMULATED_H
 #define TOOLS_SIMULATED_H
 
 #include "mm/core/simulate.h"
 #include "mm/planning.h"
-#include "nets/lower.h"
+#include "nets/exec.h"
 #include "tools/target.h"
 
 typedef struct simulated {
-    nets_lowered *lowered;
+    nets_exec_graph graphs[NETS_PASSES];
+    nets_lowered *lowered[NETS_PASSES];
+    int n; /* passes that differ; 0: nothing is lowered */
+    int64_t batch, sub_batch;
     const target *target;
     int64_t staged_bytes; /* bytes for staging batches; plans are without */
 } simulated;
 
-/* The net must outlive it. */
-MM_CHECKED mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, const target *target);
+/* sub_batch: the batch, for whole ones. The net must outlive it. */
+MM_CHECKED mm_status simulated_init(simulated *s, const nets_net *net, int64_t batch, int64_t sub_batch,
+                                    const target *target);
+/* Legal on a zeroed one. */
 void simulated_fini(simulated *s);
 
 /* A source of times. */
@@ -25,6 +30,7 @@ typedef struct time_source {
                           manager does */
 } time_source;
 
+/* Of all passes: the most bytes of any, and the time of all. */
 typedef struct simulated_run {
     int64_t peak_bytes, stash_bytes, pinned_bytes;
     char holder[256]; /* the step that holds the peak */
@@ -32,8 +38,8 @@ typedef struct simulated_run {
     const char *pinned_hint;        /* mm_plan_pinned_hint */
     char untimed[MM_SPEC_CAPACITY]; /* an operation that the source has no time of; "": none */
     int64_t iteration_ns, codec_ns; /* valid if `untimed` is "" */
-    int codec_hidden_permille;
-    uint64_t nodes_hash; /* hash of the plan's nodes in order; equal for plans that do the same */
+    double hidden_ns;               /* of codec_ns */
+    uint64_t nodes_hash;            /* hash of the plans' nodes in order; equal for plans that do the same */
 } simulated_run;
 
 /* Plans and simulates. budget_bytes 0: as much as the plan with the lowest peak needs; pinned_bytes

@@ -1,21 +1,23 @@
 #include "tools/sub_batch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/account.h"
+#include "policies/policy.h"
 #include "tools/requirement.h"
 
 /* moDNN's share of the steps that are to fit together, in thousandths: its authors' choice. */
 enum { WINDOW_PERMILLE = 150 };
 
-mm_status sub_batch_parse(const char *text, int64_t batch, int64_t *sub_batch_out) {
+/* ---------------------------------------------------------------- what is asked for */
+
+static mm_status parse(const char *text, int64_t batch, int64_t *sub_batch_out) {
     char *end;
-    *sub_batch_out = batch;
-    if (!text || !*text) return MM_OK; /* as a state of whole batches says it */
-    *sub_batch_out = 0;
-    if (strcmp(text, "auto") == 0) return MM_OK;
+    *sub_batch_out = *text ? 0 : batch;
+    if (!*text || strcmp(text, "auto") == 0) return MM_OK;
     errno = 0;
     const long long n = strtoll(text, &end, 10);
     if (errno || end == text || *end || n < 1 || n > batch)
@@ -25,32 +27,88 @@ mm_status sub_batch_parse(const char *text, int64_t batch, int64_t *sub_batch_ou
     return MM_OK;
 }
 
+mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batch, int64_t *sub_batch_out) {
+    if (text) return parse(text, batch, sub_batch_out);
+    mm_policy policy;
+    MM_TRY(mm_policy_parse(policy_spec, &policy));
+    const int64_t n = mm_policy_sub_batch(&policy);
+    mm_policy_fini(&policy);
+    if (n > batch)
+        return mm_fail(MM_ERR_INVALID, "policy %s: subbatch=%lld: must be at most the batch, %lld",
+                       MM_BRIEF(policy_spec), (long long)n, (long long)batch);
+    *sub_batch_out = n == MM_SUB_BATCH_OFF ? batch : n == MM_SUB_BATCH_AUTO ? 0 : n;
+    return MM_OK;
+}
+
+mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out) {
+    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_out));
+    if (*sub_batch_out > 0) return MM_OK;
+    if (c->budget_bytes > 0) return sub_batch_choose(c, sub_batch_out);
+    if (text) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
+    *sub_batch_out = c->batch;
+    return MM_OK;
+}
+
+mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
+    if (facts->is_machine || sub_batch == batch) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "%s %s: measured of whole batches, this computes %lld of %lld images at a time; a machine's rates "
+                   "serve that, or keep batches whole: --sub-batch %lld",
+                   option, facts->path, (long long)sub_batch, (long long)batch, (long long)batch);
+}
+
+/* Batch norms see less of the batch, which other training loops of this kind leave their users to find out. */
+void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch) {
+    int layer = 0;
+    while (layer < nets_net_layers(net) && nets_net_layer(net, layer)->op != NETS_BATCH_NORM) layer++;
+    if (sub_batch == batch || layer == nets_net_layers(net)) return;
+    fprintf(stderr,
+            "mm %s: --sub-batch %lld: the batch norms of %s normalise %lld image%s at a time, not the batch of %lld\n",
+            command, (long long)sub_batch, nets_net_name(net), (long long)sub_batch, sub_batch == 1 ? "" : "s",
+            (long long)batch);
+}
+
+/* ---------------------------------------------------------------- by the budget */
+
+static mm_status window_of(const sub_batch_case *c, const mm_graph *graph, int64_t *bytes_out) {
+    mm_facts *facts = NULL;
+    if (c->facts) {
+        MM_TRY(mm_facts_create(graph, 0, &facts));
+        mm_status filled = facts_source_fill(c->facts, graph, facts);
+        if (filled != MM_OK) {
+            mm_facts_destroy(facts);
+            return filled;
+        }
+    }
+    mm_status status = mm_window_bytes(graph, facts, WINDOW_PERMILLE, bytes_out);
+    mm_facts_destroy(facts);
+    return status;
+}
+
 /* Whether runs of steps fit together, in each pass. */
-static mm_status windows_fit(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
-                             int64_t budget_bytes, bool *fit_out) {
+static mm_status windows_fit(const sub_batch_case *c, int64_t sub_batch, bool *fit_out) {
     nets_exec_graph graphs[NETS_PASSES];
     *fit_out = true;
-    for (int i = nets_exec_graphs(batch, sub_batch, graphs) - 1; *fit_out && i >= 0; i--) {
+    for (int i = nets_exec_graphs(c->batch, sub_batch, graphs) - 1; *fit_out && i >= 0; i--) {
         nets_lowered *lowered;
         int64_t bytes;
-        MM_TRY(nets_lower_pass(net, target->backend, graphs[i].batch, NETS_TRAIN, graphs[i].pass, target->optimizer.id,
-                               &lowered));
-        mm_status status = mm_window_bytes(lowered->graph, WINDOW_PERMILLE, &bytes);
+        MM_TRY(nets_lower_pass(c->net, c->target->backend, graphs[i].batch, NETS_TRAIN, graphs[i].pass,
+                               c->target->optimizer.id, &lowered));
+        mm_status status = window_of(c, lowered->graph, &bytes);
         nets_lowered_destroy(lowered);
         MM_TRY(status);
-        *fit_out = bytes <= budget_bytes;
+        *fit_out = bytes <= c->budget_bytes;
     }
     return MM_OK;
 }
 
 /* The largest whose windows fit; 1 if none does. */
-static mm_status find_by_windows(const nets_net *net, int64_t batch, const target *target, int64_t budget_bytes,
-                                 int64_t *sub_batch_out) {
-    int64_t fits = 1, over = batch + 1;
+static mm_status find_by_windows(const sub_batch_case *c, int64_t *sub_batch_out) {
+    int64_t fits = 1, over = c->batch + 1;
     while (over - fits > 1) {
-        const int64_t middle = over > batch ? batch : fits + (over - fits) / 2;
+        const int64_t middle = over > c->batch ? c->batch : fits + (over - fits) / 2;
         bool fit;
-        MM_TRY(windows_fit(net, batch, middle, target, budget_bytes, &fit));
+        MM_TRY(windows_fit(c, middle, &fit));
         *(fit ? &fits : &over) = middle;
     }
     *sub_batch_out = fits;
@@ -64,57 +122,85 @@ static int64_t rounded(int64_t n) {
     return n / power * power;
 }
 
-/* What the plans of all passes need at least, and the step that holds it. */
-static mm_status need_of(const nets_net *net, int64_t batch, int64_t sub_batch, const target *target,
-                         const char *policy, int64_t pinned_bytes, int64_t *bytes_out, char holder[256]) {
-    requirement_passes p;
-    MM_TRY(requirement_passes_init(&p, net, batch, sub_batch, NETS_TRAIN, target, policy, 0, pinned_bytes, NULL));
-    const mm_plan *plan = requirement_most(&p)->planned.plan;
-    *bytes_out = requirement_most(&p)->minimum_bytes;
-    mm_graph_step_name(plan->graph, plan->peak_step, holder, 256);
-    requirement_passes_fini(&p);
-    return MM_OK;
+static mm_status plan_passes(const sub_batch_case *c, int64_t sub_batch, const char *policy, int64_t pinned_bytes,
+                             requirement_passes *p) {
+    return requirement_passes_init(p, c->net, c->batch, sub_batch, NETS_TRAIN, c->target, policy, 0, pinned_bytes,
+                                   c->facts);
 }
 
 /* Larger ones are as good where all maps fit: then none has to leave. */
-static mm_status climb(const nets_net *net, int64_t batch, const target *target, int64_t budget_bytes, int64_t *n) {
-    char holder[256];
-    while (*n < batch) {
-        int64_t more = *n < 64 ? 2 * *n : *n + 64, bytes;
-        if (more > batch) more = batch;
-        MM_TRY(need_of(net, batch, more, target, "liveness", INT64_MAX, &bytes, holder));
-        if (bytes > budget_bytes) return MM_OK;
+static mm_status climb(const sub_batch_case *c, int64_t *n) {
+    while (*n < c->batch) {
+        int64_t more = *n < 64 ? 2 * *n : *n + 64;
+        requirement_passes p;
+        if (more > c->batch) more = c->batch;
+        MM_TRY(plan_passes(c, more, "liveness", INT64_MAX, &p));
+        const bool fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        requirement_passes_fini(&p);
+        if (!fits) return MM_OK;
         *n = more;
     }
     return MM_OK;
 }
 
-static mm_status choose(const nets_net *net, int64_t batch, const target *target, const char *policy,
-                        int64_t budget_bytes, int64_t pinned_bytes, int64_t *sub_batch_out) {
-    int64_t n, bytes;
-    char holder[256] = "";
-    MM_TRY(find_by_windows(net, batch, target, budget_bytes, &n));
-    if (n < batch) n = rounded(n);
-    MM_TRY(climb(net, batch, target, budget_bytes, &n));
-    for (;; n = rounded(n / 2)) {
-        MM_TRY(need_of(net, batch, n, target, policy, pinned_bytes, &bytes, holder));
-        *sub_batch_out = n;
-        if (bytes <= budget_bytes) return MM_OK;
-        if (n == 1)
-            return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s",
-                           MM_SIZE_TOLD(bytes), holder);
-    }
+static mm_status refuse(const requirement_passes *p) {
+    const requirement *most = requirement_most(p);
+    const mm_plan *plan = most->planned.plan;
+    char holder[256], bound[320];
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: in sub-batches of one image needs at least %s, held by %s; %s",
+                   MM_SIZE_TOLD(most->minimum_bytes),
+                   mm_graph_step_name(plan->graph, plan->peak_step, holder, sizeof holder),
+                   requirement_bound_text(p, bound, sizeof bound));
 }
 
-/* Where the device times algorithms, sizes are tried with as little workspace as timing may leave. */
-mm_status sub_batch_choose(const nets_net *net, int64_t batch, const target *target, const char *policy,
-                           int64_t budget_bytes, int64_t pinned_bytes, int64_t *sub_batch_out) {
-    struct target untimed = *target;
-    mm_status status = nets_backend_open_bound(target->backend, &untimed.backend);
-    if (status == MM_ERR_UNSUPPORTED)
-        return choose(net, batch, target, policy, budget_bytes, pinned_bytes, sub_batch_out);
-    MM_TRY(status);
-    status = choose(net, batch, &untimed, policy, budget_bytes, pinned_bytes, sub_batch_out);
-    target_fini(&untimed);
+/* Until the policy's plans fit. */
+static mm_status halve(const sub_batch_case *c, int64_t *n) {
+    mm_status status = MM_OK;
+    for (bool fits = false; status == MM_OK && !fits;) {
+        requirement_passes p;
+        MM_TRY(plan_passes(c, *n, c->policy, c->pinned_bytes, &p));
+        fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        if (!fits && *n == 1) status = refuse(&p);
+        if (!fits) *n = rounded(*n > 1 ? *n / 2 : 1);
+        requirement_passes_fini(&p);
+    }
     return status;
+}
+
+static mm_status choose(const sub_batch_case *c, int64_t *n) {
+    MM_TRY(find_by_windows(c, n));
+    if (*n < c->batch) *n = rounded(*n);
+    MM_TRY(climb(c, n));
+    return halve(c, n);
+}
+
+/* Where the device times algorithms, sizes are tried with as little workspace as timing may leave; only what has come
+ * through is tried with the ones that it chooses. */
+mm_status sub_batch_choose(const sub_batch_case *given, int64_t *sub_batch_out) {
+    sub_batch_case c = *given;
+    struct target untimed = *c.target;
+    if (c.facts && !c.facts->is_machine) c.facts = NULL;
+    mm_status status = nets_backend_open_bound(untimed.backend, &untimed.backend);
+    if (status == MM_ERR_UNSUPPORTED) return choose(&c, sub_batch_out);
+    MM_TRY(status);
+    c.target = &untimed;
+    status = choose(&c, sub_batch_out);
+    target_fini(&untimed);
+    c.target = given->target;
+    return status == MM_OK ? halve(&c, sub_batch_out) : status;
+}
+
+/* What is found at all is found for one image, too. */
+mm_status sub_batch_advise(const sub_batch_case *c) {
+    requirement_passes p;
+    mm_failure refusal;
+    mm_failure_keep(&refusal, MM_ERR_INFEASIBLE);
+    bool fits = false;
+    if (plan_passes(c, 1, c->policy, c->pinned_bytes, &p) == MM_OK) {
+        fits = requirement_most(&p)->minimum_bytes <= c->budget_bytes;
+        requirement_passes_fini(&p);
+    }
+    if (!fits) return mm_failure_tell(&refusal);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
+                   MM_BRIEF(c->policy));
 }

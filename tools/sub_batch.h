@@ -1,18 +1,45 @@
-/* --sub-batch: how many images of a batch are computed at a time (nets_exec_create_sub). */
+/* Sub-batches: how many images of a batch are computed at a time (nets_exec_create_sub). --sub-batch says it, else the
+ * policy's option `subbatch`. */
 #ifndef TOOLS_SUB_BATCH_H
 #define TOOLS_SUB_BATCH_H
 
+#include "tools/facts_source.h"
 #include "tools/target.h"
 
-/* Reads the option: "auto" gives 0, a number itself, NULL the batch. MM_ERR_INVALID: neither, or not from 1 to the
- * batch. */
-MM_CHECKED mm_status sub_batch_parse(const char *text, int64_t batch, int64_t *sub_batch_out);
+/* Reads how many are asked for: the batch, or a smaller number; 0: as many as the budget bears. text: that of
+ * --sub-batch; NULL: not given, so that the policy says it; "": whole batches, as a state says it. MM_ERR_INVALID:
+ * neither `auto` nor from 1 to the batch; the message names the option. */
+MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, int64_t *sub_batch_out);
 
-/* Chooses it for a budget as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row
- * fit together, down to a multiple of 64, or to 32, 16 and so on; or a larger one in which all maps fit. From there it is
- * halved until the policy's plans fit.
- * MM_ERR_INFEASIBLE: they do not even for one image; the message has what they need then. */
-MM_CHECKED mm_status sub_batch_choose(const nets_net *net, int64_t batch, const target *target, const char *policy,
-                                      int64_t budget_bytes, int64_t pinned_bytes, int64_t *sub_batch_out);
+/* A run that a sub-batch is chosen for. */
+typedef struct sub_batch_case {
+    const nets_net *net;
+    int64_t batch;
+    const target *target;
+    const char *policy;
+    int64_t budget_bytes, pinned_bytes; /* budget 0: what the policy needs */
+    const facts_source *facts;          /* NULL: none; those of a machine alone have a part in it */
+} sub_batch_case;
+
+/* The same, and chooses it for the budget where that is asked for; without a budget, a policy that asks gets whole
+ * batches. MM_ERR_INVALID as above, and: --sub-batch auto without a budget. Errors of sub_batch_choose. */
+MM_CHECKED mm_status sub_batch_find(const char *text, const sub_batch_case *c, int64_t *sub_batch_out);
+
+/* Chooses it as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row fit together,
+ * each with its fastest algorithm's workspace, down to a multiple of 64, or to 32, 16 and so on; or a larger one in which
+ * all maps fit. From there it is halved until the policy's plans fit.
+ * MM_ERR_INFEASIBLE: they do not even for one image: *sub_batch_out is 1, and the message has what they need then. */
+MM_CHECKED mm_status sub_batch_choose(const sub_batch_case *c, int64_t *sub_batch_out);
+
+/* MM_ERR_INVALID: the facts are measured, so of whole batches, and the run is in sub-batches. option: what gave them. */
+MM_CHECKED mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch,
+                                           int64_t sub_batch);
+
+/* Adds to the refusal in mm_last_error that the policy would fit in smaller sub-batches, if it does with one image at a
+ * time. Returns MM_ERR_INFEASIBLE. */
+MM_CHECKED mm_status sub_batch_advise(const sub_batch_case *c);
+
+/* Prints a line on stderr if a batch norm of the net normalises each sub-batch by itself. */
+void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch);
 
 #endif

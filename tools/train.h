@@ -4,6 +4,7 @@
 
 #include "tools/facts_source.h"
 #include "tools/session.h"
+#include "tools/sub_batch.h"
 
 enum {
     SWITCHES_MAX = ARG_TEXTS_MAX - 1, /* one less than session_config.policies, whose first is --policy */
@@ -50,6 +51,9 @@ typedef struct train {
 } train;
 
 /* ---- train_options.c */
+
+/* The run, as a sub-batch is chosen for it. Once the network is open. */
+void train_sub_batch_case(const train *t, sub_batch_case *c_out);
 
 /* Checks all options, and makes the session's configuration from them. */
 MM_CHECKED mm_status train_configure(train *t, session_config *config_out);

@@ -132,37 +132,34 @@ static mm_status check_data(const train *t) {
     return MM_OK;
 }
 
-static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
-/* Batch norms see less of the batch, which other training loops of this kind leave their users to find out. */
-static void tell_of_batch_norms(const train *t) {
-    int layer = 0;
-    while (layer < nets_net_layers(t->network) && nets_net_layer(t->network, layer)->op != NETS_BATCH_NORM) layer++;
-    if (layer < nets_net_layers(t->network))
-        fprintf(stderr,
-                "mm train: --sub-batch %lld: the batch norms of %s normalise %lld image%s at a time, not the batch of "
-                "%lld\n",
-                (long long)t->sub_batch, nets_net_name(t->network), (long long)t->sub_batch, plural(t->sub_batch),
-                (long long)t->batch);
+static void tell_of_sub_batch(const train *t) {
+    const char *policy = t->sub_batch_text ? NULL : t->policy;
+    if (policy || strcmp(t->sub_batch_text, "auto") == 0)
+        fprintf(stderr, "mm train: %s: %lld image%s at a time\n", policy ? MM_BRIEF(policy) : "--sub-batch auto",
+                (long long)t->sub_batch, t->sub_batch == 1 ? "" : "s");
+    sub_batch_warn("train", t->network, t->batch, t->sub_batch);
 }
 
-static mm_status choose_sub_batch(train *t) {
-    const int64_t pinned = pinned_limit(t->pinned_bytes, requirement_pinned_most());
-    if (t->budget_bytes == 0) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
-    MM_TRY(sub_batch_choose(t->network, t->batch, &t->target, t->policy, t->budget_bytes, pinned, &t->sub_batch));
-    if (t->sub_batch < t->batch)
-        fprintf(stderr, "mm train: --sub-batch auto: %lld image%s at a time\n", (long long)t->sub_batch,
-                plural(t->sub_batch));
-    return MM_OK;
+void train_sub_batch_case(const train *t, sub_batch_case *c) {
+    *c = (sub_batch_case){.net = t->network,
+                          .batch = t->batch,
+                          .target = &t->target,
+                          .policy = t->policy,
+                          .budget_bytes = t->budget_bytes,
+                          .pinned_bytes = pinned_limit(t->pinned_bytes, requirement_pinned_most())};
 }
 
 static mm_status read_sub_batch(train *t) {
-    MM_TRY(train_read_of_state(t, "--sub-batch", sub_batch_parse(t->sub_batch_text, t->batch, &t->sub_batch)));
-    if (t->sub_batch == 0) MM_TRY(choose_sub_batch(t));
+    sub_batch_case c;
+    train_sub_batch_case(t, &c);
+    mm_status status = sub_batch_find(t->sub_batch_text, &c, &t->sub_batch);
+    if (status == MM_ERR_INFEASIBLE)
+        return requirement_advise(t->network, requirement_last(t->batch, 1), &t->target, c.budget_bytes, c.pinned_bytes,
+                                  NULL);
+    MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
+    if (t->facts) MM_TRY(sub_batch_check_facts("--facts", &t->source, t->batch, t->sub_batch));
     if (t->sub_batch == t->batch) return MM_OK;
-    if (t->facts)
-        return mm_fail(MM_ERR_INVALID, "--facts %s: are of whole batches; they cannot go with --sub-batch", t->facts);
-    tell_of_batch_norms(t);
+    tell_of_sub_batch(t);
     snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);
     return MM_OK;
 }
@@ -194,9 +191,9 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(check_codec_log(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
-    MM_TRY(read_sub_batch(t));
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
+    MM_TRY(read_sub_batch(t));
     *config = (session_config){.net = t->network,
                                .data = t->data,
                                .test_data = t->test_data,

@@ -183,8 +183,8 @@ mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts);
 
 /* What moDNN chooses the sub-batch by (Chen et al., equation 8): the most bytes that a run of consecutive steps uses
  * together, permille of all steps long (1 to 1000; at least one step). Each managed tensor that they use counts once,
- * then the largest workspace among them as the graph declares it, and all persistent and external tensors. MM_ERR_NOMEM.
- * O(uses + steps * length). */
-MM_CHECKED mm_status mm_window_bytes(const mm_graph *graph, int permille, int64_t *bytes_out);
+ * then the largest workspace among those of their fastest variants (facts NULL: as the graph declares it), and all
+ * persistent and external tensors. MM_ERR_NOMEM. O(uses + steps * length). */
+MM_CHECKED mm_status mm_window_bytes(const mm_graph *graph, const mm_facts *facts, int permille, int64_t *bytes_out);
 
 #endif

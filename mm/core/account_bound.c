@@ -83,14 +83,22 @@ static int64_t count_uses(const mm_graph *graph, int step, int by, int32_t *user
     return change;
 }
 
-static int64_t largest_workspace(const mm_graph *graph, int from, int to) {
+/* Of the fastest variant, which is the first. */
+static int64_t fast_workspace(const mm_graph *graph, const mm_facts *facts, int step) {
+    return facts ? facts->variants[facts->variant_first[step]].workspace_bytes
+                 : mm_graph_step(graph, step)->workspace_bytes;
+}
+
+static int64_t largest_workspace(const mm_graph *graph, const mm_facts *facts, int from, int to) {
     int64_t most = 0;
-    for (int s = from; s < to; s++)
-        if (mm_graph_step(graph, s)->workspace_bytes > most) most = mm_graph_step(graph, s)->workspace_bytes;
+    for (int s = from; s < to; s++) {
+        const int64_t bytes = fast_workspace(graph, facts, s);
+        if (bytes > most) most = bytes;
+    }
     return most;
 }
 
-mm_status mm_window_bytes(const mm_graph *graph, int permille, int64_t *bytes_out) {
+mm_status mm_window_bytes(const mm_graph *graph, const mm_facts *facts, int permille, int64_t *bytes_out) {
     const int n = mm_graph_steps(graph), length = (int)(((int64_t)n * permille + 999) / 1000);
     int32_t *users = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *users);
     if (!users) return mm_fail(MM_ERR_NOMEM, "out of memory for the tensors of %s", mm_graph_name(graph));
@@ -98,7 +106,7 @@ mm_status mm_window_bytes(const mm_graph *graph, int permille, int64_t *bytes_ou
     for (int s = 0; s < n; s++) {
         bytes += count_uses(graph, s, 1, users);
         if (s >= length) bytes += count_uses(graph, s - length, -1, users);
-        const int64_t workspace = largest_workspace(graph, s < length ? 0 : s - length + 1, s + 1);
+        const int64_t workspace = largest_workspace(graph, facts, s < length ? 0 : s - length + 1, s + 1);
         if (bytes + workspace > most) most = bytes + workspace;
     }
     free(users);

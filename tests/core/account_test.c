@@ -206,11 +206,31 @@ static void a_window_is_what_steps_in_a_row_use_together(void **state) {
         const int permilles[] = {1, 150, 500, 1000};
         for (int i = 0; i < 4; i++) {
             int64_t bytes;
-            assert_int_equal(mm_window_bytes(w.graph, permilles[i], &bytes), MM_OK);
+            assert_int_equal(mm_window_bytes(w.graph, NULL, permilles[i], &bytes), MM_OK);
             assert_int_equal(bytes, window_of(w.graph, (n * permilles[i] + 999) / 1000));
         }
         world_destroy(&w);
     }
+}
+
+static void a_window_has_the_workspace_of_the_fastest_variants(void **state) {
+    (void)state;
+    small_graph g = small_graph_create();
+    mm_facts *facts;
+    int64_t declared, bytes;
+    assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_window_bytes(g.graph, NULL, 1000, &declared), MM_OK);
+    assert_int_equal(mm_window_bytes(g.graph, facts, 1000, &bytes), MM_OK);
+    assert_int_equal(bytes, declared);
+    int64_t workspace = 0;
+    for (int s = 0; s < mm_graph_steps(g.graph); s++)
+        if (mm_graph_step(g.graph, s)->workspace_bytes > workspace)
+            workspace = mm_graph_step(g.graph, s)->workspace_bytes;
+    facts->variants[facts->variant_first[CONV_B]].workspace_bytes = workspace + 4096;
+    assert_int_equal(mm_window_bytes(g.graph, facts, 1000, &bytes), MM_OK);
+    assert_int_equal(bytes, declared + 4096);
+    mm_facts_destroy(facts);
+    mm_graph_destroy(g.graph);
 }
 
 static void lower_bound_takes_the_smallest_workspace(void **state) {
@@ -507,6 +527,7 @@ int main(void) {
         cmocka_unit_test(no_plan_needs_less_than_the_lower_bound),
         cmocka_unit_test(lower_bound_is_what_the_largest_step_uses),
         cmocka_unit_test(a_window_is_what_steps_in_a_row_use_together),
+        cmocka_unit_test(a_window_has_the_workspace_of_the_fastest_variants),
         cmocka_unit_test(lower_bound_takes_the_smallest_workspace),
         cmocka_unit_test(stash_lists_what_the_backward_pass_reads_largest_first),
         cmocka_unit_test(maps_that_wait_for_the_backward_pass_are_told_from_those_that_do_not),

@@ -142,6 +142,7 @@ static void a_net_of_layers_that_read_one_map_twice_trains_as_the_reference(void
         "vdnn-all:when=always",
         "recompute:mode=speed,when=always",
         "recompute:mode=sqrt,when=always",
+        "recompute:mode=nested,when=always",
         "freelunch:codec=raw,eligible=all,when=always",
         "rules:rules=relu=mask;*=swap,when=always",
     };

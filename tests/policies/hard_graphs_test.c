@@ -30,6 +30,7 @@ static const char *const RECOMPUTING[] = {"recompute:mode=speed,when=always",
                                           "recompute:mode=memory,when=always",
                                           "recompute:mode=cost,when=always",
                                           "recompute:mode=sqrt,when=always",
+                                          "recompute:mode=nested,when=always",
                                           "modnn",
                                           NULL};
 static const char *const SHARING[] = {"liveness", "swap-async:when=always", "recompute:when=always", "modnn", NULL};

@@ -252,12 +252,66 @@ static void what_segments_hold_grows_with_the_root_of_the_depth(void **state) {
     mm_graph_destroy(deep);
 }
 
+/* ---------------------------------------------------------------- segments of segments */
+
+/* Plans nested recomputation in a budget, and checks the plan. */
+static void plan_nested(planned *p, const mm_graph *graph, int64_t budget) {
+    mm_policy policy;
+    const mm_limits limits = {.device_bytes = budget, .base_bytes = mm_plan_base(graph)};
+    p->facts = terse_facts(graph, -1);
+    assert_int_equal(mm_policy_parse("recompute:mode=nested", &policy), MM_OK);
+    assert_int_equal(mm_policy_plan(&policy, graph, p->facts, &limits, &p->plan), MM_OK);
+    mm_policy_fini(&policy);
+    if (mm_plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
+}
+
+/* s4 is kept from the forward pass on; s2, once it was made again, until the blocks behind it are done. */
+static void nested_segments_are_made_again_from_maps_that_were_made_again(void **state) {
+    (void)state;
+    mm_graph *graph = residual(8);
+    planned p;
+    char text[2048];
+    plan_nested(&p, graph, 74 * UNIT);
+    assert_string_equal(
+        terse_tell(p.plan, text, sizeof text),
+        "stem a1 r1 b1 s1 a2 r2 b2 s2 a3 r3 b3 s3 a4 r4 b4 s4 a5 r5 b5 s5 a6 r6 b6 s6 a7 r7 b7 s7 a8 r8 b8 s8 loss "
+        "loss' s8' ~a8 ~r8 b8' r8' a8' "
+        "~a5 ~r5 ~b5 ~s5 ~a6 ~r6 ~b6 ~s6 ~a7 ~r7 ~b7 s7' b7' r7' a7' "
+        "~a5 ~r5 ~b5 ~s5 ~a6 ~r6 ~b6 s6' b6' r6' a6' "
+        "~a5 ~r5 ~b5 s5' b5' r5' a5' "
+        "~stem ~a1 ~r1 ~b1 ~s1 ~a2 ~r2 ~b2 ~s2 ~a3 ~r3 ~b3 ~s3 ~a4 ~r4 ~b4 s4' b4' r4' a4' "
+        "~a3 ~r3 ~b3 s3' b3' r3' a3' "
+        "~stem ~a1 ~r1 ~b1 ~s1 ~a2 ~r2 ~b2 s2' b2' r2' a2' "
+        "~stem ~a1 ~r1 ~b1 s1' b1' r1' a1' stem'");
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
+static void nested_segments_fit_half_of_what_segments_need_at_three_forward_passes(void **state) {
+    (void)state;
+    enum { BLOCKS = 60 };
+    mm_graph *graph = residual(BLOCKS);
+    planned p;
+    plan_nested(&p, graph, peak_of(graph, "recompute:mode=sqrt") / 2);
+    int again[512] = {0}, sum = 0, most = 0;
+    for (int i = 0; i < p.plan->n_nodes; i++) {
+        const mm_node *n = &p.plan->nodes[i];
+        if (n->kind != MM_NODE_RECOMPUTE) continue;
+        sum++;
+        if (++again[n->step] > most) most = again[n->step];
+    }
+    assert_in_range(most, 2, 6);
+    assert_true(sum < 3 * 4 * BLOCKS);
+    planned_done(&p);
+    mm_graph_destroy(graph);
+}
+
 static void a_step_that_is_not_deterministic_is_not_run_again(void **state) {
     (void)state;
-    static const char *const modes[] = {"speed", "memory", "cost", "sqrt"};
+    static const char *const modes[] = {"speed", "memory", "cost", "sqrt", "nested"};
     mm_graph *graph = chain(3, 0);
     mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = UNIT};
-    for (int m = 0; m < 4; m++) {
+    for (int m = 0; m < 5; m++) {
         char spec[64];
         mm_policy policy;
         mm_plan *plan;
@@ -288,6 +342,8 @@ int main(void) {
         cmocka_unit_test(cost_keeps_a_sum_here_and_there_so_that_each_is_made_once),
         cmocka_unit_test(within_segments_convolutions_run_again_and_each_layer_once),
         cmocka_unit_test(what_segments_hold_grows_with_the_root_of_the_depth),
+        cmocka_unit_test(nested_segments_are_made_again_from_maps_that_were_made_again),
+        cmocka_unit_test(nested_segments_fit_half_of_what_segments_need_at_three_forward_passes),
         cmocka_unit_test(a_step_that_is_not_deterministic_is_not_run_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,6 +104,7 @@ static void check_curves(const char *name, int64_t batch, bool untimed, int budg
                                            "vdnn-all",
                                            "recompute",
                                            "recompute:mode=sqrt",
+                                           "recompute:mode=nested",
                                            "recompute:mode=speed",
                                            "cdma",
                                            "recompute:mode=memory",

@@ -26,6 +26,7 @@ static const char *const LOSSLESS[] = {
     "recompute:mode=speed,when=always",
     "recompute:mode=memory,when=always",
     "recompute:mode=sqrt,when=always",
+    "recompute:mode=nested,when=always",
     "recompute",
     "recompute:mode=sqrt",
     "rules:bn=recompute;relu=recompute;*=swap,when=always",

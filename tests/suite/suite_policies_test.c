@@ -49,6 +49,7 @@ static const suite_policy POLICIES[] = {
     {"recompute:mode=memory", true, false, false},
     {"recompute:mode=cost", true, false, false},
     {"recompute:mode=sqrt", true, false, false},
+    {"recompute:mode=nested", true, false, false},
     {"recompute-swap", true, false, false},
     {"rules:bn=recompute;relu=recompute;*=swap", true, false, false},
     {"freelunch:codec=raw,eligible=all", true, false, false},

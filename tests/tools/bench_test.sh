@@ -86,6 +86,56 @@ a_machine_measures_the_same_tables_() {
     says chart.svg "tiny, batch 8: images/s over the budget"
 }
 
+# 32 = 6 * 5 + 2. What a plan of the same says.
+rows_in_sub_batches_are_of_whole_updates_() {
+    local net=(--net tiny --batch 32 --sub-batch 5) key
+    expect 0 bench --simulate "$machine" "${net[@]}" --quiet --policies liveness,vdnn-all --budgets 500KiB,3MiB --json rows
+    says out "32/5  liveness"
+    says out "tiny, batch 32, sub-batch 5: images/s by budget"
+    [[ $(values rows sub_batch) == $'5\n5\n5\n5' ]] || fail "$(values rows sub_batch)"
+    expect 0 plan --facts "$machine" "${net[@]}" --policy liveness,vdnn-all --budget 3MiB --json plan
+    for key in minimum_bytes predicted_peak_bytes iteration_seconds_predicted; do
+        [[ $(values rows $key | tail -2) == "$(values plan $key)" ]] || fail "$key: $(values rows $key)"
+    done
+    is_less 27387 "$(values rows images_per_second | tail -1)" || fail "not images of whole updates"
+    expect 0 "${measure[@]}" --sub-batch 3 --policies liveness,swap --json rows
+    says out "8/3  liveness"
+    says err "the batch norms of tiny normalise 3 images at a time"
+    [[ $(values rows sub_batch) == $'3\n3' && $(rows_with rows status ok) == 2 ]] || fail "rows: $(values rows status)"
+    expect 0 plan --net tiny --batch 8 --sub-batch 3 --policy liveness,swap --json plan
+    [[ $(values rows stash_bytes | head -1) == "$(values plan stash_bytes | head -1)" ]] || fail "the last pass's stash"
+}
+
+# Of --sub-batch for all, else of each policy; by each budget, where it is auto.
+each_policy_has_a_sub_batch_of_its_own_() {
+    local -a n
+    expect 0 "${simulate[@]}" --budgets 1MiB,2MiB --json rows --policies liveness,vdnn-all:subbatch=9,vdnn-conv:subbatch=auto
+    mapfile -t n < <(values rows sub_batch)
+    ((n[0] == 32 && n[1] == 9 && n[3] == 32 && n[4] == 9 && n[2] < n[5] && n[5] < 32)) || fail "${n[*]}"
+    says out "tiny, batch 32, in sub-batches: images/s by budget"
+    expect 0 plan --facts "$machine" --net tiny --batch 32 --policy vdnn-conv:subbatch=auto --budget 2MiB --json plan
+    [[ $(value plan sub_batch) == "${n[5]}" ]] || fail "mm plan chooses $(value plan sub_batch), mm bench ${n[5]}"
+    expect 0 "${simulate[@]}" --budgets own --json rows --policies vdnn-conv:subbatch=auto
+    [[ $(value rows sub_batch) == 32 ]] || fail "without a budget the batch is in sub-batches"
+    expect 0 "${simulate[@]}" --sub-batch auto --budgets sweep:2,100KiB --json rows --policies liveness,vdnn-all:subbatch=9
+    mapfile -t n < <(values rows sub_batch)
+    [[ ${n[*]} == "1 1 32 32 1 1" ]] || fail "${n[*]}"
+    (($(rows_with rows status ok) == 3)) || fail "$(values rows status)"
+}
+
+sub_batches_that_cannot_be_are_refused_before_anything_runs_() {
+    refused 2 "--sub-batch 9: must be from 1 to the batch, 8, or auto" "${measure_any[@]}" --batch 16,8 --sub-batch 9
+    refused 2 "subbatch=9: must be at most the batch, 8" "${measure[@]}" --policies vdnn-all:subbatch=9
+    refused 2 "--sub-batch auto: needs sizes in --budgets" "${measure[@]}" --sub-batch auto
+    refused 2 "--batch sweep: is of whole batches" "${simulate_any[@]}" --batch sweep --budgets 3MiB --sub-batch 2
+    refused 2 "--facts: measures whole batches" "${measure[@]}" --sub-batch 2 --facts facts
+    refused 2 "--predict: measures whole batches" "${measure[@]}" --policies vdnn-all:subbatch=2 --predict
+    expect 0 "${measure[@]}" --policies vdnn-all:subbatch=auto --facts facts
+    refused 2 "--simulate facts: measured of whole batches" bench --simulate facts --policies vdnn-all:subbatch=4
+    refused 2 "--facts facts: measured of whole batches" plan --facts facts --net tiny --batch 8 --sub-batch 4
+    refused 2 "--facts facts: measured of whole batches" train --facts facts --net tiny --batch 8 --sub-batch 4
+}
+
 all_policies_are_those_listed_but_for_rules_() {
     expect 0 "${simulate[@]}" --policies all --json rows
     local line listed=()

@@ -109,7 +109,38 @@ a_sub_batch_is_chosen_for_a_budget_() {
     [[ $(values row sub_batch) == "$n" ]] || fail "goes on with $(values row sub_batch)"
     refused 1 "infeasible: in sub-batches of one image needs at least $one bytes" "${net[@]}" \
         --budget $((one - 1)) --sub-batch auto
+    says err "stay on the device, classifier.3 backward uses the rest; policy swap"
+    refused 1 "; with --sub-batch auto policy liveness would fit" "${net[@]}" --budget "$one"
+    refused 1 "; with --sub-batch auto policy liveness would fit" "${net[@]}" --budget "$one" --sub-batch 20
+    expect 1 plan --net $vgg --batch 40 --policy liveness --budget "$one"
+    says err "; with --sub-batch auto policy liveness would fit"
     expect 1 plan --net $vgg --batch 40 --sub-batch auto --policy liveness --budget $((one - 1))
+    says err "this does not fit; no policy needs less than "
+    says err "; policy swap"
+}
+
+# --sub-batch beats what the policy says; a policy that is switched to changes nothing.
+a_policy_can_say_the_sub_batch_() {
+    local vgg=vgg11@32x32,classes=10,thin=16 whole
+    local net=(train --net "$vgg" --batch 8 --quiet)
+    trained state --sub-batch 3
+    trained own --policy vdnn-all:subbatch=3
+    says err "mm train: vdnn-all:subbatch=3: 3 images at a time"
+    equal state own
+    trained other --policy vdnn-all:subbatch=2 --sub-batch 3
+    equal state other
+    whole=$(minimum $vgg 8 liveness)
+    trained other --policy vdnn-all:subbatch=3 --switch 1:vdnn-conv:subbatch=2 --budget "$whole"
+    equal state other
+    trained all --policy vdnn-all:subbatch=auto
+    [[ $(values all.json sub_batch) == 8 ]] || fail "without a budget the batch is not whole"
+    trained all --policy vdnn-all:subbatch=auto --budget $((whole * 9 / 10))
+    (($(values all.json sub_batch) < 8)) || fail "the batch is whole in nine tenths of what liveness needs"
+    kept_its_budget all.json
+    expect 0 "${net[@]}" --load own --policy vdnn-all:subbatch=2 --iterations 5 --json row
+    [[ $(values row sub_batch) == 3 ]] || fail "a state goes on with other sub-batches"
+    refused 2 "policy vdnn-all:subbatch=9: subbatch=9: must be at most the batch, 8" "${net[@]}" \
+        --policy vdnn-all:subbatch=9
 }
 
 sub_batches_that_cannot_be_are_refused_() {
