@@ -555,6 +555,14 @@ MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_gra
 MM_API MM_CHECKED mm_status mm_sampling_tell(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
                                              double sigma);
 
+/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. The next one
+ * samples if they are W or more, or -1. With the bounds it is what sampling goes on from. What was sampled is judged by
+ * then, so the policy must have been told before. Between iterations. MM_ERR_NOT_FOUND: the graph was not prepared. */
+MM_API MM_CHECKED mm_status mm_sampling_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
+/* Sets it: for a state that is loaded, an iteration that a loop undoes, or a graph that runs several times for one update
+ * and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
+MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
+
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
  * that have run left them. A failure of earlier iterations that were ended without waiting stays, for a later call that
  * waits. The manager can be used afterwards. Outside of an iteration, and for NULL, it does nothing. */

@@ -1,4 +1,4 @@
-/* What a graph's last sampling found (mm.h: mm_sampling_guards), and its state, which is saved with a training. */
+/* What a graph's last sampling found (mm.h: mm_sampling_guards), by layer. */
 #ifndef MM_SAMPLED_H
 #define MM_SAMPLED_H
 
@@ -19,12 +19,5 @@ typedef struct mm_sampled {
 /* Between iterations; gives the verdict on what was sampled last, so the guard must have been told before. MM_ERR_NOT_FOUND:
  * the policy that runs now samples nothing of the graph. */
 MM_CHECKED mm_status mm_sampled_get(mm_manager *manager, const mm_graph *graph, mm_sampled *sampled_out);
-
-/* How many iterations of the graph there were from the last that sampled on, that one included; -1: none has. With the bounds
- * (bounds.h) it is what sampling goes on from. Gives the verdict, as mm_sampled_get does. Between iterations.
- * MM_ERR_NOT_FOUND: the graph was not prepared. */
-MM_CHECKED mm_status mm_sampled_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
-/* Sets it. Errors as above; MM_ERR_INVALID: below -1. */
-MM_CHECKED mm_status mm_sampled_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
 
 #endif

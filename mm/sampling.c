@@ -205,18 +205,18 @@ mm_status mm_sampled_get(mm_manager *m, const mm_graph *graph, mm_sampled *sampl
     return MM_OK;
 }
 
-mm_status mm_sampled_age(mm_manager *m, const mm_graph *graph, int64_t *age_out) {
+mm_status mm_sampling_age(mm_manager *m, const mm_graph *graph, int64_t *age_out) {
     mm_ready *r;
-    MM_TRY(find(m, graph, "mm_sampled_age", &r));
+    MM_TRY(find(m, graph, "mm_sampling_age", &r));
     mm_sampling_settle(r);
     *age_out = r->sampled_age;
     return MM_OK;
 }
 
-mm_status mm_sampled_age_set(mm_manager *m, const mm_graph *graph, int64_t age) {
+mm_status mm_sampling_age_set(mm_manager *m, const mm_graph *graph, int64_t age) {
     mm_ready *r;
-    MM_TRY(find(m, graph, "mm_sampled_age_set", &r));
-    if (age < -1) return mm_fail(MM_ERR_INVALID, "mm_sampled_age_set: %lld: must be -1 or more", (long long)age);
+    MM_TRY(find(m, graph, "mm_sampling_age_set", &r));
+    if (age < -1) return mm_fail(MM_ERR_INVALID, "mm_sampling_age_set: %lld: must be -1 or more", (long long)age);
     if (r->sampling) r->sampling->pending = false;
     r->sampled_age = age;
     return MM_OK;

@@ -197,10 +197,11 @@ typedef struct iteration {
     const float *images;
     const int32_t *labels;
     nets_slot *slot;
-    bool ahead;     /* it ends without a drain */
-    bool recorded;  /* its work is being recorded: there is no batch or result yet */
-    bool rehearsed; /* nothing that persists may change, gradients and results aside */
-    bool undone;    /* it failed, and what it had changed was restored */
+    bool ahead;                /* it ends without a drain */
+    bool recorded;             /* its work is being recorded: there is no batch or result yet */
+    bool rehearsed;            /* nothing that persists may change, gradients and results aside */
+    bool undone;               /* it failed, and what it had changed was restored */
+    int64_t ages[NETS_PASSES]; /* of sampling, before it; of several passes */
     mm_stream *stream;
 } iteration;
 
@@ -365,14 +366,18 @@ static mm_status run_recorded(nets_exec *exec, const iteration *it) {
 static mm_status rehearse(nets_exec *exec, const iteration *it, nets_guard *guard) {
     iteration rehearsed = *it;
     rehearsed.rehearsed = true;
+    const bool adds = it->pass->lowered->pass.adds;
     MM_TRY(mm_manager_sync(exec->manager));
+    if (adds) MM_TRY(nets_guard_save(guard, exec));
     MM_TRY(mm_rehearsal_begin(exec->manager, it->pass->lowered->graph));
     mm_status status = run_steps(exec, &rehearsed);
     if (status == MM_OK) status = mm_stream_sync(it->stream);
     mm_failure failure;
     mm_failure_keep(&failure, status);
     mm_iteration_abort(exec->manager);
-    return failure.status == MM_OK ? nets_guard_keep(guard, exec) : mm_failure_tell(&failure);
+    if (failure.status != MM_OK) return mm_failure_tell(&failure);
+    MM_TRY(nets_guard_keep(guard, exec));
+    return adds ? nets_guard_restore(guard, exec) : MM_OK;
 }
 
 /* An iteration that samples, and whose gradients are compared with rehearsed ones. */
@@ -380,7 +385,7 @@ static mm_status run_guarded(nets_exec *exec, const iteration *it) {
     nets_guard guard = {0};
     mm_status status = rehearse(exec, it, &guard);
     if (status == MM_OK) status = run_step_by_step(exec, it);
-    if (status == MM_OK) status = nets_guard_tell(&guard, exec);
+    if (status == MM_OK) status = nets_guard_tell(&guard, exec, it->pass->lowered);
     nets_guard_fini(&guard);
     return status;
 }
@@ -392,16 +397,46 @@ static mm_status run_pass(nets_exec *exec, const iteration *it, int64_t first) {
     pass.pass = &exec->pass[last ? exec->n_passes - 1 : first > 0];
     pass.images = (const float *)((const char *)it->images + first * image_bytes(exec));
     pass.labels = (const int32_t *)((const char *)it->labels + first * label_bytes(exec));
-    if (exec->n_passes == 1 && mm_sampling_guards(exec->manager, pass.pass->lowered->graph))
-        return run_guarded(exec, &pass);
+    if (mm_sampling_guards(exec->manager, pass.pass->lowered->graph)) return run_guarded(exec, &pass);
     return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
+/* Where a policy samples, the ages of the passes' graphs count updates: the middle one's runs for an update count once, and
+ * the first of them samples. -1: none has sampled. */
+static mm_status get_ages(const nets_exec *exec, int64_t ages[NETS_PASSES]) {
+    for (int i = 0; exec->n_passes > 1 && i < exec->n_passes; i++)
+        MM_TRY(mm_sampling_age(exec->manager, exec->pass[i].lowered->graph, &ages[i]));
+    return MM_OK;
+}
+
+static mm_status set_ages(const nets_exec *exec, const int64_t ages[NETS_PASSES]) {
+    for (int i = 0; exec->n_passes > 1 && i < exec->n_passes; i++)
+        MM_TRY(mm_sampling_age_set(exec->manager, exec->pass[i].lowered->graph, ages[i]));
+    return MM_OK;
+}
+
+/* The passes between the first and the last, with one graph. Behind its first run an age of 0 keeps it from sampling. */
+static mm_status run_middle(nets_exec *exec, const iteration *it) {
+    const mm_graph *graph = exec->pass[1].lowered->graph;
+    const int64_t end = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;
+    int64_t age;
+    MM_TRY(run_pass(exec, it, exec->sub_batch));
+    MM_TRY(mm_sampling_age(exec->manager, graph, &age));
+    for (int64_t first = 2 * exec->sub_batch; first < end; first += exec->sub_batch) {
+        if (age >= 0) MM_TRY(mm_sampling_age_set(exec->manager, graph, 0));
+        MM_TRY(run_pass(exec, it, first));
+    }
+    return age >= 0 ? mm_sampling_age_set(exec->manager, graph, age) : MM_OK;
+}
+
 static mm_status run_iteration(nets_exec *exec, const iteration *it) {
+    const int64_t last = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;
     MM_TRY(nets_kept_save(&exec->kept, index_of(exec, it->slot), it->stream));
-    for (int64_t first = 0; first < exec->batch; first += exec->sub_batch) MM_TRY(run_pass(exec, it, first));
+    if (exec->n_passes > 1) MM_TRY(run_pass(exec, it, 0));
+    if (exec->n_passes > 2) MM_TRY(run_middle(exec, it));
+    MM_TRY(run_pass(exec, it, last));
     return mm_event_record(it->slot->done, it->stream);
 }
 
@@ -420,13 +455,14 @@ static mm_status undo(nets_exec *exec, iteration *it, mm_status status) {
     mm_iteration_abort(exec->manager);
     mm_status synced = mm_stream_sync(it->stream), settled = mm_manager_sync(exec->manager);
     (void)synced, (void)settled; /* what counts is what failed first */
-    it->undone = take_back(exec, it->slot);
+    it->undone = take_back(exec, it->slot) && set_ages(exec, it->ages) == MM_OK;
     return mm_failure_tell(&first);
 }
 
 static mm_status submit(nets_exec *exec, iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
+    MM_TRY(get_ages(exec, it->ages));
     int64_t began = mm_now_ns();
     mm_status status = run_iteration(exec, it);
     exec->enqueue_ns += mm_now_ns() - began;

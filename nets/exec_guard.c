@@ -19,17 +19,34 @@ static mm_status no_memory(const nets_exec *exec) {
     return mm_fail(MM_ERR_NOMEM, "net %s: no memory to compare its gradients", nets_net_name(exec->net));
 }
 
-mm_status nets_guard_keep(nets_guard *guard, nets_exec *exec) {
-    guard->n = nets_net_params(exec->net);
-    guard->gradients = calloc((size_t)guard->n + 1, sizeof *guard->gradients);
-    if (!guard->gradients) return no_memory(exec);
-    for (int i = 0; i < guard->n; i++) {
-        if (!is_compared(exec, i)) continue;
-        guard->gradients[i] = room_for(exec, i);
-        if (!guard->gradients[i]) return no_memory(exec);
-        MM_TRY(nets_exec_param_get(exec, i, NETS_GRADIENT, guard->gradients[i]));
+/* Of all learned parameters, or of those that are compared. */
+static mm_status get_gradients(nets_exec *exec, bool all, float ***gradients_out) {
+    const int n = nets_net_params(exec->net);
+    float **gradients = *gradients_out = calloc((size_t)n + 1, sizeof *gradients);
+    if (!gradients) return no_memory(exec);
+    for (int i = 0; i < n; i++) {
+        if (all ? !nets_net_param(exec->net, i)->learned : !is_compared(exec, i)) continue;
+        gradients[i] = room_for(exec, i);
+        if (!gradients[i]) return no_memory(exec);
+        MM_TRY(nets_exec_param_get(exec, i, NETS_GRADIENT, gradients[i]));
     }
     return MM_OK;
+}
+
+mm_status nets_guard_save(nets_guard *guard, nets_exec *exec) {
+    guard->n = nets_net_params(exec->net);
+    return get_gradients(exec, true, &guard->before);
+}
+
+mm_status nets_guard_restore(const nets_guard *guard, nets_exec *exec) {
+    for (int i = 0; i < guard->n; i++)
+        if (guard->before[i]) MM_TRY(nets_exec_param_set(exec, i, NETS_GRADIENT, guard->before[i]));
+    return MM_OK;
+}
+
+mm_status nets_guard_keep(nets_guard *guard, nets_exec *exec) {
+    guard->n = nets_net_params(exec->net);
+    return get_gradients(exec, false, &guard->gradients);
 }
 
 /* The root of the mean square of the differences. */
@@ -39,27 +56,32 @@ static double deviation(const float *a, const float *b, int64_t n) {
     return sqrt(sum2 / (double)n);
 }
 
-static mm_status tell_one(const nets_guard *guard, nets_exec *exec, int param) {
+static mm_status tell_one(const nets_guard *guard, nets_exec *exec, const nets_lowered *pass, int param) {
     float *exact = room_for(exec, param);
     if (!exact) return no_memory(exec);
     mm_status status = nets_exec_param_get(exec, param, NETS_GRADIENT, exact);
     if (status == MM_OK) {
         const double sigma = deviation(exact, guard->gradients[param], nets_net_param(exec->net, param)->elems);
-        status = mm_sampling_tell(exec->manager, exec->lowered->graph, exec->lowered->params[param].value, sigma);
+        status = mm_sampling_tell(exec->manager, pass->graph, pass->params[param].value, sigma);
         if (status == MM_ERR_NOT_FOUND) status = MM_OK; /* a layer whose input has no code */
     }
     free(exact);
     return status;
 }
 
-mm_status nets_guard_tell(const nets_guard *guard, nets_exec *exec) {
+mm_status nets_guard_tell(const nets_guard *guard, nets_exec *exec, const nets_lowered *pass) {
     for (int i = 0; i < guard->n; i++)
-        if (guard->gradients[i]) MM_TRY(tell_one(guard, exec, i));
+        if (guard->gradients[i]) MM_TRY(tell_one(guard, exec, pass, i));
     return MM_OK;
 }
 
+static void free_all(float **gradients, int n) {
+    for (int i = 0; gradients && i < n; i++) free(gradients[i]);
+    free(gradients);
+}
+
 void nets_guard_fini(nets_guard *guard) {
-    for (int i = 0; guard->gradients && i < guard->n; i++) free(guard->gradients[i]);
-    free(guard->gradients);
+    free_all(guard->gradients, guard->n);
+    free_all(guard->before, guard->n);
     memset(guard, 0, sizeof *guard);
 }

@@ -98,7 +98,7 @@ static mm_status add_bounds(const session *s, nets_safetensors_builder *builder)
     for (int i = 0; i < BOUNDED; i++) {
         int64_t age;
         if (!list[i].graph) continue;
-        MM_TRY(mm_sampled_age(s->manager, list[i].graph, &age));
+        MM_TRY(mm_sampling_age(s->manager, list[i].graph, &age));
         if (age < 0) continue;
         MM_TRY(add_count(builder, list[i].age, age));
         MM_TRY(add_bounds_of(s, &list[i], builder));
@@ -275,7 +275,7 @@ static mm_status take_bounds(const session *s, const nets_safetensors_file *file
         if (!list[i].graph || !nets_safetensors_metadata(file, list[i].age)) continue;
         MM_TRY(read_count(file, path, list[i].age, SESSION_ITERATIONS_MAX, &age));
         MM_TRY(take_bounds_of(s, &list[i], file));
-        MM_TRY(mm_sampled_age_set(s->manager, list[i].graph, age));
+        MM_TRY(mm_sampling_age_set(s->manager, list[i].graph, age));
     }
     return MM_OK;
 }

@@ -97,19 +97,13 @@ static mm_status write_line(FILE *file, const mm_graph *graph, const mm_sampled 
     return text ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory for a line of the codecs' log");
 }
 
-/* How often an iteration runs the pass. */
-static int64_t runs_of(const nets_lowered *pass) {
-    const bool is_middle = pass->pass.adds && pass->pass.goes_on;
-    return is_middle ? (pass->pass.whole + pass->batch - 1) / pass->batch - 2 : 1;
-}
-
 static mm_status write_pass(FILE *file, mm_manager *manager, const nets_lowered *pass, int64_t iteration) {
     const mm_graph *graph = pass->graph;
     int64_t age;
     mm_sampled sampled;
     sizes all = {0};
-    MM_TRY(mm_sampled_age(manager, graph, &age));
-    if (age < 1 || age > runs_of(pass) || mm_sampled_get(manager, graph, &sampled) != MM_OK) return MM_OK;
+    MM_TRY(mm_sampling_age(manager, graph, &age));
+    if (age != 1 || mm_sampled_get(manager, graph, &sampled) != MM_OK) return MM_OK;
     mm_status status = read_sizes(manager, graph, &all);
     if (status == MM_OK) status = write_line(file, graph, &sampled, &all, iteration);
     free(all.code);

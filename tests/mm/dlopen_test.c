@@ -28,12 +28,12 @@ static const char library_path[] = "mm/libmm.so";
                                     f(iteration_number_set) f(compute_stream) f(stream_handle) f(iteration_begin)      \
                                         f(iteration_end) f(iteration_end_async) f(manager_sync) f(replay_state)        \
                                             f(record_begin) f(record_end) f(iteration_replay) f(sampling_guards)       \
-                                                f(rehearsal_begin) f(sampling_tell) f(iteration_abort) f(layer_begin)  \
-                                                    f(layer_end) f(tensor_data) f(tensor_form) f(tensor_exact)         \
-                                                        f(tensor_given) f(workspace_data) f(workspace_bytes)           \
-                                                            f(current_step) f(manager_device_bytes) f(stats_get)       \
-                                                                f(touched_get) f(policy_list) f(codec_list)            \
-                                                                    f(device_list)
+                                                f(rehearsal_begin) f(sampling_tell) f(sampling_age)                    \
+                                                    f(sampling_age_set) f(iteration_abort) f(layer_begin) f(layer_end) \
+                                                        f(tensor_data) f(tensor_form) f(tensor_exact) f(tensor_given)  \
+                                                            f(workspace_data) f(workspace_bytes) f(current_step)       \
+                                                                f(manager_device_bytes) f(stats_get) f(touched_get)    \
+                                                                    f(policy_list) f(codec_list) f(device_list)
 
 /* mm.h's functions by their types, to be found in the library. */
 static struct api {

@@ -60,7 +60,7 @@ static void iterate(fixture *f, int n) {
 
 static int64_t age(fixture *f) {
     int64_t found;
-    expect_ok(mm_sampled_age(f->manager, f->graph, &found));
+    expect_ok(mm_sampling_age(f->manager, f->graph, &found));
     return found;
 }
 
@@ -136,6 +136,108 @@ static void what_was_predicted_is_measured_and_the_budget_kept(void **state) {
     fini(&f);
 }
 
+enum { PARTS = 3 };
+
+typedef struct parted {
+    fixture f;
+    nets_backend *backend;
+    const mm_graph *graphs[PARTS]; /* last, first, middle */
+} parted;
+
+static void parted_init(parted *p, const char *policy, int64_t sub_batch) {
+    init(&p->f, policy);
+    nets_exec_destroy(p->f.exec);
+    expect_ok(nets_backend_open("host", NULL, &p->backend));
+    expect_ok(nets_exec_create_sub(p->f.net, BATCH, sub_batch, p->f.manager, p->backend, &SGD, &p->f.exec));
+    expect_ok(nets_exec_init(p->f.exec, 11));
+    for (int i = 0; i < PARTS; i++) p->graphs[i] = nets_exec_lowered_pass(p->f.exec, i)->graph;
+}
+
+static void parted_fini(parted *p) {
+    nets_exec_destroy(p->f.exec);
+    p->f.exec = NULL;
+    nets_backend_close(p->backend);
+    fini(&p->f);
+}
+
+static void expect_ages(parted *p, int64_t expected) {
+    for (int i = 0; i < PARTS; i++) {
+        p->f.graph = p->graphs[i];
+        if (age(&p->f) != expected)
+            fail_msg("%s: age %d, expected %d", mm_graph_name(p->graphs[i]), (int)age(&p->f), (int)expected);
+    }
+}
+
+static float *weights_of(const fixture *f, size_t *n_out) {
+    size_t n = 0;
+    for (int i = 0; i < nets_net_params(f->net); i++) n += (size_t)nets_net_param(f->net, i)->elems;
+    float *all = malloc(n * sizeof *all), *at = all;
+    assert_non_null(all);
+    for (int i = 0; i < nets_net_params(f->net); i++) {
+        expect_ok(nets_exec_param_get(f->exec, i, NETS_VALUE, at));
+        at += nets_net_param(f->net, i)->elems;
+    }
+    *n_out = n;
+    return all;
+}
+
+static void expect_compared(parted *p, bool guard) {
+    mm_sampled s;
+    for (int i = 0; i < PARTS; i++) {
+        expect_ok(mm_sampled_get(p->f.manager, p->graphs[i], &s));
+        assert_int_equal(s.n, 20);
+        for (int l = 0; l < s.n; l++) {
+            const double predicted = s.verdicts[l].predicted_sigma, measured = s.samples[l].measured_sigma;
+            if (guard ? !(measured > 0.4 * predicted && measured < 2 * predicted) : measured >= 0)
+                fail_msg("%s, %s: predicted %g, measured %g", mm_graph_name(p->graphs[i]),
+                         mm_graph_layer(p->graphs[i], s.watched[l].layer)->name, predicted, measured);
+        }
+    }
+}
+
+/* 8 = 2 + 2 + 2 + 2: the two in the middle have one graph, which samples once. 8 = 3 + 3 + 2: all sample, so that the
+ * weights tell whether a rehearsal has left the gradients of the passes before as they were. */
+static void with_sub_batches_every_counts_updates_and_each_pass_is_compared(void **state) {
+    (void)state;
+    float *weights[2];
+    size_t n;
+    for (int i = 0; i < 4; i++) {
+        const bool guard = i % 2;
+        parted p;
+        parted_init(&p, guard ? "comet:every=2,when=always" : "comet:every=2,when=always,guard=off", 2 + i / 2);
+        for (int age = 1; age <= 3; age++) {
+            iterate(&p.f, 1);
+            expect_ages(&p, age == 3 ? 1 : age);
+        }
+        expect_compared(&p, guard);
+        weights[guard] = weights_of(&p.f, &n);
+        if (i == 3) assert_memory_equal(weights[0], weights[1], n * sizeof(float));
+        if (i != 2) free(weights[guard]);
+        parted_fini(&p);
+    }
+    free(weights[0]);
+}
+
+/* The last pass's label is none. */
+static void an_update_that_failed_behind_a_pass_that_sampled_samples_again(void **state) {
+    (void)state;
+    parted p;
+    nets_result result;
+    parted_init(&p, "comet:every=2,when=always", 2);
+    for (int i = 0; i < 2; i++) {
+        const int32_t right = p.f.labels[BATCH - 1];
+        p.f.labels[BATCH - 1] = 10;
+        assert_int_equal(nets_exec_iteration(p.f.exec, p.f.images, p.f.labels, BATCH, 0.05f, &result), MM_ERR_INVALID);
+        expect_ages(&p, i == 0 ? -1 : 2);
+        p.f.labels[BATCH - 1] = right;
+        iterate(&p.f, 1);
+        expect_ages(&p, 1);
+        iterate(&p.f, 1);
+        expect_ages(&p, 2);
+    }
+    parted_fini(&p);
+}
+
 static void a_rehearsal_can_only_be_aborted(void **state) {
     (void)state;
     fixture f;
@@ -165,7 +267,7 @@ static void what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused(void **
     assert_int_equal(mm_sampling_tell(f.manager, f.graph, -1, 1), MM_ERR_NOT_FOUND);
     expect_ok(mm_sampled_get(f.manager, f.graph, &s));
     assert_int_equal(mm_sampling_tell(f.manager, f.graph, s.watched[0].weight, 1), MM_ERR_ORDER); /* judged already */
-    assert_int_equal(mm_sampled_age_set(f.manager, f.graph, -2), MM_ERR_INVALID);
+    assert_int_equal(mm_sampling_age_set(f.manager, f.graph, -2), MM_ERR_INVALID);
     expect_ok(mm_policy_set(f.manager, "liveness"));
     assert_int_equal(mm_sampled_get(f.manager, f.graph, &s), MM_ERR_NOT_FOUND);
     assert_int_equal(age(&f), 1); /* as bounds, it stays */
@@ -178,6 +280,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_ones),
         cmocka_unit_test(what_was_predicted_is_measured_and_the_budget_kept),
+        cmocka_unit_test(with_sub_batches_every_counts_updates_and_each_pass_is_compared),
+        cmocka_unit_test(an_update_that_failed_behind_a_pass_that_sampled_samples_again),
         cmocka_unit_test(a_rehearsal_can_only_be_aborted),
         cmocka_unit_test(what_is_told_at_a_wrong_time_or_of_a_wrong_tensor_is_refused),
     };
